@@ -1,9 +1,9 @@
 package zookeeper
 
 import (
+	"iter"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -214,6 +214,9 @@ func (c *cache) find(key resources.Key) (string, *znode) {
 	return at, c.nodes[at]
 }
 
+// hasRecord reports whether there is a record.
+func (c *cache) hasRecord(kind resources.Kind, id string) bool { return c.records[kind][id] != "" }
+
 // uploadAt returns the ID of the upload at the path that id stands for, or id itself if there is no such upload.
 func (c *cache) uploadAt(id string) string {
 	if at, ok := uploadPath(id); ok {
@@ -234,6 +237,63 @@ func (c *cache) ids(kind resources.Kind) []string {
 	return ids
 }
 
+// node returns a znode, or nil.
+func (c *cache) node(at string) *znode { return c.nodes[at] }
+
+// kids returns the names of the children of a znode.
+func (c *cache) kids(at string) map[string]bool {
+	if z := c.nodes[at]; z != nil {
+		return z.children
+	}
+	return nil
+}
+
+// isSet reports whether a flag exists.
+func (c *cache) isSet(f string) bool { return c.nodes[f] != nil }
+
+// isDirty reports whether a znode has changed since it was last read.
+func (c *cache) isDirty(at string) bool {
+	_, dirty := c.dirty[at]
+	return dirty
+}
+
+// markRead declares the content of a znode up to date.
+func (c *cache) markRead(at string) { delete(c.dirty, at) }
+
+// queuedDirs returns the lock directories with contenders.
+func (c *cache) queuedDirs() iter.Seq[string] { return maps.Keys(c.queues) }
+
+// contenders returns the names of the contenders in a lock directory.
+func (c *cache) contenders(dir string) map[string]bool { return c.queues[dir] }
+
+// takeChanges returns the keys of the records that changed since its previous call.
+func (c *cache) takeChanges() map[resources.Key]struct{} {
+	keys := c.changedRecords
+	c.changedRecords = map[resources.Key]struct{}{}
+	return keys
+}
+
+// emptyRecords lists the records without data that were created before a time in milliseconds since 1970.
+func (c *cache) emptyRecords(before int64) (paths []string) {
+	for at, z := range c.nodes {
+		if z.ref.role == roleRecord && z.known && len(z.data) == 0 && z.created <= before {
+			paths = append(paths, at)
+		}
+	}
+	return paths
+}
+
+// components returns the registered pools by ID, in the order of the IDs.
+func (c *cache) components() iter.Seq2[string, *component] {
+	return func(yield func(string, *component) bool) {
+		for _, id := range slices.Sorted(maps.Keys(c.peers)) {
+			if !yield(id, c.peers[id]) {
+				return
+			}
+		}
+	}
+}
+
 // subtree lists a znode and its descendants, children before parents.
 func (c *cache) subtree(at string) []string {
 	z := c.nodes[at]
@@ -245,51 +305,4 @@ func (c *cache) subtree(at string) []string {
 		all = append(all, c.subtree(at+"/"+kid)...)
 	}
 	return append(all, at)
-}
-
-const lockMark = "__lock__"
-
-// splitContender parses a name as kazoo does: the ten digits at the end order the contenders, whatever the prefix is.
-func splitContender(name string) (prefix string, number int64, ok bool) {
-	i := strings.LastIndex(name, lockMark)
-	if i < 0 {
-		return "", 0, false
-	}
-	digits := name[i+len(lockMark):]
-	if len(strings.TrimPrefix(digits, "-")) != sequenceLength || digits[0] == '+' {
-		return "", 0, false
-	}
-	number, err := strconv.ParseInt(digits, 10, 64)
-	return name[:i], number, err == nil
-}
-
-func isContender(name string) bool {
-	_, _, ok := splitContender(name)
-	return ok
-}
-
-// prefixOf returns the prefix that a contender chose for its name, or "" if name is not that of a contender.
-func prefixOf(name string) string {
-	prefix, _, ok := splitContender(name)
-	if !ok {
-		return ""
-	}
-	return prefix
-}
-
-// queue lists the contenders of a lock directory, the holder first.
-func (c *cache) queue(dir string) []string {
-	return slices.SortedFunc(maps.Keys(c.queues[dir]), compareContenders)
-}
-
-func compareContenders(a, b string) int {
-	if n, m := contenderNumber(a), contenderNumber(b); n != m {
-		return int(max(-1, min(1, n-m)))
-	}
-	return strings.Compare(a, b)
-}
-
-func contenderNumber(name string) int64 {
-	_, number, _ := splitContender(name)
-	return number
 }

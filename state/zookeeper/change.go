@@ -117,7 +117,7 @@ func (c *change) prefix() string {
 	return ""
 }
 
-// locate looks up the path and the record of the change in the cache. Store.mu is held.
+// locate looks up the path and the record of the change in the cache. mu is held.
 func (c *change) locate(known *cache) {
 	c.data, c.same, c.dir, c.fenced, c.claims, c.ends, c.number = nil, false, "", false, false, nil, false
 	c.at, c.old = known.find(c.key)

@@ -10,23 +10,7 @@ import (
 // Changes implements state.Shared. It returns changes of the records in ZooKeeper, and the records of images with a
 // changed pause flag. No other process changes the other records of the private store.
 func (s *Store) Changes() (changed []state.Entry, gone []resources.Key) {
-	s.mu.Lock()
-	news := s.cache.changedRecords
-	s.cache.changedRecords = map[resources.Key]struct{}{}
-	var images []resources.Key
-	for key := range news {
-		if key.Kind == resources.KindImage {
-			images = append(images, key)
-		} else if _, z := s.cache.find(key); z != nil {
-			changed = append(changed, state.Entry{Record: z.record, Revision: state.Revision(z.mzxid)})
-		} else {
-			gone = append(gone, key)
-		}
-	}
-	s.mu.Unlock()
-	for i := range changed {
-		changed[i].Record = s.outgoing(changed[i].Record)
-	}
+	changed, gone, images := s.mirror.changes()
 	for _, key := range images {
 		entry, err := s.Get(s.ctx, key)
 		switch {
@@ -39,4 +23,24 @@ func (s *Store) Changes() (changed []state.Entry, gone []resources.Key) {
 		}
 	}
 	return changed, gone
+}
+
+// changes returns the changes of shared records since its previous call, and the keys of the images whose pause flag
+// has changed.
+func (m *mirror) changes() (changed []state.Entry, gone, images []resources.Key) {
+	m.mu.Lock()
+	for key := range m.cache.takeChanges() {
+		if key.Kind == resources.KindImage {
+			images = append(images, key)
+		} else if _, z := m.cache.find(key); z != nil {
+			changed = append(changed, state.Entry{Record: z.record, Revision: state.Revision(z.mzxid)})
+		} else {
+			gone = append(gone, key)
+		}
+	}
+	m.mu.Unlock()
+	for i := range changed {
+		changed[i].Record = m.outgoing(changed[i].Record)
+	}
+	return changed, gone, images
 }

@@ -25,7 +25,7 @@ func TestChangesLeadToTheRecordsOfList(t *testing.T) {
 	paths := []string{requestsDir + "/200-0000000001", nodesDir + "/0000000001", nodesDir + "/0000000002", buildPath("noble", buildHex),
 		uploads + "/0000000001", uploads + "/0000000002", uploads + "/0000000003"}
 	rapid.Check(t, func(r *rapid.T) {
-		s := alone()
+		m := offline()
 		known := map[resources.Key]state.Entry{}
 		zxid := int64(0)
 		for range rapid.IntRange(1, 30).Draw(r, "steps") {
@@ -33,19 +33,19 @@ func TestChangesLeadToTheRecordsOfList(t *testing.T) {
 			zxid++
 			switch rapid.SampledFrom([]string{"put", "put", "remove", "follow", "again"}).Draw(r, "what") {
 			case "put":
-				s.takeText(at, drawDocument(r), zxid)
+				m.takeText(at, drawDocument(r), zxid)
 			case "remove":
-				s.cache.event(zk.EventNodeDeleted, at)
+				m.cache.event(zk.EventNodeDeleted, at)
 			case "again": // as after a reconnection
-				if z := s.cache.nodes[at]; z != nil && z.known {
-					s.takeText(at, string(z.data), z.mzxid)
+				if z := m.cache.nodes[at]; z != nil && z.known {
+					m.takeText(at, string(z.data), z.mzxid)
 				}
 			case "follow":
-				follow(s, known)
+				follow(m, known)
 			}
 		}
-		follow(s, known)
-		want := s.listShared(sharedKinds)
+		follow(m, known)
+		want := m.listShared(sharedKinds)
 		got := slices.SortedFunc(maps.Values(known), byKindAndID)
 		if diff := cmp.Diff(want, got); diff != "" && len(want)+len(got) > 0 {
 			r.Fatalf("(-List +Changes):\n%s", diff)
@@ -71,8 +71,8 @@ func drawDocument(r *rapid.T) string {
 	return text
 }
 
-func follow(s *Store, known map[resources.Key]state.Entry) {
-	changed, gone := s.Changes()
+func follow(m *mirror, known map[resources.Key]state.Entry) {
+	changed, gone, _ := m.changes()
 	for _, key := range gone {
 		delete(known, key)
 	}
@@ -83,23 +83,23 @@ func follow(s *Store, known map[resources.Key]state.Entry) {
 
 func TestRereadingReportsNoChange(t *testing.T) {
 	t.Parallel()
-	s := alone()
+	m := offline()
 	at := requestsDir + "/200-0000000001"
-	s.takeText(at, zuulsRequest, 7)
-	s.Changes()
-	s.takeText(at, zuulsRequest, 7)
-	if changed, gone := s.Changes(); len(changed)+len(gone) > 0 {
+	m.takeText(at, zuulsRequest, 7)
+	m.changes()
+	m.takeText(at, zuulsRequest, 7)
+	if changed, gone, _ := m.changes(); len(changed)+len(gone) > 0 {
 		t.Errorf("reported %v, %v", changed, gone)
 	}
 }
 
 func TestOlderReadDoesNotReplaceANewerOne(t *testing.T) {
 	t.Parallel()
-	s := alone()
+	m := offline()
 	at := requestsDir + "/200-0000000001"
-	s.takeText(at, strings.Replace(zuulsRequest, "requested", "failed", 1), 8)
-	s.takeText(at, zuulsRequest, 7)
-	if got := s.listShared(sharedKinds); len(got) != 1 || got[0].Record.(*resources.Request).State != resources.StateFailed || got[0].Revision != 8 {
+	m.takeText(at, strings.Replace(zuulsRequest, "requested", "failed", 1), 8)
+	m.takeText(at, zuulsRequest, 7)
+	if got := m.listShared(sharedKinds); len(got) != 1 || got[0].Record.(*resources.Request).State != resources.StateFailed || got[0].Revision != 8 {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -13,7 +12,7 @@ import (
 // claim is this process's lock on one record.
 type claim struct {
 	*contender
-	store *Store
+	locks *locks
 	key   resources.Key
 }
 
@@ -33,48 +32,48 @@ func claimDir(at string, p znodeRef, in resources.State) string {
 	}
 }
 
-// Claim implements state.Shared.
-func (s *Store) Claim(ctx context.Context, key resources.Key) (state.Lock, state.Entry, error) {
-	c, entry, err := s.claim(ctx, key)
+// claimRecord claims a record; see state.Shared.Claim.
+func (ls *locks) claimRecord(ctx context.Context, key resources.Key) (state.Lock, state.Entry, error) {
+	c, entry, err := ls.claim(ctx, key)
 	if err != nil {
 		return nil, state.Entry{}, fmt.Errorf("claim %s: %w", key, err)
 	}
 	return c, entry, nil
 }
 
-func (s *Store) claim(ctx context.Context, key resources.Key) (*claim, state.Entry, error) {
-	dir, err := s.claimable(ctx, key)
+func (ls *locks) claim(ctx context.Context, key resources.Key) (*claim, state.Entry, error) {
+	dir, err := ls.claimable(ctx, key)
 	if errors.Is(err, state.ErrNotFound) { // the record may be new
-		if err = s.Sync(ctx); err == nil {
-			dir, err = s.claimable(ctx, key)
+		if err = ls.mirror.sync(ctx); err == nil {
+			dir, err = ls.claimable(ctx, key)
 		}
 	}
 	if err != nil {
 		return nil, state.Entry{}, err
 	}
-	contenders, err := s.enqueue(ctx, []string{dir}, nil)
+	contenders, err := ls.enqueue(ctx, []string{dir}, nil)
 	if errors.Is(err, errRetry) { // the lock directory cannot be created
-		err = s.notFoundOr(key, err)
+		err = ls.notFoundOr(key, err)
 	}
 	if err != nil {
-		return nil, state.Entry{}, errors.Join(queuedIsLocked(err), s.releaseContenders(ctx, contenders))
+		return nil, state.Entry{}, errors.Join(queuedIsLocked(err), ls.releaseContenders(ctx, contenders))
 	}
-	c := &claim{contender: contenders[0], store: s, key: key}
-	entry, err := s.settledEntry(ctx, key)
+	c := &claim{contender: contenders[0], locks: ls, key: key}
+	entry, err := ls.mirror.settledEntry(ctx, key)
 	if err == nil {
-		err = s.keep(c, entry)
+		err = ls.keep(c, entry)
 	}
 	if err != nil {
-		return nil, state.Entry{}, errors.Join(err, s.releaseContenders(ctx, contenders))
+		return nil, state.Entry{}, errors.Join(err, ls.releaseContenders(ctx, contenders))
 	}
 	return c, entry, nil
 }
 
 // notFoundOr returns err, or state.ErrNotFound if the record is gone.
-func (s *Store) notFoundOr(key resources.Key, err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, z := s.cache.find(key); z == nil {
+func (ls *locks) notFoundOr(key resources.Key, err error) error {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if _, z := ls.cache.find(key); z == nil {
 		return state.ErrNotFound
 	}
 	return err
@@ -89,75 +88,56 @@ func queuedIsLocked(err error) error {
 }
 
 // releaseContenders releases contenders even after ctx is done.
-func (s *Store) releaseContenders(ctx context.Context, contenders []*contender) error {
+func (ls *locks) releaseContenders(ctx context.Context, contenders []*contender) error {
 	if len(contenders) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.callLimit())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ls.session.callLimit())
 	defer cancel()
-	if err := s.release(ctx, contenders...); err != nil {
-		s.log.Debug("lock in ZooKeeper will be released later", "error", err)
+	if err := ls.release(ctx, contenders...); err != nil {
+		ls.log.Debug("lock in ZooKeeper will be released later", "error", err)
 	}
 	return nil
 }
 
 // claimable returns the lock directory of a record, or an error if the cache shows that a claim must fail.
-func (s *Store) claimable(ctx context.Context, key resources.Key) (string, error) {
-	if err := s.writable(ctx, key.Kind); err != nil {
+func (ls *locks) claimable(ctx context.Context, key resources.Key) (string, error) {
+	if err := ls.writable(ctx, key.Kind); err != nil {
 		return "", err
 	}
-	if err := s.waitSynced(ctx); err != nil {
+	if err := ls.session.waitSynced(ctx); err != nil {
 		return "", err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at, z := s.cache.find(key)
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	at, z := ls.cache.find(key)
 	if z == nil {
 		return "", state.ErrNotFound
 	}
 	dir := claimDir(at, z.ref, resources.StateOf(z.record))
-	if len(s.cache.queues[dir]) > 0 || s.claims[key] != nil {
+	if len(ls.cache.contenders(dir)) > 0 || ls.claims[key] != nil {
 		return "", state.ErrLocked
 	}
 	return dir, nil
 }
 
-func (s *Store) writable(ctx context.Context, kind resources.Kind) error {
+func (ls *locks) writable(ctx context.Context, kind resources.Kind) error {
 	switch {
 	case !shared(kind):
 		return state.Invalidf("a %s cannot be claimed: it is private to this process", kind)
-	case s.opts.ReadOnly:
+	case ls.session.readOnly:
 		return errReadOnly
 	}
-	return s.usable(ctx)
+	return ls.session.usable(ctx)
 }
 
 var errReadOnly = errors.New("the state is open in read-only mode")
 
-// settledEntry returns the current record after this process has locked it. The events of all changes that precede the
-// lock have arrived; settledEntry waits until the feed has read them.
-func (s *Store) settledEntry(ctx context.Context, key resources.Key) (state.Entry, error) {
-	var entry state.Entry
-	err := s.settle(ctx, func() bool {
-		at, z := s.cache.find(key)
-		if entry = (state.Entry{}); z == nil {
-			return true
-		}
-		_, dirty := s.cache.dirty[at]
-		entry = s.entryOf(z)
-		return !dirty || s.inOwnWrite(at)
-	})
-	if err == nil && entry.Record == nil {
-		err = state.ErrNotFound
-	}
-	return entry, err
-}
-
 // keep registers a claim, unless the record has entered a state that another lock guards.
-func (s *Store) keep(c *claim, entry state.Entry) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at, z := s.cache.find(c.key)
+func (ls *locks) keep(c *claim, entry state.Entry) error {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	at, z := ls.cache.find(c.key)
 	if z == nil {
 		return state.ErrNotFound
 	}
@@ -167,7 +147,7 @@ func (s *Store) keep(c *claim, entry state.Entry) error {
 	if c.lostClosed {
 		return state.ErrLost
 	}
-	s.claims[c.key] = c
+	ls.claims[c.key] = c
 	return nil
 }
 
@@ -179,56 +159,35 @@ func (c *claim) Lost() <-chan struct{} { return c.lost }
 
 // Unlock implements state.Lock.
 func (c *claim) Unlock(ctx context.Context) error {
-	s := c.store
-	s.mu.Lock()
-	known := s.claims[c.key] == c
-	if known {
-		delete(s.claims, c.key)
-	}
-	s.mu.Unlock()
-	if !known || s.isClosed() {
-		return nil
-	}
-	if err := s.release(ctx, c.contender); err != nil {
+	if err := c.locks.unclaim(ctx, c); err != nil {
 		return fmt.Errorf("release %s: %w", c.key, err)
 	}
 	return nil
 }
 
-// Claimed implements state.Shared.
-func (s *Store) Claimed() map[resources.Key]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// unclaim releases a claim, unless it ended before.
+func (ls *locks) unclaim(ctx context.Context, c *claim) error {
+	ls.mu.Lock()
+	known := ls.claims[c.key] == c
+	if known {
+		delete(ls.claims, c.key)
+	}
+	ls.mu.Unlock()
+	if !known || ls.session.isClosed() {
+		return nil
+	}
+	return ls.release(ctx, c.contender)
+}
+
+// claimed returns the records that others have claimed.
+func (ls *locks) claimed() map[resources.Key]bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	claimed := map[resources.Key]bool{}
-	for dir := range s.cache.queues {
-		if s.takenByOthers(dir) {
-			s.guards(dir, func(key resources.Key) { claimed[key] = true })
+	for dir := range ls.cache.queuedDirs() {
+		if ls.takenByOthers(dir) {
+			ls.cache.guards(dir, func(key resources.Key) { claimed[key] = true })
 		}
 	}
 	return claimed
-}
-
-// guards calls f for each record that the lock in dir guards. s.mu is held.
-func (s *Store) guards(dir string, f func(resources.Key)) {
-	if strings.HasPrefix(dir, requestLocks+"/") {
-		f(resources.Key{Kind: resources.KindRequest, ID: nameOf(dir)})
-		return
-	}
-	above := parentOf(dir)
-	if p := parsePath(above); p.role == roleRecord {
-		if z := s.cache.nodes[above]; z != nil && z.record != nil {
-			f(z.record.Key())
-		}
-		return
-	}
-	beside := s.cache.nodes[above]
-	if beside == nil {
-		return
-	}
-	for name := range beside.children {
-		z := s.cache.nodes[above+"/"+name]
-		if z != nil && z.record != nil && claimDir(above+"/"+name, z.ref, resources.StateOf(z.record)) == dir {
-			f(z.record.Key())
-		}
-	}
 }

@@ -7,6 +7,16 @@
 // that depends on the expected versions and on the locks: a record that was claimed in a session that has ended cannot
 // be written.
 //
+// Store is a facade of these parts, each of which owns its state:
+//   - session: the connection, its end, and calls with a time limit.
+//   - mirror: the cache, kept equal to the tree by events and reads; it serves all reads of shared records.
+//   - locks: the contenders, claims and named locks of this process.
+//   - transactions: builds the multi of a commit (write) from the cache and the locks, and applies its result.
+//   - presence: the registrations of this process.
+//   - installation, numbers, upkeep, privateRecords: npctl's own znodes, IDs, periodic removal, the private store.
+//
+// The documents (*json.go), paths and the cache are plain values without calls or locks.
+//
 // Number of calls to ZooKeeper: a commit makes one, also for unclaimed requests and nodes, because the same multi
 // removes and recreates the lock directory (see fence.go); for unclaimed builds and uploads it makes two. A claim makes
 // one call, its release one, and a change by another process one to read the content. A commit that also claims or

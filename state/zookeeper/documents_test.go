@@ -226,17 +226,17 @@ func TestMalformedRecordAffectsNoOtherRecord(t *testing.T) {
 	for name, text := range malformed {
 		for _, at := range []string{requestsDir + "/200-0000000001", nodesDir + "/0000000001", buildPath("noble", buildHex),
 			uploadsDir("noble", buildHex, "cloud") + "/0000000001"} {
-			s := alone()
+			m := offline()
 			good := requestsDir + "/200-0000000002"
-			s.takeText(good, zuulsRequest, 1)
-			s.takeText(at, text, 2)
-			if got := s.listShared([]resources.Kind{resources.KindRequest, resources.KindNode, resources.KindBuild, resources.KindUpload}); len(got) != 1 {
+			m.takeText(good, zuulsRequest, 1)
+			m.takeText(at, text, 2)
+			if got := m.listShared([]resources.Kind{resources.KindRequest, resources.KindNode, resources.KindBuild, resources.KindUpload}); len(got) != 1 {
 				t.Errorf("%s at %s: %d records are listed, want the good one", name, at, len(got))
 			}
 			if text == "" && parsePath(at).kind == resources.KindBuild {
 				continue // created as the parent of an upload
 			}
-			if s.cache.nodes[at].decodeError == "" {
+			if m.cache.nodes[at].decodeError == "" {
 				t.Errorf("%s at %s: nothing was logged", name, at)
 			}
 		}
@@ -246,15 +246,15 @@ func TestMalformedRecordAffectsNoOtherRecord(t *testing.T) {
 func TestRequestsWithInvalidNamesAreIgnored(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{requestsDir + "/0000000001", requestsDir + "/200-1-2", requestsDir + "/x", nodesDir + "/np1", nodesDir + "/1"} {
-		s := alone()
-		s.takeText(at, strings.Replace(zuulsRequest, `"node_types"`, `"type": ["a"], "node_types"`, 1), 1)
-		if got := s.listShared([]resources.Kind{resources.KindRequest, resources.KindNode}); len(got) != 0 {
+		m := offline()
+		m.takeText(at, strings.Replace(zuulsRequest, `"node_types"`, `"type": ["a"], "node_types"`, 1), 1)
+		if got := m.listShared([]resources.Kind{resources.KindRequest, resources.KindNode}); len(got) != 0 {
 			t.Errorf("%s is listed as %v", at, got[0].Record)
 		}
 	}
 }
 
 // takeText applies a znode to the cache as the feed does.
-func (s *Store) takeText(at, text string, mzxid int64) {
-	s.cache.put(at, s.decode(parsePath(at), content{data: []byte(text), mzxid: mzxid, created: 1_700_000_000_000}))
+func (m *mirror) takeText(at, text string, mzxid int64) {
+	m.cache.put(at, decode(parsePath(at), content{data: []byte(text), mzxid: mzxid, created: 1_700_000_000_000}))
 }

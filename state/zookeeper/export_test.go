@@ -23,16 +23,16 @@ func Dial(servers []string, t TLS) (*zk.Conn, error) {
 }
 
 // Session returns the session ID, as ZooKeeper's own tools print it.
-func (s *Store) Session() int64 { return s.conn.SessionID() }
+func (s *Store) Session() int64 { return s.session.conn.SessionID() }
 
 // Server returns the address of the connected server.
-func (s *Store) Server() string { return s.conn.Server() }
+func (s *Store) Server() string { return s.session.conn.Server() }
 
 // WritePast attempts both kinds of write without the checks that precede them.
 func (s *Store) WritePast(ctx context.Context) []error {
-	_, _, err := s.multi(ctx, "write", []any{&zk.SetDataRequest{Path: s.serverPath(nodesDir), Version: -1}})
-	return []error{s.ensure(ctx, nodesDir+"/0000000099", nil), err}
+	_, _, err := s.session.multi(ctx, "write", []any{&zk.SetDataRequest{Path: s.session.serverPath(nodesDir), Version: -1}})
+	return []error{s.session.ensure(ctx, nodesDir+"/0000000099", nil), err}
 }
 
 // Tidy runs one round of the upkeep at once.
-func (s *Store) Tidy(ctx context.Context) error { return s.tidy(ctx) }
+func (s *Store) Tidy(ctx context.Context) error { return s.upkeep.tidy(ctx) }

@@ -20,17 +20,16 @@ import (
 // The lock directories of builds and uploads are not replaced, because Nodepool reads their age.
 
 // canFence reports whether fence can replace the lock directory of a change, which must be empty. Another program may
-// keep other znodes in it, and contenders of this process may still exist; then the commit needs a contender. s.mu is
-// held.
-func (s *Store) canFence(c *change, dir string) bool {
+// keep other znodes in it, and contenders of this process may still exist; then the commit needs a contender.
+func canFence(known *cache, c *change, dir string) bool {
 	if c.key.Kind != resources.KindNode && c.key.Kind != resources.KindRequest {
 		return false
 	}
-	return len(kidsOf(s.cache.nodes[dir])) == 0
+	return len(known.kids(dir)) == 0
 }
 
 // fence adds the operations that keep others out of the lock of a change. It returns errRetry if that has become
-// impossible. Store.mu is held.
+// impossible. mu is held.
 func (w *write) fence(c *change, contenders []*contender) error {
 	switch {
 	case c.dir == "":
@@ -40,10 +39,10 @@ func (w *write) fence(c *change, contenders []*contender) error {
 			return fmt.Errorf("lock %s: %w", c.dir, errRetry)
 		}
 		return nil
-	case !w.store.canFence(c, c.dir):
+	case !canFence(w.cache, c, c.dir):
 		return fmt.Errorf("lock %s: %w", c.dir, errRetry)
 	}
-	there := w.store.cache.nodes[c.dir] != nil
+	there := w.cache.node(c.dir) != nil
 	switch deletes := c.op.Record == nil; {
 	case deletes && there: // deleted with the record
 	case deletes && c.key.Kind == resources.KindNode: // a new lock directory would block the deletion
@@ -60,11 +59,11 @@ func (w *write) fence(c *change, contenders []*contender) error {
 }
 
 func (w *write) removeLock(c *change) {
-	w.add(&zk.DeleteRequest{Path: w.store.serverPath(c.dir), Version: -1}, forFence, c.dir, nil)
+	w.add(&zk.DeleteRequest{Path: w.session.serverPath(c.dir), Version: -1}, forFence, c.dir, nil)
 }
 
 func (w *write) makeLock(c *change) {
-	w.add(&zk.CreateRequest{Path: w.store.serverPath(c.dir), Acl: openACL}, forFence, c.dir, nil)
+	w.add(&zk.CreateRequest{Path: w.session.serverPath(c.dir), Acl: openACL}, forFence, c.dir, nil)
 }
 
 // fenceError translates the error of deleting or creating a lock directory.

@@ -36,33 +36,30 @@ func pauseFlags(changes []*change) []flag {
 }
 
 // changedFlags returns the flags that differ from the cache.
-func (s *Store) changedFlags(flags []flag) []flag {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.DeleteFunc(flags, func(f flag) bool { return s.isSet(f.path) == f.set })
+func (m *mirror) changedFlags(flags []flag) []flag {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(flags, func(f flag) bool { return m.cache.isSet(f.path) == f.set })
 }
-
-// isSet reports whether a flag exists. s.mu is held.
-func (s *Store) isSet(at string) bool { return s.cache.nodes[at] != nil }
 
 // flag adds the operations that set or clear a flag.
 func (w *write) flag(f flag) {
-	switch there := w.store.isSet(f.path); {
+	switch there := w.cache.isSet(f.path); {
 	case f.set && !there:
 		w.createParents(parentOf(f.path))
-		w.add(&zk.CreateRequest{Path: w.store.serverPath(f.path), Acl: openACL}, forDir, f.path, nil)
+		w.add(&zk.CreateRequest{Path: w.session.serverPath(f.path), Acl: openACL}, forDir, f.path, nil)
 	case !f.set && there:
 		w.remove(f.path, -1, forDir)
 	}
 }
 
-// RequestedBuilds implements state.Shared.
-func (s *Store) RequestedBuilds() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// requestedBuilds lists the images with a build request.
+func (m *mirror) requestedBuilds() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var images []string
-	for image := range kidsOf(s.cache.nodes[imagesDir]) {
-		if s.isSet(imageFlag(image, buildRequestName)) {
+	for image := range m.cache.kids(imagesDir) {
+		if m.cache.isSet(imageFlag(image, buildRequestName)) {
 			images = append(images, image)
 		}
 	}
@@ -70,29 +67,28 @@ func (s *Store) RequestedBuilds() []string {
 	return images
 }
 
-// RequestBuild implements state.Shared.
-func (s *Store) RequestBuild(ctx context.Context, image string, wish bool) error {
+// requestBuild sets or clears the build request of an image.
+func (t *transactions) requestBuild(ctx context.Context, image string, wish bool) error {
 	if err := checkNames(image); err != nil {
 		return err
 	}
-	return s.setFlag(ctx, flag{imageFlag(image, buildRequestName), wish})
+	return t.setFlag(ctx, flag{imageFlag(image, buildRequestName), wish})
 }
 
-// PauseImage pauses or resumes builds of an image, whatever the private store says. A Commit of the image's record
-// writes both the record and the flag.
-func (s *Store) PauseImage(ctx context.Context, image string, paused bool) error {
+// pauseImage sets or clears the pause flag of an image.
+func (t *transactions) pauseImage(ctx context.Context, image string, paused bool) error {
 	if err := checkNames(image); err != nil {
 		return err
 	}
-	return s.setFlag(ctx, flag{imageFlag(image, pauseName), paused})
+	return t.setFlag(ctx, flag{imageFlag(image, pauseName), paused})
 }
 
-// FrozenProviders implements state.Shared.
-func (s *Store) FrozenProviders() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// frozenProviders lists the providers with a freeze flag.
+func (m *mirror) frozenProviders() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var providers []string
-	for name := range kidsOf(s.cache.nodes[frozenDir]) {
+	for name := range m.cache.kids(frozenDir) {
 		if provider, err := url.PathUnescape(name); err == nil {
 			providers = append(providers, provider)
 		}
@@ -104,36 +100,36 @@ func (s *Store) FrozenProviders() []string {
 // maxProviderName is the maximum length of the name of a provider that can be frozen, in bytes.
 const maxProviderName = 1024
 
-// FreezeProvider implements state.Shared. It calls Sync first, so that a recent change by another process counts when
+// freezeProvider sets or clears the freeze flag of a provider. It calls sync first, so that a recent change by another process counts when
 // it decides whether the flag must change.
-func (s *Store) FreezeProvider(ctx context.Context, provider string, frozen bool) error {
+func (t *transactions) freezeProvider(ctx context.Context, provider string, frozen bool) error {
 	if provider == "" || len(provider) > maxProviderName || provider == "." || provider == ".." {
 		return state.Invalidf("provider %.40q cannot be frozen: a name of 1 to %d bytes is needed", provider, maxProviderName)
 	}
-	if !s.opts.ReadOnly {
-		if err := s.Sync(ctx); err != nil {
+	if !t.session.readOnly {
+		if err := t.mirror.sync(ctx); err != nil {
 			return err
 		}
 	}
-	return s.setFlag(ctx, flag{frozenFlag(provider), frozen})
+	return t.setFlag(ctx, flag{frozenFlag(provider), frozen})
 }
 
-func (s *Store) setFlag(ctx context.Context, f flag) error {
-	if err := s.usable(ctx); err != nil {
+func (t *transactions) setFlag(ctx context.Context, f flag) error {
+	if err := t.session.usable(ctx); err != nil {
 		return err
 	}
-	if s.opts.ReadOnly {
+	if t.session.readOnly {
 		return errReadOnly
 	}
-	if err := s.heldLocks(); err != nil {
+	if err := t.locks.heldLocks(); err != nil {
 		return err
 	}
-	flags := s.changedFlags([]flag{f})
+	flags := t.mirror.changedFlags([]flag{f})
 	if len(flags) == 0 {
 		return nil
 	}
-	err := s.commitShared(ctx, nil, flags)
-	if errors.Is(err, errRetry) && len(s.changedFlags([]flag{f})) == 0 {
+	err := t.commitShared(ctx, nil, flags)
+	if errors.Is(err, errRetry) && len(t.mirror.changedFlags([]flag{f})) == 0 {
 		return nil // another process has changed it
 	}
 	return err

@@ -13,12 +13,12 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// Holder returns the present holder of the named lock, or nil if the lock is free.
-func (s *Store) Holder(ctx context.Context, name string) (*state.Holder, error) {
-	if err := s.usable(ctx); err != nil {
+// holder returns the present holder of the named lock, or nil if the lock is free.
+func (ls *locks) holder(ctx context.Context, name string) (*state.Holder, error) {
+	if err := ls.session.usable(ctx); err != nil {
 		return nil, err
 	}
-	locked, err := s.lockedBy(ctx, name)
+	locked, err := ls.lockedBy(ctx, name)
 	if err != nil || locked == nil {
 		return nil, err
 	}
@@ -26,23 +26,23 @@ func (s *Store) Holder(ctx context.Context, name string) (*state.Holder, error) 
 }
 
 // lockedBy reads the first contender of a named lock. It returns nil if the queue is empty.
-func (s *Store) lockedBy(ctx context.Context, name string) (*state.LockedError, error) {
-	_, locked, err := s.first(ctx, name, nil)
+func (ls *locks) lockedBy(ctx context.Context, name string) (*state.LockedError, error) {
+	_, locked, err := ls.first(ctx, name, nil)
 	return locked, err
 }
 
 // first reads the first contender of a named lock. If upTo is not nil, it only considers contenders before upTo.
-func (s *Store) first(ctx context.Context, name string, upTo *contender) (at string, locked *state.LockedError, err error) {
+func (ls *locks) first(ctx context.Context, name string, upTo *contender) (at string, locked *state.LockedError, err error) {
 	dir := namedLockDir(name)
-	s.mu.Lock()
-	queue := s.cache.queue(dir)
-	s.mu.Unlock()
+	ls.mu.Lock()
+	queue := ls.cache.queue(dir)
+	ls.mu.Unlock()
 	for _, contender := range queue {
 		at = dir + "/" + contender
 		if upTo != nil && at == upTo.path {
 			break
 		}
-		h, err := s.holderAt(ctx, at)
+		h, err := ls.holderAt(ctx, at)
 		if err != nil {
 			return "", nil, err
 		}
@@ -54,8 +54,8 @@ func (s *Store) first(ctx context.Context, name string, upTo *contender) (at str
 }
 
 // holderAt reads the holder from a contender's data. It returns nil if the contender is gone.
-func (s *Store) holderAt(ctx context.Context, at string) (*state.Holder, error) {
-	data, stat, err := s.get(ctx, at)
+func (ls *locks) holderAt(ctx context.Context, at string) (*state.Holder, error) {
+	data, stat, err := ls.session.get(ctx, at)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
@@ -69,24 +69,24 @@ func (s *Store) holderAt(ctx context.Context, at string) (*state.Holder, error) 
 	return h, nil
 }
 
-// ForceUnlock takes the named lock with that ID from its holder and returns the holder. The holder's Lost channel
+// forceUnlock takes the named lock with that ID from its holder and returns the holder. The holder's Lost channel
 // closes at once, and it can write nothing from then on.
-func (s *Store) ForceUnlock(ctx context.Context, id string) (state.Holder, error) {
-	if s.opts.ReadOnly {
+func (ls *locks) forceUnlock(ctx context.Context, id string) (state.Holder, error) {
+	if ls.session.readOnly {
 		return state.Holder{}, errReadOnly
 	}
-	if err := s.Sync(ctx); err != nil {
+	if err := ls.mirror.sync(ctx); err != nil {
 		return state.Holder{}, err
 	}
 	var others []error
-	for _, name := range s.lockNames() {
-		at, locked, err := s.first(ctx, name, nil)
+	for _, name := range ls.lockNames() {
+		at, locked, err := ls.first(ctx, name, nil)
 		switch {
 		case err != nil:
 			return state.Holder{}, err
 		case locked == nil:
 		case locked.Holder.ID == id: // deletes only the contender: another process may be adding one to the directory
-			return locked.Holder, s.deleteEach(ctx, []any{&zk.DeleteRequest{Path: s.serverPath(at), Version: -1}})
+			return locked.Holder, ls.session.deleteEach(ctx, []any{&zk.DeleteRequest{Path: ls.session.serverPath(at), Version: -1}})
 		default:
 			others = append(others, locked)
 		}
@@ -98,15 +98,13 @@ func (s *Store) ForceUnlock(ctx context.Context, id string) (state.Holder, error
 }
 
 // lockNames returns the names of all named locks, held or not.
-func (s *Store) lockNames() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (ls *locks) lockNames() []string {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	var names []string
-	if z := s.cache.nodes[namedDir]; z != nil {
-		for kid := range z.children {
-			if name, err := url.PathUnescape(kid); err == nil {
-				names = append(names, name)
-			}
+	for kid := range ls.cache.kids(namedDir) {
+		if name, err := url.PathUnescape(kid); err == nil {
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)

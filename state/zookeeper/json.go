@@ -27,15 +27,16 @@ type codec struct {
 	decode func(p znodeRef, data []byte, created int64) (record, base resources.Record, err error)
 	values func(resources.Record) values
 	extra  func(base, record resources.Record) any // value of npctl's own key
-	fresh  func(*Store, resources.Record) values   // keys that only a new document has
+	// fresh returns the keys that only a new document has. launcher is the ID of the pool that launches a node.
+	fresh func(record resources.Record, launcher string) values
 }
 
-func (s *Store) codec(kind resources.Kind) codec {
+func codecOf(kind resources.Kind) codec {
 	switch kind {
 	case resources.KindRequest:
 		return codec{decodeRequest, requestValues, requestExtras, nil}
 	case resources.KindNode:
-		return codec{decodeNode, nodeValues, nodeExtras, (*Store).freshNode}
+		return codec{decodeNode, nodeValues, nodeExtras, freshNode}
 	case resources.KindBuild:
 		return codec{decodeBuild, buildValues, buildExtras, nil}
 	default:
@@ -43,11 +44,28 @@ func (s *Store) codec(kind resources.Kind) codec {
 	}
 }
 
+// decode decodes the content of a record or registration.
+func decode(p znodeRef, c content) content {
+	var err error
+	switch {
+	case p.role == roleComponent:
+		c.peer = decodeComponent(p, c.data)
+	case len(c.data) == 0 && p.kind == resources.KindBuild: // created as the parent of an upload
+	case len(c.data) == 0:
+		c.bad = "it is empty"
+	default:
+		if c.record, _, err = codecOf(p.kind).decode(p, c.data, c.created); err != nil {
+			c.record, c.bad = nil, err.Error()
+		}
+	}
+	return c
+}
+
 // encode returns the document of a record. It keeps each key of an old document byte for byte, unless the meaning of
 // the key changed. The third argument, from which the keys for other programs follow, is the record without names that
-// only npctl knows. old is nil for a new record.
-func (s *Store) encode(p znodeRef, record, told resources.Record, old *znode) ([]byte, error) {
-	c := s.codec(p.kind)
+// only npctl knows. old is nil for a new record, of which launcher is the ID of the pool.
+func encode(p znodeRef, record, told resources.Record, old *znode, launcher string) ([]byte, error) {
+	c := codecOf(p.kind)
 	doc := &object{values: map[string]json.RawMessage{}}
 	var before values
 	var created int64
@@ -63,9 +81,9 @@ func (s *Store) encode(p znodeRef, record, told resources.Record, old *znode) ([
 	}
 	doc.change(before, c.values(told))
 	if before == nil && c.fresh != nil {
-		doc.change(nil, c.fresh(s, told))
+		doc.change(nil, c.fresh(told, launcher))
 	}
-	return s.withExtras(c, p, doc, record, created)
+	return withExtras(c, p, doc, record, created)
 }
 
 // change sets the keys with new values and drops the keys without a value.
@@ -82,7 +100,7 @@ func (o *object) change(before, after values) {
 }
 
 // withExtras puts under npctl's own key all attributes that the rest of the document does not express.
-func (s *Store) withExtras(c codec, p znodeRef, doc *object, record resources.Record, created int64) ([]byte, error) {
+func withExtras(c codec, p znodeRef, doc *object, record resources.Record, created int64) ([]byte, error) {
 	_, base, err := c.decode(p, doc.bytes(ownKey), created)
 	if err != nil {
 		return nil, state.Invalidf("%s would read back differently: %v", record.Key(), err)

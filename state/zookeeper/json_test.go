@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,9 +18,11 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// alone returns a store without ZooKeeper, for tests that need only its own data.
-func alone() *Store {
-	return &Store{opts: Options{Host: "launch1"}, cache: newCache(), ids: map[poolKey]string{}, reported: map[string]int64{}}
+const someLauncher = "launch1-npctl"
+
+// offline returns a mirror without ZooKeeper.
+func offline() *mirror {
+	return newMirror(&session{mu: &sync.Mutex{}}, newCache(), slog.New(slog.DiscardHandler), func(bool) {})
 }
 
 func mustEncode(t interface{ Fatalf(string, ...any) }, p znodeRef, record resources.Record, old []byte) []byte {
@@ -26,7 +30,7 @@ func mustEncode(t interface{ Fatalf(string, ...any) }, p znodeRef, record resour
 	if len(old) > 0 {
 		z.data, z.record = old, mustDecode(t, p, old)
 	}
-	text, err := alone().encode(p, record, record, z)
+	text, err := encode(p, record, record, z, someLauncher)
 	if err != nil {
 		t.Fatalf("encode %+v: %v", record, err)
 	}
@@ -34,7 +38,7 @@ func mustEncode(t interface{ Fatalf(string, ...any) }, p znodeRef, record resour
 }
 
 func mustDecode(t interface{ Fatalf(string, ...any) }, p znodeRef, text []byte) resources.Record {
-	record, _, err := alone().codec(p.kind).decode(p, text, 1_700_000_000_000)
+	record, _, err := codecOf(p.kind).decode(p, text, 1_700_000_000_000)
 	if err != nil {
 		t.Fatalf("decode %s: %v", text, err)
 	}
@@ -218,14 +222,14 @@ func FuzzDocument(f *testing.F) {
 		parsePath(uploadsDir("noble", buildHex, "cloud") + "/0000000001")}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, p := range places {
-			record, _, err := alone().codec(p.kind).decode(p, text, 1_700_000_000_000)
+			record, _, err := codecOf(p.kind).decode(p, text, 1_700_000_000_000)
 			if err != nil {
 				continue
 			}
 			if _, err := json.Marshal(record); err != nil {
 				t.Fatalf("%s: %v", p.kind, err)
 			}
-			again, err := alone().encode(p, record, record, &znode{data: text, record: record, created: 1_700_000_000_000})
+			again, err := encode(p, record, record, &znode{data: text, record: record, created: 1_700_000_000_000}, someLauncher)
 			if err != nil {
 				continue // such as a duplicate key
 			}
@@ -275,10 +279,9 @@ func BenchmarkDocument(b *testing.B) {
 	old.data = mustEncode(b, p, before, nil)
 	after := *before
 	after.State, after.StateTime = resources.StateReady, before.StateTime.Add(time.Second)
-	s := alone()
 	b.ReportAllocs()
 	for b.Loop() {
-		text, err := s.encode(p, &after, &after, old)
+		text, err := encode(p, &after, &after, old, someLauncher)
 		if err != nil {
 			b.Fatal(err)
 		}

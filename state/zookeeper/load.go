@@ -13,18 +13,18 @@ import (
 )
 
 // load reads the whole tree, level by level, while events arrive.
-func (s *Store) load(ctx context.Context) error {
-	s.mu.Lock()
-	s.cache.deletedDuringLoad = map[string]uint64{}
-	s.mu.Unlock()
+func (m *mirror) load(ctx context.Context) error {
+	m.mu.Lock()
+	m.cache.deletedDuringLoad = map[string]uint64{}
+	m.mu.Unlock()
 	defer func() {
-		s.mu.Lock()
-		s.cache.deletedDuringLoad = nil
-		s.mu.Unlock()
+		m.mu.Lock()
+		m.cache.deletedDuringLoad = nil
+		m.mu.Unlock()
 	}()
 	level := []string{rootDir, namedDir, frozenDir}
 	for len(level) > 0 {
-		next, err := s.loadLevel(ctx, level)
+		next, err := m.loadLevel(ctx, level)
 		if err != nil {
 			return err
 		}
@@ -40,35 +40,35 @@ type listing struct {
 	list  bool // names is complete
 }
 
-func (s *Store) loadLevel(ctx context.Context, paths []string) (next []string, err error) {
-	s.mu.Lock()
-	since := s.cache.seq
-	s.mu.Unlock()
+func (m *mirror) loadLevel(ctx context.Context, paths []string) (next []string, err error) {
+	m.mu.Lock()
+	since := m.cache.seq
+	m.mu.Unlock()
 	listings := make([]listing, len(paths))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(maxReads)
 	for i, at := range paths {
 		group.Go(func() (err error) {
-			listings[i], err = s.list(groupCtx, at)
+			listings[i], err = m.list(groupCtx, at)
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for i, at := range paths {
-		next = append(next, s.takeListing(at, listings[i], since)...)
+		next = append(next, m.takeListing(at, listings[i], since)...)
 	}
 	return next, nil
 }
 
 // list reads a znode and lists its children if the store uses them.
-func (s *Store) list(ctx context.Context, at string) (l listing, err error) {
+func (m *mirror) list(ctx context.Context, at string) (l listing, err error) {
 	p := parsePath(at)
 	if p.hasContent() {
-		if l.result, err = s.read(ctx, at); err != nil || !l.there || p.role == roleComponent || p.kind == resources.KindRequest {
+		if l.result, err = m.read(ctx, at); err != nil || !l.there || p.role == roleComponent || p.kind == resources.KindRequest {
 			return l, err
 		}
 	}
@@ -78,7 +78,7 @@ func (s *Store) list(ctx context.Context, at string) (l listing, err error) {
 		}
 		return l, nil
 	}
-	names, err := s.children(ctx, at)
+	names, err := m.session.children(ctx, at)
 	if errors.Is(err, zk.ErrNoNode) {
 		l.there = false
 		return l, nil
@@ -87,28 +87,28 @@ func (s *Store) list(ctx context.Context, at string) (l listing, err error) {
 	return l, err
 }
 
-// takeListing stores a listing in the cache and returns the paths to read next. s.mu is held.
-func (s *Store) takeListing(at string, l listing, since uint64) (next []string) {
-	z := s.cache.nodes[at]
+// takeListing stores a listing in the cache and returns the paths to read next. mu is held.
+func (m *mirror) takeListing(at string, l listing, since uint64) (next []string) {
+	z := m.cache.node(at)
 	switch {
 	case !l.there && (z == nil || z.knownSince > since):
 		return nil
 	case !l.there:
-		s.cache.remove(at)
+		m.cache.remove(at)
 		return nil
-	case z == nil && s.cache.deletedDuringLoad[at] > since:
+	case z == nil && m.cache.deletedDuringLoad[at] > since:
 		return nil
 	}
-	z = s.cache.add(at)
-	if z.ref.hasContent() && z.changedAt <= since && !s.inOwnWrite(at) {
-		s.report(at, l.content)
-		s.cache.put(at, l.content)
-		delete(s.cache.dirty, at)
+	z = m.cache.add(at)
+	if z.ref.hasContent() && z.changedAt <= since && !m.inOwnWrite(at) {
+		m.report(at, l.content)
+		m.cache.put(at, l.content)
+		m.cache.markRead(at)
 	}
 	if !l.list {
 		return nil
 	}
-	s.cache.children(at, l.names, since)
+	m.cache.children(at, l.names, since)
 	for _, kid := range slices.Sorted(maps.Keys(z.children)) {
 		if p := parsePath(at + "/" + kid); p.role != roleContender && p.role != roleFlag && p.role != roleOther {
 			next = append(next, at+"/"+kid)

@@ -13,7 +13,7 @@ import (
 // lock is a named lock. While a lost lock has not been unlocked, all writes fail.
 type lock struct {
 	*contender
-	store *Store
+	locks *locks
 	name  string
 	id    string
 }
@@ -26,24 +26,24 @@ func namedLockDir(name string) string {
 	return namedDir + "/" + url.PathEscape(name)
 }
 
-// Lock implements state.Store. The lock ends with the session: the locks of a killed process remain for the session
+// lock takes a named lock; see state.Store.Lock. The lock ends with the session: the locks of a killed process remain for the session
 // timeout. Empty fields of holder are filled in from this process; see state.Holder.WithDefaults.
-func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (state.Lock, error) {
+func (ls *locks) lock(ctx context.Context, name string, holder state.Holder) (state.Lock, error) {
 	if name == "" || len(name) > maxLockName || name == "." || name == ".." {
 		return nil, state.Invalidf("lock %.40q: a name of 1 to %d bytes is needed", name, maxLockName)
 	}
-	if s.opts.ReadOnly {
+	if ls.session.readOnly {
 		return nil, errReadOnly
 	}
-	if err := s.usable(ctx); err != nil {
+	if err := ls.session.usable(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.waitSynced(ctx); err != nil {
+	if err := ls.session.waitSynced(ctx); err != nil {
 		return nil, err
 	}
-	own := holder.WithDefaults(state.Self(s.opts.Host, s.opts.Version))
+	own := holder.WithDefaults(state.Self(ls.host, ls.version))
 	for range maxTries {
-		l, err := s.tryLock(ctx, name, own)
+		l, err := ls.tryLock(ctx, name, own)
 		if !errors.Is(err, errRetry) {
 			return l, err
 		}
@@ -52,29 +52,29 @@ func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (sta
 }
 
 // tryLock returns a nil interface with every error.
-func (s *Store) tryLock(ctx context.Context, name string, own state.Holder) (state.Lock, error) {
+func (ls *locks) tryLock(ctx context.Context, name string, own state.Holder) (state.Lock, error) {
 	dir := namedLockDir(name)
-	if locked, err := s.lockedBy(ctx, name); err != nil || locked != nil {
+	if locked, err := ls.lockedBy(ctx, name); err != nil || locked != nil {
 		return nil, orLocked(err, locked)
 	}
 	data, err := json.Marshal(own)
 	if err != nil {
 		return nil, err
 	}
-	contenders, err := s.enqueue(ctx, []string{dir}, data)
+	contenders, err := ls.enqueue(ctx, []string{dir}, data)
 	switch {
 	case errors.Is(err, errQueued):
-		_, locked, err := s.first(ctx, name, contenders[0])
-		_ = s.releaseContenders(ctx, contenders)
+		_, locked, err := ls.first(ctx, name, contenders[0])
+		_ = ls.releaseContenders(ctx, contenders)
 		return nil, errors.Join(orLocked(err, locked), retryUnlessNamed(err, locked))
 	case err != nil:
-		_ = s.releaseContenders(ctx, contenders)
+		_ = ls.releaseContenders(ctx, contenders)
 		return nil, err
 	}
-	l := &lock{contender: contenders[0], store: s, name: name, id: own.ID}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.locks[l] = struct{}{}
+	l := &lock{contender: contenders[0], locks: ls, name: name, id: own.ID}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.named[l] = struct{}{}
 	return l, nil
 }
 
@@ -101,16 +101,20 @@ func (l *lock) Lost() <-chan struct{} { return l.lost }
 
 // Unlock implements state.Lock.
 func (l *lock) Unlock(ctx context.Context) error {
-	s := l.store
-	s.mu.Lock()
-	_, known := s.locks[l]
-	delete(s.locks, l)
-	s.mu.Unlock()
-	if !known || s.isClosed() {
-		return nil
-	}
-	if err := s.release(ctx, l.contender); err != nil {
+	if err := l.locks.unlock(ctx, l); err != nil {
 		return fmt.Errorf("unlock %s: %w", l.name, err)
 	}
 	return nil
+}
+
+// unlock releases a named lock, unless it ended before.
+func (ls *locks) unlock(ctx context.Context, l *lock) error {
+	ls.mu.Lock()
+	_, known := ls.named[l]
+	delete(ls.named, l)
+	ls.mu.Unlock()
+	if !known || ls.session.isClosed() {
+		return nil
+	}
+	return ls.release(ctx, l.contender)
 }

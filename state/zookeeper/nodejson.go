@@ -230,11 +230,9 @@ func nodeValues(record resources.Record) values {
 }
 
 // freshNode returns the additional keys of a new node. Only other programs change them later.
-func (s *Store) freshNode(record resources.Record) values {
-	n := record.(*resources.Node)
-	launcher := staticLauncher
-	if !n.Static {
-		launcher = s.launcherID(n.Provider, n.Pool)
+func freshNode(record resources.Record, launcher string) values {
+	if record.(*resources.Node).Static {
+		launcher = staticLauncher
 	}
 	return values{{"launcher", orNull(launcher)}, {"user_data", null}, {"driver_data", null}, {"hold_job", null}}
 }

@@ -13,7 +13,7 @@ import (
 // ZooKeeper is older than the cloud: it was restored from a backup.
 
 // noteSightings sets NewerThanState in sightings of such IDs and reserves the IDs.
-func (s *Store) noteSightings(ctx context.Context, changes []*change) error {
+func (p *privateRecords) noteSightings(ctx context.Context, changes []*change) error {
 	for _, c := range changes {
 		sighting, ok := c.op.Record.(*resources.Sighting)
 		if !ok || sighting.Record.Kind != resources.KindNode && sighting.Record.Kind != resources.KindUpload {
@@ -23,7 +23,7 @@ func (s *Store) noteSightings(ctx context.Context, changes []*change) error {
 		if err != nil || len(sighting.Record.ID) != sequenceLength {
 			continue
 		}
-		last, err := s.LastID(ctx, sighting.Record.Kind)
+		last, err := p.numbers.last(ctx, sighting.Record.Kind)
 		if err != nil {
 			return err
 		}
@@ -33,12 +33,12 @@ func (s *Store) noteSightings(ctx context.Context, changes []*change) error {
 		record := *sighting
 		record.NewerThanState = true
 		c.op.Record = &record
-		if err := s.Reserve(ctx, sighting.Record.Kind, id); err != nil && !s.opts.ReadOnly {
+		if err := p.numbers.reserve(ctx, sighting.Record.Kind, id); err != nil && !p.session.readOnly {
 			var refusal state.InvalidError
 			if !errors.As(err, &refusal) {
 				return err
 			}
-			s.log.Warn("IDs from a cloud cannot be reserved", "provider", sighting.Provider, "id", sighting.Record.ID, "error", err)
+			p.log.Warn("IDs from a cloud cannot be reserved", "provider", sighting.Provider, "id", sighting.Record.ID, "error", err)
 		}
 	}
 	return nil

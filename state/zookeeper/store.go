@@ -5,13 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
-	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
 
@@ -23,42 +19,27 @@ var (
 // Store is the session of one npctl process with ZooKeeper. See state.Store and state.Shared for its contract, with two
 // additions: a commit of another process appears after a moment (Sync waits for it), and Get and List serve the last
 // known records also while the connection is down, which Connected reports.
+//
+// Store combines parts that each own their state. One event of ZooKeeper changes the connection, the cache and the
+// locks at one moment, and a commit reads all of them at one moment. The parts therefore share one mutex, mu; a method
+// whose comment says "mu is held" expects it. No part holds it while it waits.
 type Store struct {
-	opts    Options
+	ctx     context.Context // until Close; bounds the workers
+	stop    context.CancelFunc
 	log     *slog.Logger
-	dial    *dialer
-	conn    *zk.Conn
-	private state.Store
-	lineage string
+	workers sync.WaitGroup
+	closed  chan struct{} // closed when Close has finished
+	mu      *sync.Mutex
 
-	ctx        context.Context // until Close; bounds the workers
-	stop       context.CancelFunc
-	workers    sync.WaitGroup
-	wake       chan struct{} // the feed has work
-	upkeepWake chan struct{} // the upkeep has work
-	closed     chan struct{} // closed when Close has finished
-
-	privateMu  sync.Mutex // held over a commit with records of both stores
-	registryMu sync.Mutex // held while registrations are written
-
-	mu            sync.Mutex // guards the fields below; never held while waiting
-	cache         *cache
-	connection    connectionState
-	ownWrites     map[*ownWrite]struct{}
-	ownContenders map[string]*contender // by prefix
-	orphans       map[string]orphan     // obsolete contenders of this process, by prefix
-	claims        map[resources.Key]*claim
-	locks         map[*lock]struct{}
-	reported      map[string]int64 // mzxid of malformed records that were logged, by path
-	pools         []*registered
-	process       *registered // registration as a launcher
-	builder       *registered
-	unwanted      []string           // registrations to remove
-	ids           map[poolKey]string // of pools, for the life of this process
-	loadedAt      uint64             // one more than the number of the newest event at the end of the first full load
-	staleLockDirs map[string]int64   // lock directories of deleted requests; since when, in milliseconds since 1970
-	watchers      map[chan struct{}]struct{}
-	settled       chan struct{} // closed and replaced when the feed has applied changes
+	session      *session
+	installation *installation
+	mirror       *mirror
+	locks        *locks
+	presence     *presence
+	numbers      *numbers
+	transactions *transactions
+	private      *privateRecords
+	upkeep       *upkeep
 }
 
 // Open connects, reads the tree, and creates missing directories on which all programs rely. Its errors say what to do.
@@ -78,95 +59,43 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	return s, nil
 }
 
+// newStore creates the parts. Each knows only the parts before it.
 func newStore(opts Options) (*Store, error) {
-	d := &dialer{paths: []string{opts.Chroot + rootDir, opts.Chroot + namedDir, opts.Chroot + frozenDir}}
-	if opts.TLS != nil {
-		config, err := opts.TLS.config()
-		if err != nil {
-			return nil, err
-		}
-		d.config = config
-	}
-	s := &Store{opts: opts, log: opts.Log, dial: d, private: opts.Private, wake: make(chan struct{}, 1), upkeepWake: make(chan struct{}, 1),
-		closed: make(chan struct{}), cache: newCache(), ownWrites: map[*ownWrite]struct{}{}, ownContenders: map[string]*contender{},
-		orphans: map[string]orphan{}, claims: map[resources.Key]*claim{}, locks: map[*lock]struct{}{}, reported: map[string]int64{},
-		ids: map[poolKey]string{}, staleLockDirs: map[string]int64{}, watchers: map[chan struct{}]struct{}{}, settled: make(chan struct{})}
-	s.connection.changed = make(chan struct{})
+	s := &Store{log: opts.Log, closed: make(chan struct{}), mu: &sync.Mutex{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	var err error
+	if s.session, err = newSession(s.ctx, opts, s.mu, s); err != nil {
+		return nil, err
+	}
+	known, upkeepWake := newCache(), make(chan struct{}, 1)
+	s.installation = &installation{opts: opts, session: s.session}
+	s.mirror = newMirror(s.session, known, opts.Log, s.onCaughtUp)
+	s.locks = newLocks(s.session, s.mirror, known, opts, upkeepWake)
+	s.presence = &presence{session: s.session, mirror: s.mirror, cache: known, log: opts.Log, mu: s.mu, host: opts.Host,
+		version: opts.Version, ids: map[poolKey]string{}}
+	s.numbers = &numbers{session: s.session, cache: known, mu: s.mu}
+	s.transactions = &transactions{session: s.session, mirror: s.mirror, cache: known, locks: s.locks, presence: s.presence,
+		numbers: s.numbers, mu: s.mu}
+	s.private = &privateRecords{store: opts.Private, session: s.session, mirror: s.mirror, cache: known, numbers: s.numbers, log: opts.Log, mu: s.mu}
+	s.upkeep = &upkeep{session: s.session, mirror: s.mirror, cache: known, locks: s.locks, presence: s.presence, log: opts.Log,
+		now: opts.Now, wake: upkeepWake, mu: s.mu, staleLockDirs: map[string]int64{}}
 	return s, nil
 }
 
 // begin connects and waits until the tree has been read.
 func (s *Store) begin(ctx context.Context) error {
-	conn, _, err := zk.Connect(s.opts.Hosts, s.opts.SessionTimeout, zk.WithDialer(s.dial.dial),
-		zk.WithHostProvider(&hosts{servers: s.opts.Hosts}), zk.WithEventCallback(s.onEvent), zk.WithLogInfo(false),
-		zk.WithLogger(logger{s.log}), zk.WithMaxBufferSize(maxFrame))
-	if err != nil {
+	if err := s.session.connect(); err != nil {
 		return err
 	}
-	s.conn = conn
-	if err := s.waitLinked(ctx); err != nil {
+	if err := s.session.waitLinked(ctx); err != nil {
 		return err
 	}
-	if err := s.prepareInTime(ctx); err != nil {
+	if err := s.installation.prepareInTime(ctx); err != nil {
 		return err
 	}
-	s.workers.Go(s.feed)
-	s.workers.Go(s.upkeep)
-	return s.waitSynced(ctx)
-}
-
-// prepareInTime calls prepare, and repeats it if the connection was lost, as happens with a busy server. prepare may
-// run twice, except during an import.
-func (s *Store) prepareInTime(ctx context.Context) error {
-	for {
-		err := s.prepare(ctx)
-		if !errors.Is(err, errOutcomeUnknown) || s.opts.Importing || ctx.Err() != nil {
-			return err
-		}
-		s.log.Info("connection to ZooKeeper lost while opening the state; retrying", "error", err)
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(openPause):
-		}
-	}
-}
-
-// openPause is the delay between two attempts to open a state.
-const openPause = 100 * time.Millisecond
-
-// prepare checks the chroot and creates the shared directories and npctl's own znodes.
-func (s *Store) prepare(ctx context.Context) error {
-	if s.opts.Chroot != "" {
-		if there, err := s.exists(ctx, ""); err != nil {
-			return err
-		} else if !there {
-			return fmt.Errorf("the chroot %s does not exist: create it, or use the one of Zuul and Nodepool", s.opts.Chroot)
-		}
-	}
-	if err := s.initialize(ctx); err != nil {
-		return err
-	}
-	if !s.opts.ReadOnly {
-		for _, dir := range []string{rootDir, requestsDir, requestLocks, nodesDir, imagesDir, registryDir, poolsDir, launchersDir, buildersDir} {
-			if err := s.ensure(ctx, dir, nil); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// isClosed reports whether Close was called.
-func (s *Store) isClosed() bool { return s.ctx.Err() != nil }
-
-// usable returns an error if the store is closed or ctx is done.
-func (s *Store) usable(ctx context.Context) error {
-	if s.isClosed() {
-		return fmt.Errorf("state in ZooKeeper: %w", os.ErrClosed)
-	}
-	return ctx.Err()
+	s.workers.Go(func() { s.mirror.feed(s.ctx) })
+	s.workers.Go(func() { s.upkeep.run(s.ctx) })
+	return s.session.waitSynced(ctx)
 }
 
 const closeTimeout = 10 * time.Second
@@ -175,7 +104,7 @@ const closeTimeout = 10 * time.Second
 // claims end with the session.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	first := !s.isClosed()
+	first := !s.session.isClosed()
 	s.stop()
 	s.mu.Unlock()
 	if !first {
@@ -184,22 +113,14 @@ func (s *Store) Close() error {
 	}
 	defer close(s.closed)
 	s.workers.Wait()
-	if s.conn != nil {
+	if s.session.isStarted() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		s.unregister(ctx)
-		s.conn.Close()
+		s.presence.unregister(ctx)
+		s.session.close()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.markAllLocksLost("the store was closed")
+	s.locks.loseAll("the store was closed")
 	return nil
-}
-
-// logger writes the messages of the client library to the debug log.
-type logger struct{ log *slog.Logger }
-
-// Printf implements zk.Logger.
-func (l logger) Printf(format string, args ...any) {
-	l.log.Debug("ZooKeeper client", "message", fmt.Sprintf(format, args...))
 }

@@ -2,7 +2,9 @@ package zookeeper
 
 import (
 	"context"
+	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -18,87 +20,76 @@ const (
 	maxRemovals = 500 // per round
 )
 
-// upkeep runs periodic work: it deletes leftover contenders, registers again after a lost session, and deletes lock
+// upkeep runs periodic work.
+type upkeep struct {
+	session  *session
+	mirror   *mirror
+	locks    *locks
+	presence *presence
+	log      *slog.Logger
+	now      func() time.Time
+	wake     chan struct{}
+
+	mu            *sync.Mutex // guards the fields below; see Store
+	cache         *cache
+	staleLockDirs map[string]int64 // lock directories of deleted requests; since when, in milliseconds since 1970
+}
+
+// run works until ctx is done: it deletes leftover contenders, registers again after a lost session, and deletes lock
 // directories of deleted requests and records without data.
-func (s *Store) upkeep() {
+func (u *upkeep) run(ctx context.Context) {
 	tick := time.NewTicker(upkeepEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.ctx.Done():
+		case <-ctx.Done():
 			return
-		case <-s.upkeepWake:
+		case <-u.wake:
 		case <-tick.C:
 		}
-		if !s.Connected() || s.opts.ReadOnly {
+		if !u.session.connected() || u.session.readOnly {
 			continue
 		}
-		if err := s.tidy(s.ctx); err != nil && !s.isClosed() {
-			s.log.Debug("upkeep of ZooKeeper was interrupted", "error", err)
-			time.AfterFunc(readPause, func() { hint(s.upkeepWake) })
+		if err := u.tidy(ctx); err != nil && !u.session.isClosed() {
+			u.log.Debug("upkeep of ZooKeeper was interrupted", "error", err)
+			time.AfterFunc(readPause, func() { hint(u.wake) })
 		}
 	}
 }
 
-func (s *Store) tidy(ctx context.Context) error {
-	if err := s.removeOrphans(ctx); err != nil {
-		return err
-	}
-	if err := s.reregister(ctx); err != nil {
-		return err
-	}
-	if err := s.removeRequestLocks(ctx); err != nil {
-		return err
-	}
-	return s.removeEmpty(ctx)
-}
+// wakeUp starts a round soon.
+func (u *upkeep) wakeUp() { hint(u.wake) }
 
-// removeOrphans deletes obsolete contenders of this process. It forgets contenders that have not appeared within two
-// session timeouts, because they were never created.
-func (s *Store) removeOrphans(ctx context.Context) error {
-	s.mu.Lock()
-	var ops []any
-	for prefix, o := range s.orphans {
-		found := false
-		for name := range s.cache.queues[o.dir] {
-			if prefixOf(name) == prefix {
-				found = true
-				ops = append(ops, &zk.DeleteRequest{Path: s.serverPath(o.dir + "/" + name), Version: -1})
-			}
-		}
-		if !found && s.ownContenders[prefix] == nil && time.Since(o.since) > 2*s.sessionTimeout() {
-			delete(s.orphans, prefix)
-		}
+// tidy runs one round.
+func (u *upkeep) tidy(ctx context.Context) error {
+	if err := u.locks.removeOrphans(ctx); err != nil {
+		return err
 	}
-	s.mu.Unlock()
-	if len(ops) == 0 {
-		return nil
+	if err := u.presence.reregister(ctx); err != nil {
+		return err
 	}
-	return s.deleteEach(ctx, ops)
-}
-
-func (s *Store) reregister(ctx context.Context) error {
-	s.registryMu.Lock()
-	defer s.registryMu.Unlock()
-	return s.syncRegistry(ctx)
+	if err := u.removeRequestLocks(ctx); err != nil {
+		return err
+	}
+	return u.removeEmpty(ctx)
 }
 
 // removeRequestLocks deletes lock directories that have outlived their requests.
-func (s *Store) removeRequestLocks(ctx context.Context) error {
-	unknown := s.noteStale()
+func (u *upkeep) removeRequestLocks(ctx context.Context) error {
+	unknown := u.noteStale()
 	for _, dir := range unknown {
-		_, stat, err := s.get(ctx, dir)
+		_, stat, err := u.session.get(ctx, dir)
 		if ignore(err, zk.ErrNoNode) != nil {
 			return err
 		}
 		if err == nil {
-			s.mu.Lock()
-			s.staleLockDirs[dir] = stat.Ctime
-			s.mu.Unlock()
+			u.mu.Lock()
+			u.staleLockDirs[dir] = stat.Ctime
+			u.mu.Unlock()
 		}
 	}
-	for _, dir := range s.overdue() {
-		_, _, err := s.multi(ctx, "remove "+dir, []any{&zk.DeleteRequest{Path: s.serverPath(dir), Version: -1}})
+	for _, dir := range u.overdue() {
+		_, _, err := u.session.multi(ctx, "remove "+dir, []any{&zk.DeleteRequest{Path: u.session.serverPath(dir), Version: -1}})
 		if ignore(err, zk.ErrNoNode, zk.ErrNotEmpty) != nil {
 			return err
 		}
@@ -108,19 +99,19 @@ func (s *Store) removeRequestLocks(ctx context.Context) error {
 
 // noteStale records the directories without a request and returns those with an unknown age. The age of a directory
 // that appeared during this session counts from now.
-func (s *Store) noteStale() (unknown []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.opts.Now().UnixMilli()
-	for id := range kidsOf(s.cache.nodes[requestLocks]) {
+func (u *upkeep) noteStale() (unknown []string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := u.now().UnixMilli()
+	for id := range u.cache.kids(requestLocks) {
 		dir := requestLocks + "/" + id
-		_, noted := s.staleLockDirs[dir]
+		_, noted := u.staleLockDirs[dir]
 		switch {
-		case s.cache.nodes[requestsDir+"/"+id] != nil:
-			delete(s.staleLockDirs, dir)
+		case u.cache.node(requestsDir+"/"+id) != nil:
+			delete(u.staleLockDirs, dir)
 		case noted:
-		case s.cache.nodes[dir].knownSince > s.loadedAt:
-			s.staleLockDirs[dir] = now
+		case !u.mirror.isFromFirstLoad(u.cache.node(dir)):
+			u.staleLockDirs[dir] = now
 		case len(unknown) < maxRemovals:
 			unknown = append(unknown, dir)
 		}
@@ -129,14 +120,14 @@ func (s *Store) noteStale() (unknown []string) {
 }
 
 // overdue lists directories that are old enough and empty, and forgets deleted ones.
-func (s *Store) overdue() (dirs []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.opts.Now().Add(-requestLockAge).UnixMilli()
-	for dir, since := range s.staleLockDirs {
-		switch z := s.cache.nodes[dir]; {
+func (u *upkeep) overdue() (dirs []string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	before := u.now().Add(-requestLockAge).UnixMilli()
+	for dir, since := range u.staleLockDirs {
+		switch z := u.cache.node(dir); {
 		case z == nil:
-			delete(s.staleLockDirs, dir)
+			delete(u.staleLockDirs, dir)
 		case since <= before && len(z.children) == 0 && len(dirs) < maxRemovals:
 			dirs = append(dirs, dir)
 		}
@@ -146,15 +137,15 @@ func (s *Store) overdue() (dirs []string) {
 
 // removeEmpty deletes records without data. A client that dies between creating a znode and writing it leaves one, and
 // so does a lock that is created in a record's directory after the record was deleted.
-func (s *Store) removeEmpty(ctx context.Context) error {
-	for _, at := range s.empty() {
-		ops := s.emptyOps(at)
+func (u *upkeep) removeEmpty(ctx context.Context) error {
+	for _, at := range u.empty() {
+		ops := u.emptyOps(at)
 		if len(ops) == 0 {
 			continue
 		}
-		_, _, err := s.multi(ctx, "remove "+at, ops)
+		_, _, err := u.session.multi(ctx, "remove "+at, ops)
 		if err == nil {
-			s.log.Info("removed a record without data from ZooKeeper", "znode", at)
+			u.log.Info("removed a record without data from ZooKeeper", "znode", at)
 		}
 		if ignore(err, zk.ErrNoNode, zk.ErrNotEmpty, zk.ErrBadVersion) != nil {
 			return err
@@ -164,37 +155,34 @@ func (s *Store) removeEmpty(ctx context.Context) error {
 }
 
 // empty lists records without data that are older than emptyAge.
-func (s *Store) empty() (paths []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.opts.Now().Add(-emptyAge).UnixMilli()
-	for at, z := range s.cache.nodes {
-		if z.ref.role == roleRecord && z.known && len(z.data) == 0 && z.created <= before && len(paths) < maxRemovals {
-			paths = append(paths, at)
-		}
-	}
+func (u *upkeep) empty() (paths []string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	before := u.now().Add(-emptyAge).UnixMilli()
+	paths = u.cache.emptyRecords(before)
+	paths = paths[:min(len(paths), maxRemovals)]
 	slices.Sort(paths)
 	return paths
 }
 
 // emptyOps returns the deletions of a record without data and its descendants. It returns none if a process has locked
 // the record, if the record has data by now, or if it is a build that still has uploads.
-func (s *Store) emptyOps(at string) (ops []any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	z := s.cache.nodes[at]
-	if _, dirty := s.cache.dirty[at]; z == nil || dirty || len(z.data) > 0 || s.inOwnWrite(at) {
+func (u *upkeep) emptyOps(at string) (ops []any) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	z := u.cache.node(at)
+	if z == nil || u.cache.isDirty(at) || len(z.data) > 0 || u.mirror.inOwnWrite(at) {
 		return nil
 	}
-	for _, below := range s.cache.subtree(at) {
+	for _, below := range u.cache.subtree(at) {
 		version := int32(-1)
-		switch p := s.cache.nodes[below].ref; {
+		switch p := u.cache.node(below).ref; {
 		case below == at:
 			version = z.version
 		case p.role == roleContender || p.role == roleRecord:
 			return nil
 		}
-		ops = append(ops, &zk.DeleteRequest{Path: s.serverPath(below), Version: version})
+		ops = append(ops, &zk.DeleteRequest{Path: u.session.serverPath(below), Version: version})
 	}
 	return ops
 }

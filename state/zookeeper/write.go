@@ -2,16 +2,12 @@ package zookeeper
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/state"
 )
 
 // purpose is the reason for an operation in a multi. It determines the meaning of a rejection.
@@ -30,7 +26,10 @@ const (
 
 // write is one multi, from its preparation to its result.
 type write struct {
-	store *Store
+	session *session
+	cache   *cache
+	locks   *locks
+
 	maker *dirCreator
 	ops   []any
 	why   []purpose
@@ -53,26 +52,29 @@ type madeClaim struct {
 }
 
 // write sends the changes. Locks that were taken only for them end with them.
-func (s *Store) write(ctx context.Context, changes []*change, flags []flag, contenders []*contender) error {
-	w, err := s.newWrite(changes, flags, contenders)
+func (t *transactions) write(ctx context.Context, changes []*change, flags []flag, contenders []*contender) error {
+	w, err := t.newWrite(changes, flags, contenders)
 	if err != nil {
 		return err
 	}
-	defer s.endOwnWrite(w.hold)
-	results, failed, err := s.multi(ctx, "write", w.ops)
+	defer t.mirror.endOwnWrite(w.hold)
+	results, failed, err := t.session.multi(ctx, "write", w.ops)
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if err != nil {
 		w.keepContenders(contenders, failed)
 		return w.refused(failed, err)
 	}
 	w.done(results, contenders)
+	t.mirror.hintAll()
 	return nil
 }
 
-func (s *Store) newWrite(changes []*change, flags []flag, contenders []*contender) (*write, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w := &write{store: s, maker: s.newMaker(), lost: map[int]func(){}, gone: map[string]bool{},
-		hold: &ownWrite{paths: map[string]bool{}, parents: map[string]bool{}, events: map[string]int{}, gone: map[string]bool{}}}
+func (t *transactions) newWrite(changes []*change, flags []flag, contenders []*contender) (*write, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := &write{session: t.session, cache: t.cache, locks: t.locks, maker: newDirCreator(t.cache, t.session), lost: map[int]func(){},
+		gone: map[string]bool{}, hold: &ownWrite{paths: map[string]bool{}, parents: map[string]bool{}, events: map[string]int{}, gone: map[string]bool{}}}
 	w.checks(changes)
 	for _, c := range changes {
 		if c.old == nil && c.op.Record != nil {
@@ -96,8 +98,8 @@ func (s *Store) newWrite(changes []*change, flags []flag, contenders []*contende
 			w.remove(c.path, -1, forUnlock)
 		}
 	}
-	w.add(&zk.SetDataRequest{Path: s.serverPath(serialAt), Version: -1}, forSerial, serialAt, nil)
-	s.ownWrites[w.hold] = struct{}{}
+	w.add(&zk.SetDataRequest{Path: t.session.serverPath(serialAt), Version: -1}, forSerial, serialAt, nil)
+	t.mirror.startOwnWrite(w.hold)
 	return w, nil
 }
 
@@ -107,20 +109,19 @@ func (w *write) add(op any, why purpose, what string, of *change) {
 
 func (w *write) remove(at string, version int32, why purpose) {
 	w.gone[at] = true
-	w.add(&zk.DeleteRequest{Path: w.store.serverPath(at), Version: version}, why, at, nil)
+	w.add(&zk.DeleteRequest{Path: w.session.serverPath(at), Version: version}, why, at, nil)
 }
 
 // checks makes the multi fail unless all named locks and the claims of the changes are held.
 func (w *write) checks(changes []*change) {
-	s := w.store
-	for l := range s.locks {
-		w.check(l.contender, forLock)
+	for _, c := range w.locks.namedContenders() {
+		w.check(c, forLock)
 	}
 	checked := map[*contender]bool{}
 	for _, c := range changes {
-		own := s.claims[c.key]
+		own := w.locks.claimOf(c.key)
 		if own == nil && c.dir == "" && !c.isNoop() {
-			own = s.claimIn(c.lockDir())
+			own = w.locks.claimIn(c.lockDir())
 		}
 		if own != nil && !checked[own.contender] {
 			checked[own.contender] = true
@@ -129,18 +130,9 @@ func (w *write) checks(changes []*change) {
 	}
 }
 
-func (s *Store) claimIn(dir string) *claim {
-	for _, c := range s.claims {
-		if c.dir == dir {
-			return c
-		}
-	}
-	return nil
-}
-
 func (w *write) check(c *contender, why purpose) {
 	w.lost[len(w.ops)] = func() { c.markLost() }
-	w.add(&zk.CheckVersionRequest{Path: w.store.serverPath(c.path), Version: -1}, why, c.dir, nil)
+	w.add(&zk.CheckVersionRequest{Path: w.session.serverPath(c.path), Version: -1}, why, c.dir, nil)
 }
 
 // endClaims removes the contenders of claims that end with the commit.
@@ -166,22 +158,22 @@ func (w *write) makeClaims(changes []*change, contenders []*contender) (others [
 		if i >= 0 {
 			kept[contenders[i]] = true
 			w.check(contenders[i], forClaim)
-			w.claims = append(w.claims, &claim{contender: contenders[i], store: w.store, key: c.key})
+			w.claims = append(w.claims, &claim{contender: contenders[i], locks: w.locks, key: c.key})
 			continue
 		}
-		made, op := w.store.newContender(c.dir, nil)
+		made, op := w.locks.newContender(c.dir, nil)
 		w.entries = append(w.entries, madeClaim{made, len(w.ops)})
 		w.add(op, forEntry, c.dir, nil)
-		w.claims = append(w.claims, &claim{contender: made, store: w.store, key: c.key})
+		w.claims = append(w.claims, &claim{contender: made, locks: w.locks, key: c.key})
 	}
 	return slices.DeleteFunc(slices.Clone(contenders), func(c *contender) bool { return kept[c] })
 }
 
-// change adds the operations of one change. Store.mu is held.
+// change adds the operations of one change. mu is held.
 func (w *write) change(c *change) {
 	switch {
 	case c.isNoop() && c.old != nil: // checked together with other changes, so that a revision conflict still counts
-		w.add(&zk.CheckVersionRequest{Path: w.store.serverPath(c.at), Version: c.old.version}, forRecord, c.at, c)
+		w.add(&zk.CheckVersionRequest{Path: w.session.serverPath(c.at), Version: c.old.version}, forRecord, c.at, c)
 	case c.isNoop():
 	case c.op.Record == nil:
 		w.delete(c)
@@ -194,18 +186,18 @@ func (w *write) change(c *change) {
 
 func (w *write) set(c *change, version int32) {
 	w.hold.paths[c.at] = true
-	w.add(&zk.SetDataRequest{Path: w.store.serverPath(c.at), Data: c.data, Version: version}, forRecord, c.at, c)
+	w.add(&zk.SetDataRequest{Path: w.session.serverPath(c.at), Data: c.data, Version: version}, forRecord, c.at, c)
 }
 
 func (w *write) create(c *change) {
-	if z := w.store.cache.nodes[c.at]; z != nil && z.known && len(z.data) == 0 && c.key.Kind == resources.KindBuild {
+	if z := w.cache.node(c.at); z != nil && z.known && len(z.data) == 0 && c.key.Kind == resources.KindBuild {
 		w.set(c, z.version) // its uploads exist already
 		return
 	}
 	w.createParents(parentOf(c.at))
-	op := &zk.CreateRequest{Path: w.store.serverPath(c.at), Data: c.data, Acl: openACL}
+	op := &zk.CreateRequest{Path: w.session.serverPath(c.at), Data: c.data, Acl: openACL}
 	if c.number {
-		op.Path, op.Flags = w.store.serverPath(c.at+c.prefix()), zk.FlagSequence
+		op.Path, op.Flags = w.session.serverPath(c.at+c.prefix()), zk.FlagSequence
 		w.hold.parents[parentOf(c.at)] = true
 	} else {
 		w.hold.paths[c.at] = true
@@ -229,10 +221,10 @@ func (w *write) createParents(dir string) {
 // delete removes a record with its descendants, and the lock of a request, which is beside it. The znode of a build
 // that still has uploads remains, without data.
 func (w *write) delete(c *change) {
-	known := w.store.cache
+	known := w.cache
 	w.hold.paths[c.at] = true
 	if c.key.Kind == resources.KindBuild && w.hasUploads(c.at) {
-		w.add(&zk.SetDataRequest{Path: w.store.serverPath(c.at), Version: c.old.version}, forRecord, c.at, c)
+		w.add(&zk.SetDataRequest{Path: w.session.serverPath(c.at), Version: c.old.version}, forRecord, c.at, c)
 		return
 	}
 	if c.key.Kind == resources.KindRequest {
@@ -250,7 +242,7 @@ func (w *write) delete(c *change) {
 }
 
 func (w *write) removeAll(top string) {
-	for _, at := range w.store.cache.subtree(top) {
+	for _, at := range w.cache.subtree(top) {
 		w.removeOnce(at)
 	}
 }
@@ -260,7 +252,7 @@ func (w *write) removeOnce(at string) {
 	if w.gone[at] {
 		return
 	}
-	if c := w.store.ownContenders[prefixOf(nameOf(at))]; c != nil && c.dir == parentOf(at) {
+	if c := w.locks.ownAt(at); c != nil {
 		c.releasing = true
 		w.over = append(w.over, c)
 	}
@@ -272,7 +264,7 @@ func (w *write) hasUploads(build string) bool {
 	if slices.ContainsFunc(w.adds, func(dir string) bool { return strings.HasPrefix(dir, build+"/") }) {
 		return true
 	}
-	return slices.ContainsFunc(w.store.cache.subtree(build), func(at string) bool {
+	return slices.ContainsFunc(w.cache.subtree(build), func(at string) bool {
 		p := parsePath(at)
 		return p.role == roleRecord && p.kind == resources.KindUpload && !w.gone[at]
 	})
@@ -281,134 +273,8 @@ func (w *write) hasUploads(build string) bool {
 // emptyBuild removes the znode of a deleted build together with its last upload.
 func (w *write) emptyBuild(upload string) {
 	build := strings.Join(strings.Split(upload, "/")[:6], "/")
-	z := w.store.cache.nodes[build]
+	z := w.cache.node(build)
 	if z != nil && z.known && len(z.data) == 0 && !w.hasUploads(build) && !w.hold.paths[build] {
 		w.removeAll(build)
 	}
-}
-
-// refused translates the rejection of the operation with index i.
-func (w *write) refused(i int, err error) error {
-	if i < 0 {
-		return err
-	}
-	s := w.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch w.why[i] {
-	case forLock, forClaim:
-		if w.lost[i](); errors.Is(err, zk.ErrNoNode) {
-			return fmt.Errorf("lock %s: %w", w.what[i], state.ErrLost)
-		}
-	case forUnlock:
-		if errors.Is(err, zk.ErrNoNode) {
-			return fmt.Errorf("lock %s: %w", w.what[i], state.ErrLost)
-		}
-	case forFence:
-		return fenceError(s.serverPath(w.what[i]), err)
-	case forSerial:
-		return fmt.Errorf("%s, which npctl created, no longer exists; restart npctl: %w", s.serverPath(serialAt), err)
-	case forRecord:
-		if c := w.of[i]; !c.op.Force && isConflict(err) {
-			return fmt.Errorf("%s: %w: %w", c.key, state.ErrConflict, err)
-		}
-	}
-	if isConflict(err) || errors.Is(err, zk.ErrNotEmpty) {
-		return fmt.Errorf("%w: %s: %w", errRetry, w.what[i], err)
-	}
-	return err
-}
-
-func isConflict(err error) bool {
-	return errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNodeExists)
-}
-
-// keepContenders restores the contenders that a failed write should have deleted and drops the ones to be
-// created. If ZooKeeper rejected no operation, they may exist after all, and the upkeep deletes them as soon as they
-// appear.
-func (w *write) keepContenders(contenders []*contender, failed int) {
-	w.store.mu.Lock()
-	defer w.store.mu.Unlock()
-	for _, c := range w.entries {
-		if failed < 0 {
-			w.store.orphan(c.contender)
-		}
-		delete(w.store.ownContenders, c.prefix)
-	}
-	for _, c := range slices.Concat(w.over, contenders) {
-		if c.releasing = false; !c.exists {
-			c.markLost()
-		}
-	}
-}
-
-// done stores the written records in the cache. All of them have the zxid of the multi, which the serial's stat
-// contains.
-func (w *write) done(results []zk.MultiResponse, contenders []*contender) {
-	s := w.store
-	serial := results[len(results)-1].Stat
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range slices.Concat(w.over, contenders) {
-		if w.keeps(c) {
-			continue
-		}
-		c.released, c.exists = true, false
-		delete(s.ownContenders, c.prefix)
-	}
-	maps.DeleteFunc(s.claims, func(_ resources.Key, c *claim) bool { return slices.Contains(w.over, c.contender) })
-	for _, c := range w.entries {
-		s.noteMade(c.contender, results[c.op])
-	}
-	for _, c := range w.claims {
-		s.claims[c.key] = c
-	}
-	for i, c := range w.of {
-		if c != nil {
-			w.result(c, results[i], serial)
-		}
-	}
-	s.hintAll()
-}
-
-// keeps reports whether a contender belongs to a claim that the write makes.
-func (w *write) keeps(c *contender) bool {
-	return slices.ContainsFunc(w.claims, func(made *claim) bool { return made.contender == c })
-}
-
-// result stores one written record in the cache. One event is its own; if there were more, the feed reads the znode.
-func (w *write) result(c *change, r zk.MultiResponse, serial *zk.Stat) {
-	s := w.store
-	if c.same {
-		c.result = s.entryOf(c.old)
-		return
-	}
-	at := c.at
-	got := content{data: c.data, version: 0, mzxid: serial.Mzxid, created: serial.Mtime}
-	if r.String != "" {
-		at = strings.TrimPrefix(r.String, s.opts.Chroot)
-	} else if r.Stat != nil {
-		got.version, got.created = r.Stat.Version, r.Stat.Ctime
-	}
-	if w.gone[at] {
-		return
-	}
-	got = s.decode(parsePath(at), got)
-	if got.record != nil {
-		c.result = state.Entry{Record: s.withResolvedIDs(clone(got.record)), Revision: state.Revision(got.mzxid)}
-	}
-	if w.hold.gone[at] {
-		return
-	}
-	s.cache.put(at, got)
-	if w.hold.events[at] <= 1 {
-		delete(s.cache.dirty, at)
-	}
-}
-
-func (s *Store) endOwnWrite(h *ownWrite) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.ownWrites, h)
-	hint(s.wake)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -14,14 +16,14 @@ const minCall = 10 * time.Second
 
 // callLimit returns the maximum duration of one call. It is rarely reached, because the client library closes a
 // connection without traffic after two thirds of the session timeout.
-func (s *Store) callLimit() time.Duration { return max(minCall, 2*s.sessionTimeout()) }
+func (s *session) callLimit() time.Duration { return max(minCall, 2*s.sessionTimeout()) }
 
 // errOutcomeUnknown is returned when a change may or may not have been made.
 var errOutcomeUnknown = errors.New("the connection to ZooKeeper was lost before the answer: the change may have been made")
 
 // callWithTimeout makes one call. It returns when ctx is done and after callLimit at the latest, and ignores the result
 // of a call that ends later.
-func callWithTimeout[T any](ctx context.Context, s *Store, doing string, call func() (T, error)) (T, error) {
+func callWithTimeout[T any](ctx context.Context, s *session, doing string, call func() (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
@@ -60,19 +62,22 @@ func wrapCall(doing string, err error) error {
 }
 
 // serverPath returns the path of a znode on the server.
-func (s *Store) serverPath(path string) string {
-	if full := s.opts.Chroot + path; full != "" {
+func (s *session) serverPath(path string) string {
+	if full := s.chroot + path; full != "" {
 		return full
 	}
 	return "/"
 }
+
+// localPath returns the path of a znode below the chroot.
+func (s *session) localPath(onServer string) string { return strings.TrimPrefix(onServer, s.chroot) }
 
 type read struct {
 	data []byte
 	stat *zk.Stat
 }
 
-func (s *Store) get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
+func (s *session) get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
 	got, err := callWithTimeout(ctx, s, "read "+path, func() (read, error) {
 		data, stat, err := s.conn.Get(s.serverPath(path))
 		return read{data, stat}, err
@@ -80,14 +85,14 @@ func (s *Store) get(ctx context.Context, path string) ([]byte, *zk.Stat, error) 
 	return got.data, got.stat, err
 }
 
-func (s *Store) children(ctx context.Context, path string) ([]string, error) {
+func (s *session) children(ctx context.Context, path string) ([]string, error) {
 	return callWithTimeout(ctx, s, "list "+path, func() ([]string, error) {
 		names, _, err := s.conn.Children(s.serverPath(path))
 		return names, err
 	})
 }
 
-func (s *Store) exists(ctx context.Context, path string) (bool, error) {
+func (s *session) exists(ctx context.Context, path string) (bool, error) {
 	return callWithTimeout(ctx, s, "check "+s.serverPath(path), func() (bool, error) {
 		there, _, err := s.conn.Exists(s.serverPath(path))
 		return there, err
@@ -95,8 +100,8 @@ func (s *Store) exists(ctx context.Context, path string) (bool, error) {
 }
 
 // ensure creates a znode unless it exists. Only ensure and multi write to ZooKeeper.
-func (s *Store) ensure(ctx context.Context, path string, data []byte) error {
-	if s.opts.ReadOnly {
+func (s *session) ensure(ctx context.Context, path string, data []byte) error {
+	if s.readOnly {
 		return fmt.Errorf("create %s: %w", s.serverPath(path), errReadOnly)
 	}
 	_, err := callWithTimeout(ctx, s, "create "+s.serverPath(path), func() (string, error) {
@@ -113,8 +118,8 @@ func (s *Store) ensure(ctx context.Context, path string, data []byte) error {
 var openACL = zk.WorldACL(zk.PermAll)
 
 // multi makes all changes or none. On failure it returns the index of the operation that ZooKeeper rejected, or -1.
-func (s *Store) multi(ctx context.Context, doing string, ops []any) ([]zk.MultiResponse, int, error) {
-	if s.opts.ReadOnly {
+func (s *session) multi(ctx context.Context, doing string, ops []any) ([]zk.MultiResponse, int, error) {
+	if s.readOnly {
 		return nil, -1, fmt.Errorf("%s: %w", doing, errReadOnly)
 	}
 	results, err := callWithTimeout(ctx, s, doing, func() ([]zk.MultiResponse, error) { return s.conn.Multi(ops...) })
@@ -124,4 +129,31 @@ func (s *Store) multi(ctx context.Context, doing string, ops []any) ([]zk.MultiR
 		}
 	}
 	return results, -1, err
+}
+
+// deleteEach deletes all znodes in one call, or one by one if one of them is already gone.
+func (s *session) deleteEach(ctx context.Context, ops []any) error {
+	_, _, err := s.multi(ctx, "unlock", ops)
+	if !errors.Is(err, zk.ErrNoNode) || len(ops) == 1 {
+		return ignore(err, zk.ErrNoNode)
+	}
+	for _, op := range ops {
+		_, _, one := s.multi(ctx, "unlock", []any{op})
+		err = errors.Join(ignore(err, zk.ErrNoNode), ignore(one, zk.ErrNoNode))
+	}
+	return err
+}
+
+func ignore(err error, kinds ...error) error {
+	if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
+		return nil
+	}
+	return err
+}
+
+// sync waits until the server that this process is connected to has all changes made before the call. All events of
+// these changes have arrived when it returns.
+func (s *session) sync(ctx context.Context) error {
+	_, err := callWithTimeout(ctx, s, "sync", func() (string, error) { return s.conn.Sync(s.serverPath("")) })
+	return err
 }
