@@ -20,7 +20,7 @@ func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.I
 	}
 	address, ok := c.attached.get(seen.ID)
 	if !ok {
-		f, err := c.attach(ctx, spec, seen.ID)
+		f, err := c.network.attach(ctx, spec, seen.ID)
 		if err != nil {
 			return seen, fmt.Errorf("floating IP of server %s: %w", seen.Name, err)
 		}
@@ -40,13 +40,13 @@ func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.I
 var errNoPort = errors.New("it has no port")
 
 // attach finds or creates the floating IP of a server.
-func (c *Cloud) attach(ctx context.Context, spec drivers.Spec, server string) (floatingIP, error) {
-	ports, err := c.listPorts(ctx, url.Values{"device_id": {server}})
+func (nw *networking) attach(ctx context.Context, spec drivers.Spec, server string) (floatingIP, error) {
+	ports, err := nw.listPorts(ctx, url.Values{"device_id": {server}})
 	if err != nil {
 		return floatingIP{}, err
 	}
-	targets := c.targetsOf(ctx, ports, stringAttr(spec.Config, "interface_network"))
-	own, err := c.listFloatingIPs(ctx, url.Values{"description": {description(spec.Marks)}})
+	targets := nw.targetsOf(ctx, ports, stringAttr(spec.Config, "interface_network"))
+	own, err := nw.listFloatingIPs(ctx, url.Values{"description": {description(spec.Marks)}})
 	if err != nil {
 		return floatingIP{}, err
 	}
@@ -63,21 +63,21 @@ func (c *Cloud) attach(ctx context.Context, spec drivers.Spec, server string) (f
 	}
 	for _, f := range own {
 		if f.Port == "" {
-			return c.associate(ctx, f, targets[0])
+			return nw.associate(ctx, f, targets[0])
 		}
 	}
-	return c.createFloatingIP(ctx, spec, targets)
+	return nw.createFloatingIP(ctx, spec, targets)
 }
 
 // target is a port and address to which a floating IP can be associated.
 type target struct{ port, address string }
 
 // targetsOf lists the fixed IPv4 addresses of a server, those on the preferred network first.
-func (c *Cloud) targetsOf(ctx context.Context, ports []port, preferred string) []target {
+func (nw *networking) targetsOf(ctx context.Context, ports []port, preferred string) []target {
 	var first, rest []target
 	id := ""
 	if preferred != "" {
-		if n, err := c.networkFor(ctx, "interface_network", preferred); err == nil {
+		if n, err := nw.names.networkFor(ctx, "interface_network", preferred); err == nil {
 			id = n.ID
 		}
 	}
@@ -96,8 +96,8 @@ func (c *Cloud) targetsOf(ctx context.Context, ports []port, preferred string) [
 	return append(first, rest...)
 }
 
-func (c *Cloud) associate(ctx context.Context, f floatingIP, t target) (floatingIP, error) {
-	client, err := c.service(serviceNetwork)
+func (nw *networking) associate(ctx context.Context, f floatingIP, t target) (floatingIP, error) {
+	client, err := nw.service(serviceNetwork)
 	if err != nil {
 		return floatingIP{}, err
 	}
@@ -111,12 +111,12 @@ func (c *Cloud) associate(ctx context.Context, f floatingIP, t target) (floating
 
 // createFloatingIP creates and associates a floating IP in one call. Only Neutron knows which network has a router to
 // the external network, so it tries the addresses one after the other.
-func (c *Cloud) createFloatingIP(ctx context.Context, spec drivers.Spec, targets []target) (floatingIP, error) {
-	client, err := c.service(serviceNetwork)
+func (nw *networking) createFloatingIP(ctx context.Context, spec drivers.Spec, targets []target) (floatingIP, error) {
+	client, err := nw.service(serviceNetwork)
 	if err != nil {
 		return floatingIP{}, err
 	}
-	outside, err := c.floatingNetwork(ctx, stringAttr(spec.Config, "floating_ip_network"))
+	outside, err := nw.names.floatingNetwork(ctx, stringAttr(spec.Config, "floating_ip_network"))
 	if err != nil {
 		return floatingIP{}, err
 	}
@@ -139,12 +139,12 @@ func (c *Cloud) createFloatingIP(ctx context.Context, spec drivers.Spec, targets
 	return floatingIP{}, err
 }
 
-func (c *Cloud) deleteFloatingIPs(ctx context.Context, m resources.OwnerTags, server string) error {
-	ports, err := c.listPorts(ctx, url.Values{"device_id": {server}})
+func (nw *networking) deleteFloatingIPs(ctx context.Context, m resources.OwnerTags, server string) error {
+	ports, err := nw.listPorts(ctx, url.Values{"device_id": {server}})
 	if err != nil {
 		return err
 	}
-	found, err := c.listFloatingIPs(ctx, url.Values{"description": {description(m)}})
+	found, err := nw.listFloatingIPs(ctx, url.Values{"description": {description(m)}})
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (c *Cloud) deleteFloatingIPs(ctx context.Context, m resources.OwnerTags, se
 		if !marksIn(f.Description).SameRecord(m) || elsewhere {
 			continue
 		}
-		if err := c.deleteIn(ctx, serviceNetwork, "floatingips", f.ID, "delete floating IP"); err != nil {
+		if err := nw.deleteIn(ctx, serviceNetwork, "floatingips", f.ID, "delete floating IP"); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 			return found, nil
 		}
 	}
-	o, err := c.resolve(ctx, spec.Config)
+	o, err := c.offers.resolve(ctx, spec.Config)
 	if err != nil {
 		return resources.Instance{}, unsentError{fmt.Errorf("create server %s: %w", spec.Hostname, err)}
 	}
@@ -38,14 +38,14 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if err := checkMetadata(values); err != nil {
 		return resources.Instance{}, unsentError{fmt.Errorf("create server %s: %w", spec.Hostname, err)}
 	}
-	ports, err := c.ports(ctx, spec, o)
+	ports, err := c.network.ports(ctx, spec, o)
 	if err != nil {
 		return resources.Instance{}, err
 	}
 	id, err := c.postServer(ctx, spec, o, values, ports)
 	if err != nil {
 		if len(ports) > 0 && drivers.IsNothingDone(err) {
-			err = errors.Join(err, c.deletePorts(context.WithoutCancel(ctx), ports))
+			err = errors.Join(err, c.network.deletePorts(context.WithoutCancel(ctx), ports))
 		}
 		return resources.Instance{}, err
 	}

@@ -31,12 +31,12 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 		c.markBootVolume(ctx, b, s)
 	}
 	if b.floating {
-		if err := c.deleteFloatingIPs(ctx, b.marks, id); err != nil {
+		if err := c.network.deleteFloatingIPs(ctx, b.marks, id); err != nil {
 			return err
 		}
 	}
 	if b.ports {
-		if err := c.deleteOwnPorts(ctx, b.marks, id); err != nil {
+		if err := c.network.deleteOwnPorts(ctx, b.marks, id); err != nil {
 			return err
 		}
 	}

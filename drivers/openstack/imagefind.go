@@ -16,21 +16,21 @@ import (
 // ResolveImage implements drivers.Resolver. It ignores inactive images. Filters match by pattern (* and ?): name, id,
 // owner, visibility, disk_format, tag or tags (several separated by commas, all of which must match), and any
 // property by its name.
-func (c *Cloud) ResolveImage(ctx context.Context, spec resources.CloudImageSpec) (resources.RemoteImage, []resources.Problem, error) {
+func (st *imageStore) ResolveImage(ctx context.Context, spec resources.CloudImageSpec) (resources.RemoteImage, []resources.Problem, error) {
 	switch {
 	case spec.ImageID != "":
-		return c.imageByID(ctx, spec.ImageID)
+		return st.imageByID(ctx, spec.ImageID)
 	case spec.Image != "":
-		return c.newestImage(ctx, "image", spec.Image, url.Values{"name": {spec.Image}}, func(image) bool { return true })
+		return st.newestImage(ctx, "image", spec.Image, url.Values{"name": {spec.Image}}, func(image) bool { return true })
 	case len(spec.Filters) > 0:
 		for name, pattern := range spec.Filters {
 			if !isPattern(pattern) {
 				return resources.RemoteImage{}, []resources.Problem{{Attribute: "filters", Value: pattern, Detail: "not a pattern for " + name + "; * and ? and [a-z] are special"}}, nil
 			}
 		}
-		return c.newestImage(ctx, "filters", filterText(spec.Filters), serverFilters(spec.Filters), func(i image) bool { return matches(i, spec.Filters) })
+		return st.newestImage(ctx, "filters", filterText(spec.Filters), serverFilters(spec.Filters), func(i image) bool { return matches(i, spec.Filters) })
 	default:
-		return c.newestImage(ctx, "image", spec.Name, url.Values{"name": {spec.Name}}, func(image) bool { return true })
+		return st.newestImage(ctx, "image", spec.Name, url.Values{"name": {spec.Name}}, func(image) bool { return true })
 	}
 }
 
@@ -39,8 +39,8 @@ func isPattern(s string) bool {
 	return err == nil
 }
 
-func (c *Cloud) imageByID(ctx context.Context, id string) (resources.RemoteImage, []resources.Problem, error) {
-	i, found, err := c.image(ctx, id)
+func (st *imageStore) imageByID(ctx context.Context, id string) (resources.RemoteImage, []resources.Problem, error) {
+	i, found, err := st.image(ctx, id)
 	switch {
 	case err != nil:
 		return resources.RemoteImage{}, nil, err
@@ -53,9 +53,9 @@ func (c *Cloud) imageByID(ctx context.Context, id string) (resources.RemoteImage
 	}
 }
 
-func (c *Cloud) newestImage(ctx context.Context, attribute, value string, query url.Values, match func(image) bool) (resources.RemoteImage, []resources.Problem, error) {
+func (st *imageStore) newestImage(ctx context.Context, attribute, value string, query url.Values, match func(image) bool) (resources.RemoteImage, []resources.Problem, error) {
 	query.Set("status", "active")
-	found, err := c.listImages(ctx, query)
+	found, err := st.listImages(ctx, query)
 	if err != nil {
 		return resources.RemoteImage{}, nil, err
 	}
@@ -66,7 +66,7 @@ func (c *Cloud) newestImage(ctx context.Context, attribute, value string, query 
 	problem := resources.Problem{Attribute: attribute, Value: value, Detail: "no active image matches"}
 	if attribute == "image" {
 		problem.Detail = "no active image has this name"
-		names, err := c.imageNames(ctx)
+		names, err := st.imageNames(ctx)
 		if err != nil {
 			return resources.RemoteImage{}, nil, err
 		}
@@ -79,8 +79,8 @@ func newestFirst(a, b image) int {
 	return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
 }
 
-func (c *Cloud) imageNames(ctx context.Context) ([]string, error) {
-	found, err := c.listImages(ctx, url.Values{"status": {"active"}})
+func (st *imageStore) imageNames(ctx context.Context) ([]string, error) {
+	found, err := st.listImages(ctx, url.Values{"status": {"active"}})
 	return namesOf(found, func(i image) string { return i.Name }), err
 }
 

@@ -112,19 +112,25 @@ func imageStatus(status string) resources.Status {
 	}
 }
 
+// imageStore implements drivers.ImageStore, and the image parts of drivers.Resolver and drivers.Snapshotter, with Glance.
+type imageStore struct {
+	*session
+	format string // of uploads
+}
+
 // ImageFormat implements drivers.ImageStore.
-func (c *Cloud) ImageFormat() string { return c.imageFormat }
+func (st *imageStore) ImageFormat() string { return st.format }
 
 // ListImages implements drivers.ImageStore. It filters by tag, so the number of calls grows with npctl's images and
 // not with those of a public cloud. It lists snapshots separately, because they get their tag only after their
 // creation. Of the snapshots without the tag only those of builds are npctl's; snapshots that another user takes of
 // npctl's servers have inherited ownership tags.
-func (c *Cloud) ListImages(ctx context.Context) ([]resources.RemoteImage, error) {
-	tagged, err := c.listImages(ctx, url.Values{"owner": {c.project}, "tag": {markTag}})
+func (st *imageStore) ListImages(ctx context.Context) ([]resources.RemoteImage, error) {
+	tagged, err := st.listImages(ctx, url.Values{"owner": {st.project}, "tag": {markTag}})
 	if err != nil {
 		return nil, err
 	}
-	snapshots, err := c.listImages(ctx, url.Values{"owner": {c.project}, "image_type": {"snapshot"}})
+	snapshots, err := st.listImages(ctx, url.Values{"owner": {st.project}, "image_type": {"snapshot"}})
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +155,8 @@ func (i image) marks() resources.OwnerTags {
 	return m
 }
 
-func (c *Cloud) listImages(ctx context.Context, filter url.Values) ([]image, error) {
-	client, err := c.service(serviceImage)
+func (st *imageStore) listImages(ctx context.Context, filter url.Values) ([]image, error) {
+	client, err := st.service(serviceImage)
 	if err != nil {
 		return nil, err
 	}
@@ -159,8 +165,8 @@ func (c *Cloud) listImages(ctx context.Context, filter url.Values) ([]image, err
 }
 
 // image reads one image; false means that it does not exist.
-func (c *Cloud) image(ctx context.Context, id string) (image, bool, error) {
-	client, err := c.service(serviceImage)
+func (st *imageStore) image(ctx context.Context, id string) (image, bool, error) {
+	client, err := st.service(serviceImage)
 	if err != nil {
 		return image{}, false, err
 	}
@@ -173,19 +179,19 @@ func (c *Cloud) image(ctx context.Context, id string) (image, bool, error) {
 }
 
 // DeleteImage implements drivers.ImageStore. The error for an image that servers or volumes still use is transient.
-func (c *Cloud) DeleteImage(ctx context.Context, id string, expected resources.OwnerTags) error {
-	now, found, err := c.image(ctx, id)
+func (st *imageStore) DeleteImage(ctx context.Context, id string, expected resources.OwnerTags) error {
+	now, found, err := st.image(ctx, id)
 	if err != nil || !found || now.Status == "deleted" {
 		return err
 	}
 	if err := checkMarks("image", id, now.marks(), expected); err != nil {
 		return err
 	}
-	return c.removeImage(ctx, id)
+	return st.removeImage(ctx, id)
 }
 
-func (c *Cloud) removeImage(ctx context.Context, id string) error {
-	client, err := c.service(serviceImage)
+func (st *imageStore) removeImage(ctx context.Context, id string) error {
+	client, err := st.service(serviceImage)
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func TestServersBecomeInstances(t *testing.T) {
 			if err := json.Unmarshal([]byte("{"+test.changes+"}"), &s); err != nil {
 				t.Fatal(err)
 			}
-			c := &Cloud{entry: entry{name: "lab", region: "RegionOne"}}
+			c := &Cloud{session: &session{entry: entry{name: "lab", region: "RegionOne"}}}
 			got := c.instance(s, externalNetworks{"public": true}, []flavor{{ID: "f2", Name: "large", VCPUs: 8, RAM: 8192}})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("instance (-want +got):\n%s", diff)

@@ -140,7 +140,7 @@ func badOffers() map[string]drivertest.BadOffer {
 
 func foreignServer(t *testing.T, c *Cloud, image string) string {
 	t.Helper()
-	o, err := c.resolve(t.Context(), offerConfig(nil))
+	o, err := c.offers.resolve(t.Context(), offerConfig(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,11 +175,11 @@ func others(t *testing.T, c *Cloud) *openstacktest.Project {
 
 func leavePort(t *testing.T, c *Cloud, m resources.OwnerTags) resources.Leftover {
 	t.Helper()
-	n, err := c.networkFor(t.Context(), "networks", "private")
+	n, err := c.names.networkFor(t.Context(), "networks", "private")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.createPort(t.Context(), drivers.Spec{Marks: m, Hostname: "left-behind"}, n, nil)
+	p, err := c.network.createPort(t.Context(), drivers.Spec{Marks: m, Hostname: "left-behind"}, n, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

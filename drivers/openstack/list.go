@@ -30,7 +30,7 @@ func (c *Cloud) instances(ctx context.Context, servers []server) ([]resources.In
 	var flavors []flavor
 	var err error
 	if slices.ContainsFunc(servers, func(s server) bool { return len(s.Addresses) > 0 }) {
-		if external, err = c.externalNetworks(ctx); err != nil {
+		if external, err = c.names.externalNetworks(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -28,11 +28,11 @@ func (u *unknownNameError) NothingDone() bool { return true }
 
 // flavorFor returns the flavor of an offer: by name or ID, or the one with the least sufficient RAM, the first by
 // name among equals. With min_ram, name is a substring that the flavor's name must contain.
-func (c *Cloud) flavorFor(ctx context.Context, name string, minRAM int64) (flavor, error) {
+func (nm *names) flavorFor(ctx context.Context, name string, minRAM int64) (flavor, error) {
 	if name == "" && minRAM == 0 {
 		return flavor{}, &unknownNameError{attribute: "flavor", detail: "write flavor, or min_ram"}
 	}
-	found, all, ok, err := search(ctx, &c.names.flavors, func(list []flavor) (flavor, bool) { return chooseFlavor(list, name, minRAM) })
+	found, all, ok, err := search(ctx, &nm.flavors, func(list []flavor) (flavor, bool) { return chooseFlavor(list, name, minRAM) })
 	if err != nil || ok {
 		return found, err
 	}
@@ -66,12 +66,12 @@ func onlyOne[T any](list []T, name string, idOf, nameOf func(T) string, own func
 	return result, count
 }
 
-func (c *Cloud) networkFor(ctx context.Context, attribute, name string) (network, error) {
+func (nm *names) networkFor(ctx context.Context, attribute, name string) (network, error) {
 	choose := func(list []network) (network, int) {
 		return onlyOne(list, name, func(n network) string { return n.ID }, func(n network) string { return n.Name },
-			func(n network) bool { return n.Project == c.project })
+			func(n network) bool { return n.Project == nm.project })
 	}
-	found, all, ok, err := search(ctx, &c.names.networks, atLeastOne(choose))
+	found, all, ok, err := search(ctx, &nm.networks, atLeastOne(choose))
 	if err != nil {
 		return network{}, err
 	}
@@ -84,17 +84,17 @@ func (c *Cloud) networkFor(ctx context.Context, attribute, name string) (network
 	return found, nil
 }
 
-func (c *Cloud) securityGroupFor(ctx context.Context, name string) (securityGroup, error) {
+func (nm *names) securityGroupFor(ctx context.Context, name string) (securityGroup, error) {
 	choose := func(list []securityGroup) (securityGroup, int) {
-		own := func(g securityGroup) bool { return g.Project == c.project || g.Project == "" }
+		own := func(g securityGroup) bool { return g.Project == nm.project || g.Project == "" }
 		return onlyOne(list, name, func(g securityGroup) string { return g.ID }, func(g securityGroup) string { return g.Name }, own)
 	}
-	found, all, ok, err := search(ctx, &c.names.securityGroups, atLeastOne(choose))
+	found, all, ok, err := search(ctx, &nm.securityGroups, atLeastOne(choose))
 	if err != nil {
 		return securityGroup{}, err
 	}
 	if !ok {
-		return securityGroup{}, &unknownNameError{attribute: "security_groups", value: name, detail: "no such security group", near: suggestions(name, groupNames(all, c.project))}
+		return securityGroup{}, &unknownNameError{attribute: "security_groups", value: name, detail: "no such security group", near: suggestions(name, groupNames(all, nm.project))}
 	}
 	if _, n := choose(all); n > 1 {
 		return securityGroup{}, &unknownNameError{attribute: "security_groups", value: name, detail: fmt.Sprintf("%d security groups have this name; write the id", n)}
@@ -124,11 +124,11 @@ func oneOf(ctx context.Context, c *cache[string], attribute, name, detail string
 }
 
 // externalNetworks returns the names of external networks, none if the cloud denies access to the list.
-func (c *Cloud) externalNetworks(ctx context.Context) (externalNetworks, error) {
-	if !c.hasService(serviceNetwork) {
+func (nm *names) externalNetworks(ctx context.Context) (externalNetworks, error) {
+	if !nm.hasService(serviceNetwork) {
 		return nil, nil
 	}
-	list, err := c.names.networks.get(ctx, cacheAge)
+	list, err := nm.networks.get(ctx, cacheAge)
 	if isStatus(err, http.StatusForbidden) {
 		return nil, nil
 	}
@@ -145,15 +145,15 @@ func (c *Cloud) externalNetworks(ctx context.Context) (externalNetworks, error) 
 }
 
 // floatingNetwork returns the network of floating IPs: the named one, else the default one, else the only one.
-func (c *Cloud) floatingNetwork(ctx context.Context, name string) (network, error) {
+func (nm *names) floatingNetwork(ctx context.Context, name string) (network, error) {
 	if name != "" {
-		n, err := c.networkFor(ctx, "floating_ip_network", name)
+		n, err := nm.networkFor(ctx, "floating_ip_network", name)
 		if err == nil && !n.External {
 			return network{}, &unknownNameError{attribute: "floating_ip_network", value: name, detail: "this network is not external"}
 		}
 		return n, err
 	}
-	list, err := c.names.networks.get(ctx, cacheAge)
+	list, err := nm.networks.get(ctx, cacheAge)
 	if err != nil {
 		return network{}, err
 	}

@@ -29,10 +29,9 @@ func (m microversion) String() string {
 	return fmt.Sprintf("2.%d", int(m))
 }
 
-// negotiate returns the newest version that both sides support.
-func (c *Cloud) negotiate(ctx context.Context) (microversion, error) {
-	root := c.compute.Endpoint
-	if before, _, ok := strings.Cut(root, "/"+c.project); ok {
+// computeVersion returns the newest version of the compute API that both sides support.
+func (s *session) computeVersion(ctx context.Context, root string) (microversion, error) {
+	if before, _, ok := strings.Cut(root, "/"+s.project); ok {
 		root = before + "/"
 	}
 	var answer struct {
@@ -41,7 +40,7 @@ func (c *Cloud) negotiate(ctx context.Context) (microversion, error) {
 			Min     string `json:"min_version"`
 		} `json:"version"`
 	}
-	_, err := c.provider.Request(ctx, "GET", root, &gophercloud.RequestOpts{JSONResponse: &answer, OkCodes: []int{200, 300}})
+	_, err := s.provider.Request(ctx, "GET", root, &gophercloud.RequestOpts{JSONResponse: &answer, OkCodes: []int{200, 300}})
 	if gophercloud.ResponseCodeIs(err, 404) { // proxies that hide the version document
 		return 0, nil
 	}

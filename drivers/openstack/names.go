@@ -3,10 +3,15 @@ package openstack
 import (
 	"context"
 	"net/url"
+
+	"github.com/gophercloud/gophercloud/v2"
 )
 
 // names are the lists that resolve the names in the configuration.
 type names struct {
+	*session
+	compute *gophercloud.ServiceClient
+
 	flavors        cache[flavor]
 	networks       cache[network]
 	securityGroups cache[securityGroup]
@@ -38,32 +43,34 @@ type securityGroup struct {
 	Project string `json:"project_id"`
 }
 
-func (n *names) init(c *Cloud) {
-	n.flavors.fetch = c.fetchFlavors
-	n.networks.fetch = c.fetchNetworks
-	n.securityGroups.fetch = c.fetchSecurityGroups
-	n.keys.fetch = c.fetchKeys
-	n.zones.fetch = c.fetchZones
-	n.volumeTypes.fetch = c.fetchVolumeTypes
+func newNames(s *session, compute *gophercloud.ServiceClient) *names {
+	n := &names{session: s, compute: compute}
+	n.flavors.fetch = n.fetchFlavors
+	n.networks.fetch = n.fetchNetworks
+	n.securityGroups.fetch = n.fetchSecurityGroups
+	n.keys.fetch = n.fetchKeys
+	n.zones.fetch = n.fetchZones
+	n.volumeTypes.fetch = n.fetchVolumeTypes
+	return n
 }
 
 // drop clears all lists: after a 400 a name may refer to another object than before.
-func (n *names) drop() {
-	n.flavors.drop()
-	n.networks.drop()
-	n.securityGroups.drop()
-	n.keys.drop()
-	n.zones.drop()
-	n.volumeTypes.drop()
+func (nm *names) drop() {
+	nm.flavors.drop()
+	nm.networks.drop()
+	nm.securityGroups.drop()
+	nm.keys.drop()
+	nm.zones.drop()
+	nm.volumeTypes.drop()
 }
 
-func (c *Cloud) fetchFlavors(ctx context.Context) ([]flavor, error) {
-	return all(ctx, listing{client: c.compute, path: "flavors/detail", key: "flavors", doing: "list flavors"},
+func (nm *names) fetchFlavors(ctx context.Context) ([]flavor, error) {
+	return all(ctx, listing{client: nm.compute, path: "flavors/detail", key: "flavors", doing: "list flavors"},
 		func(f flavor) string { return f.ID })
 }
 
-func (c *Cloud) fetchNetworks(ctx context.Context) ([]network, error) {
-	client, err := c.service(serviceNetwork)
+func (nm *names) fetchNetworks(ctx context.Context) ([]network, error) {
+	client, err := nm.service(serviceNetwork)
 	if err != nil {
 		return nil, err
 	}
@@ -75,15 +82,15 @@ func (c *Cloud) fetchNetworks(ctx context.Context) ([]network, error) {
 	}
 	var usable []network
 	for _, n := range found { // an administrator also sees those of other projects
-		if n.Project == c.project || n.Project == "" || n.Shared || n.External {
+		if n.Project == nm.project || n.Project == "" || n.Shared || n.External {
 			usable = append(usable, n)
 		}
 	}
 	return usable, nil
 }
 
-func (c *Cloud) fetchSecurityGroups(ctx context.Context) ([]securityGroup, error) {
-	client, err := c.service(serviceNetwork)
+func (nm *names) fetchSecurityGroups(ctx context.Context) ([]securityGroup, error) {
+	client, err := nm.service(serviceNetwork)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +99,7 @@ func (c *Cloud) fetchSecurityGroups(ctx context.Context) ([]securityGroup, error
 		func(g securityGroup) string { return g.ID })
 }
 
-func (c *Cloud) fetchKeys(ctx context.Context) ([]string, error) {
+func (nm *names) fetchKeys(ctx context.Context) ([]string, error) {
 	var answer struct {
 		Keypairs []struct {
 			Keypair struct {
@@ -100,7 +107,7 @@ func (c *Cloud) fetchKeys(ctx context.Context) ([]string, error) {
 			} `json:"keypair"`
 		} `json:"keypairs"`
 	}
-	if err := get(ctx, c.compute, c.compute.ServiceURL("os-keypairs"), &answer); err != nil {
+	if err := get(ctx, nm.compute, nm.compute.ServiceURL("os-keypairs"), &answer); err != nil {
 		return nil, wrap("list key pairs", err)
 	}
 	var keys []string
@@ -111,7 +118,7 @@ func (c *Cloud) fetchKeys(ctx context.Context) ([]string, error) {
 }
 
 // fetchZones lists the available zones.
-func (c *Cloud) fetchZones(ctx context.Context) ([]string, error) {
+func (nm *names) fetchZones(ctx context.Context) ([]string, error) {
 	var answer struct {
 		Zones []struct {
 			Name  string `json:"zoneName"`
@@ -120,7 +127,7 @@ func (c *Cloud) fetchZones(ctx context.Context) ([]string, error) {
 			} `json:"zoneState"`
 		} `json:"availabilityZoneInfo"`
 	}
-	if err := get(ctx, c.compute, c.compute.ServiceURL("os-availability-zone"), &answer); err != nil {
+	if err := get(ctx, nm.compute, nm.compute.ServiceURL("os-availability-zone"), &answer); err != nil {
 		return nil, wrap("list availability zones", err)
 	}
 	var zones []string
@@ -132,8 +139,8 @@ func (c *Cloud) fetchZones(ctx context.Context) ([]string, error) {
 	return zones, nil
 }
 
-func (c *Cloud) fetchVolumeTypes(ctx context.Context) ([]string, error) {
-	client, err := c.service(serviceVolume)
+func (nm *names) fetchVolumeTypes(ctx context.Context) ([]string, error) {
+	client, err := nm.service(serviceVolume)
 	if err != nil {
 		return nil, err
 	}

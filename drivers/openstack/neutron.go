@@ -3,7 +3,6 @@ package openstack
 import (
 	"context"
 	"errors"
-	"net/http"
 	"net/url"
 	"slices"
 
@@ -37,51 +36,44 @@ type floatingIP struct {
 
 func okCodes(codes ...int) *gophercloud.RequestOpts { return &gophercloud.RequestOpts{OkCodes: codes} }
 
+// networking manages the ports and floating IPs of servers.
+type networking struct {
+	*session
+	names *names
+}
+
 // listPorts lists ports of the project; without the filter administrators would see all projects.
-func (c *Cloud) listPorts(ctx context.Context, filter url.Values) ([]port, error) {
-	client, err := c.service(serviceNetwork)
+func (nw *networking) listPorts(ctx context.Context, filter url.Values) ([]port, error) {
+	client, err := nw.service(serviceNetwork)
 	if err != nil {
 		return nil, err
 	}
-	filter.Set("project_id", c.project)
+	filter.Set("project_id", nw.project)
 	filter["fields"] = []string{"id", "name", "network_id", "device_id", "device_owner", "description", "fixed_ips"}
 	return all(ctx, listing{client: client, path: "ports", query: filter, key: "ports", doing: "list ports"},
 		func(p port) string { return p.ID })
 }
 
-func (c *Cloud) listFloatingIPs(ctx context.Context, filter url.Values) ([]floatingIP, error) {
-	client, err := c.service(serviceNetwork)
+func (nw *networking) listFloatingIPs(ctx context.Context, filter url.Values) ([]floatingIP, error) {
+	client, err := nw.service(serviceNetwork)
 	if err != nil {
 		return nil, err
 	}
-	filter.Set("project_id", c.project)
+	filter.Set("project_id", nw.project)
 	return all(ctx, listing{client: client, path: "floatingips", query: filter, key: "floatingips", doing: "list floating IPs"},
 		func(f floatingIP) string { return f.ID })
 }
 
-// deleteIn deletes one object of Neutron or Cinder; a missing object is no error.
-func (c *Cloud) deleteIn(ctx context.Context, service, path, id, doing string) error {
-	client, err := c.service(service)
-	if err != nil {
-		return err
-	}
-	_, err = client.Delete(ctx, client.ServiceURL(path, id), nil)
-	if err = wrap(doing+" "+id, err); isStatus(err, http.StatusNotFound) {
-		return nil
-	}
-	return err
-}
-
 // ports creates a server's ports if the offer requests it. After a Create with a lost response it reuses the existing
 // ports.
-func (c *Cloud) ports(ctx context.Context, spec drivers.Spec, o offer) ([]port, error) {
+func (nw *networking) ports(ctx context.Context, spec drivers.Spec, o offer) ([]port, error) {
 	if !boolAttr(spec.Config, "create_ports") || len(o.networks) == 0 {
 		return nil, nil
 	}
 	var old, made []port
 	if spec.MaybeCreated {
 		var err error
-		if old, err = c.listPorts(ctx, url.Values{"description": {description(spec.Marks)}}); err != nil {
+		if old, err = nw.listPorts(ctx, url.Values{"description": {description(spec.Marks)}}); err != nil {
 			return nil, err
 		}
 	}
@@ -92,17 +84,17 @@ func (c *Cloud) ports(ctx context.Context, spec drivers.Spec, o offer) ([]port, 
 			old = slices.Delete(old, i, i+1)
 			continue
 		}
-		p, err := c.createPort(ctx, spec, n, o.groups)
+		p, err := nw.createPort(ctx, spec, n, o.groups)
 		if err != nil {
-			return nil, errors.Join(err, c.deletePorts(context.WithoutCancel(ctx), made))
+			return nil, errors.Join(err, nw.deletePorts(context.WithoutCancel(ctx), made))
 		}
 		made = append(made, p)
 	}
 	return made, nil
 }
 
-func (c *Cloud) createPort(ctx context.Context, spec drivers.Spec, n network, groups []string) (port, error) {
-	client, err := c.service(serviceNetwork)
+func (nw *networking) createPort(ctx context.Context, spec drivers.Spec, n network, groups []string) (port, error) {
+	client, err := nw.service(serviceNetwork)
 	if err != nil {
 		return port{}, err
 	}
@@ -117,20 +109,20 @@ func (c *Cloud) createPort(ctx context.Context, spec drivers.Spec, n network, gr
 	return answer.Port, wrap("create port for "+spec.Hostname, err)
 }
 
-func (c *Cloud) deletePorts(ctx context.Context, ports []port) error {
+func (nw *networking) deletePorts(ctx context.Context, ports []port) error {
 	var failed []error
 	for _, p := range ports {
-		failed = append(failed, c.deleteIn(ctx, serviceNetwork, "ports", p.ID, "delete port"))
+		failed = append(failed, nw.deleteIn(ctx, serviceNetwork, "ports", p.ID, "delete port"))
 	}
 	return errors.Join(failed...)
 }
 
-func (c *Cloud) deleteOwnPorts(ctx context.Context, m resources.OwnerTags, server string) error {
-	ports, err := c.listPorts(ctx, url.Values{"description": {description(m)}})
+func (nw *networking) deleteOwnPorts(ctx context.Context, m resources.OwnerTags, server string) error {
+	ports, err := nw.listPorts(ctx, url.Values{"description": {description(m)}})
 	if err != nil {
 		return err
 	}
-	return c.deletePorts(ctx, slices.DeleteFunc(ports, func(p port) bool {
+	return nw.deletePorts(ctx, slices.DeleteFunc(ports, func(p port) bool {
 		return !marksIn(p.Description).SameRecord(m) || p.Device != "" && p.Device != server
 	}))
 }

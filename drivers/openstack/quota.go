@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/gophercloud/gophercloud/v2"
+
 	"github.com/npctl/npctl/resources"
 )
 
@@ -11,7 +13,7 @@ import (
 // and Cinder's limits. A service that is missing or reports no limits is unlimited.
 func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	var q resources.Quota
-	if err := c.computeQuota(ctx, &q); err != nil {
+	if err := computeQuota(ctx, c.compute, &q); err != nil {
 		return resources.Quota{}, err
 	}
 	q.Limit.Addresses, q.Limit.Volumes, q.Limit.VolumeGB = resources.Unlimited, resources.Unlimited, resources.Unlimited
@@ -24,7 +26,7 @@ func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	return q, nil
 }
 
-func (c *Cloud) computeQuota(ctx context.Context, q *resources.Quota) error {
+func computeQuota(ctx context.Context, compute *gophercloud.ServiceClient, q *resources.Quota) error {
 	var answer struct {
 		Limits struct {
 			Absolute struct {
@@ -37,7 +39,7 @@ func (c *Cloud) computeQuota(ctx context.Context, q *resources.Quota) error {
 			} `json:"absolute"`
 		} `json:"limits"`
 	}
-	if err := get(ctx, c.compute, c.compute.ServiceURL("limits"), &answer); err != nil {
+	if err := get(ctx, compute, compute.ServiceURL("limits"), &answer); err != nil {
 		return wrap("read compute limits", err)
 	}
 	a := answer.Limits.Absolute
@@ -53,11 +55,11 @@ func limit(n int64) int64 {
 	return n
 }
 
-func (c *Cloud) networkQuota(ctx context.Context, q *resources.Quota) error {
-	if !c.hasService(serviceNetwork) {
+func (s *session) networkQuota(ctx context.Context, q *resources.Quota) error {
+	if !s.hasService(serviceNetwork) {
 		return nil
 	}
-	client, err := c.service(serviceNetwork)
+	client, err := s.service(serviceNetwork)
 	if err != nil {
 		return err
 	}
@@ -69,7 +71,7 @@ func (c *Cloud) networkQuota(ctx context.Context, q *resources.Quota) error {
 			} `json:"floatingip"`
 		} `json:"quota"`
 	}
-	err = wrap("read network quota", get(ctx, client, client.ServiceURL("quotas", c.project, "details"), &answer))
+	err = wrap("read network quota", get(ctx, client, client.ServiceURL("quotas", s.project, "details"), &answer))
 	if isStatus(err, http.StatusForbidden) || isStatus(err, http.StatusNotFound) {
 		return nil
 	}
@@ -77,11 +79,11 @@ func (c *Cloud) networkQuota(ctx context.Context, q *resources.Quota) error {
 	return err
 }
 
-func (c *Cloud) volumeQuota(ctx context.Context, q *resources.Quota) error {
-	if !c.hasService(serviceVolume) {
+func (s *session) volumeQuota(ctx context.Context, q *resources.Quota) error {
+	if !s.hasService(serviceVolume) {
 		return nil
 	}
-	client, err := c.service(serviceVolume)
+	client, err := s.service(serviceVolume)
 	if err != nil {
 		return err
 	}

@@ -22,10 +22,16 @@ type offer struct {
 	amounts  resources.ResourceAmounts
 }
 
+// offerResolver looks up the names of a configuration.
+type offerResolver struct {
+	names        *names
+	microversion microversion
+}
+
 // resolve resolves the names that Create needs; the first unknown name is the error.
-func (c *Cloud) resolve(ctx context.Context, config cty.Value) (offer, error) {
+func (r *offerResolver) resolve(ctx context.Context, config cty.Value) (offer, error) {
 	var o offer
-	for _, look := range c.neededLookups(config) {
+	for _, look := range r.neededLookups(config) {
 		if err := look(ctx, &o); err != nil {
 			return offer{}, err
 		}
@@ -36,37 +42,37 @@ func (c *Cloud) resolve(ctx context.Context, config cty.Value) (offer, error) {
 
 type lookup func(context.Context, *offer) error
 
-func (c *Cloud) neededLookups(config cty.Value) []lookup {
+func (r *offerResolver) neededLookups(config cty.Value) []lookup {
 	return []lookup{
 		func(ctx context.Context, o *offer) (err error) {
-			o.flavor, err = c.flavorFor(ctx, stringAttr(config, "flavor"), intAttr(config, "min_ram"))
+			o.flavor, err = r.names.flavorFor(ctx, stringAttr(config, "flavor"), intAttr(config, "min_ram"))
 			return err
 		},
-		func(ctx context.Context, o *offer) error { return c.lookUpNetworks(ctx, config, o) },
-		func(ctx context.Context, o *offer) error { return c.lookUpGroups(ctx, config, o) },
+		func(ctx context.Context, o *offer) error { return r.lookUpNetworks(ctx, config, o) },
+		func(ctx context.Context, o *offer) error { return r.lookUpGroups(ctx, config, o) },
 		func(ctx context.Context, o *offer) (err error) {
 			if boolAttr(config, "auto_floating_ip") {
-				o.floating, err = c.floatingNetwork(ctx, stringAttr(config, "floating_ip_network"))
+				o.floating, err = r.names.floatingNetwork(ctx, stringAttr(config, "floating_ip_network"))
 			}
 			return err
 		},
 	}
 }
 
-func (c *Cloud) lookUpNetworks(ctx context.Context, config cty.Value, o *offer) error {
+func (r *offerResolver) lookUpNetworks(ctx context.Context, config cty.Value, o *offer) error {
 	var missing []error
 	for _, name := range listAttr(config, "networks") {
-		n, err := c.networkFor(ctx, "networks", name)
+		n, err := r.names.networkFor(ctx, "networks", name)
 		missing = append(missing, err)
 		o.networks = append(o.networks, n)
 	}
 	return errors.Join(missing...)
 }
 
-func (c *Cloud) lookUpGroups(ctx context.Context, config cty.Value, o *offer) error {
+func (r *offerResolver) lookUpGroups(ctx context.Context, config cty.Value, o *offer) error {
 	var missing []error
 	for _, name := range listAttr(config, "security_groups") {
-		g, err := c.securityGroupFor(ctx, name)
+		g, err := r.names.securityGroupFor(ctx, name)
 		missing = append(missing, err)
 		o.groups = append(o.groups, g.ID)
 	}
@@ -74,19 +80,19 @@ func (c *Cloud) lookUpGroups(ctx context.Context, config cty.Value, o *offer) er
 }
 
 // extraLookups check names that Create passes on unchanged.
-func (c *Cloud) extraLookups(config cty.Value) []lookup {
+func (r *offerResolver) extraLookups(config cty.Value) []lookup {
 	return []lookup{
 		func(ctx context.Context, _ *offer) error {
 			if name := stringAttr(config, "key_name"); name != "" {
-				return oneOf(ctx, &c.names.keys, "key_name", name, "no such key pair")
+				return oneOf(ctx, &r.names.keys, "key_name", name, "no such key pair")
 			}
 			return nil
 		},
-		func(ctx context.Context, o *offer) error { return c.lookUpZones(ctx, config, o) },
-		func(ctx context.Context, _ *offer) error { return c.lookUpVolume(ctx, config) },
+		func(ctx context.Context, o *offer) error { return r.lookUpZones(ctx, config, o) },
+		func(ctx context.Context, _ *offer) error { return r.lookUpVolume(ctx, config) },
 		func(ctx context.Context, _ *offer) error {
 			if name := stringAttr(config, "interface_network"); name != "" {
-				_, err := c.networkFor(ctx, "interface_network", name)
+				_, err := r.names.networkFor(ctx, "interface_network", name)
 				return err
 			}
 			return nil
@@ -95,10 +101,10 @@ func (c *Cloud) extraLookups(config cty.Value) []lookup {
 }
 
 // lookUpZones returns the configured zones, else all; a cloud with one zone needs no choice.
-func (c *Cloud) lookUpZones(ctx context.Context, config cty.Value, o *offer) error {
+func (r *offerResolver) lookUpZones(ctx context.Context, config cty.Value, o *offer) error {
 	o.zones = listAttr(config, "availability_zones")
 	if len(o.zones) == 0 {
-		zones, err := c.names.zones.get(ctx, cacheAge)
+		zones, err := r.names.zones.get(ctx, cacheAge)
 		if len(zones) > 1 {
 			o.zones = slices.Sorted(slices.Values(zones))
 		}
@@ -106,26 +112,26 @@ func (c *Cloud) lookUpZones(ctx context.Context, config cty.Value, o *offer) err
 	}
 	var missing []error
 	for _, zone := range o.zones {
-		missing = append(missing, oneOf(ctx, &c.names.zones, "availability_zones", zone, "no such zone, or the zone is not available"))
+		missing = append(missing, oneOf(ctx, &r.names.zones, "availability_zones", zone, "no such zone, or the zone is not available"))
 	}
 	return errors.Join(missing...)
 }
 
-func (c *Cloud) lookUpVolume(ctx context.Context, config cty.Value) error {
+func (r *offerResolver) lookUpVolume(ctx context.Context, config cty.Value) error {
 	if !boolAttr(config, "boot_from_volume") {
 		return nil
 	}
-	if !c.hasService(serviceVolume) {
+	if !r.names.hasService(serviceVolume) {
 		return &unknownNameError{attribute: "boot_from_volume", value: "true", detail: "the cloud has no block storage service"}
 	}
 	name := stringAttr(config, "volume_type")
 	switch {
 	case name == "":
 		return nil
-	case c.microversion < withVolumeType:
-		return &unknownNameError{attribute: "volume_type", value: name, detail: fmt.Sprintf("the compute service does not support volume types (it has microversion %s, %s is required)", c.microversion, withVolumeType)}
+	case r.microversion < withVolumeType:
+		return &unknownNameError{attribute: "volume_type", value: name, detail: fmt.Sprintf("the compute service does not support volume types (it has microversion %s, %s is required)", r.microversion, withVolumeType)}
 	default:
-		return oneOf(ctx, &c.names.volumeTypes, "volume_type", name, "no such volume type")
+		return oneOf(ctx, &r.names.volumeTypes, "volume_type", name, "no such volume type")
 	}
 }
 
@@ -133,7 +139,7 @@ func (c *Cloud) lookUpVolume(ctx context.Context, config cty.Value) error {
 func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
 	var o offer
 	var problems []resources.Problem
-	for _, look := range slices.Concat(c.neededLookups(config), c.extraLookups(config)) {
+	for _, look := range slices.Concat(c.offers.neededLookups(config), c.offers.extraLookups(config)) {
 		found, err := problemsIn(look(ctx, &o))
 		if err != nil {
 			return resources.ResolvedOffer{}, nil, err

@@ -95,8 +95,8 @@ func (c *Cloud) postSnapshot(ctx context.Context, doing, server string, request 
 	return "", errors.New(doing + ": Nova accepted the call and returned no image ID")
 }
 
-func (c *Cloud) tag(ctx context.Context, image string) error {
-	client, err := c.service(serviceImage)
+func (st *imageStore) tag(ctx context.Context, image string) error {
+	client, err := st.service(serviceImage)
 	if err != nil {
 		return err
 	}

@@ -20,9 +20,9 @@ import (
 
 // ReadImage implements drivers.Snapshotter. Reading ends with an error instead of io.EOF if the content does not
 // match Glance's size or checksum.
-func (c *Cloud) ReadImage(ctx context.Context, id string) (io.ReadCloser, resources.RemoteImage, error) {
+func (st *imageStore) ReadImage(ctx context.Context, id string) (io.ReadCloser, resources.RemoteImage, error) {
 	doing := "read image " + id
-	found, ok, err := c.image(ctx, id)
+	found, ok, err := st.image(ctx, id)
 	switch {
 	case err != nil:
 		return nil, resources.RemoteImage{}, fmt.Errorf("%s: %w", doing, err)
@@ -33,22 +33,22 @@ func (c *Cloud) ReadImage(ctx context.Context, id string) (io.ReadCloser, resour
 	case found.Size == 0:
 		return nil, resources.RemoteImage{}, fmt.Errorf("%s: %w: it has no content; images of servers that boot from a volume have none", doing, drivers.ErrRejected)
 	}
-	content, err := c.openContent(ctx, doing, found)
+	content, err := st.openContent(ctx, doing, found)
 	return content, found.remote(), err
 }
 
 // openContent requests the content. Like putContent, it does not use gophercloud's request, which would read the
 // whole body.
-func (c *Cloud) openContent(ctx context.Context, doing string, i image) (io.ReadCloser, error) {
-	client, err := c.service(serviceImage)
+func (st *imageStore) openContent(ctx context.Context, doing string, i image) (io.ReadCloser, error) {
+	client, err := st.service(serviceImage)
 	if err != nil {
 		return nil, err
 	}
 	address := client.ServiceURL("images", url.PathEscape(i.ID), "file")
 	for attempt := 1; ; attempt++ {
-		token := c.provider.Token()
+		token := st.provider.Token()
 		stream, watch := watchStall(ctx)
-		resp, err := c.getContent(stream, address, token)
+		resp, err := st.getContent(stream, address, token)
 		if err != nil {
 			watch.stop()
 			return nil, fmt.Errorf("%s: %w", doing, err)
@@ -62,7 +62,7 @@ func (c *Cloud) openContent(ctx context.Context, doing string, i image) (io.Read
 		watch.stop()
 		switch {
 		case resp.StatusCode == http.StatusUnauthorized && attempt == 1:
-			if err := c.provider.Reauthenticate(ctx, token); err != nil {
+			if err := st.provider.Reauthenticate(ctx, token); err != nil {
 				return nil, wrap(doing+": renew token", err)
 			}
 		case resp.StatusCode == http.StatusNoContent:
@@ -73,15 +73,15 @@ func (c *Cloud) openContent(ctx context.Context, doing string, i image) (io.Read
 	}
 }
 
-func (c *Cloud) getContent(ctx context.Context, address, token string) (*http.Response, error) {
+func (st *imageStore) getContent(ctx context.Context, address, token string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Accept", "application/octet-stream")
 	request.Header.Set("X-Auth-Token", token)
-	request.Header.Set("User-Agent", c.provider.UserAgent.Join())
-	resp, err := c.provider.HTTPClient.Do(request)
+	request.Header.Set("User-Agent", st.provider.UserAgent.Join())
+	resp, err := st.provider.HTTPClient.Do(request)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
 		err = cause // the transport does not know this cause
 	}

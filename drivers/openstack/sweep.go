@@ -30,14 +30,14 @@ type volume struct {
 func (c *Cloud) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
 	var found []resources.Leftover
 	if c.hasService(serviceNetwork) {
-		ports, err := c.listPorts(ctx, url.Values{})
+		ports, err := c.network.listPorts(ctx, url.Values{})
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range ports {
 			found = appendMarked(found, leftoverOfPort(p))
 		}
-		ips, err := c.listFloatingIPs(ctx, url.Values{})
+		ips, err := c.network.listFloatingIPs(ctx, url.Values{})
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +137,7 @@ func (c *Cloud) reread(ctx context.Context, l resources.Leftover) (resources.Lef
 	if err != nil {
 		return l, false, err
 	}
-	err = wrap("look at "+l.Type+" "+l.ID, get(ctx, client, client.ServiceURL(path, l.ID), &answer))
+	err = wrap("read "+l.Type+" "+l.ID, get(ctx, client, client.ServiceURL(path, l.ID), &answer))
 	if isStatus(err, 404) {
 		return l, false, nil
 	}

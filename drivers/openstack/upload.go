@@ -20,33 +20,33 @@ const cleanupLimit = 30 * time.Second
 
 // UploadImage implements drivers.ImageStore: it creates a record in Glance, streams the content and verifies the
 // result.
-func (c *Cloud) UploadImage(ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
+func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
 	doing := "upload image " + spec.Name
 	if spec.MaybeCreated {
-		if err := c.deleteMarkedImages(ctx, spec.Marks); err != nil {
+		if err := st.deleteMarkedImages(ctx, spec.Marks); err != nil {
 			return resources.RemoteImage{}, fmt.Errorf("%s: delete the image of an earlier attempt: %w", doing, err)
 		}
 	}
-	created, err := c.createImage(ctx, doing, spec)
+	created, err := st.createImage(ctx, doing, spec)
 	if err != nil {
 		return resources.RemoteImage{}, err
 	}
-	uploaded, err := c.fill(ctx, doing, created.ID, spec, content)
+	uploaded, err := st.fill(ctx, doing, created.ID, spec, content)
 	if err == nil {
 		return uploaded.remote(), nil
 	}
 	// The caller's context may be done; the cleanup still runs, with a time limit.
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()
-	if left := c.removeImage(cleanup, created.ID); left != nil {
+	if left := st.removeImage(cleanup, created.ID); left != nil {
 		err = fmt.Errorf("%w (image %s was not deleted: %w)", err, created.ID, left)
 	}
 	return resources.RemoteImage{}, err
 }
 
 // deleteMarkedImages deletes the images with these ownership tags.
-func (c *Cloud) deleteMarkedImages(ctx context.Context, marks resources.OwnerTags) error {
-	images, err := c.ListImages(ctx)
+func (st *imageStore) deleteMarkedImages(ctx context.Context, marks resources.OwnerTags) error {
+	images, err := st.ListImages(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,15 +54,15 @@ func (c *Cloud) deleteMarkedImages(ctx context.Context, marks resources.OwnerTag
 		if !i.Marks.SameRecord(marks) {
 			continue
 		}
-		if err := c.DeleteImage(ctx, i.ID, marks); err != nil {
+		if err := st.DeleteImage(ctx, i.ID, marks); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Cloud) createImage(ctx context.Context, doing string, spec drivers.ImageSpec) (image, error) {
-	client, err := c.service(serviceImage)
+func (st *imageStore) createImage(ctx context.Context, doing string, spec drivers.ImageSpec) (image, error) {
+	client, err := st.service(serviceImage)
 	if err != nil {
 		return image{}, unsentError{fmt.Errorf("%s: %w", doing, err)}
 	}
@@ -106,15 +106,15 @@ func imageRequest(spec drivers.ImageSpec) (map[string]any, error) {
 }
 
 // fill sends the content and verifies that Glance stored it.
-func (c *Cloud) fill(ctx context.Context, doing, id string, spec drivers.ImageSpec, content io.ReadSeeker) (image, error) {
-	sent, err := c.putContent(ctx, doing, id, spec, content)
+func (st *imageStore) fill(ctx context.Context, doing, id string, spec drivers.ImageSpec, content io.ReadSeeker) (image, error) {
+	sent, err := st.putContent(ctx, doing, id, spec, content)
 	if err != nil {
 		return image{}, err
 	}
 	if err := sent.check(spec); err != nil {
 		return image{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	active, err := c.waitActive(ctx, doing, id)
+	active, err := st.waitActive(ctx, doing, id)
 	if err != nil {
 		return image{}, err
 	}
@@ -125,9 +125,9 @@ func (c *Cloud) fill(ctx context.Context, doing, id string, spec drivers.ImageSp
 }
 
 // waitActive waits until Glance has stored the image, usually right after the last byte.
-func (c *Cloud) waitActive(ctx context.Context, doing, id string) (image, error) {
+func (st *imageStore) waitActive(ctx context.Context, doing, id string) (image, error) {
 	for pause := 250 * time.Millisecond; ; pause = min(pause*2, 10*time.Second) {
-		now, found, err := c.image(ctx, id)
+		now, found, err := st.image(ctx, id)
 		switch {
 		case err != nil && (errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil):
 			return image{}, fmt.Errorf("%s: %w", doing, err)
@@ -156,8 +156,8 @@ func importFailure(i image) string {
 
 // putContent streams the content. It does not use gophercloud's request, which has no content length and would send
 // chunks; Glance receives those a quarter more slowly.
-func (c *Cloud) putContent(ctx context.Context, doing, id string, spec drivers.ImageSpec, content io.ReadSeeker) (sentBytes, error) {
-	client, err := c.service(serviceImage)
+func (st *imageStore) putContent(ctx context.Context, doing, id string, spec drivers.ImageSpec, content io.ReadSeeker) (sentBytes, error) {
+	client, err := st.service(serviceImage)
 	if err != nil {
 		return sentBytes{}, err
 	}
@@ -166,15 +166,15 @@ func (c *Cloud) putContent(ctx context.Context, doing, id string, spec drivers.I
 		if _, err := content.Seek(0, io.SeekStart); err != nil {
 			return sentBytes{}, fmt.Errorf("%s: rewind: %w", doing, err)
 		}
-		token := c.provider.Token()
-		answer, err := c.put(ctx, address, token, spec, content)
+		token := st.provider.Token()
+		answer, err := st.put(ctx, address, token, spec, content)
 		switch {
 		case err != nil:
 			return sentBytes{}, fmt.Errorf("%s: %w", doing, err)
 		case answer.status == http.StatusNoContent || answer.status == http.StatusOK:
 			return answer.sent, nil
 		case answer.status == http.StatusUnauthorized && attempt == 1:
-			if err := c.provider.Reauthenticate(ctx, token); err != nil {
+			if err := st.provider.Reauthenticate(ctx, token); err != nil {
 				return sentBytes{}, wrap(doing+": renew token", err)
 			}
 		default:
@@ -190,7 +190,7 @@ type putAnswer struct {
 	body   []byte
 }
 
-func (c *Cloud) put(ctx context.Context, address, token string, spec drivers.ImageSpec, content io.Reader) (putAnswer, error) {
+func (st *imageStore) put(ctx context.Context, address, token string, spec drivers.ImageSpec, content io.Reader) (putAnswer, error) {
 	ctx, watch := watchStall(ctx)
 	defer watch.stop()
 	body := newUploadReader(spec, content, watch)
@@ -204,8 +204,8 @@ func (c *Cloud) put(ctx context.Context, address, token string, spec drivers.Ima
 	}
 	request.Header.Set("Content-Type", "application/octet-stream")
 	request.Header.Set("X-Auth-Token", token)
-	request.Header.Set("User-Agent", c.provider.UserAgent.Join())
-	resp, err := c.provider.HTTPClient.Do(request)
+	request.Header.Set("User-Agent", st.provider.UserAgent.Join())
+	resp, err := st.provider.HTTPClient.Do(request)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause // reports the stall, which the transport does not know
