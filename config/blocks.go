@@ -12,10 +12,13 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// block records the digest of a block, so that a saved plan can name the blocks that have changed. kind is the label
+// blockDigests collects the digests of the evaluated blocks, in no order.
+type blockDigests struct{ blocks []resources.Block }
+
+// add records the digest of a block, so that a saved plan can name the blocks that have changed. kind is the label
 // before the name, such as a driver. A sensitive value counts only as set or not set, because the digest is not
 // secret.
-func (l *loader) block(address, kind string, at hcl.Range, bodies ...values) {
+func (b *blockDigests) add(address, kind string, at hcl.Range, bodies ...values) {
 	sum := sha256.New()
 	_, _ = fmt.Fprintf(sum, "%q", kind)
 	for _, body := range bodies {
@@ -29,5 +32,5 @@ func (l *loader) block(address, kind string, at hcl.Range, bodies ...values) {
 			}
 		}
 	}
-	l.blocks = append(l.blocks, resources.Block{Address: address, Digest: hex.EncodeToString(sum.Sum(nil)[:8]), Source: sourceOf(at)})
+	b.blocks = append(b.blocks, resources.Block{Address: address, Digest: hex.EncodeToString(sum.Sum(nil)[:8]), Source: sourceOf(at)})
 }

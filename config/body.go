@@ -12,6 +12,14 @@ import (
 	plaintext "github.com/npctl/npctl/internal/text"
 )
 
+// decoder decodes bodies against their specs: the one reader of all blocks.
+type decoder struct {
+	*report
+	eval    *evaluator
+	expand  *expander
+	sources *sourceFiles
+}
+
 // content is one decoded body, before inheritance and defaults.
 type content struct {
 	spec   *spec
@@ -43,38 +51,38 @@ type part struct {
 }
 
 // decode evaluates a body and checks it against its spec.
-func (l *loader) decode(body *hclsyntax.Body, ctx *hcl.EvalContext, s *spec, at hcl.Range) *content {
+func (d *decoder) decode(body *hclsyntax.Body, ctx *hcl.EvalContext, s *spec, at hcl.Range) *content {
 	c := &content{spec: s, at: at, attrs: make(map[string]setting, len(body.Attributes))}
 	for name, attr := range body.Attributes {
-		l.decodeAttribute(c, name, attr, ctx)
+		d.decodeAttribute(c, name, attr, ctx)
 	}
 	for _, block := range body.Blocks {
 		if block.Type == dynamicBlock {
-			l.decodeDynamic(c, block, ctx)
+			d.decodeDynamic(c, block, ctx)
 			continue
 		}
-		l.decodeBlock(c, block, ctx)
+		d.decodeBlock(c, block, ctx)
 	}
-	l.checkCounts(c)
+	d.checkCounts(c)
 	return c
 }
 
-func (l *loader) decodeAttribute(c *content, name string, attr *hclsyntax.Attribute, ctx *hcl.EvalContext) {
+func (d *decoder) decodeAttribute(c *content, name string, attr *hclsyntax.Attribute, ctx *hcl.EvalContext) {
 	if c.spec.repeats && (name == metaForEach || name == metaName) {
 		return // makeInstances evaluates these
 	}
 	want, ok := c.spec.attrs[name]
 	if !ok {
-		l.unknownAttribute(c.spec, attr)
+		d.unknownAttribute(c.spec, attr)
 		return
 	}
-	value, ok := l.setting(attr, want, c.spec.guarded[name], ctx)
+	value, ok := d.setting(attr, want, c.spec.guarded[name], ctx)
 	if ok {
 		c.attrs[name] = setting{value: value, name: attr.NameRange, expr: attr.Expr.Range()}
 	}
 }
 
-func (l *loader) unknownAttribute(s *spec, attr *hclsyntax.Attribute) {
+func (d *decoder) unknownAttribute(s *spec, attr *hclsyntax.Attribute) {
 	attrs, blocks := s.words()
 	hint := didYouMean(attr.Name, attrs)
 	switch {
@@ -87,27 +95,27 @@ func (l *loader) unknownAttribute(s *spec, attr *hclsyntax.Attribute) {
 			hint = fmt.Sprintf(" Did you mean the block %q?", other)
 		}
 	}
-	l.problem(attr.NameRange.Ptr(), "Unsupported attribute",
+	d.problem(attr.NameRange.Ptr(), "Unsupported attribute",
 		fmt.Sprintf("%s block has no attribute named %q.%s", capitalized(s.what), attr.Name, hint))
 }
 
-func (l *loader) decodeBlock(c *content, block *hclsyntax.Block, ctx *hcl.EvalContext) {
+func (d *decoder) decodeBlock(c *content, block *hclsyntax.Block, ctx *hcl.EvalContext) {
 	want, ok := c.spec.blocks[block.Type]
 	if !ok {
-		l.unknownBlock(c.spec, block)
+		d.unknownBlock(c.spec, block)
 		return
 	}
-	if !l.checkLabels(block, want.Label) {
+	if !d.checkLabels(block, want.Label) {
 		return
 	}
 	if want.part {
 		c.parts = append(c.parts, part{block, ctx})
 		return
 	}
-	made := nested{at: block.DefRange(), content: l.decode(block.Body, ctx, want.spec, block.DefRange())}
+	made := nested{at: block.DefRange(), content: d.decode(block.Body, ctx, want.spec, block.DefRange())}
 	if want.Label != "" {
 		made.label = block.Labels[0]
-		if l.repeatedLabel(c.blocks[block.Type], block) {
+		if d.repeatedLabel(c.blocks[block.Type], block) {
 			return
 		}
 	}
@@ -117,10 +125,10 @@ func (l *loader) decodeBlock(c *content, block *hclsyntax.Block, ctx *hcl.EvalCo
 	c.blocks[block.Type] = append(c.blocks[block.Type], made)
 }
 
-func (l *loader) repeatedLabel(earlier []nested, block *hclsyntax.Block) bool {
+func (d *decoder) repeatedLabel(earlier []nested, block *hclsyntax.Block) bool {
 	for _, other := range earlier {
 		if other.label == block.Labels[0] {
-			l.problem(block.LabelRanges[0].Ptr(), "Duplicate block",
+			d.problem(block.LabelRanges[0].Ptr(), "Duplicate block",
 				fmt.Sprintf("There is %s %q already, at %s.", article(block.Type), other.label, rangeText(other.at)))
 			return true
 		}
@@ -128,7 +136,7 @@ func (l *loader) repeatedLabel(earlier []nested, block *hclsyntax.Block) bool {
 	return false
 }
 
-func (l *loader) unknownBlock(s *spec, block *hclsyntax.Block) {
+func (d *decoder) unknownBlock(s *spec, block *hclsyntax.Block) {
 	attrs, blocks := s.words()
 	hint := didYouMean(block.Type, blocks)
 	switch {
@@ -139,23 +147,23 @@ func (l *loader) unknownBlock(s *spec, block *hclsyntax.Block) {
 			hint = fmt.Sprintf(" Did you mean the attribute %q?", other)
 		}
 	}
-	l.problem(block.TypeRange.Ptr(), "Unsupported block",
+	d.problem(block.TypeRange.Ptr(), "Unsupported block",
 		fmt.Sprintf("%s block has no block of type %q.%s", capitalized(s.what), block.Type, hint))
 }
 
 // checkLabels reports an error unless the block has one label for each meaning. A single empty meaning permits no
 // label.
-func (l *loader) checkLabels(block *hclsyntax.Block, meaning ...string) bool {
+func (r *report) checkLabels(block *hclsyntax.Block, meaning ...string) bool {
 	if len(meaning) == 1 && meaning[0] == "" {
 		meaning = nil
 	}
 	switch n := len(block.Labels); {
 	case n > len(meaning):
-		l.problem(block.LabelRanges[len(meaning)].Ptr(), "Too many labels",
+		r.problem(block.LabelRanges[len(meaning)].Ptr(), "Too many labels",
 			fmt.Sprintf("%s block has %s.", capitalized(block.Type), labelsText(meaning)))
 		return false
 	case n < len(meaning):
-		l.problem(block.DefRange().Ptr(), "Missing label",
+		r.problem(block.DefRange().Ptr(), "Missing label",
 			fmt.Sprintf("%s block has %s, such as: %s", capitalized(block.Type), labelsText(meaning), labelsExample(block.Type, meaning)))
 		return false
 	}
@@ -182,23 +190,23 @@ func labelsExample(blockType string, meaning []string) string {
 }
 
 // checkCounts reports block types with too few or too many blocks.
-func (l *loader) checkCounts(c *content) {
+func (d *decoder) checkCounts(c *content) {
 	counts := map[string]int{}
 	for _, p := range c.parts {
 		counts[p.block.Type]++
 		if want := c.spec.blocks[p.block.Type]; want.Max > 0 && !c.open[p.block.Type] && counts[p.block.Type] == want.Max+1 {
-			l.tooMany(c.spec, want, p.block.DefRange())
+			d.tooMany(c.spec, want, p.block.DefRange())
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.blocks)) {
 		if want := c.spec.blocks[name]; want.Max > 0 && !c.open[name] && len(c.blocks[name]) > want.Max {
-			l.tooMany(c.spec, want, c.blocks[name][want.Max].at)
+			d.tooMany(c.spec, want, c.blocks[name][want.Max].at)
 		}
 	}
 }
 
-func (l *loader) tooMany(s *spec, want *nestedSpec, at hcl.Range) {
-	l.problem(at.Ptr(), "Too many blocks", fmt.Sprintf("%s block has at most %d %s block.", capitalized(s.what), want.Max, want.Name))
+func (d *decoder) tooMany(s *spec, want *nestedSpec, at hcl.Range) {
+	d.problem(at.Ptr(), "Too many blocks", fmt.Sprintf("%s block has at most %d %s block.", capitalized(s.what), want.Max, want.Name))
 }
 
 // rangeText formats a position for messages.

@@ -19,10 +19,10 @@ type values map[string]cty.Value
 
 // complete sets the attributes and blocks that the body lacks: from the fallback (a pool for its labels), then from
 // the defaults. It reports required attributes that are still missing.
-func (l *loader) complete(c *content, fallback values) values {
+func (d *decoder) complete(c *content, fallback values) values {
 	all := make(values, len(c.spec.attrs)+len(c.spec.blocks))
 	for name, attr := range c.spec.attrs {
-		all[name] = l.completeAttribute(c, attr, fallback[name])
+		all[name] = d.completeAttribute(c, attr, fallback[name])
 	}
 	for name, want := range c.spec.blocks {
 		if want.part {
@@ -32,12 +32,12 @@ func (l *loader) complete(c *content, fallback values) values {
 			all[name] = inherited
 			continue
 		}
-		all[name] = l.completeBlocks(c, want, c.blocks[name])
+		all[name] = d.completeBlocks(c, want, c.blocks[name])
 	}
 	return all
 }
 
-func (l *loader) completeAttribute(c *content, attr *schema.Attribute, inherited cty.Value) cty.Value {
+func (d *decoder) completeAttribute(c *content, attr *schema.Attribute, inherited cty.Value) cty.Value {
 	if written, ok := c.attrs[attr.Name]; ok {
 		return written.value
 	}
@@ -48,16 +48,16 @@ func (l *loader) completeAttribute(c *content, attr *schema.Attribute, inherited
 		return attr.Default
 	}
 	if attr.Required {
-		l.problem(c.at.Ptr(), "Missing attribute", fmt.Sprintf("%s block needs the attribute %q: %s", capitalized(c.spec.what), attr.Name, attr.Doc))
+		d.problem(c.at.Ptr(), "Missing attribute", fmt.Sprintf("%s block needs the attribute %q: %s", capitalized(c.spec.what), attr.Name, attr.Doc))
 		return cty.UnknownVal(plainType(attr.Type))
 	}
 	return cty.NullVal(plainType(attr.Type))
 }
 
 // completeBlocks returns the value of all blocks of one type, see schema.Block.Type.
-func (l *loader) completeBlocks(c *content, want *nestedSpec, written []nested) cty.Value {
+func (d *decoder) completeBlocks(c *content, want *nestedSpec, written []nested) cty.Value {
 	if len(written) < want.Min && !c.open[want.Name] {
-		l.problem(c.at.Ptr(), "Missing block", fmt.Sprintf("%s block needs at least %d %s block.%s",
+		d.problem(c.at.Ptr(), "Missing block", fmt.Sprintf("%s block needs at least %d %s block.%s",
 			capitalized(c.spec.what), want.Min, want.Name, sentence(want.Schema.Doc)))
 		return cty.UnknownVal(blockType(want))
 	}
@@ -65,10 +65,10 @@ func (l *loader) completeBlocks(c *content, want *nestedSpec, written []nested) 
 	byLabel := make(map[string]cty.Value, len(written))
 	element := plainType(want.Schema.Type())
 	for i, n := range written {
-		object := cty.ObjectVal(l.complete(n.content, nil))
+		object := cty.ObjectVal(d.complete(n.content, nil))
 		if !object.Type().Equals(element) { // an element has an attribute of any type, so the elements have no common type
 			object = cty.UnknownVal(element)
-			l.problem(n.at.Ptr(), "Wrong type", "The attributes of this block do not have the required types.")
+			d.problem(n.at.Ptr(), "Wrong type", "The attributes of this block do not have the required types.")
 		}
 		objects[i], byLabel[n.label] = object, object
 	}
@@ -91,14 +91,14 @@ func (l *loader) completeBlocks(c *content, want *nestedSpec, written []nested) 
 }
 
 // checkNeeded reports groups of attributes in which no attribute is set.
-func (l *loader) checkNeeded(b schema.Block, c *content, all values) {
+func (d *decoder) checkNeeded(b schema.Block, c *content, all values) {
 	for _, group := range b.AtLeastOneOf {
 		set := slices.ContainsFunc(group, func(name string) bool {
 			value, ok := all[name]
 			return ok && (!value.IsKnown() || !value.IsNull())
 		})
 		if !set {
-			l.problem(c.at.Ptr(), "Missing attribute", fmt.Sprintf("%s block needs one of the attributes %s.", capitalized(c.spec.what), quotedList(group)))
+			d.problem(c.at.Ptr(), "Missing attribute", fmt.Sprintf("%s block needs one of the attributes %s.", capitalized(c.spec.what), quotedList(group)))
 		}
 	}
 }

@@ -1,12 +1,12 @@
 // Package config reads the configuration: it converts HCL files to resources.Desired.
 //
-// Load has the following steps and reports the errors of all of them in one run:
+// Load (load.go) has the following steps, each in a type of its own, and reports the errors of all of them in one run:
 //
 //  1. files.go, nesting.go: find the files, check their size and nesting, and parse them.
 //  2. variables.go, varvalues.go: determine the value of each variable. A later source overrides an earlier one: default,
 //     NPCTL_VAR_name, *.auto.vars.hcl in the order of their names, -var-file in the order given, -var in the order given.
-//  3. scope.go: evaluate locals, for_each and names of top-level blocks in the order of their references.
-//  4. body.go, setting.go, complete.go: decode every body against a schema.Block. There is one decoder for the blocks of
+//  3. graph.go, scope.go: evaluate locals, for_each and names of top-level blocks in the order of their references.
+//  4. body.go, setting.go, complete.go: decode every body against a schema.Block. One decoder reads the blocks of
 //     the language (core*.go) and those of drivers, builders and stores.
 //  5. settings.go, labels.go, images.go, inherit.go, providers.go, pools.go: convert the decoded bodies to resources.
 //  6. rules.go: check rules that concern several blocks.

@@ -16,17 +16,17 @@ import (
 const dynamicBlock = "dynamic"
 
 // decodeDynamic decodes the blocks of a dynamic block. If some of them are unknown, it marks their type as open.
-func (l *loader) decodeDynamic(c *content, block *hclsyntax.Block, ctx *hcl.EvalContext) {
-	made, known := l.expandDynamic(block, ctx, c.spec)
+func (d *decoder) decodeDynamic(c *content, block *hclsyntax.Block, ctx *hcl.EvalContext) {
+	made, known := d.expand.expandDynamic(block, ctx, c.spec)
 	if !known && len(block.Labels) > 0 {
 		if c.open == nil {
 			c.open = map[string]bool{}
 		}
 		c.open[block.Labels[0]] = true
-		l.incomplete[incompleteKind(block.Labels[0])] = true
+		d.incomplete[incompleteKind(block.Labels[0])] = true
 	}
 	for _, m := range made {
-		l.decodeBlock(c, m.block, m.ctx)
+		d.decodeBlock(c, m.block, m.ctx)
 	}
 }
 
@@ -42,30 +42,30 @@ func incompleteKind(blockType string) string {
 
 // expandDynamic returns the blocks that `dynamic "type" { for_each = …  labels = […]  content { … } }` generates. It
 // returns false when their number or some of their labels are unknown.
-func (l *loader) expandDynamic(block *hclsyntax.Block, ctx *hcl.EvalContext, s *spec) ([]part, bool) {
-	if !l.checkLabels(block, "type of the generated blocks") {
+func (x *expander) expandDynamic(block *hclsyntax.Block, ctx *hcl.EvalContext, s *spec) ([]part, bool) {
+	if !x.checkLabels(block, "type of the generated blocks") {
 		return nil, false
 	}
 	if _, known := s.blocks[block.Labels[0]]; !known {
 		_, blocks := s.words()
-		l.problem(block.LabelRanges[0].Ptr(), "Unsupported block", fmt.Sprintf("%s block has no block of type %q.%s",
+		x.problem(block.LabelRanges[0].Ptr(), "Unsupported block", fmt.Sprintf("%s block has no block of type %q.%s",
 			capitalized(s.what), block.Labels[0], didYouMean(block.Labels[0], blocks)))
 		return nil, false
 	}
-	inner, ok := l.dynamicContent(block)
+	inner, ok := x.dynamicContent(block)
 	if !ok {
 		return nil, false
 	}
-	iterator, ok := l.dynamicIterator(block)
+	iterator, ok := x.dynamicIterator(block)
 	if !ok {
 		return nil, false
 	}
 	forEach, ok := block.Body.Attributes[metaForEach]
 	if !ok {
-		l.problem(block.DefRange().Ptr(), "Missing attribute", "A dynamic block needs for_each.")
+		x.problem(block.DefRange().Ptr(), "Missing attribute", "A dynamic block needs for_each.")
 		return nil, false
 	}
-	elements, ok := l.elements(forEach.Expr, ctx, anyCollection)
+	elements, ok := x.elements(forEach.Expr, ctx, anyCollection)
 	if !ok {
 		return nil, false
 	}
@@ -74,7 +74,7 @@ func (l *loader) expandDynamic(block *hclsyntax.Block, ctx *hcl.EvalContext, s *
 	for _, element := range elements {
 		child := ctx.NewChild()
 		child.Variables = map[string]cty.Value{iterator: element.object()}
-		generated, ok := l.dynamicBlock(block, inner, child)
+		generated, ok := x.dynamicBlock(block, inner, child)
 		if ok {
 			made = append(made, part{generated, child})
 		}
@@ -83,22 +83,22 @@ func (l *loader) expandDynamic(block *hclsyntax.Block, ctx *hcl.EvalContext, s *
 	return made, known
 }
 
-func (l *loader) dynamicContent(block *hclsyntax.Block) (*hclsyntax.Block, bool) {
+func (x *expander) dynamicContent(block *hclsyntax.Block) (*hclsyntax.Block, bool) {
 	var inner *hclsyntax.Block
 	for _, b := range block.Body.Blocks {
 		if b.Type != "content" || inner != nil || len(b.Labels) > 0 {
-			l.problem(b.DefRange().Ptr(), "Unsupported block", "A dynamic block has one content block without labels and no other block.")
+			x.problem(b.DefRange().Ptr(), "Unsupported block", "A dynamic block has one content block without labels and no other block.")
 			return nil, false
 		}
 		inner = b
 	}
 	if inner == nil {
-		l.problem(block.DefRange().Ptr(), "Missing block", "A dynamic block needs a content block, the body of the generated blocks.")
+		x.problem(block.DefRange().Ptr(), "Missing block", "A dynamic block needs a content block, the body of the generated blocks.")
 		return nil, false
 	}
 	for name, attr := range block.Body.Attributes {
 		if name != metaForEach && name != "iterator" && name != "labels" {
-			l.problem(attr.NameRange.Ptr(), "Unsupported attribute", fmt.Sprintf("A dynamic block has no attribute named %q; put "+
+			x.problem(attr.NameRange.Ptr(), "Unsupported attribute", fmt.Sprintf("A dynamic block has no attribute named %q; put "+
 				"the attributes of the generated blocks into its content block.%s", name, didYouMean(name, []string{metaForEach, "iterator", "labels"})))
 			return nil, false
 		}
@@ -106,20 +106,20 @@ func (l *loader) dynamicContent(block *hclsyntax.Block) (*hclsyntax.Block, bool)
 	return inner, true
 }
 
-func (l *loader) dynamicIterator(block *hclsyntax.Block) (string, bool) {
+func (x *expander) dynamicIterator(block *hclsyntax.Block) (string, bool) {
 	attr, ok := block.Body.Attributes["iterator"]
 	if !ok {
 		return block.Labels[0], true
 	}
 	name := hcl.ExprAsKeyword(attr.Expr)
 	if name == "" {
-		l.problem(attr.Expr.Range().Ptr(), "Invalid iterator", "The iterator is a name, written without quotes.")
+		x.problem(attr.Expr.Range().Ptr(), "Invalid iterator", "The iterator is a name, written without quotes.")
 	}
 	return name, name != ""
 }
 
 // dynamicBlock generates one block and evaluates its labels.
-func (l *loader) dynamicBlock(block, inner *hclsyntax.Block, ctx *hcl.EvalContext) (*hclsyntax.Block, bool) {
+func (x *expander) dynamicBlock(block, inner *hclsyntax.Block, ctx *hcl.EvalContext) (*hclsyntax.Block, bool) {
 	made := &hclsyntax.Block{
 		Type: block.Labels[0], Body: inner.Body, TypeRange: block.LabelRanges[0],
 		OpenBraceRange: inner.OpenBraceRange, CloseBraceRange: inner.CloseBraceRange,
@@ -128,13 +128,13 @@ func (l *loader) dynamicBlock(block, inner *hclsyntax.Block, ctx *hcl.EvalContex
 	if !ok {
 		return made, true
 	}
-	value, ok := l.evaluate(attr.Expr, ctx)
+	value, ok := x.eval.evaluate(attr.Expr, ctx)
 	if !ok {
 		return nil, false
 	}
-	labels, err := l.labelList(value)
+	labels, err := x.labelList(value)
 	if err != nil {
-		l.problem(attr.Expr.Range().Ptr(), "Invalid labels", "The labels of a dynamic block are a list of strings: "+err.Error()+".")
+		x.problem(attr.Expr.Range().Ptr(), "Invalid labels", "The labels of a dynamic block are a list of strings: "+err.Error()+".")
 		return nil, false
 	}
 	made.Labels = labels
@@ -145,7 +145,7 @@ func (l *loader) dynamicBlock(block, inner *hclsyntax.Block, ctx *hcl.EvalContex
 }
 
 // labelList converts a list, tuple or set of strings that are not sensitive. Unknown strings become placeholders.
-func (l *loader) labelList(value cty.Value) ([]string, error) {
+func (x *expander) labelList(value cty.Value) ([]string, error) {
 	list, err := convertTo(value, cty.List(cty.String))
 	if err != nil {
 		return nil, err
@@ -157,13 +157,13 @@ func (l *loader) labelList(value cty.Value) ([]string, error) {
 		return nil, fmt.Errorf("the value is null")
 	}
 	if !list.IsKnown() {
-		return []string{l.placeholder()}, nil
+		return []string{x.placeholder()}, nil
 	}
 	var words []string
 	for _, element := range list.AsValueSlice() {
 		switch {
 		case !element.IsKnown():
-			words = append(words, l.placeholder())
+			words = append(words, x.placeholder())
 		case element.IsNull():
 			return nil, fmt.Errorf("an element is null")
 		default:

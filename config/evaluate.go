@@ -11,36 +11,43 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
+// evaluator evaluates expressions and explains errors in references.
+type evaluator struct {
+	*report
+	meter    *meter
+	declared map[string][]string // names by root: var, local, diskimage, …
+}
+
 // evaluate returns the value of an expression, or reports an error and returns false.
-func (l *loader) evaluate(expr hclsyntax.Expression, ctx *hcl.EvalContext) (cty.Value, bool) {
-	if l.meter.fault.Load() != nil {
+func (e *evaluator) evaluate(expr hclsyntax.Expression, ctx *hcl.EvalContext) (cty.Value, bool) {
+	if e.meter.fault.Load() != nil {
 		return cty.DynamicVal, false // already reported
 	}
-	value, diags := l.meter.value(expr, ctx)
-	if l.meter.fault.Load() != nil {
-		l.diags = append(l.diags, diags...)
+	value, diags := e.meter.value(expr, ctx)
+	if e.meter.fault.Load() != nil {
+		e.add(diags...)
 		return cty.DynamicVal, false
 	}
 	if diags.HasErrors() {
-		l.diags = append(l.diags, redact(l.explain(expr, ctx, diags))...)
+		e.add(redact(e.explain(expr, ctx, diags))...)
 		return cty.DynamicVal, false
 	}
 	if fault := tooLarge(value); fault != "" {
-		l.problem(expr.Range().Ptr(), "Value too large", fault)
+		e.problem(expr.Range().Ptr(), "Value too large", fault)
 		return cty.DynamicVal, false
 	}
 	return value, true
 }
 
 // explain replaces HCL's errors about unknown references by errors that suggest similar names.
-func (l *loader) explain(expr hcl.Expression, ctx *hcl.EvalContext, diags hcl.Diagnostics) hcl.Diagnostics {
+func (e *evaluator) explain(expr hcl.Expression, ctx *hcl.EvalContext, diags hcl.Diagnostics) hcl.Diagnostics {
 	var better hcl.Diagnostics
 	known := true
 	for _, traversal := range expr.Variables() {
 		if _, diags := traversal.TraverseAbs(ctx); !diags.HasErrors() {
 			continue
 		}
-		diag, found := l.explainReference(traversal, ctx)
+		diag, found := e.explainReference(traversal, ctx)
 		known = known && found
 		if diag != nil {
 			better = append(better, diag)
@@ -67,7 +74,7 @@ func functionNames(ctx *hcl.EvalContext) []string {
 
 // explainReference returns the error in one reference, nil if HCL's own error is better. It returns false when no
 // error may be reported, because the name may be in a file that could not be parsed.
-func (l *loader) explainReference(traversal hcl.Traversal, ctx *hcl.EvalContext) (*hcl.Diagnostic, bool) {
+func (e *evaluator) explainReference(traversal hcl.Traversal, ctx *hcl.EvalContext) (*hcl.Diagnostic, bool) {
 	root := traversal.RootName()
 	kind, isKind := referable[root]
 	diag := &hcl.Diagnostic{
@@ -85,32 +92,32 @@ func (l *loader) explainReference(traversal hcl.Traversal, ctx *hcl.EvalContext)
 		if lookup(ctx, root) != cty.NilVal {
 			return nil, true // the root exists and lacks the attribute; HCL's error is good
 		}
-		diag.Detail = fmt.Sprintf("There is nothing named %q here.%s", root, l.rootHint(traversal))
+		diag.Detail = fmt.Sprintf("There is nothing named %q here.%s", root, e.rootHint(traversal))
 		return diag, true
 	}
 	if len(traversal) == 1 {
 		return nil, true
 	}
 	name, ok := stepName(traversal[1])
-	names := l.namesOf(root, ctx)
+	names := e.namesOf(root, ctx)
 	if ok && slices.Contains(names, name) && root != "var" && root != "local" {
-		return l.explainInstance(traversal, name, ctx, diag), true
+		return e.explainInstance(traversal, name, ctx, diag), true
 	}
 	if !ok || slices.Contains(names, name) {
 		return nil, true
 	}
-	if l.partial {
+	if e.partial {
 		return nil, false
 	}
 	diag.Detail = fmt.Sprintf("There is no %s named %q.%s", kind, name, didYouMean(name, names))
-	if hint := l.referenceHint(name); !strings.Contains(diag.Detail, "Did you mean") && hint != "" {
+	if hint := e.referenceHint(name); !strings.Contains(diag.Detail, "Did you mean") && hint != "" {
 		diag.Detail += hint
 	}
 	return diag, true
 }
 
 // explainInstance returns the error in a reference to an instance that a block does not have, else nil.
-func (l *loader) explainInstance(traversal hcl.Traversal, name string, ctx *hcl.EvalContext, diag *hcl.Diagnostic) *hcl.Diagnostic {
+func (e *evaluator) explainInstance(traversal hcl.Traversal, name string, ctx *hcl.EvalContext, diag *hcl.Diagnostic) *hcl.Diagnostic {
 	if len(traversal) < 3 {
 		return nil
 	}
@@ -137,8 +144,8 @@ var referable = map[string]string{
 }
 
 // namesOf lists the names below a root.
-func (l *loader) namesOf(root string, ctx *hcl.EvalContext) []string {
-	if names, ok := l.declared[root]; ok {
+func (e *evaluator) namesOf(root string, ctx *hcl.EvalContext) []string {
+	if names, ok := e.declared[root]; ok {
 		return names
 	}
 	var names []string
@@ -151,7 +158,7 @@ func (l *loader) namesOf(root string, ctx *hcl.EvalContext) []string {
 }
 
 // rootHint suggests a replacement for an unknown root.
-func (l *loader) rootHint(traversal hcl.Traversal) string {
+func (e *evaluator) rootHint(traversal hcl.Traversal) string {
 	root := traversal.RootName()
 	roots := []string{"path", "each"}
 	for name := range referable {
@@ -160,13 +167,13 @@ func (l *loader) rootHint(traversal hcl.Traversal) string {
 	if len(traversal) > 1 {
 		return didYouMean(root, roots)
 	}
-	return fmt.Sprintf(" Write a text with quotes: %q.%s", root, l.referenceHint(root))
+	return fmt.Sprintf(" Write a text with quotes: %q.%s", root, e.referenceHint(root))
 }
 
 // referenceHint suggests the reference that has a name.
-func (l *loader) referenceHint(name string) string {
+func (e *evaluator) referenceHint(name string) string {
 	for _, root := range []string{"diskimage", "zuul_image", "local", "var"} {
-		if slices.Contains(l.declared[root], name) {
+		if slices.Contains(e.declared[root], name) {
 			if hclsyntax.ValidIdentifier(name) {
 				return fmt.Sprintf(" Did you mean %s.%s?", root, name)
 			}

@@ -2,17 +2,18 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"sort"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	hcljson "github.com/hashicorp/hcl/v2/json"
 )
 
 // varsSuffix and autoVarsSuffix end the names of files that contain values of variables and no blocks. npctl reads
@@ -22,29 +23,29 @@ const (
 	autoVarsSuffix = ".auto.vars.hcl"
 )
 
-// sources lists the files of a configuration by purpose.
-type sources struct {
+// foundFiles lists the files of a configuration by purpose.
+type foundFiles struct {
 	dir    string // as given, for messages
 	config []string
 	auto   []string
 }
 
 // findFiles lists the files of the configuration at path. A single file has no automatic variable files.
-func findFiles(path string) (sources, error) {
+func findFiles(path string) (foundFiles, error) {
 	if path == "" {
 		path = "."
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return sources{}, err
+		return foundFiles{}, err
 	}
 	if !info.IsDir() {
-		return sources{dir: filepath.Dir(path), config: []string{path}}, nil
+		return foundFiles{dir: filepath.Dir(path), config: []string{path}}, nil
 	}
-	found := sources{dir: path}
+	found := foundFiles{dir: path}
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return sources{}, err
+		return foundFiles{}, err
 	}
 	for _, entry := range entries {
 		name := entry.Name()
@@ -64,30 +65,51 @@ func findFiles(path string) (sources, error) {
 	return found, nil
 }
 
+// sourceFiles reads and parses the files of a configuration and keeps their text for diagnostics.
+type sourceFiles struct {
+	*report
+	meter     *meter // counts the expressions of parsed text
+	files     map[string]*hcl.File
+	hidden    []hcl.Range // masked in the files of the Result
+	bytesLeft int64
+	signsLeft int
+}
+
+func newSourceFiles(r *report, m *meter) *sourceFiles {
+	return &sourceFiles{report: r, meter: m, files: map[string]*hcl.File{}, bytesLeft: maxTotalBytes, signsLeft: maxSigns}
+}
+
+// fileType states which files readFile accepts.
+type fileType bool
+
+const (
+	regularFile fileType = false // files that npctl found in the directory
+	fileOrPipe  fileType = true  // a file that an option names, such as -var-file <(decrypt secrets.hcl)
+)
+
 // readFile reads one file of the configuration and subtracts its size from the limit for all files together.
-func (l *loader) readFile(path string) ([]byte, bool) {
+func (s *sourceFiles) readFile(path string, accept fileType) ([]byte, bool) {
 	info, err := os.Stat(path)
 	if err != nil {
-		l.problem(nil, "Cannot read file", err.Error()+".")
+		s.problem(nil, "Cannot read file", err.Error()+".")
 		return nil, false
 	}
-	// A file of values may be a pipe, as in -var-file <(decrypt secrets.hcl). Files in a directory must be regular.
-	if mode := info.Mode(); !mode.IsRegular() && (mode.IsDir() || slices.Contains(l.found.config, path) || slices.Contains(l.found.auto, path)) {
-		l.problem(nil, "Cannot read file", path+" is not a regular file.")
+	if mode := info.Mode(); !mode.IsRegular() && (mode.IsDir() || accept == regularFile) {
+		s.problem(nil, "Cannot read file", path+" is not a regular file.")
 		return nil, false
 	}
-	src, err := readLimited(path, l.bytesLeft)
+	src, err := readLimited(path, s.bytesLeft)
 	if err != nil {
-		l.problem(nil, "Cannot read file", err.Error()+".")
+		s.problem(nil, "Cannot read file", err.Error()+".")
 		return nil, false
 	}
-	if int64(len(src)) > l.bytesLeft {
-		l.problem(nil, "Configuration too large", fmt.Sprintf("With %s (%s) the configuration is larger than the limit of %s. "+
+	if int64(len(src)) > s.bytesLeft {
+		s.problem(nil, "Configuration too large", fmt.Sprintf("With %s (%s) the configuration is larger than the limit of %s. "+
 			"Move large texts to separate files and read them with file().",
 			path, sizeText(info.Size()), sizeText(maxTotalBytes)))
 		return nil, false
 	}
-	l.bytesLeft -= int64(len(src))
+	s.bytesLeft -= int64(len(src))
 	return src, true
 }
 
@@ -102,20 +124,20 @@ func readLimited(path string, limit int64) ([]byte, error) {
 }
 
 // parse parses source text and keeps it for diagnostics. After a syntax error the body holds the valid parts.
-func (l *loader) parse(path string, src []byte) *hclsyntax.Body {
-	l.files[path] = &hcl.File{Bytes: src}
-	file, diags := parseSource(src, path, &l.signsLeft)
-	l.diags = append(l.diags, diags...)
+func (s *sourceFiles) parse(path string, src []byte) *hclsyntax.Body {
+	s.files[path] = &hcl.File{Bytes: src}
+	file, diags := parseSource(src, path, &s.signsLeft)
+	s.add(diags...)
 	if diags.HasErrors() {
-		l.partial = true
+		s.partial = true
 	}
 	if file == nil {
 		return nil
 	}
-	l.files[path] = file
+	s.files[path] = file
 	body, _ := file.Body.(*hclsyntax.Body)
 	if body != nil {
-		l.meter.attach(body)
+		s.meter.attach(body)
 	}
 	return body
 }
@@ -176,4 +198,65 @@ func sizeText(n int64) string {
 	default:
 		return fmt.Sprintf("%d bytes", n)
 	}
+}
+
+// parseJSON limits the depth before it calls HCL's parser, which has no limit.
+func (s *sourceFiles) parseJSON(path string, src []byte) hcl.Body {
+	if json.Valid(src) {
+		if err := checkDepth(string(src)); err != nil {
+			s.problem(nil, "Configuration nested too deeply", path+": "+err.Error()+".")
+			return nil
+		}
+	} else if checkDepth(string(src)) != nil {
+		s.problem(nil, "Invalid JSON", path+" is not JSON.")
+		return nil
+	}
+	file, diags := hcljson.Parse(src, path)
+	s.add(diags...)
+	if file == nil {
+		return nil
+	}
+	s.files[path] = file
+	return file.Body
+}
+
+// attributes reads a file that has attributes and no blocks.
+func (s *sourceFiles) attributes(path string, accept fileType) hcl.Attributes {
+	src, ok := s.readFile(path, accept)
+	if !ok {
+		return nil
+	}
+	var body hcl.Body
+	if filepath.Ext(path) == ".json" {
+		body = s.parseJSON(path, src)
+	} else if parsed := s.parse(path, src); parsed != nil {
+		body = parsed
+	}
+	if body == nil {
+		return nil
+	}
+	attrs, diags := body.JustAttributes()
+	s.add(diags...)
+	return attrs
+}
+
+// addText adds text that is in no file, so that diagnostics can show it.
+func (s *sourceFiles) addText(name string, src []byte) hcl.Range {
+	s.files[name] = &hcl.File{Bytes: src}
+	return hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.Pos{Line: 1, Column: 1 + len(src), Byte: len(src)}}
+}
+
+// parseExpression parses text that is in no file. It reports text that must not be parsed, and returns the errors of
+// the parser.
+func (s *sourceFiles) parseExpression(src []byte, name string) (hclsyntax.Expression, hcl.Diagnostics) {
+	if diag := guard(src, name, &s.signsLeft); diag != nil {
+		s.add(diag)
+		return nil, nil
+	}
+	expr, diags := hclsyntax.ParseExpression(src, name, hcl.InitialPos)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	s.meter.attach(expr)
+	return expr, nil
 }

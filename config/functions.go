@@ -35,18 +35,18 @@ var functionGroups = []struct {
 
 // functions returns the function table of one Load. Functions that read files resolve paths relative to the
 // configuration's directory.
-func (l *loader) functions() map[string]function.Function {
+func functions(dir configDir, lookupEnv func(string) (string, bool), m *meter) map[string]function.Function {
 	all := plainFunctions()
-	for name, f := range l.fileFunctions() {
+	for name, f := range dir.fileFunctions() {
 		all[name] = f
 	}
-	all["env"] = l.envFunction()
+	all["env"] = envFunction(lookupEnv)
 	// Templates have every function except templatefile, so that a template cannot include itself.
 	templates := make(map[string]function.Function, len(all))
 	for name, f := range all {
 		templates[name] = f
 	}
-	all["templatefile"] = l.templateFunction(templates)
+	all["templatefile"] = templateFunction(dir, templates, m)
 	return all
 }
 

@@ -18,20 +18,23 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// fileFunctions read files of limited size. Their paths are relative to the configuration's directory.
-func (l *loader) fileFunctions() map[string]function.Function {
+// configDir is the absolute path of the configuration's directory. Relative paths in the configuration start there.
+type configDir string
+
+// fileFunctions read files of limited size.
+func (d configDir) fileFunctions() map[string]function.Function {
 	return map[string]function.Function{
-		"file": stringFunction("path", l.fileText),
+		"file": stringFunction("path", d.fileText),
 		"filebase64": stringFunction("path", func(path string) (string, error) {
-			raw, err := l.fileBytes(path)
+			raw, err := d.fileBytes(path)
 			return base64.StdEncoding.EncodeToString(raw), err
 		}),
-		"filesha256": stringFunction("path", l.fileDigest),
+		"filesha256": stringFunction("path", d.fileDigest),
 		"fileexists": function.New(&function.Spec{
 			Params: []function.Parameter{{Name: "path", Type: cty.String}},
 			Type:   function.StaticReturnType(cty.Bool),
 			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-				info, err := os.Stat(l.absolute(args[0].AsString()))
+				info, err := os.Stat(d.absolute(args[0].AsString()))
 				if err != nil && !errors.Is(err, fs.ErrNotExist) {
 					return cty.UnknownVal(cty.Bool), function.NewArgError(0, err)
 				}
@@ -42,21 +45,21 @@ func (l *loader) fileFunctions() map[string]function.Function {
 			Params: []function.Parameter{{Name: "path", Type: cty.String}, {Name: "pattern", Type: cty.String}},
 			Type:   function.StaticReturnType(cty.Set(cty.String)),
 			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-				return l.fileSet(args[0].AsString(), args[1].AsString())
+				return d.fileSet(args[0].AsString(), args[1].AsString())
 			},
 		}),
 	}
 }
 
-func (l *loader) absolute(path string) string {
+func (d configDir) absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
-	return filepath.Join(l.dir, path)
+	return filepath.Join(string(d), path)
 }
 
-func (l *loader) fileBytes(path string) ([]byte, error) {
-	full := l.absolute(path)
+func (d configDir) fileBytes(path string) ([]byte, error) {
+	full := d.absolute(path)
 	info, err := os.Stat(full)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s", full)
@@ -77,23 +80,23 @@ func (l *loader) fileBytes(path string) ([]byte, error) {
 	return raw, nil
 }
 
-func (l *loader) fileText(path string) (string, error) {
-	raw, err := l.fileBytes(path)
+func (d configDir) fileText(path string) (string, error) {
+	raw, err := d.fileBytes(path)
 	if err == nil && !utf8.Valid(raw) {
 		err = fmt.Errorf("%s is not text in UTF-8; use filebase64", path)
 	}
 	return string(raw), err
 }
 
-func (l *loader) fileDigest(path string) (string, error) {
-	raw, err := l.fileBytes(path)
+func (d configDir) fileDigest(path string) (string, error) {
+	raw, err := d.fileBytes(path)
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:]), err
 }
 
 // fileSet lists the regular files below a directory that match a pattern of one level, such as "*.sh".
-func (l *loader) fileSet(dir, pattern string) (cty.Value, error) {
-	base := l.absolute(dir)
+func (d configDir) fileSet(dir, pattern string) (cty.Value, error) {
+	base := d.absolute(dir)
 	matches, err := filepath.Glob(filepath.Join(base, pattern))
 	if err != nil {
 		return cty.UnknownVal(cty.Set(cty.String)), function.NewArgErrorf(1, "the pattern is not valid")
@@ -119,15 +122,15 @@ func (l *loader) fileSet(dir, pattern string) (cty.Value, error) {
 }
 
 // envFunction reads an environment variable: env("NAME") fails when it is not set, env("NAME", "default") does not.
-func (l *loader) envFunction() function.Function {
+func envFunction(lookupEnv func(string) (string, bool)) function.Function {
 	return function.New(&function.Spec{
 		Params:   []function.Parameter{{Name: "name", Type: cty.String}},
 		VarParam: &function.Parameter{Name: "default", Type: cty.String, AllowNull: true},
 		Type:     function.StaticReturnType(cty.String),
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			name := args[0].AsString()
-			if l.opts.LookupEnv != nil {
-				if value, ok := l.opts.LookupEnv(name); ok {
+			if lookupEnv != nil {
+				if value, ok := lookupEnv(name); ok {
 					return cty.StringVal(value), nil
 				}
 			}
@@ -140,22 +143,22 @@ func (l *loader) envFunction() function.Function {
 }
 
 // templateFunction renders a file as a template over an object of variables.
-func (l *loader) templateFunction(functions map[string]function.Function) function.Function {
+func templateFunction(dir configDir, functions map[string]function.Function, m *meter) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "path", Type: cty.String}, {Name: "vars", Type: cty.DynamicPseudoType}},
 		Type:   function.StaticReturnType(cty.String),
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			return l.render(args[0].AsString(), args[1], functions)
+			return render(dir, args[0].AsString(), args[1], functions, m)
 		},
 	})
 }
 
-func (l *loader) render(path string, vars cty.Value, functions map[string]function.Function) (cty.Value, error) {
+func render(dir configDir, path string, vars cty.Value, functions map[string]function.Function, m *meter) (cty.Value, error) {
 	unknown := cty.UnknownVal(cty.String)
 	if t := vars.Type(); !t.IsObjectType() && !t.IsMapType() {
 		return unknown, function.NewArgErrorf(1, "the variables of a template are an object, such as { name = \"x\" }")
 	}
-	text, err := l.fileText(path)
+	text, err := dir.fileText(path)
 	if err != nil {
 		return unknown, function.NewArgError(0, err)
 	}
@@ -172,7 +175,7 @@ func (l *loader) render(path string, vars cty.Value, functions map[string]functi
 			return unknown, function.NewArgErrorf(1, "the template uses the variable %q, which the call does not pass", traversal.RootName())
 		}
 	}
-	l.meter.attach(expr)
+	m.attach(expr)
 	value, diags := expr.Value(&hcl.EvalContext{Variables: vars.AsValueMap(), Functions: functions})
 	if diags.HasErrors() {
 		return unknown, function.NewArgError(0, diags)

@@ -29,37 +29,46 @@ type builderDraft struct {
 	content *content
 }
 
-// images creates the images of all diskimage and zuul_image blocks.
-func (l *loader) images(w *parsedConfig, g graph, ctx *hcl.EvalContext) {
+// imageReader reads diskimage and zuul_image blocks.
+type imageReader struct {
+	*blockReader
+	builders map[string]schema.Block
+	formats  []string // known image formats
+}
+
+// images creates the images of all diskimage and zuul_image blocks. They share one namespace.
+func (r *imageReader) images(vertices map[string]map[string]*vertex, ctx *hcl.EvalContext) map[string]*parsedImage {
 	drafts := map[string]*draft{}
 	for _, kind := range []resources.ImageKind{resources.DiskImage, resources.ZuulImage} {
-		for _, one := range instancesOf(g[string(kind)]) {
-			d := l.draftImage(one, kind, one.context(ctx))
+		for _, one := range instancesOf(vertices[string(kind)]) {
+			d := r.draftImage(one, kind, one.context(ctx))
 			if other, twice := drafts[one.name]; twice {
-				l.sameName(one, "image", other.at)
+				r.sameName(one, "image", other.at)
 				continue
 			}
 			drafts[one.name] = d
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(drafts)) {
-		l.inherit(drafts, drafts[name])
+		r.inherit(drafts, drafts[name])
 	}
+	images := map[string]*parsedImage{}
 	for _, name := range slices.Sorted(maps.Keys(drafts)) {
-		w.images[name] = l.image(drafts[name])
+		images[name] = r.image(drafts[name])
 	}
+	return images
 }
 
-func (l *loader) draftImage(one instance, kind resources.ImageKind, ctx *hcl.EvalContext) *draft {
+func (r *imageReader) draftImage(one instance, kind resources.ImageKind, ctx *hcl.EvalContext) *draft {
 	d := &draft{instance: one, kind: kind, at: one.block.DefRange()}
-	s := l.specs.diskimage
+	s := r.specs.diskimage
 	if kind == resources.ZuulImage {
-		s = l.specs.zuulImage
+		s = r.specs.zuulImage
 	}
-	d.content = l.decode(one.block.Body, ctx, s, d.at)
+	d.content = r.bodies.decode(one.block.Body, ctx, s, d.at)
 	for _, p := range d.content.parts {
 		if !isPlaceholder(p.block.Labels[0]) {
-			d.builder = l.draftBuilder(p)
+			d.builder = r.draftBuilder(p)
 		}
 	}
 	parent, ok := d.content.attrs["parent"]
@@ -67,7 +76,7 @@ func (l *loader) draftImage(one instance, kind resources.ImageKind, ctx *hcl.Eva
 	if ok && !d.orphan {
 		ref := refOf(parent.value)
 		if d.orphan = ref.Kind != resources.DiskImage; d.orphan {
-			l.problem(parent.expr.Ptr(), "Invalid parent", fmt.Sprintf("The parent of a diskimage is another diskimage, not %s.", ref))
+			r.problem(parent.expr.Ptr(), "Invalid parent", fmt.Sprintf("The parent of a diskimage is another diskimage, not %s.", ref))
 		} else {
 			d.parent = ref.Name
 		}
@@ -76,18 +85,18 @@ func (l *loader) draftImage(one instance, kind resources.ImageKind, ctx *hcl.Eva
 	return d
 }
 
-func (l *loader) draftBuilder(p part) *builderDraft {
+func (r *imageReader) draftBuilder(p part) *builderDraft {
 	kind := p.block.Labels[0]
 	d := &builderDraft{kind: kind}
-	s, ok := l.specs.builders[kind]
+	s, ok := r.specs.builders[kind]
 	switch {
 	case kind == zuulBuilder:
-		l.problem(p.block.LabelRanges[0].Ptr(), "Unknown kind of builder", "Images that Zuul builds are zuul_image blocks.")
+		r.problem(p.block.LabelRanges[0].Ptr(), "Unknown kind of builder", "Images that Zuul builds are zuul_image blocks.")
 	case !ok:
-		l.problem(p.block.LabelRanges[0].Ptr(), "Unknown kind of builder", fmt.Sprintf("There is no builder of kind %q.%s",
-			kind, oneOf("builders", kind, slices.Collect(maps.Keys(l.specs.builders)))))
+		r.problem(p.block.LabelRanges[0].Ptr(), "Unknown kind of builder", fmt.Sprintf("There is no builder of kind %q.%s",
+			kind, oneOf("builders", kind, slices.Collect(maps.Keys(r.specs.builders)))))
 	default:
-		d.content = l.decode(p.block.Body, p.ctx, s, p.block.DefRange())
+		d.content = r.bodies.decode(p.block.Body, p.ctx, s, p.block.DefRange())
 	}
 	return d
 }
@@ -106,7 +115,7 @@ func refOf(value cty.Value) resources.ImageRef {
 }
 
 // image creates the image of a draft after inheritance. Of an abstract one only the name is used.
-func (l *loader) image(d *draft) *parsedImage {
+func (r *imageReader) image(d *draft) *parsedImage {
 	made := &parsedImage{at: d.at, Image: resources.Image{Name: d.name, Kind: d.kind, Source: sourceOf(d.at)}}
 	if abstract, ok := d.content.attrs["abstract"]; ok {
 		switch {
@@ -117,20 +126,20 @@ func (l *loader) image(d *draft) *parsedImage {
 			return made
 		}
 	}
-	all := l.complete(d.content, nil)
-	l.fillImage(&made.Image, all)
-	l.checkFormats(d, all)
+	all := r.bodies.complete(d.content, nil)
+	fillImage(&made.Image, all)
+	r.checkFormats(d, all)
 	bodies := []values{all}
 	if d.kind == resources.ZuulImage {
-		l.fillZuulImage(made, d, all)
+		r.fillZuulImage(made, d, all)
 	} else {
-		bodies = append(bodies, l.fillDiskimage(made, d))
+		bodies = append(bodies, r.fillDiskimage(made, d))
 	}
-	l.block(made.Ref().String(), made.Builder, d.at, bodies...)
+	r.digests.add(made.Ref().String(), made.Builder, d.at, bodies...)
 	return made
 }
 
-func (l *loader) fillImage(i *resources.Image, all values) {
+func fillImage(i *resources.Image, all values) {
 	i.Formats, i.KeepFormats = resources.ImageFormats(all.texts("formats")), resources.ImageFormats(all.texts("keep_formats"))
 	i.DeleteAfterUpload = all.flag("delete_after_upload")
 	i.RebuildAge = all.duration("rebuild_age")
@@ -142,24 +151,24 @@ func (l *loader) fillImage(i *resources.Image, all values) {
 }
 
 // fillDiskimage returns the values of the builder block, nil after an error.
-func (l *loader) fillDiskimage(made *parsedImage, d *draft) values {
+func (r *imageReader) fillDiskimage(made *parsedImage, d *draft) values {
 	if d.builder == nil && d.orphan {
 		return nil
 	}
 	if d.builder == nil {
-		l.problem(d.at.Ptr(), "Missing block", fmt.Sprintf("The diskimage %q needs a builder block, of its own or of a parent.", d.name))
+		r.problem(d.at.Ptr(), "Missing block", fmt.Sprintf("The diskimage %q needs a builder block, of its own or of a parent.", d.name))
 		return nil
 	}
 	if d.builder.content == nil {
 		return nil // an unknown kind, already reported
 	}
-	b := l.opts.Builders[d.builder.kind]
-	all := l.complete(d.builder.content, nil)
-	l.fillBuilder(made, d.builder.kind, b, all)
+	b := r.builders[d.builder.kind]
+	all := r.bodies.complete(d.builder.content, nil)
+	r.fillBuilder(made, d.builder.kind, b, all)
 	return all
 }
 
-func (l *loader) fillZuulImage(made *parsedImage, d *draft, all values) {
+func (r *imageReader) fillZuulImage(made *parsedImage, d *draft, all values) {
 	written := []string{}
 	for _, name := range []string{"token", "token_file", "token_command"} {
 		if s, ok := d.content.attrs[name]; ok && s.value.IsKnown() { // an unknown value may be null
@@ -167,12 +176,12 @@ func (l *loader) fillZuulImage(made *parsedImage, d *draft, all values) {
 		}
 	}
 	if len(written) > 1 {
-		l.problem(d.content.rangeOf(written[1]), "Conflicting attributes", "Set at most one of token, token_file and token_command.")
+		r.problem(d.content.rangeOf(written[1]), "Conflicting attributes", "Set at most one of token, token_file and token_command.")
 	}
-	l.fillBuilder(made, zuulBuilder, l.opts.Builders[zuulBuilder], all)
+	r.fillBuilder(made, zuulBuilder, r.builders[zuulBuilder], all)
 }
 
-func (l *loader) fillBuilder(made *parsedImage, kind string, b schema.Block, all values) {
+func (r *imageReader) fillBuilder(made *parsedImage, kind string, b schema.Block, all values) {
 	made.Builder = kind
 	made.Config = all.of(b)
 	if !made.Config.IsWhollyKnown() {
@@ -213,25 +222,30 @@ func defaultPort(connectionType string) int64 {
 // knownFormats are the image formats that npctl knows. Drivers add their own.
 var knownFormats = []string{"raw", "qcow2", "vhd", "vhdx", "vmdk", "ova", "tar", "tgz", "squashfs", "docker"}
 
-func (l *loader) checkFormats(d *draft, all values) {
+// allFormats returns the image formats that npctl or a driver knows.
+func allFormats(drivers map[string]schema.Driver) []string {
 	known := slices.Clone(knownFormats)
-	for _, driver := range l.opts.Drivers {
+	for _, driver := range drivers {
 		known = append(known, driver.Formats...)
 	}
+	return known
+}
+
+func (r *imageReader) checkFormats(d *draft, all values) {
 	for _, name := range []string{"formats", "keep_formats"} {
 		for _, format := range all.texts(name) {
-			if !slices.Contains(known, resources.ImageFormat(format)) {
-				l.unknownFormat(d.content.rangeOf(name), format, known)
+			if !slices.Contains(r.formats, resources.ImageFormat(format)) {
+				r.unknownFormat(d.content.rangeOf(name), format)
 			}
 		}
 	}
 	for _, artifact := range d.content.blocks["artifact"] {
-		if d.kind == resources.ZuulImage && !isPlaceholder(artifact.label) && !slices.Contains(known, resources.ImageFormat(artifact.label)) {
-			l.unknownFormat(artifact.at.Ptr(), artifact.label, known)
+		if d.kind == resources.ZuulImage && !isPlaceholder(artifact.label) && !slices.Contains(r.formats, resources.ImageFormat(artifact.label)) {
+			r.unknownFormat(artifact.at.Ptr(), artifact.label)
 		}
 	}
 }
 
-func (l *loader) unknownFormat(at *hcl.Range, format string, known []string) {
-	l.problem(at, "Unknown format", fmt.Sprintf("There is no image format %q.%s", format, oneOf("formats", format, known)))
+func (r *imageReader) unknownFormat(at *hcl.Range, format string) {
+	r.problem(at, "Unknown format", fmt.Sprintf("There is no image format %q.%s", format, oneOf("formats", format, r.formats)))
 }

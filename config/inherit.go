@@ -15,11 +15,11 @@ var notInherited = []string{"abstract", "parent", "prevent_destroy"}
 var appended = []string{"elements"}
 
 // inherit completes the parents of a draft, first to last, and then the draft.
-func (l *loader) inherit(drafts map[string]*draft, d *draft) {
+func (r *imageReader) inherit(drafts map[string]*draft, d *draft) {
 	var chain []*draft
 	for at := d; at != nil && at.state != done; at = drafts[at.parent] {
 		if at.state == entered {
-			l.reportParents(chain, at)
+			r.reportParents(chain, at)
 			break
 		}
 		at.state = entered
@@ -34,13 +34,13 @@ func (l *loader) inherit(drafts map[string]*draft, d *draft) {
 	}
 }
 
-func (l *loader) reportParents(chain []*draft, at *draft) {
+func (r *imageReader) reportParents(chain []*draft, at *draft) {
 	var names []string
 	for _, d := range chain[slices.Index(chain, at):] {
 		d.orphan = true
 		names = append(names, d.name)
 	}
-	l.problem(at.content.rangeOf("parent"), "Parent cycle", "These images are parents of each other: "+
+	r.problem(at.content.rangeOf("parent"), "Parent cycle", "These images are parents of each other: "+
 		strings.Join(append(names, at.name), " -> ")+".")
 }
 

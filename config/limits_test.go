@@ -45,9 +45,9 @@ func TestSizeLimitAppliesToAllFilesTogether(t *testing.T) {
 	l := newLoader(write(t, map[string]string{
 		"a.hcl": "# " + strings.Repeat("x", 600) + "\n", "b.hcl": "# " + strings.Repeat("x", 600) + "\n",
 	}))
-	l.bytesLeft = 1000
+	l.sources.bytesLeft = 1000
 	l.load()
-	wantText(t, text(t, l.diags, l.files), "b.hcl (603 bytes)", "larger than the limit of 16.0 MiB")
+	wantText(t, text(t, l.diags, l.sources.files), "b.hcl (603 bytes)", "larger than the limit of 16.0 MiB")
 	opts := write(t, map[string]string{"a.hcl": strings.Repeat("\n", 3<<20)})
 	soon(t, func() { wantText(t, loadErrors(t, opts), "brackets, line ends and other punctuation characters") })
 }
@@ -158,10 +158,10 @@ provider "static" "s" {
 }`,
 	} {
 		l := newLoader(write(t, map[string]string{"main.hcl": content}))
-		l.budget = 3_000
+		l.expand.budget = 3_000
 		l.load()
 		if !l.diags.HasErrors() || l.diags[0].Summary != "Too many blocks" {
-			t.Errorf("%s: want too many blocks, got:\n%s", name, text(t, l.diags, l.files))
+			t.Errorf("%s: want too many blocks, got:\n%s", name, text(t, l.diags, l.sources.files))
 		}
 	}
 }

@@ -43,31 +43,15 @@ type Result struct {
 	Unset []string
 }
 
-// loader is the state of one Load. Its methods append errors to diags and continue with unknown values, so that one
-// run reports every error, and each only once.
+// loader runs the steps of one Load. Each step is a type of its own; they share the report.
 type loader struct {
+	*report
 	opts      Options
-	found     sources
-	dir       string // absolute
 	specs     *specs
-	files     map[string]*hcl.File
-	hidden    []hcl.Range // masked in the files of the Result
-	diags     hcl.Diagnostics
-	shown     map[string]VariableValue
-	unset     []string
-	blocks    []resources.Block   // evaluated blocks, in no order
-	declared  map[string][]string // names by root: var, local, diskimage, …
-	meter     *meter
-	bytesLeft int64
-	signsLeft int
-	budget    int // blocks that for_each and dynamic may still generate
-	edges     int // references that may still be followed
-	cycles    int // number of reported cycles
-	unnamed   int // number of placeholders
-	// partial: a file could not be parsed, so objects that seem to be missing may be in it.
-	partial bool
-	// incomplete: some blocks of that kind could not be named or read, or depend on unknown values.
-	incomplete map[string]bool
+	sources   *sourceFiles
+	expand    *expander
+	bodies    *decoder
+	variables *variableReader
 }
 
 // Load reads, evaluates and checks a configuration. After an error the Result still has Files; it is never nil.
@@ -85,45 +69,41 @@ func Load(opts Options) (result *Result, diags hcl.Diagnostics) {
 	if diags.HasErrors() {
 		return l.failed(), diags
 	}
-	return &Result{Desired: desired, Files: l.shownFiles(), Variables: l.shown, Unset: l.unset}, diags
+	return &Result{Desired: desired, Files: l.sources.shownFiles(), Variables: l.variables.shown, Unset: l.variables.unset}, diags
 }
 
 const internalError = "Internal error"
 
 func newLoader(opts Options) *loader {
+	r, m, specs := newReport(), newMeter(opts.Stopped), newSpecs(opts)
+	sources := newSourceFiles(r, m)
+	eval := &evaluator{report: r, meter: m, declared: map[string][]string{}}
+	expand := &expander{report: r, eval: eval, budget: maxExpansion}
+	bodies := &decoder{report: r, eval: eval, expand: expand, sources: sources}
 	return &loader{
-		opts: opts, files: map[string]*hcl.File{}, shown: map[string]VariableValue{}, declared: map[string][]string{},
-		incomplete: map[string]bool{}, bytesLeft: maxTotalBytes, signsLeft: maxSigns, budget: maxExpansion, edges: maxEdges,
-		specs: newSpecs(opts), meter: newMeter(opts.Stopped),
+		report: r, opts: opts, specs: specs, sources: sources, expand: expand, bodies: bodies,
+		variables: &variableReader{
+			blockReader: &blockReader{report: r, specs: specs, bodies: bodies}, eval: eval, sources: sources,
+			arguments: opts.Vars, files: opts.VarFiles, lookupEnv: opts.LookupEnv, checkOnly: opts.CheckOnly,
+			shown: map[string]VariableValue{},
+		},
 	}
 }
 
 func (l *loader) failed() *Result {
-	return &Result{Files: l.shownFiles(), Variables: l.shown}
+	return &Result{Files: l.sources.shownFiles(), Variables: l.variables.shown}
 }
 
 // load runs the steps that the package comment lists.
 func (l *loader) load() resources.Desired {
-	top, ok := l.readAll()
+	found, dir, ok := l.findAll()
 	if !ok {
 		return resources.Desired{}
 	}
-	base := &hcl.EvalContext{Functions: l.functions(), Variables: map[string]cty.Value{
-		"path": cty.ObjectVal(map[string]cty.Value{"config": cty.StringVal(l.dir)}),
-	}}
-	variables := l.variables(top["variable"], base)
-	scope := base.NewChild()
-	scope.Variables = map[string]cty.Value{"var": variables}
-	g := l.vertices(top)
-	full := l.evaluateGraph(g, scope)
-
-	w := &parsedConfig{labels: map[string]*parsedLabel{}, images: map[string]*parsedImage{}}
-	settings := l.settings(top["npctl"], full)
-	l.labels(w, g["label"], full)
-	l.images(w, g, full)
-	l.providers(w, g["provider"], full)
-	l.checkRules(w)
-	l.checkGearman(w, settings.Gearman)
+	top := l.readAll(found.config)
+	full, g := l.evaluateTop(top, found.auto, dir)
+	w, settings, digests := l.readBlocks(top["npctl"], g, full, dir)
+	(&ruleChecker{report: l.report, config: w}).checkAll(settings.Gearman)
 	if l.diags.HasErrors() {
 		return resources.Desired{}
 	}
@@ -132,48 +112,81 @@ func (l *loader) load() resources.Desired {
 		l.warning(nil, "Empty configuration", "The configuration has neither providers nor images. Applied to an existing state, it removes all objects, so "+
 			"that plan and apply require -allow-destroy=all.")
 	}
-	if len(l.unset) > 0 {
+	if len(l.variables.unset) > 0 {
 		return resources.Desired{} // it would be incomplete
 	}
-	d.Blocks = l.blocks
+	d.Blocks = digests
 	sortBy(d.Blocks, func(b resources.Block) string { return b.Address })
 	d.Hashed = digestOf(d)
 	d.Digests = d.Hashed.Hashes("")
 	return d
 }
 
-// readAll reads and parses all files and sorts their blocks by type.
-func (l *loader) readAll() (map[string][]*hclsyntax.Block, bool) {
-	var err error
-	if l.found, err = findFiles(l.opts.Path); err != nil {
-		l.problem(nil, "Cannot read configuration", err.Error()+".")
-		return nil, false
+// evaluateTop evaluates variables, locals and the for_each of top-level blocks. It returns the scope of all bodies.
+func (l *loader) evaluateTop(top map[string][]*hclsyntax.Block, auto []string, dir configDir) (*hcl.EvalContext, *graph) {
+	base := &hcl.EvalContext{Functions: functions(dir, l.opts.LookupEnv, l.sources.meter), Variables: map[string]cty.Value{
+		"path": cty.ObjectVal(map[string]cty.Value{"config": cty.StringVal(string(dir))}),
+	}}
+	variables := l.variables.variables(top["variable"], auto, base)
+	scope := base.NewChild()
+	scope.Variables = map[string]cty.Value{"var": variables}
+	g := newGraph(top, l.report, l.bodies.eval, l.expand)
+	return g.evaluate(scope), g
+}
+
+// readBlocks converts all blocks to resources.
+func (l *loader) readBlocks(npctl []*hclsyntax.Block, g *graph, full *hcl.EvalContext, dir configDir) (*parsedConfig, resources.Settings, []resources.Block) {
+	blocks := &blockReader{report: l.report, specs: l.specs, bodies: l.bodies, digests: &blockDigests{}}
+	settings := &settingsReader{blockReader: blocks, dir: dir, version: l.opts.Version, states: l.opts.States}
+	images := &imageReader{blockReader: blocks, builders: l.opts.Builders, formats: allFormats(l.opts.Drivers)}
+	providers := &providerReader{blockReader: blocks, expand: l.expand, dir: dir}
+	read := settings.settings(npctl, full)
+	w := &parsedConfig{
+		labels:    blocks.readLabels(g.vertices["label"], full),
+		images:    images.images(g.vertices, full),
+		providers: providers.providers(g.vertices["provider"], full),
 	}
-	if l.dir, err = filepath.Abs(l.found.dir); err != nil {
+	return w, read, blocks.digests.blocks
+}
+
+// findAll lists the files of the configuration and returns its absolute directory.
+func (l *loader) findAll() (foundFiles, configDir, bool) {
+	found, err := findFiles(l.opts.Path)
+	if err != nil {
 		l.problem(nil, "Cannot read configuration", err.Error()+".")
-		return nil, false
+		return found, "", false
 	}
-	switch n := len(l.found.config); {
+	dir, err := filepath.Abs(found.dir)
+	if err != nil {
+		l.problem(nil, "Cannot read configuration", err.Error()+".")
+		return found, "", false
+	}
+	switch n := len(found.config); {
 	case n == 0:
 		l.problem(nil, "No configuration", fmt.Sprintf("The directory %s has no file that ends with .hcl (files that end with "+
-			"%s hold only values of variables).", l.found.dir, varsSuffix))
-		return nil, false
+			"%s hold only values of variables).", found.dir, varsSuffix))
+		return found, "", false
 	case n > maxFiles:
-		l.problem(nil, "Configuration too large", fmt.Sprintf("The directory %s has %d files that end with .hcl; at most %d are read.", l.found.dir, n, maxFiles))
-		return nil, false
+		l.problem(nil, "Configuration too large", fmt.Sprintf("The directory %s has %d files that end with .hcl; at most %d are read.", found.dir, n, maxFiles))
+		return found, "", false
 	}
+	return found, configDir(dir), true
+}
+
+// readAll reads and parses all files and sorts their blocks by type.
+func (l *loader) readAll(files []string) map[string][]*hclsyntax.Block {
 	top := map[string][]*hclsyntax.Block{}
-	for _, path := range l.found.config {
-		src, ok := l.readFile(path)
+	for _, path := range files {
+		src, ok := l.sources.readFile(path, regularFile)
 		if !ok {
 			l.partial = true
 			continue
 		}
-		if body := l.parse(path, src); body != nil {
+		if body := l.sources.parse(path, src); body != nil {
 			l.sortBlocks(top, body)
 		}
 	}
-	return top, true
+	return top
 }
 
 // topLevel maps the types of top-level blocks to the meanings of their labels.
@@ -212,61 +225,6 @@ func (l *loader) unknownTop(block *hclsyntax.Block, known []string) {
 		hint = fmt.Sprintf(" It belongs inside %s.", l.specs.insideOf[block.Type])
 	}
 	l.problem(block.TypeRange.Ptr(), "Unsupported block", fmt.Sprintf("There is no block of type %q.%s", block.Type, hint))
-}
-
-// vertices returns the graph of locals and top-level blocks that refer to each other.
-func (l *loader) vertices(top map[string][]*hclsyntax.Block) graph {
-	g := newGraph()
-	for _, block := range top["locals"] {
-		l.localVertices(g, block)
-	}
-	for _, kind := range []string{"diskimage", "zuul_image", "label", "provider"} {
-		for _, block := range top[kind] {
-			l.blockVertex(g, kind, block)
-		}
-	}
-	return g
-}
-
-func (l *loader) localVertices(g graph, block *hclsyntax.Block) {
-	for _, inner := range block.Body.Blocks {
-		l.problem(inner.DefRange().Ptr(), "Unsupported block", "A locals block has attributes only.")
-	}
-	for name, attr := range block.Body.Attributes {
-		if other, twice := g["local"][name]; twice {
-			first, second := other.at, attr.NameRange
-			if compareRanges(first, second) > 0 {
-				first, second = second, first
-			}
-			l.problem(second.Ptr(), "Duplicate local value", fmt.Sprintf("There is a local value %q already, at %s.", name, rangeText(first)))
-			continue
-		}
-		g.add(&vertex{root: "local", name: name, at: attr.NameRange, exprs: []hclsyntax.Expression{attr.Expr}})
-	}
-}
-
-func (l *loader) blockVertex(g graph, kind string, block *hclsyntax.Block) {
-	label := len(block.Labels) - 1
-	name := block.Labels[label]
-	if other, twice := g[kind][name]; twice {
-		l.duplicate(block, kind, name, other.at)
-		return
-	}
-	v := &vertex{root: kind, name: name, at: block.DefRange(), block: block, label: label}
-	for _, meta := range []string{metaForEach, metaName} {
-		if attr, ok := block.Body.Attributes[meta]; ok {
-			v.exprs = append(v.exprs, attr.Expr)
-		}
-	}
-	g.add(v)
-}
-
-func (l *loader) duplicate(block *hclsyntax.Block, kind, name string, other hcl.Range) {
-	l.problem(block.DefRange().Ptr(), "Duplicate block", fmt.Sprintf("There is %s %q already, at %s.", article(kind), name, rangeText(other)))
-}
-
-func compareRanges(a, b hcl.Range) int {
-	return compareDiags(&hcl.Diagnostic{Subject: &a}, &hcl.Diagnostic{Subject: &b})
 }
 
 // instancesOf returns the instances of all blocks of a kind, sorted by block name.

@@ -28,9 +28,9 @@ func TestEvaluationIsLimited(t *testing.T) {
 	for name, content := range endless {
 		t.Run(name, func(t *testing.T) {
 			l := newLoader(write(t, map[string]string{"main.hcl": content, "loop.tpl": loop}))
-			l.meter.elements, l.meter.bytes = maxElements/10, maxMadeBytes/10 // takes less time and has the same result
+			l.sources.meter.elements, l.sources.meter.bytes = maxElements/10, maxMadeBytes/10 // takes less time and has the same result
 			soon(t, func() { l.load() })
-			if got := text(t, l.diags, l.files); strings.Count(got, "Error: ") != 1 {
+			if got := text(t, l.diags, l.sources.files); strings.Count(got, "Error: ") != 1 {
 				t.Errorf("not one error:\n%s", got)
 			}
 		})
@@ -48,23 +48,23 @@ func TestEvaluationOfGivenValuesIsLimited(t *testing.T) {
 	opts.Vars = []string{"x=[for i in [for i in [1, 2]: i]: i]"}
 	load(t, opts)
 	l := newLoader(opts)
-	l.meter.elements = 3
+	l.sources.meter.elements = 3
 	l.load()
-	wantText(t, text(t, l.diags, l.files), "Evaluation ended", "more than 500000 elements")
+	wantText(t, text(t, l.diags, l.sources.files), "Evaluation ended", "more than 500000 elements")
 }
 
 func TestBytesOfForExpressionsAreLimited(t *testing.T) {
 	l := newLoader(write(t, map[string]string{"main.hcl": `locals { x = [for i in range(100): join("", [for j in range(100): "xxxxxxxxxx"])] }`}))
-	l.meter.bytes = 50_000
+	l.sources.meter.bytes = 50_000
 	l.load()
-	wantText(t, text(t, l.diags, l.files), "produce more than 256.0 MiB of values")
+	wantText(t, text(t, l.diags, l.sources.files), "produce more than 256.0 MiB of values")
 }
 
 func TestEvaluationHasATimeLimit(t *testing.T) {
 	l := newLoader(write(t, map[string]string{"main.hcl": `locals { x = [for i in range(100): i] }`}))
-	l.meter.left = -1
+	l.sources.meter.left = -1
 	l.load()
-	wantText(t, text(t, l.diags, l.files), "The evaluation took longer than 1m0s", "main.hcl")
+	wantText(t, text(t, l.diags, l.sources.files), "The evaluation took longer than 1m0s", "main.hcl")
 }
 
 func TestStopEndsTheEvaluation(t *testing.T) {

@@ -21,38 +21,37 @@ type poolContext struct {
 }
 
 // pools creates the pools of a provider.
-func (l *loader) pools(p *parsedProvider, parts []part, scope *hcl.EvalContext, static cty.Value, all values) {
+func (r *providerReader) pools(p *parsedProvider, parts []part, scope *hcl.EvalContext, static cty.Value, all values) {
 	seen := map[string]hcl.Range{}
 	for _, part := range parts {
 		// The cloud images extend the scope of the block, which may be inside a dynamic block.
 		ctx := part.ctx.NewChild()
 		ctx.Variables = scope.Variables
-		instances, ok := l.instances(part.block, 0, ctx, "pool")
+		instances, ok := r.expand.instances(part.block, 0, ctx, "pool")
 		if !ok {
 			continue
 		}
 		for _, one := range instances {
 			if other, twice := seen[one.name]; twice {
-				l.sameName(one, "pool", other)
+				r.sameName(one, "pool", other)
 				continue
 			}
 			seen[one.name] = one.block.DefRange()
-			p.pools = append(p.pools, l.pool(p, one, one.context(ctx), static, all))
+			p.pools = append(p.pools, r.pool(p, one, one.context(ctx), static, all))
 		}
 	}
 }
 
-func (l *loader) pool(p *parsedProvider, one instance, ctx *hcl.EvalContext, static cty.Value, provider values) *parsedPool {
+func (r *providerReader) pool(p *parsedProvider, one instance, ctx *hcl.EvalContext, static cty.Value, provider values) *parsedPool {
 	at := one.block.DefRange()
-	c := l.decode(one.block.Body, ctx, p.specs.pool, at)
-	all := l.complete(c, nil)
+	c, all := r.body(one.block, ctx, p.specs.pool)
 	made := &parsedPool{at: at, Pool: resources.Pool{
 		Name: one.name, MaxServers: all.limit("max_servers"), MaxCores: all.limit("max_cores"), MaxRAM: all.limit("max_ram"),
 		MaxVolumes: all.limit("max_volumes"), MaxVolumeGB: all.limit("max_volume_gb"),
 		IgnoreProviderQuota: all.flag("ignore_provider_quota"), Priority: p.Priority,
 		NodeAttributes: all.textMap("node_attributes"), Config: all.of(p.specs.Pool), Source: sourceOf(at),
 	}}
-	l.block("provider."+p.Name+".pool."+one.name, "", at, all)
+	r.digests.add("provider."+p.Name+".pool."+one.name, "", at, all)
 	if own := all.limit("priority"); own != nil {
 		made.Priority = *own
 	}
@@ -62,54 +61,54 @@ func (l *loader) pool(p *parsedProvider, one instance, ctx *hcl.EvalContext, sta
 	showStatic(around.shown, "provider.", p.specs.Provider, provider)
 	showStatic(around.shown, "pool.", p.specs.poolOnly, all)
 	for _, part := range c.parts {
-		l.poolPart(made, part, around)
+		r.poolPart(made, part, around)
 	}
 	return made
 }
 
-func (l *loader) poolPart(pool *parsedPool, part part, around *poolContext) {
+func (r *providerReader) poolPart(pool *parsedPool, part part, around *poolContext) {
 	p := around.provider
 	switch {
 	case part.block.Type == "label" && !p.specs.HasLabels:
-		l.noSuchBlock(p, part, "does not create nodes, so its pools have no label blocks; set labels in the node blocks")
+		r.noSuchBlock(p, part, "does not create nodes, so its pools have no label blocks; set labels in the node blocks")
 		return
 	case part.block.Type == "node" && !p.specs.HasNodes:
-		l.noSuchBlock(p, part, "creates nodes, so its pools have no node blocks")
+		r.noSuchBlock(p, part, "creates nodes, so its pools have no node blocks")
 		return
 	}
-	instances, ok := l.instances(part.block, 0, part.ctx, "pool label")
+	instances, ok := r.expand.instances(part.block, 0, part.ctx, "pool label")
 	if !ok {
 		return
 	}
 	for _, one := range instances {
 		ctx := one.context(part.ctx)
 		if part.block.Type == "label" {
-			l.offer(pool, one, ctx, around)
+			r.offer(pool, one, ctx, around)
 		} else {
-			l.node(p, pool, one, ctx)
+			r.node(p, pool, one, ctx)
 		}
 	}
 }
 
 // offer creates the offer of one label block of a pool.
-func (l *loader) offer(pool *parsedPool, one instance, ctx *hcl.EvalContext, around *poolContext) {
+func (r *providerReader) offer(pool *parsedPool, one instance, ctx *hcl.EvalContext, around *poolContext) {
 	s := around.provider.specs
 	at := one.block.DefRange()
 	for _, other := range pool.offers {
 		if other.Label == one.name {
-			l.problem(at.Ptr(), "Duplicate label", fmt.Sprintf("The pool offers the label %q already, at %s.", one.name, other.Source))
+			r.problem(at.Ptr(), "Duplicate label", fmt.Sprintf("The pool offers the label %q already, at %s.", one.name, other.Source))
 			return
 		}
 	}
-	c := l.decode(one.block.Body, ctx, s.offer, at)
-	all := l.complete(c, around.pool)
-	l.checkNeeded(s.Label, c, all)
+	c := r.bodies.decode(one.block.Body, ctx, s.offer, at)
+	all := r.bodies.complete(c, around.pool)
+	r.bodies.checkNeeded(s.Label, c, all)
 	made := parsedOffer{at: one.block.LabelRanges[0], imageAt: *c.rangeOf("image"), Offer: resources.Offer{
 		Label: one.name, Config: all.of(s.Label), Source: sourceOf(at), Static: map[string]string{},
 	}}
-	l.block("provider."+around.provider.Name+".pool."+pool.Name+".label."+one.name, "", at, all)
+	r.digests.add("provider."+around.provider.Name+".pool."+pool.Name+".label."+one.name, "", at, all)
 	image, known := all.usable("image")
-	l.incomplete["offered image"] = l.incomplete["offered image"] || !known
+	r.incomplete["offered image"] = r.incomplete["offered image"] || !known
 	if known {
 		made.Image = refOf(image)
 		if made.Config.IsWhollyKnown() {
@@ -138,16 +137,15 @@ func hashOffer(image, label cty.Value, around map[string]cty.Value) resources.Ha
 }
 
 // node creates a static node.
-func (l *loader) node(p *parsedProvider, pool *parsedPool, one instance, ctx *hcl.EvalContext) {
+func (r *providerReader) node(p *parsedProvider, pool *parsedPool, one instance, ctx *hcl.EvalContext) {
 	s, at := p.specs, one.block.DefRange()
 	for _, other := range pool.nodes {
 		if other.Name == one.name {
-			l.sameName(one, "node", hcl.Range{Filename: other.Source.File, Start: hcl.Pos{Line: other.Source.Line}})
+			r.sameName(one, "node", hcl.Range{Filename: other.Source.File, Start: hcl.Pos{Line: other.Source.Line}})
 			return
 		}
 	}
-	c := l.decode(one.block.Body, ctx, s.node, at)
-	all := l.complete(c, nil)
+	c, all := r.body(one.block, ctx, s.node)
 	made := parsedNode{at: at, labelsAt: *c.rangeOf("labels"), StaticNode: resources.StaticNode{
 		Name: one.name, Address: all.text("address"), Labels: all.texts("labels"), HostKeys: all.texts("host_keys"),
 		Slots: all.integer("slots"), Login: login(all), Config: all.of(s.Node), Source: sourceOf(at), Static: map[string]string{},
@@ -156,14 +154,14 @@ func (l *loader) node(p *parsedProvider, pool *parsedPool, one instance, ctx *hc
 		made.Address = one.name
 	}
 	if !all["labels"].IsWhollyKnown() || !all["slots"].IsKnown() {
-		l.incomplete["pool label"] = true
+		r.incomplete["pool label"] = true
 	}
 	both := nodeSchema(s)
 	static := staticOf(both, all)
 	made.Hashed = resources.SourceOfHash(static)
 	made.Hashes = made.Hashed.Hashes("")
 	showStatic(made.Static, "", both, all)
-	l.block("provider."+p.Name+".pool."+pool.Name+".node."+one.name, "", at, all)
+	r.digests.add("provider."+p.Name+".pool."+pool.Name+".node."+one.name, "", at, all)
 	pool.nodes = append(pool.nodes, made)
 }
 

@@ -65,27 +65,29 @@ func callsSensitive(node hclsyntax.Node) bool {
 }
 
 // hide masks the literal text of an expression with a sensitive value, wherever source lines are shown.
-func (l *loader) hide(expr hclsyntax.Expression) {
+func (s *sourceFiles) hide(expr hclsyntax.Expression) {
 	_ = hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
 		if literal, ok := n.(*hclsyntax.LiteralValueExpr); ok && !literal.Val.IsNull() {
-			l.hidden = append(l.hidden, literal.SrcRange)
+			s.hideRange(literal.SrcRange)
 		}
 		return nil
 	})
 }
 
+func (s *sourceFiles) hideRange(r hcl.Range) { s.hidden = append(s.hidden, r) }
+
 // shownFiles returns the files with the hidden ranges masked byte for byte, so that positions stay valid.
-func (l *loader) shownFiles() map[string]*hcl.File {
+func (s *sourceFiles) shownFiles() map[string]*hcl.File {
 	shown := map[string]*hcl.File{}
-	for name, file := range l.files {
+	for name, file := range s.files {
 		shown[name] = file
 	}
-	for _, r := range l.hidden {
+	for _, r := range s.hidden {
 		file := shown[r.Filename]
 		if file == nil || r.End.Byte > len(file.Bytes) {
 			continue
 		}
-		if file == l.files[r.Filename] {
+		if file == s.files[r.Filename] {
 			clone := *file
 			clone.Bytes = slices.Clone(file.Bytes)
 			file = &clone

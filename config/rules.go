@@ -14,34 +14,46 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// checkRules checks rules that concern several blocks. If a block could not be read, it does not report missing or
+// ruleChecker checks rules that concern several blocks.
+type ruleChecker struct {
+	*report
+	config *parsedConfig
+}
+
+// checkAll checks all rules. servers is the gearman block of the settings.
+func (c *ruleChecker) checkAll(servers *resources.Gearman) {
+	c.checkRules()
+	c.checkGearman(servers)
+}
+
+// checkRules checks labels, images and pools. If a block could not be read, it does not report missing or
 // unused objects, because the block may contain or use them.
-func (l *loader) checkRules(w *parsedConfig) {
-	for _, p := range w.providers {
-		if len(p.pools) == 0 && !l.incomplete["pool"] && !l.partial {
-			l.warning(p.at.Ptr(), "Provider without pools", fmt.Sprintf("The provider %q has no pool, so it provides no nodes.", p.Name))
+func (c *ruleChecker) checkRules() {
+	for _, p := range c.config.providers {
+		if len(p.pools) == 0 && !c.incomplete["pool"] && !c.partial {
+			c.warning(p.at.Ptr(), "Provider without pools", fmt.Sprintf("The provider %q has no pool, so it provides no nodes.", p.Name))
 		}
 		for _, pool := range p.pools {
-			l.checkPool(w, p, pool)
+			c.checkPool(p, pool)
 		}
-		l.checkProviderImages(w, p)
+		c.checkProviderImages(p)
 	}
-	if l.diags.HasErrors() || slices.Contains(slices.Collect(maps.Values(l.incomplete)), true) {
+	if c.diags.HasErrors() || slices.Contains(slices.Collect(maps.Values(c.incomplete)), true) {
 		return // an invalid block or an unknown value may use them
 	}
-	l.checkUse(w)
-	l.checkCapacity(w)
-	l.checkMachines(w)
+	c.checkUse()
+	c.checkCapacity()
+	c.checkMachines()
 }
 
 // checkMachines warns of a machine that two nodes name. npctl would assign each node independently.
-func (l *loader) checkMachines(w *parsedConfig) {
+func (c *ruleChecker) checkMachines() {
 	type placed struct {
 		parsedNode
 		in string
 	}
 	var nodes []placed
-	for _, p := range w.providers {
+	for _, p := range c.config.providers {
 		for _, pool := range p.pools {
 			for _, node := range pool.nodes {
 				nodes = append(nodes, placed{node, fmt.Sprintf("provider.%s.pool.%s", p.Name, pool.Name)})
@@ -57,7 +69,7 @@ func (l *loader) checkMachines(w *parsedConfig) {
 			first[machine] = node
 			continue
 		}
-		l.warning(node.at.Ptr(), "Machine configured twice", fmt.Sprintf("The node %q in %s and the node %q in %s, at %s, are the same machine: %s. "+
+		c.warning(node.at.Ptr(), "Machine configured twice", fmt.Sprintf("The node %q in %s and the node %q in %s, at %s, are the same machine: %s. "+
 			"npctl assigns them independently, so two jobs can use the machine at a time. To run several jobs on a machine, configure it once, with slots.",
 			node.Name, node.in, other.Name, other.in, rangeText(other.at), machine))
 	}
@@ -75,44 +87,44 @@ func machineOf(node resources.StaticNode) string {
 // gearmanBuilder is the kind of the builder that reaches its hosts through the gearman block of the npctl block.
 const gearmanBuilder = "gearman"
 
-func (l *loader) checkGearman(w *parsedConfig, servers *resources.Gearman) {
-	for _, name := range slices.Sorted(maps.Keys(w.images)) {
-		if image := w.images[name]; image.Builder == gearmanBuilder && servers == nil && !l.incomplete["npctl"] {
-			l.problem(image.at.Ptr(), "Missing gearman servers", fmt.Sprintf("The image %q has the builder \"gearman\", and the npctl block has no gearman block. "+
+func (c *ruleChecker) checkGearman(servers *resources.Gearman) {
+	for _, name := range slices.Sorted(maps.Keys(c.config.images)) {
+		if image := c.config.images[name]; image.Builder == gearmanBuilder && servers == nil && !c.incomplete["npctl"] {
+			c.problem(image.at.Ptr(), "Missing gearman servers", fmt.Sprintf("The image %q has the builder \"gearman\", and the npctl block has no gearman block. "+
 				"Add: npctl { gearman { servers = [\"host:4730\"] } }, with each block on separate lines.", name))
 		}
 	}
 }
 
-func (l *loader) checkPool(w *parsedConfig, p *parsedProvider, pool *parsedPool) {
-	if len(pool.offers)+len(pool.nodes) == 0 && !l.incomplete["pool label"] && !l.partial {
-		l.warning(pool.at.Ptr(), "Pool without labels", fmt.Sprintf("The pool %q of provider %q has no label and no node, so it provides no nodes.", pool.Name, p.Name))
+func (c *ruleChecker) checkPool(p *parsedProvider, pool *parsedPool) {
+	if len(pool.offers)+len(pool.nodes) == 0 && !c.incomplete["pool label"] && !c.partial {
+		c.warning(pool.at.Ptr(), "Pool without labels", fmt.Sprintf("The pool %q of provider %q has no label and no node, so it provides no nodes.", pool.Name, p.Name))
 	}
 	for _, offer := range pool.offers {
-		l.checkLabel(w, offer.Label, offer.at)
-		l.checkOfferImage(w, p, offer)
+		c.checkLabel(offer.Label, offer.at)
+		c.checkOfferImage(p, offer)
 	}
 	for _, node := range pool.nodes {
 		for _, label := range node.Labels {
-			l.checkLabel(w, label, node.labelsAt)
+			c.checkLabel(label, node.labelsAt)
 		}
 	}
 }
 
-func (l *loader) checkLabel(w *parsedConfig, name string, at hcl.Range) {
-	if _, ok := w.labels[name]; ok || l.partial || l.incomplete["label"] || isPlaceholder(name) {
+func (c *ruleChecker) checkLabel(name string, at hcl.Range) {
+	if _, ok := c.config.labels[name]; ok || c.partial || c.incomplete["label"] || isPlaceholder(name) {
 		return
 	}
-	names := slices.Collect(maps.Keys(w.labels))
+	names := slices.Collect(maps.Keys(c.config.labels))
 	hint := didYouMean(name, names)
 	if hint == "" {
 		hint = fmt.Sprintf(" Declare it with: label %q {}", name)
 	}
-	l.problem(at.Ptr(), "Unknown label", fmt.Sprintf("There is no label %q.%s", name, hint))
+	c.problem(at.Ptr(), "Unknown label", fmt.Sprintf("There is no label %q.%s", name, hint))
 }
 
 // checkOfferImage also checks references that are written as objects.
-func (l *loader) checkOfferImage(w *parsedConfig, p *parsedProvider, offer parsedOffer) {
+func (c *ruleChecker) checkOfferImage(p *parsedProvider, offer parsedOffer) {
 	ref := offer.Image
 	if ref.Name == "" && ref.Kind == "" {
 		return // unknown, already reported
@@ -120,8 +132,8 @@ func (l *loader) checkOfferImage(w *parsedConfig, p *parsedProvider, offer parse
 	if ref.Kind == resources.CloudImage {
 		image, ok := p.cloudImages[ref.Name]
 		if !ok {
-			if !l.incomplete["cloud_image"] {
-				l.problem(offer.imageAt.Ptr(), "Unknown image", fmt.Sprintf("The provider %q has no cloud_image %q.%s", p.Name, ref.Name,
+			if !c.incomplete["cloud_image"] {
+				c.problem(offer.imageAt.Ptr(), "Unknown image", fmt.Sprintf("The provider %q has no cloud_image %q.%s", p.Name, ref.Name,
 					didYouMean(ref.Name, slices.Collect(maps.Keys(p.cloudImages)))))
 			}
 			return
@@ -129,33 +141,33 @@ func (l *loader) checkOfferImage(w *parsedConfig, p *parsedProvider, offer parse
 		image.used = true
 		return
 	}
-	image, ok := w.images[ref.Name]
+	image, ok := c.config.images[ref.Name]
 	switch {
 	case !ok || image.Kind != ref.Kind:
-		if !l.partial && !l.incomplete[string(ref.Kind)] {
-			l.problem(offer.imageAt.Ptr(), "Unknown image", fmt.Sprintf("There is no image %s.%s", ref,
-				didYouMean(ref.Name, slices.Collect(maps.Keys(w.images)))))
+		if !c.partial && !c.incomplete[string(ref.Kind)] {
+			c.problem(offer.imageAt.Ptr(), "Unknown image", fmt.Sprintf("There is no image %s.%s", ref,
+				didYouMean(ref.Name, slices.Collect(maps.Keys(c.config.images)))))
 		}
 		return
 	case image.abstract:
-		l.problem(offer.imageAt.Ptr(), "Abstract image", fmt.Sprintf("The image %s is abstract, so it is never built. Use an image that has it as its parent.", ref))
+		c.problem(offer.imageAt.Ptr(), "Abstract image", fmt.Sprintf("The image %s is abstract, so it is never built. Use an image that has it as its parent.", ref))
 	case !p.specs.HasImages:
-		l.problem(offer.imageAt.Ptr(), "Unsupported image", fmt.Sprintf("The driver %q does not support uploads of images, so %s cannot be used here.", p.specs.kind, ref))
+		c.problem(offer.imageAt.Ptr(), "Unsupported image", fmt.Sprintf("The driver %q does not support uploads of images, so %s cannot be used here.", p.specs.kind, ref))
 	}
 	image.used = true
 }
 
 // checkProviderImages finds the images for which a provider has settings and completes their references.
-func (l *loader) checkProviderImages(w *parsedConfig, p *parsedProvider) {
+func (c *ruleChecker) checkProviderImages(p *parsedProvider) {
 	for _, own := range p.images {
-		image, ok := w.images[own.Image.Name]
+		image, ok := c.config.images[own.Image.Name]
 		switch {
-		case isPlaceholder(own.Image.Name), !ok && (l.partial || l.incomplete["diskimage"] || l.incomplete["zuul_image"]):
+		case isPlaceholder(own.Image.Name), !ok && (c.partial || c.incomplete["diskimage"] || c.incomplete["zuul_image"]):
 		case !ok:
-			l.problem(own.at.Ptr(), "Unknown image", fmt.Sprintf("There is no diskimage or zuul_image %q.%s", own.Image.Name,
-				didYouMean(own.Image.Name, slices.Collect(maps.Keys(w.images)))))
+			c.problem(own.at.Ptr(), "Unknown image", fmt.Sprintf("There is no diskimage or zuul_image %q.%s", own.Image.Name,
+				didYouMean(own.Image.Name, slices.Collect(maps.Keys(c.config.images)))))
 		case image.abstract:
-			l.problem(own.at.Ptr(), "Abstract image", fmt.Sprintf("The image %s is abstract, so it is never uploaded.", image.Ref()))
+			c.problem(own.at.Ptr(), "Abstract image", fmt.Sprintf("The image %s is abstract, so it is never uploaded.", image.Ref()))
 		default:
 			own.Image.Kind = image.Kind
 		}
@@ -163,9 +175,9 @@ func (l *loader) checkProviderImages(w *parsedConfig, p *parsedProvider) {
 }
 
 // checkUse warns of unused objects.
-func (l *loader) checkUse(w *parsedConfig) {
+func (c *ruleChecker) checkUse() {
 	offered := map[string]bool{}
-	for _, p := range w.providers {
+	for _, p := range c.config.providers {
 		for _, pool := range p.pools {
 			for _, offer := range pool.offers {
 				offered[offer.Label] = true
@@ -178,28 +190,28 @@ func (l *loader) checkUse(w *parsedConfig) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.cloudImages)) {
 			if image := p.cloudImages[name]; !image.used {
-				l.warning(image.at.Ptr(), "Unused image", fmt.Sprintf("No label of the provider %q uses cloud_image.%s.", p.Name, name))
+				c.warning(image.at.Ptr(), "Unused image", fmt.Sprintf("No label of the provider %q uses cloud_image.%s.", p.Name, name))
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.labels)) {
+	for _, name := range slices.Sorted(maps.Keys(c.config.labels)) {
 		if !offered[name] {
-			l.warning(w.labels[name].at.Ptr(), "Label not offered", fmt.Sprintf("No pool offers the label %q, so requests for it are never served.", name))
+			c.warning(c.config.labels[name].at.Ptr(), "Label not offered", fmt.Sprintf("No pool offers the label %q, so requests for it are never served.", name))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.images)) {
-		if image := w.images[name]; !image.used && !image.abstract {
-			l.warning(image.at.Ptr(), "Unused image", fmt.Sprintf("No label of any pool uses %s. It is built and uploaded nowhere.", image.Ref()))
+	for _, name := range slices.Sorted(maps.Keys(c.config.images)) {
+		if image := c.config.images[name]; !image.used && !image.abstract {
+			c.warning(image.at.Ptr(), "Unused image", fmt.Sprintf("No label of any pool uses %s. It is built and uploaded nowhere.", image.Ref()))
 		}
 	}
 }
 
 // checkCapacity warns when a label cannot reach its min_ready. It reports no error, because a pool has max_servers =
 // 0 for a while when an operator drains it.
-func (l *loader) checkCapacity(w *parsedConfig) {
+func (c *ruleChecker) checkCapacity() {
 	room := map[string]int64{}
 	unlimited := map[string]bool{}
-	for _, p := range w.providers {
+	for _, p := range c.config.providers {
 		for _, pool := range p.pools {
 			for _, offer := range pool.offers {
 				if pool.MaxServers == nil {
@@ -215,11 +227,11 @@ func (l *loader) checkCapacity(w *parsedConfig) {
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.labels)) {
-		label := w.labels[name]
+	for _, name := range slices.Sorted(maps.Keys(c.config.labels)) {
+		label := c.config.labels[name]
 		capacity, offered := room[name]
 		if offered && !unlimited[name] && label.MinReady > capacity {
-			l.warning(label.at.Ptr(), "Not enough capacity", fmt.Sprintf("The label %q has min_ready = %d, and the pools that offer it have a capacity of %d (max_servers and slots).", name, label.MinReady, capacity))
+			c.warning(label.at.Ptr(), "Not enough capacity", fmt.Sprintf("The label %q has min_ready = %d, and the pools that offer it have a capacity of %d (max_servers and slots).", name, label.MinReady, capacity))
 		}
 	}
 }

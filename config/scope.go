@@ -7,64 +7,19 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Locals and the for_each and name of top-level blocks may refer to each other in any order and in any file. They are
-// the vertices of a graph; each is evaluated after the vertices to which it refers.
-
-// vertex is a local value or a top-level block.
-type vertex struct {
-	root  string // "local", "diskimage", …
-	name  string
-	at    hcl.Range
-	exprs []hclsyntax.Expression // expressions that determine its value
-	block *hclsyntax.Block       // nil for a local
-	label int                    // index of the block label that is its name
-	state vertexState
-	refs  []*vertex // vertices to which it refers; set by needs
-	value cty.Value
-	found []instance
-	good  bool
-}
-
-type vertexState int
-
-const (
-	waiting vertexState = iota
-	entered             // its references are being evaluated
-	done
-)
-
-func (v *vertex) id() string { return v.root + "." + v.name }
-
-// graph holds the vertices by root and name.
-type graph map[string]map[string]*vertex
-
-func (g graph) add(v *vertex) { g[v.root][v.name] = v }
-
-func newGraph() graph {
-	g := graph{}
-	for _, root := range []string{"local", "diskimage", "zuul_image", "label", "provider"} {
-		g[root] = map[string]*vertex{}
-	}
-	return g
-}
-
-// evaluateGraph evaluates every vertex and returns the scope of all bodies.
-func (l *loader) evaluateGraph(g graph, base *hcl.EvalContext) *hcl.EvalContext {
-	for _, root := range slices.Sorted(maps.Keys(g)) {
-		l.declared[root] = slices.Sorted(maps.Keys(g[root]))
-	}
-	for _, root := range slices.Sorted(maps.Keys(g)) {
-		for _, name := range l.declared[root] {
-			l.evaluateVertex(g, g[root][name], base)
+// evaluate evaluates every vertex and returns the scope of all bodies.
+func (g *graph) evaluate(base *hcl.EvalContext) *hcl.EvalContext {
+	for _, root := range slices.Sorted(maps.Keys(g.vertices)) {
+		for _, name := range g.eval.declared[root] {
+			g.evaluateVertex(g.vertices[root][name], base)
 		}
 	}
 	full := base.NewChild()
 	full.Variables = map[string]cty.Value{}
-	for root, vertices := range g {
+	for root, vertices := range g.vertices {
 		full.Variables[root] = objectOf(vertices)
 	}
 	return full
@@ -80,7 +35,7 @@ func objectOf(vertices map[string]*vertex) cty.Value {
 
 // evaluateVertex walks depth first with an explicit stack, since only the file size limits the length of a chain of
 // locals.
-func (l *loader) evaluateVertex(g graph, start *vertex, base *hcl.EvalContext) {
+func (g *graph) evaluateVertex(start *vertex, base *hcl.EvalContext) {
 	stack := []*vertex{start}
 	for len(stack) > 0 {
 		v := stack[len(stack)-1]
@@ -88,13 +43,13 @@ func (l *loader) evaluateVertex(g graph, start *vertex, base *hcl.EvalContext) {
 			stack = stack[:len(stack)-1]
 			continue
 		}
-		needs := l.needs(g, v)
+		needs := g.needs(v)
 		if v.state == waiting {
 			v.state = entered
 			before := len(stack)
 			for _, need := range needs {
 				if need.state == entered {
-					l.reportCycle(g, need)
+					g.reportCycle(need)
 				}
 				if need.state == waiting {
 					stack = append(stack, need)
@@ -104,35 +59,35 @@ func (l *loader) evaluateVertex(g graph, start *vertex, base *hcl.EvalContext) {
 				continue
 			}
 		}
-		l.finishVertex(v, needs, base)
+		g.finishVertex(v, needs, base)
 		stack = stack[:len(stack)-1]
 	}
 }
 
 // needs lists the vertices to which a vertex refers, in source order. A reference to a whole root needs all its
 // vertices.
-func (l *loader) needs(g graph, v *vertex) []*vertex {
+func (g *graph) needs(v *vertex) []*vertex {
 	if v.refs != nil {
 		return v.refs
 	}
 	v.refs = []*vertex{}
 	for _, expr := range v.exprs {
 		for _, traversal := range expr.Variables() {
-			v.refs = append(v.refs, l.referred(g, v, traversal)...)
+			v.refs = append(v.refs, g.referred(v, traversal)...)
 		}
 	}
-	if l.edges -= len(v.refs); l.edges < 0 && l.edges+len(v.refs) >= 0 {
-		l.problem(v.at.Ptr(), "Too many references", fmt.Sprintf("Up to here, local values and blocks have more than "+
+	if g.edges -= len(v.refs); g.edges < 0 && g.edges+len(v.refs) >= 0 {
+		g.problem(v.at.Ptr(), "Too many references", fmt.Sprintf("Up to here, local values and blocks have more than "+
 			"%d references to each other, the limit.", maxEdges))
 	}
-	if l.edges < 0 {
+	if g.edges < 0 {
 		v.refs = []*vertex{}
 	}
 	return v.refs
 }
 
-func (l *loader) referred(g graph, from *vertex, traversal hcl.Traversal) []*vertex {
-	vertices, ok := g[traversal.RootName()]
+func (g *graph) referred(from *vertex, traversal hcl.Traversal) []*vertex {
+	vertices, ok := g.vertices[traversal.RootName()]
 	if !ok {
 		return nil
 	}
@@ -145,7 +100,7 @@ func (l *loader) referred(g graph, from *vertex, traversal hcl.Traversal) []*ver
 		}
 	}
 	all := make([]*vertex, 0, len(vertices))
-	for _, name := range l.declared[traversal.RootName()] {
+	for _, name := range g.eval.declared[traversal.RootName()] {
 		if need := vertices[name]; need != from {
 			all = append(all, need)
 		}
@@ -157,7 +112,7 @@ func (l *loader) referred(g graph, from *vertex, traversal hcl.Traversal) []*ver
 }
 
 // finishVertex evaluates a vertex after its needs. Needs that are part of a cycle count as unknown.
-func (l *loader) finishVertex(v *vertex, needs []*vertex, base *hcl.EvalContext) {
+func (g *graph) finishVertex(v *vertex, needs []*vertex, base *hcl.EvalContext) {
 	v.state, v.value = done, cty.DynamicVal
 	ctx := base.NewChild()
 	ctx.Variables = map[string]cty.Value{}
@@ -167,7 +122,7 @@ func (l *loader) finishVertex(v *vertex, needs []*vertex, base *hcl.EvalContext)
 			seen[need.root] = map[string]*vertex{}
 		}
 		if need.state != done || need == v { // part of a cycle, already reported
-			l.incomplete[v.root] = true
+			g.incomplete[v.root] = true
 			return
 		}
 		seen[need.root][need.name] = need
@@ -178,12 +133,12 @@ func (l *loader) finishVertex(v *vertex, needs []*vertex, base *hcl.EvalContext)
 		}
 	}
 	if v.block == nil {
-		if value, ok := l.evaluate(v.exprs[0], ctx); ok {
+		if value, ok := g.eval.evaluate(v.exprs[0], ctx); ok {
 			v.value, v.good = value, true
 		}
 		return
 	}
-	if v.found, v.good = l.instances(v.block, v.label, ctx, v.root); !v.good {
+	if v.found, v.good = g.expand.instances(v.block, v.label, ctx, v.root); !v.good {
 		return
 	}
 	v.value = refsTo(v.root, v.found)
@@ -218,11 +173,11 @@ func refTo(root, name string) cty.Value {
 }
 
 // reportCycle reports the whole cycle, from a vertex back to itself.
-func (l *loader) reportCycle(g graph, start *vertex) {
-	if l.cycles++; l.cycles > 20 {
+func (g *graph) reportCycle(start *vertex) {
+	if g.cycles++; g.cycles > 20 {
 		return
 	}
-	chain := l.cycleOf(g, start)
+	chain := g.cycleOf(start)
 	names := make([]string, 0, len(chain)+1)
 	for i, v := range chain {
 		if i == 20 {
@@ -232,17 +187,17 @@ func (l *loader) reportCycle(g graph, start *vertex) {
 		names = append(names, v.id())
 	}
 	names = append(names, start.id())
-	l.problem(start.at.Ptr(), "Reference cycle", "These refer to each other, so none of them can be evaluated: "+strings.Join(names, " -> ")+".")
+	g.problem(start.at.Ptr(), "Reference cycle", "These refer to each other, so none of them can be evaluated: "+strings.Join(names, " -> ")+".")
 }
 
 // cycleOf finds the shortest cycle through a vertex.
-func (l *loader) cycleOf(g graph, start *vertex) []*vertex {
+func (g *graph) cycleOf(start *vertex) []*vertex {
 	previous := map[*vertex]*vertex{}
 	queue := []*vertex{start}
 	for len(queue) > 0 {
 		v := queue[0]
 		queue = queue[1:]
-		for _, need := range l.needs(g, v) {
+		for _, need := range g.needs(v) {
 			if need == start {
 				return wayTo(v, previous)
 			}

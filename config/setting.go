@@ -21,12 +21,12 @@ import (
 // setting evaluates one attribute, converts it to its type and checks it. It returns false for a null attribute,
 // which equals an absent one. After an error it returns an unknown value and true, so that the attribute does not
 // count as missing.
-func (l *loader) setting(attr *hclsyntax.Attribute, want *schema.Attribute, guarded bool, ctx *hcl.EvalContext) (cty.Value, bool) {
+func (d *decoder) setting(attr *hclsyntax.Attribute, want *schema.Attribute, guarded bool, ctx *hcl.EvalContext) (cty.Value, bool) {
 	if want.Sensitive {
-		l.hide(attr.Expr)
+		d.sources.hide(attr.Expr)
 	}
 	unknown := cty.UnknownVal(plainType(want.Type))
-	value, ok := l.evaluate(attr.Expr, ctx)
+	value, ok := d.eval.evaluate(attr.Expr, ctx)
 	if !ok {
 		return unknown, true
 	}
@@ -36,11 +36,11 @@ func (l *loader) setting(attr *hclsyntax.Attribute, want *schema.Attribute, guar
 		err = checkReference(converted)
 	}
 	if err != nil {
-		l.wrongType(attr, want, value, err)
+		d.wrongType(attr, want, value, err)
 		return unknown, true
 	}
 	if guarded && !want.Sensitive && converted.ContainsMarked() {
-		l.problem(at.Ptr(), "Sensitive value", fmt.Sprintf("npctl prints and stores the attribute %q in plain text, so its value "+
+		d.problem(at.Ptr(), "Sensitive value", fmt.Sprintf("npctl prints and stores the attribute %q in plain text, so its value "+
 			"cannot be sensitive. If the value is not secret, use nonsensitive().", attr.Name))
 		return unknown, true
 	}
@@ -50,7 +50,7 @@ func (l *loader) setting(attr *hclsyntax.Attribute, want *schema.Attribute, guar
 	}
 	if plain.IsWhollyKnown() {
 		if err := checkValue(want, plain); err != nil {
-			l.invalidValue(attr, want, err, want.Sensitive || len(marks) > 0)
+			d.invalidValue(attr, want, err, want.Sensitive || len(marks) > 0)
 			return unknown, true
 		}
 	}
@@ -60,12 +60,12 @@ func (l *loader) setting(attr *hclsyntax.Attribute, want *schema.Attribute, guar
 	return converted, true
 }
 
-func (l *loader) invalidValue(attr *hclsyntax.Attribute, want *schema.Attribute, err error, secret bool) {
+func (d *decoder) invalidValue(attr *hclsyntax.Attribute, want *schema.Attribute, err error, secret bool) {
 	detail := fmt.Sprintf("The attribute %q is not valid: %s", want.Name, withFullStop(err.Error()))
 	if secret {
 		detail = fmt.Sprintf("The sensitive attribute %q is not valid. The reason is hidden, because it could reveal the value.", want.Name)
 	}
-	l.problem(attr.Expr.Range().Ptr(), "Invalid value", detail)
+	d.problem(attr.Expr.Range().Ptr(), "Invalid value", detail)
 }
 
 // checkReference checks that a reference that is written as an object has both parts.
@@ -90,7 +90,7 @@ func withFullStop(text string) string {
 	return text + "."
 }
 
-func (l *loader) wrongType(attr *hclsyntax.Attribute, want *schema.Attribute, value cty.Value, err error) {
+func (d *decoder) wrongType(attr *hclsyntax.Attribute, want *schema.Attribute, value cty.Value, err error) {
 	detail := fmt.Sprintf("The attribute %q: %s.", attr.Name, err)
 	given := value.Type()
 	switch {
@@ -98,14 +98,14 @@ func (l *loader) wrongType(attr *hclsyntax.Attribute, want *schema.Attribute, va
 		detail = fmt.Sprintf("The attribute %q is a reference to an image block, written without quotes, such as "+
 			"diskimage.debian, zuul_image.debian or cloud_image.debian.", attr.Name)
 		if literal, ok := plainString(value); ok {
-			detail += l.referenceHint(literal)
+			detail += d.eval.referenceHint(literal)
 		} else if given.IsObjectType() || given.IsMapType() {
 			detail += " A block with for_each needs the key, as in diskimage.debian[\"bookworm\"]."
 		}
 	case (want.Type.IsListType() || want.Type.IsSetType()) && given.IsPrimitiveType():
 		detail += " Put brackets around it: [ … ]."
 	}
-	l.problem(attr.Expr.Range().Ptr(), "Wrong type", detail)
+	d.problem(attr.Expr.Range().Ptr(), "Wrong type", detail)
 }
 
 // checkValue checks a known value without marks.

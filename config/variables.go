@@ -34,64 +34,79 @@ type variable struct {
 	value       cty.Value
 }
 
-// variables reads all variable blocks and determines their values. It returns the object `var`.
-func (l *loader) variables(blocks []*hclsyntax.Block, base *hcl.EvalContext) cty.Value {
+// variableReader reads variable blocks and the values of variables.
+type variableReader struct {
+	*blockReader
+	eval      *evaluator
+	sources   *sourceFiles
+	arguments []string // -var
+	files     []string // -var-file
+	lookupEnv func(string) (string, bool)
+	checkOnly bool
+
+	shown map[string]VariableValue // the values, for the Result
+	unset []string                 // variables without a value
+}
+
+// variables reads all variable blocks and determines their values. auto are the files with values that npctl always
+// reads. It returns the object `var`.
+func (r *variableReader) variables(blocks []*hclsyntax.Block, auto []string, base *hcl.EvalContext) cty.Value {
 	all := map[string]*variable{}
 	for _, block := range blocks {
 		name := block.Labels[0]
 		if other, twice := all[name]; twice {
-			l.duplicate(block, "variable", name, other.at)
+			r.duplicate(block, "variable", name, other.at)
 			continue
 		}
 		if !hclsyntax.ValidIdentifier(name) {
-			l.problem(block.LabelRanges[0].Ptr(), "Invalid name", fmt.Sprintf("%q cannot be the name of a variable: a name "+
+			r.problem(block.LabelRanges[0].Ptr(), "Invalid name", fmt.Sprintf("%q cannot be the name of a variable: a name "+
 				"starts with a letter and consists of letters, digits, dashes and underscores.", name))
 			continue
 		}
-		all[name] = l.variable(block, base)
+		all[name] = r.variable(block, base)
 	}
-	l.declared["var"] = slices.Sorted(maps.Keys(all))
-	l.collectValues(all)
+	r.eval.declared["var"] = slices.Sorted(maps.Keys(all))
+	r.collectValues(all, auto)
 	attrs := map[string]cty.Value{}
-	for _, name := range l.declared["var"] {
-		attrs[name] = l.variableValue(all[name])
+	for _, name := range r.eval.declared["var"] {
+		attrs[name] = r.variableValue(all[name])
 	}
 	object := cty.ObjectVal(attrs)
-	l.validateVariables(all, object, base)
+	r.validateVariables(all, object, base)
 	return object
 }
 
 // variable reads one variable block.
-func (l *loader) variable(block *hclsyntax.Block, base *hcl.EvalContext) *variable {
+func (r *variableReader) variable(block *hclsyntax.Block, base *hcl.EvalContext) *variable {
 	v := &variable{name: block.Labels[0], at: block.DefRange(), want: cty.DynamicPseudoType, nullable: true}
 	body := *block.Body
 	body.Attributes = maps.Clone(body.Attributes)
 	typeAttr, defaultAttr := body.Attributes["type"], body.Attributes["default"]
 	delete(body.Attributes, "type")
 	delete(body.Attributes, "default")
-	c := l.decode(&body, base, l.specs.variable, block.DefRange())
-	all := l.complete(c, nil)
+	c := r.bodies.decode(&body, base, r.specs.variable, block.DefRange())
+	all := r.bodies.complete(c, nil)
 	v.nullable, v.sensitive, v.validations = all.flag("nullable"), all.flag("sensitive"), c.parts
 	if typeAttr != nil {
 		want, defaults, diags := typeexpr.TypeConstraintWithDefaults(typeAttr.Expr)
-		l.diags = append(l.diags, diags...)
+		r.add(diags...)
 		v.want, v.defaults = want, defaults
 	}
 	if defaultAttr != nil {
-		l.variableDefault(v, defaultAttr, typeAttr != nil, base)
+		r.variableDefault(v, defaultAttr, typeAttr != nil, base)
 	}
 	return v
 }
 
-func (l *loader) variableDefault(v *variable, attr *hclsyntax.Attribute, typed bool, base *hcl.EvalContext) {
+func (r *variableReader) variableDefault(v *variable, attr *hclsyntax.Attribute, typed bool, base *hcl.EvalContext) {
 	if v.sensitive {
-		l.hide(attr.Expr)
+		r.sources.hide(attr.Expr)
 	}
-	if l.defaultRefers(attr.Expr) {
+	if r.defaultRefers(attr.Expr) {
 		v.fallback = cty.DynamicVal
 		return
 	}
-	value, ok := l.evaluate(attr.Expr, base)
+	value, ok := r.eval.evaluate(attr.Expr, base)
 	if !ok {
 		v.fallback = cty.DynamicVal
 		return
@@ -99,19 +114,19 @@ func (l *loader) variableDefault(v *variable, attr *hclsyntax.Attribute, typed b
 	if !typed && value.Type().IsPrimitiveType() && !value.IsNull() {
 		v.want = value.Type()
 	}
-	v.fallback, ok = l.convertToVariable(v, value, attr.Expr.Range(), "the default")
+	v.fallback, ok = r.convertToVariable(v, value, attr.Expr.Range(), "the default")
 	if !ok {
 		v.fallback = cty.DynamicVal
 	}
 }
 
 // defaultRefers reports references in a default. Other values of the configuration are not known at that time.
-func (l *loader) defaultRefers(expr hclsyntax.Expression) bool {
+func (r *variableReader) defaultRefers(expr hclsyntax.Expression) bool {
 	found := false
 	for _, traversal := range expr.Variables() {
 		if _, known := referable[traversal.RootName()]; known {
 			found = true
-			l.problem(traversal.SourceRange().Ptr(), "Reference in a default", fmt.Sprintf("The default of a variable must not refer to "+
+			r.problem(traversal.SourceRange().Ptr(), "Reference in a default", fmt.Sprintf("The default of a variable must not refer to "+
 				"other values such as %s. A local value may: locals { name = %[1]s }.", traversalText(traversal)))
 		}
 	}
@@ -119,38 +134,38 @@ func (l *loader) defaultRefers(expr hclsyntax.Expression) bool {
 }
 
 // convertToVariable converts a value to the variable's type.
-func (l *loader) convertToVariable(v *variable, value cty.Value, at hcl.Range, what string) (cty.Value, bool) {
+func (r *variableReader) convertToVariable(v *variable, value cty.Value, at hcl.Range, what string) (cty.Value, bool) {
 	if v.defaults != nil && !value.IsNull() {
 		value = v.defaults.Apply(value)
 	}
 	converted, err := convert.Convert(value, v.want)
 	if err != nil {
-		l.problem(at.Ptr(), "Wrong type", fmt.Sprintf("For the variable %q, %s is not valid: %s.", v.name, what, conversionError(err, v.want)))
+		r.problem(at.Ptr(), "Wrong type", fmt.Sprintf("For the variable %q, %s is not valid: %s.", v.name, what, conversionError(err, v.want)))
 		return cty.DynamicVal, false
 	}
 	if converted.IsNull() && !v.nullable {
 		if v.fallback != cty.NilVal && what != "the default" {
 			return v.fallback, true
 		}
-		l.problem(at.Ptr(), "Value is null", fmt.Sprintf("The variable %q cannot be null.", v.name))
+		r.problem(at.Ptr(), "Value is null", fmt.Sprintf("The variable %q cannot be null.", v.name))
 		return cty.DynamicVal, false
 	}
 	return converted, true
 }
 
 // variableValue returns the given value, or the default.
-func (l *loader) variableValue(v *variable) cty.Value {
+func (r *variableReader) variableValue(v *variable) cty.Value {
 	value, from := v.fallback, "default"
 	if v.given != nil {
 		from = v.given.from
-		value = l.givenValue(v)
+		value = r.givenValue(v)
 	}
 	switch {
-	case value == cty.NilVal && l.opts.CheckOnly:
-		l.unset = append(l.unset, v.name)
+	case value == cty.NilVal && r.checkOnly:
+		r.unset = append(r.unset, v.name)
 		value = unknownOf(v)
 	case value == cty.NilVal:
-		l.problem(v.at.Ptr(), "No value for variable", fmt.Sprintf("The variable %q has no default. Give it a value with "+
+		r.problem(v.at.Ptr(), "No value for variable", fmt.Sprintf("The variable %q has no default. Give it a value with "+
 			"-var '%s=…', with -var-file, or with %s%s in the environment.", v.name, v.name, envPrefix, v.name))
 		value = cty.DynamicVal
 	}
@@ -159,7 +174,7 @@ func (l *loader) variableValue(v *variable) cty.Value {
 	if !shown.Sensitive && value.IsWhollyKnown() {
 		shown.Value = argumentText(value)
 	}
-	l.shown[v.name] = shown
+	r.shown[v.name] = shown
 	if v.sensitive {
 		return value.Mark(sensitive)
 	}
@@ -184,51 +199,51 @@ func argumentText(value cty.Value) string {
 	return string(hclwrite.TokensForValue(value).Bytes())
 }
 
-func (l *loader) validateVariables(all map[string]*variable, object cty.Value, base *hcl.EvalContext) {
+func (r *variableReader) validateVariables(all map[string]*variable, object cty.Value, base *hcl.EvalContext) {
 	ctx := base.NewChild()
 	ctx.Variables = map[string]cty.Value{"var": object}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		for _, validation := range all[name].validations {
-			l.validate(all[name], validation.block, ctx)
+			r.validate(all[name], validation.block, ctx)
 		}
 	}
 }
 
 // validate checks one condition of a variable. It shows the author's message unless the message contains a secret.
-func (l *loader) validate(v *variable, block *hclsyntax.Block, ctx *hcl.EvalContext) {
+func (r *variableReader) validate(v *variable, block *hclsyntax.Block, ctx *hcl.EvalContext) {
 	for name, attr := range block.Body.Attributes {
-		if _, ok := l.specs.validation.attrs[name]; !ok {
-			l.unknownAttribute(l.specs.validation, attr)
+		if _, ok := r.specs.validation.attrs[name]; !ok {
+			r.bodies.unknownAttribute(r.specs.validation, attr)
 		}
 	}
 	for _, inner := range block.Body.Blocks {
-		l.unknownBlock(l.specs.validation, inner)
+		r.bodies.unknownBlock(r.specs.validation, inner)
 	}
 	condition, message := block.Body.Attributes["condition"], block.Body.Attributes["error_message"]
 	if condition == nil || message == nil {
-		l.problem(block.DefRange().Ptr(), "Missing attribute", "A validation block needs condition and error_message.")
+		r.problem(block.DefRange().Ptr(), "Missing attribute", "A validation block needs condition and error_message.")
 		return
 	}
-	value, ok := l.evaluate(condition.Expr, ctx)
+	value, ok := r.eval.evaluate(condition.Expr, ctx)
 	if !ok {
 		return
 	}
 	passed, err := convert.Convert(value, cty.Bool)
 	if err != nil || passed.IsNull() {
-		l.problem(condition.Expr.Range().Ptr(), "Invalid condition", "A condition must be true or false.")
+		r.problem(condition.Expr.Range().Ptr(), "Invalid condition", "A condition must be true or false.")
 		return
 	}
 	passed, _ = passed.Unmark()
 	if !passed.IsKnown() || passed.True() {
 		return
 	}
-	l.problem(l.originOf(v), "Invalid value for variable", fmt.Sprintf("%s\n\nThis was checked by the validation rule at %s.",
-		l.validationMessage(v, message, ctx), rangeText(block.DefRange())))
+	r.problem(v.origin(), "Invalid value for variable", fmt.Sprintf("%s\n\nThis was checked by the validation rule at %s.",
+		r.validationMessage(v, message, ctx), rangeText(block.DefRange())))
 }
 
-func (l *loader) validationMessage(v *variable, attr *hclsyntax.Attribute, ctx *hcl.EvalContext) string {
+func (r *variableReader) validationMessage(v *variable, attr *hclsyntax.Attribute, ctx *hcl.EvalContext) string {
 	fallback := fmt.Sprintf("The value of %q is not valid.", v.name)
-	value, ok := l.evaluate(attr.Expr, ctx)
+	value, ok := r.eval.evaluate(attr.Expr, ctx)
 	if !ok {
 		return fallback
 	}
@@ -237,7 +252,7 @@ func (l *loader) validationMessage(v *variable, attr *hclsyntax.Attribute, ctx *
 		return fallback
 	}
 	if err != nil || text.IsNull() {
-		l.problem(attr.Expr.Range().Ptr(), "Invalid error message", "An error_message must be a string.")
+		r.problem(attr.Expr.Range().Ptr(), "Invalid error message", "An error_message must be a string.")
 		return fallback
 	}
 	if text.IsMarked() {
@@ -246,8 +261,8 @@ func (l *loader) validationMessage(v *variable, attr *hclsyntax.Attribute, ctx *
 	return text.AsString()
 }
 
-// originOf returns the position of the value, or else that of the variable.
-func (l *loader) originOf(v *variable) *hcl.Range {
+// origin returns the position of the value, or else that of the variable.
+func (v *variable) origin() *hcl.Range {
 	if v.given != nil && v.given.at.Filename != "" {
 		return v.given.at.Ptr()
 	}
