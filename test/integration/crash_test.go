@@ -61,9 +61,9 @@ func TestOpenStackKilledAtRandomMoments(t *testing.T) {
 	}
 	t.Logf("NPCTL_TEST_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable on purpose
-	p := newProject(t).furnish()
+	p := newProject(t).createUsualObjects()
 	before := p.others()
-	g := p.gated()
+	g := p.withGate()
 	at := p.newPlace(withImage)
 	want := map[string]int{"server": 2, "floating IP": 2, "image": 1, "volume": 1}
 
@@ -77,7 +77,7 @@ func TestOpenStackKilledAtRandomMoments(t *testing.T) {
 	p.mustBe(before)
 	for i := range kills / 2 {
 		at.killed(g, random, applied[i%2 == 0], i%2 == 0, "apply")
-		at.settled()
+		at.applyUntilSettled()
 		p.mustHave(before, want)
 		at.killed(g, random, destroyed[i%2 != 0], i%2 != 0, "destroy")
 		at.gone(p, before)

@@ -47,8 +47,8 @@ func (at *place) watch(options ...string) *daemon {
 
 func (at *place) logFile() string { return filepath.Join(at.dir, "watch.log") }
 
-// tellLog prints the log of the place's daemons if the test has failed.
-func (at *place) tellLog() {
+// printLogIfFailed prints the log of the place's daemons if the test has failed.
+func (at *place) printLogIfFailed() {
 	at.t.Cleanup(func() {
 		if at.t.Failed() {
 			text, _ := os.ReadFile(at.logFile())
@@ -143,18 +143,18 @@ func asks(labels []string, options ...string) []string {
 	return args
 }
 
-// gets requests nodes, waits for them and takes them.
-func (at *place) gets(labels ...string) []node {
+// takeNodes requests nodes, waits for them and takes them.
+func (at *place) takeNodes(labels ...string) []node {
 	at.t.Helper()
-	a, err := at.taken(asks(labels, "-take"), labels)
+	a, err := at.runTake(asks(labels, "-take"), labels)
 	if err != nil {
 		at.t.Fatal(err)
 	}
 	return a
 }
 
-// taken runs an npctl command that takes nodes. It returns an error unless there is one node for each label.
-func (at *place) taken(args, labels []string) ([]node, error) {
+// runTake runs an npctl command that takes nodes. It returns an error unless there is one node for each label.
+func (at *place) runTake(args, labels []string) ([]node, error) {
 	began := time.Now()
 	a, err := at.says(args...)
 	if err != nil {
@@ -194,8 +194,8 @@ func (at *place) stateOf(request string) string {
 	return a.Requests[0].State
 }
 
-// returns returns nodes to npctl.
-func (at *place) returns(nodes ...node) {
+// returnNodes returns nodes to npctl.
+func (at *place) returnNodes(nodes ...node) {
 	at.t.Helper()
 	args := []string{"node", "return"}
 	for _, n := range nodes {

@@ -22,29 +22,29 @@ import (
 func TestOpenStackExample(t *testing.T) {
 	t.Parallel()
 	variables := exampleVariables(t)
-	p, elsewhere := newProject(t).furnish(), newProject(t)
+	p, elsewhere := newProject(t).createUsualObjects(), newProject(t)
 	theirs := p.others()
 	elsewhere.server("np0000000002", "none")
 	there := elsewhere.things()
 	at := p.newPlace(example(t))
 	at.args = variables
 
-	at.mustRun(2, "plan", "-detailed-exitcode").ends("Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete.")
+	at.mustRun(2, "plan", "-detailed-exitcode").endsWith("Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete.")
 	p.mustBe(theirs)
-	at.mustRun(0, "apply", "-auto-approve").ends("Apply complete: 1 built, 1 uploaded, 2 launched, 0 deleted.")
+	at.mustRun(0, "apply", "-auto-approve").endsWith("Apply complete: 1 built, 1 uploaded, 2 launched, 0 deleted.")
 	p.mustHave(theirs, map[string]int{"server": 2, "image": 1, "floating IP": 2})
 	p.imageIsTheFile(at, theirs)
-	at.nothingToDo().says("server of others in the project, ignored")
+	at.nothingToDo().contains("server of others in the project, ignored")
 
 	t.Run("OneLine", func(t *testing.T) { p.with(t).oneLine(at.with(t), theirs) })
 	at.args = append(at.args, "-var", "flavor=medium")
-	t.Run("BehindOurBack", func(t *testing.T) { p.with(t).behindOurBack(at.with(t), theirs) })
+	t.Run("BehindOurBack", func(t *testing.T) { p.with(t).changeServersDirectly(at.with(t), theirs) })
 
-	at.mustRun(0, "destroy", "-auto-approve").says("Destroy complete:", "0 launched")
+	at.mustRun(0, "destroy", "-auto-approve").contains("Destroy complete:", "0 launched")
 	p.mustBe(theirs)
 	elsewhere.mustBe(there)
-	at.mustRun(0, "destroy", "-auto-approve").ends("No changes.")
-	at.onlyTheLogIsLeft()
+	at.mustRun(0, "destroy", "-auto-approve").endsWith("No changes.")
+	at.checkOnlyLogIsLeft()
 }
 
 func example(t *testing.T) string {
@@ -130,12 +130,12 @@ func (p *project) imageIsTheFile(at *place, theirs map[string]thing) {
 func (p *project) oneLine(at *place, theirs map[string]thing) {
 	nodes := p.nodes()
 	at.args = append(at.args, "-var", "min_ready=3")
-	at.mustRun(2, "plan", "-detailed-exitcode").ends("Plan: 0 to build, 0 to upload, 1 to launch, 0 to delete.")
+	at.mustRun(2, "plan", "-detailed-exitcode").endsWith("Plan: 0 to build, 0 to upload, 1 to launch, 0 to delete.")
 	at.args = append(at.args, "-var", "min_ready=2", "-var", "max_servers=9")
 	at.nothingToDo()
 	at.args = append(at.args, "-var", "flavor=medium")
-	at.mustRun(2, "plan", "-detailed-exitcode").says(`"small"`, `"medium"`).ends("Plan: 0 to build, 0 to upload, 2 to launch, 2 to delete.")
-	at.mustRun(0, "apply", "-auto-approve").ends("Apply complete: 0 built, 0 uploaded, 2 launched, 2 deleted.")
+	at.mustRun(2, "plan", "-detailed-exitcode").contains(`"small"`, `"medium"`).endsWith("Plan: 0 to build, 0 to upload, 2 to launch, 2 to delete.")
+	at.mustRun(0, "apply", "-auto-approve").endsWith("Apply complete: 0 built, 0 uploaded, 2 launched, 2 deleted.")
 	for id, server := range p.nodes() {
 		if _, old := nodes[id]; old || server["flavor"].(object)["original_name"] != "medium" {
 			p.t.Errorf("server %v has flavor %v, want a new one with medium", server["name"], server["flavor"])
@@ -145,8 +145,8 @@ func (p *project) oneLine(at *place, theirs map[string]thing) {
 	at.nothingToDo()
 }
 
-// behindOurBack deletes a server of npctl and creates a foreign one.
-func (p *project) behindOurBack(at *place, theirs map[string]thing) {
+// changeServersDirectly deletes a server of npctl and creates a foreign one.
+func (p *project) changeServersDirectly(at *place, theirs map[string]thing) {
 	var lost string
 	for lost = range p.nodes() {
 		break
@@ -165,7 +165,7 @@ func (p *project) behindOurBack(at *place, theirs map[string]thing) {
 	}) {
 		p.t.Errorf("no note names the foreign server: %+v", r.Notes)
 	}
-	at.mustRun(0, "apply", "-auto-approve").says("1 launched")
+	at.mustRun(0, "apply", "-auto-approve").contains("1 launched")
 	p.do(p.t, "GET", compute, "servers/"+stranger, nil)
 	p.do(p.t, "DELETE", compute, "servers/"+stranger, nil)
 	eventually(p.t, "the stranger is gone", func() bool { _, there := p.thingsOfKind("server")[stranger]; return !there })
@@ -173,12 +173,12 @@ func (p *project) behindOurBack(at *place, theirs map[string]thing) {
 	at.nothingToDo()
 }
 
-// onlyTheLogIsLeft checks npctl's own directory after a destroy.
-func (at *place) onlyTheLogIsLeft() {
+// checkOnlyLogIsLeft checks npctl's own directory after a destroy.
+func (at *place) checkOnlyLogIsLeft() {
 	at.t.Helper()
 	left, err := filepath.Glob(filepath.Join(at.dir, ".npctl/images/*"))
 	if err != nil || len(left) > 0 {
 		at.t.Errorf("image files are left: %q, %v", left, err)
 	}
-	at.mustRun(0, "state", "list").saysNot("node", "upload", "build")
+	at.mustRun(0, "state", "list").omits("node", "upload", "build")
 }

@@ -34,8 +34,8 @@ type refusal struct{ status, retryAfter int }
 
 func (r refusal) Error() string { return http.StatusText(r.status) }
 
-// gated inserts a gate before the project's services. The entry "mine" uses it.
-func (p *project) gated() *gate {
+// withGate inserts a gate before the project's services. The entry "mine" uses it.
+func (p *project) withGate() *gate {
 	p.t.Helper()
 	g := &gate{}
 	mine := p.entries["mine"].(map[string]any)
@@ -72,7 +72,7 @@ func (g *gate) serve(t *testing.T, service, upstream string) string {
 		}
 		one := *proxy
 		one.ModifyResponse = func(answer *http.Response) error {
-			g.answered(call, answer.StatusCode)
+			g.recordRefusal(call, answer.StatusCode)
 			return g.hook(call, false)
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), runLimit)
@@ -108,8 +108,8 @@ func (g *gate) hook(call string, before bool) error {
 	return ask(call)
 }
 
-// answered records a response that refuses a call.
-func (g *gate) answered(call string, status int) {
+// recordRefusal records a response that refuses a call.
+func (g *gate) recordRefusal(call string, status int) {
 	if status < 400 {
 		return
 	}
@@ -130,8 +130,8 @@ func (g *gate) refusals() (calls []string) {
 	return calls
 }
 
-// made returns the calls with a prefix, such as "DELETE compute".
-func (g *gate) made(kind string) (calls []string) {
+// callsWithPrefix returns the calls with a prefix, such as "DELETE compute".
+func (g *gate) callsWithPrefix(kind string) (calls []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, call := range g.calls {

@@ -143,8 +143,8 @@ func (o outcome) last() string {
 // took matches the duration at the end of the last line.
 var took = regexp.MustCompile(` \[[0-9hms.]+\]$`)
 
-// ends fails the test unless the last line is as wanted.
-func (o outcome) ends(want string) outcome {
+// endsWith fails the test unless the last line is as wanted.
+func (o outcome) endsWith(want string) outcome {
 	o.t.Helper()
 	if got := took.ReplaceAllString(o.last(), ""); got != want {
 		o.t.Errorf("%s ends with\n  %s\nwant\n  %s\n%s", o.command, got, want, o.text())
@@ -152,8 +152,8 @@ func (o outcome) ends(want string) outcome {
 	return o
 }
 
-// says fails the test unless every text is in the output. It ignores line breaks.
-func (o outcome) says(texts ...string) outcome {
+// contains fails the test unless every text is in the output. It ignores line breaks.
+func (o outcome) contains(texts ...string) outcome {
 	o.t.Helper()
 	shown := strings.Join(strings.Fields(o.text()), " ")
 	for _, want := range texts {
@@ -164,8 +164,8 @@ func (o outcome) says(texts ...string) outcome {
 	return o
 }
 
-// saysNot fails the test if one of the texts is in the output.
-func (o outcome) saysNot(texts ...string) outcome {
+// omits fails the test if one of the texts is in the output.
+func (o outcome) omits(texts ...string) outcome {
 	o.t.Helper()
 	for _, bad := range texts {
 		if strings.Contains(o.text(), bad) {
@@ -178,7 +178,7 @@ func (o outcome) saysNot(texts ...string) outcome {
 // nothingToDo plans and fails the test unless there is nothing to do.
 func (at *place) nothingToDo() outcome {
 	at.t.Helper()
-	return at.mustRun(0, "plan", "-detailed-exitcode").ends("No changes.")
+	return at.mustRun(0, "plan", "-detailed-exitcode").endsWith("No changes.")
 }
 
 // note is a note of a plan.

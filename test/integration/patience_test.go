@@ -14,21 +14,21 @@ import (
 // TestOpenStackUndeletedFailedServerDoesNotDelayLaunches has a server that stays in BUILD and that Nova does not delete
 // in the meantime. The next attempt starts at once, and the apply reports the remaining server.
 func TestOpenStackUndeletedFailedServerDoesNotDelayLaunches(t *testing.T) {
-	p := newProject(t).furnish()
+	p := newProject(t).createUsualObjects()
 	before := p.things()
 	at := p.newPlace(small)
 	at.change("launch_attempts = 2", "launch_attempts = 2\n  launch_timeout = \"45s\"")
 	at.change("min_ready = 2", "min_ready = 1")
 	p.faults(lab.Rule{On: lab.Spawn, Action: lab.Hang, Name: "np0*", Times: 1})
 	began := time.Now()
-	at.mustRun(0, "apply", "-auto-approve").says("1 launched", "attempt 1 of 2 failed: ", "not ready within launch_timeout", "is not deleted yet")
+	at.mustRun(0, "apply", "-auto-approve").contains("1 launched", "attempt 1 of 2 failed: ", "not ready within launch_timeout", "is not deleted yet")
 	if took := time.Since(began); took > 4*time.Minute {
 		t.Errorf("the apply took %s", took)
 	}
 	if err := p.lab.Clear(); err != nil {
 		t.Fatal(err)
 	}
-	at.settled()
+	at.applyUntilSettled()
 	p.mustHave(before, map[string]int{"server": 1})
 	at.gone(p, before)
 }
@@ -36,9 +36,9 @@ func TestOpenStackUndeletedFailedServerDoesNotDelayLaunches(t *testing.T) {
 // TestOpenStackTransientUploadErrorsAreRetried: the response to the creation of the image record is lost, and the
 // content is refused once with 503 and cut once.
 func TestOpenStackTransientUploadErrorsAreRetried(t *testing.T) {
-	p := newProject(t).furnish()
+	p := newProject(t).createUsualObjects()
 	before := p.others()
-	g := p.gated()
+	g := p.withGate()
 	at := p.newPlace(withImage)
 	var records, contents atomic.Int32
 	g.set(func(call string) error {
@@ -57,7 +57,7 @@ func TestOpenStackTransientUploadErrorsAreRetried(t *testing.T) {
 		}
 		return nil
 	})
-	at.mustRun(0, "apply", "-auto-approve").says("1 uploaded", "2 launched")
+	at.mustRun(0, "apply", "-auto-approve").contains("1 uploaded", "2 launched")
 	if n := contents.Load(); n != 3 {
 		t.Errorf("the content was sent %d times, want 3", n)
 	}
@@ -70,9 +70,9 @@ func TestOpenStackTransientUploadErrorsAreRetried(t *testing.T) {
 // TestOpenStackRetryAfterIsHonoredFromFirstCall uses a Nova that refuses its first calls, including the version
 // document.
 func TestOpenStackRetryAfterIsHonoredFromFirstCall(t *testing.T) {
-	p := newProject(t).furnish()
+	p := newProject(t).createUsualObjects()
 	before := p.things()
-	g := p.gated()
+	g := p.withGate()
 	at := p.newPlace(small)
 	var refused atomic.Int32
 	g.set(func(call string) error {
@@ -82,7 +82,7 @@ func TestOpenStackRetryAfterIsHonoredFromFirstCall(t *testing.T) {
 		return nil
 	}, nil)
 	began := time.Now()
-	at.mustRun(0, "apply", "-auto-approve").says("2 launched")
+	at.mustRun(0, "apply", "-auto-approve").contains("2 launched")
 	if took := time.Since(began); took < 9*time.Second {
 		t.Errorf("the apply took %s; at least three calls one after the other were to wait for 3 s", took)
 	}

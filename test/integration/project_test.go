@@ -106,9 +106,9 @@ func (p *project) applicationCredential() {
 		"auth_url": p.authURL, "application_credential_id": made["id"], "application_credential_secret": password}}
 }
 
-// furnish creates the usual objects of a CI project: network "private" with a router to the outside, "dual" with IPv6
+// createUsualObjects creates the usual objects of a CI project: network "private" with a router to the outside, "dual" with IPv6
 // too, security group "ssh", and key pair "lab". The addresses belong to this machine, like those of the lab.
-func (p *project) furnish() *project {
+func (p *project) createUsualObjects() *project {
 	p.t.Helper()
 	private := p.network("private", "127.81.0.0/16")
 	p.network("dual", "127.82.0.0/16")

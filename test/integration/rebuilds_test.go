@@ -88,81 +88,81 @@ fi
 exec QEMU "$@"
 `
 
-// rebuildMishap is one way in which a rebuild fails.
-type rebuildMishap struct {
+// rebuildFault is one way in which a rebuild fails.
+type rebuildFault struct {
 	name string
 	mood string                 // mood of the build script
 	qemu bool                   // qemu-img cannot write large files
-	call meddling               // fault in calls of Glance
+	call proxyFault             // fault in calls of Glance
 	lab  func(*rebuilding)      // fault in Glance itself or the configuration, until npctl has ended
 	came func(*rebuilding) bool // reports whether it occurred, if the other fields cannot show that
 	says string                 // output of the apply that meets it; empty if the apply succeeds
 	pass bool                   // one apply succeeds despite it
 }
 
-// rebuildMishaps contains two or three mishaps for each of ten rebuilds: in the build, in the upload, and in the
+// rebuildFaults contains two or three faults for each of ten rebuilds: in the build, in the upload, and in the
 // deletion of superseded images.
-var rebuildMishaps = [][]rebuildMishap{
+var rebuildFaults = [][]rebuildFault{
 	{
 		{name: "build fails", mood: "fails", says: "no such mirror"},
-		{name: "Glance cannot store", lab: (*rebuilding).storeAway, came: status(http.MethodPut, 500), says: "upload"},
+		{name: "Glance cannot store", lab: (*rebuilding).moveStore, came: status(http.MethodPut, 500), says: "upload"},
 	}, {
 		{name: "build takes too long", mood: "hangs", says: "3s"},
-		{name: "upload cut in the middle", call: meddling{on: http.MethodPut, do: halve}, pass: true},
+		{name: "upload cut in the middle", call: proxyFault{on: http.MethodPut, do: halve}, pass: true},
 		{name: "image protected", lab: (*rebuilding).protect, came: status(http.MethodDelete, 403), says: "delete image"},
 	}, {
 		{name: "build leaves nothing", mood: "nothing", says: "did not create"},
-		{name: "image record created and the answer lost", call: meddling{on: http.MethodPost, do: lose}, pass: true},
-		{name: "delete done and the answer lost", call: meddling{on: http.MethodDelete, do: lose}},
+		{name: "image record created and the answer lost", call: proxyFault{on: http.MethodPost, do: lose}, pass: true},
+		{name: "delete done and the answer lost", call: proxyFault{on: http.MethodDelete, do: lose}},
 	}, {
 		{name: "build leaves a web page", mood: "html", says: "does not have the header of a qcow2 image"},
-		{name: "upload answered 503 again and again", call: meddling{on: http.MethodPut, times: 20, do: answer(503)}, says: "503"},
+		{name: "upload answered 503 again and again", call: proxyFault{on: http.MethodPut, times: 20, do: answer(503)}, says: "503"},
 	}, {
 		{name: "disk full in the build", mood: "no-space", says: "No space left on device"},
-		{name: "upload arrives and the answer is lost", call: meddling{on: http.MethodPut, do: lose}, pass: true},
-		{name: "delete answered 409 again and again", call: meddling{on: http.MethodDelete, times: 20, do: answer(409)}, says: "in use"},
+		{name: "upload arrives and the answer is lost", call: proxyFault{on: http.MethodPut, do: lose}, pass: true},
+		{name: "delete answered 409 again and again", call: proxyFault{on: http.MethodDelete, times: 20, do: answer(409)}, says: "in use"},
 	}, {
 		{name: "image cannot be read", mood: "corrupt", says: "corrupt"},
 		{name: "disk of Glance full", lab: (*rebuilding).storeFull, came: status(http.MethodPut, 413), says: "413"},
-		{name: "delete hangs", call: meddling{on: http.MethodDelete, do: hang}},
+		{name: "delete hangs", call: proxyFault{on: http.MethodDelete, do: hang}},
 	}, {
 		{name: "conversion writes too much", qemu: true, says: "File too large"},
-		{name: "upload damaged in transfer", call: meddling{on: http.MethodPut, do: damage}, pass: true},
-		{name: "delete answered 500", call: meddling{on: http.MethodDelete, do: answer(500)}},
+		{name: "upload damaged in transfer", call: proxyFault{on: http.MethodPut, do: damage}, pass: true},
+		{name: "delete answered 500", call: proxyFault{on: http.MethodDelete, do: answer(500)}},
 	}, {
 		{name: "build leaves an empty file", mood: "empty", says: "is empty"},
-		{name: "Glance hangs in the upload", lab: (*rebuilding).impatient, call: meddling{on: http.MethodPut, do: (*rebuilding).pauseGlance}, says: "no answer within 6s"},
+		{name: "Glance hangs in the upload", lab: (*rebuilding).shortenUploadTimeout, call: proxyFault{on: http.MethodPut, do: (*rebuilding).pauseGlance}, says: "no answer within 6s"},
 	}, {
-		{name: "image record created after the timeout", lab: (*rebuilding).impatient, call: meddling{on: http.MethodPost, do: late}, says: "upload"},
-		{name: "interrupted in the upload", call: meddling{on: http.MethodPut, do: signalled(os.Interrupt)}, says: "interrupted"},
+		{name: "image record created after the timeout", lab: (*rebuilding).shortenUploadTimeout, call: proxyFault{on: http.MethodPost, do: late}, says: "upload"},
+		{name: "interrupted in the upload", call: proxyFault{on: http.MethodPut, do: signalled(os.Interrupt)}, says: "interrupted"},
 	}, {
-		{name: "killed in the upload", call: meddling{on: http.MethodPut, do: signalled(os.Kill)}},
-		{name: "upload refused", call: meddling{on: http.MethodPut, do: answer(403)}, says: "403"},
+		{name: "killed in the upload", call: proxyFault{on: http.MethodPut, do: signalled(os.Kill)}},
+		{name: "upload refused", call: proxyFault{on: http.MethodPut, do: answer(403)}, says: "403"},
 	},
 }
 
-// TestOpenStackRebuildsWithFaults rebuilds an image ten times on a real Glance, each time after several mishaps. At
+// TestOpenStackRebuildsWithFaults rebuilds an image ten times on a real Glance, each time with several faults. At
 // every moment both providers must have a recorded image that nodes can boot from; in the end the disk and Glance must
 // contain exactly the kept builds.
 func TestOpenStackRebuildsWithFaults(t *testing.T) {
-	p := newProject(t).furnish()
+	p := newProject(t).createUsualObjects()
 	before := p.things()
 	r := newRebuilding(t, p)
 	for range 2 {
 		r.replace = true
 		r.rebuild()
 	}
-	for _, mishaps := range rebuildMishaps {
+	for _, faults := range rebuildFaults {
 		r.replace = true
-		for _, m := range mishaps {
-			r.meet(m)
-			r.replace = r.replace || m.pass // the image was rebuilt, and the next mishap needs another rebuild
+		for _, m := range faults {
+			r.applyWithFault(m)
+			r.replace = r.replace || m.pass // the image was rebuilt, and the next fault needs another rebuild
 		}
 		r.rebuild()
-		r.exactly(before)
+		r.checkExactly(before)
 	}
 	r.place.change("min_ready = 0", "min_ready = 1")
-	r.place.mustRun(0, "apply", "-auto-approve").says("1 launched") // after all that, it boots
+	r.place.mustRun(0, "apply", "-auto-approve").contains("1 launched") // after all that, it boots
 	if r.looks == 0 {
 		t.Error("Glance was never checked")
 	}
@@ -171,9 +171,9 @@ func TestOpenStackRebuildsWithFaults(t *testing.T) {
 	r.place.gone(p, before)
 }
 
-// rebuilding is a place with a meddler before Glance.
+// rebuilding is a place with a fault proxy before Glance.
 type rebuilding struct {
-	*meddler
+	*faultProxy
 	t       *testing.T
 	p       *project
 	place   *place
@@ -185,7 +185,7 @@ type rebuilding struct {
 func newRebuilding(t *testing.T, p *project) *rebuilding {
 	t.Helper()
 	r := &rebuilding{t: t, p: p}
-	r.meddler = newMeddler(t, r)
+	r.faultProxy = newFaultProxy(t, r)
 	r.place = p.newPlace(rebuilt)
 	r.file("build.sh", rebuildScript)
 	r.images()
@@ -244,7 +244,7 @@ func (r *rebuilding) images() {
 	r.file("corrupt.qcow2", string(text))
 }
 
-// apply runs npctl and lets the meddler know its process.
+// apply runs npctl and passes its process to the proxy.
 func (r *rebuilding) apply() outcome {
 	r.t.Helper()
 	args := []string{"apply", "-auto-approve"}
@@ -256,7 +256,7 @@ func (r *rebuilding) apply() outcome {
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
-	r.runs(cmd.Process)
+	r.setProcess(cmd.Process)
 	err := cmd.Wait()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -264,14 +264,14 @@ func (r *rebuilding) apply() outcome {
 	}
 	o := outcome{r.t, "npctl " + strings.Join(args, " "), cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 	r.t.Logf("%s: %d after %.1f s: %s", o.command, o.code, time.Since(began).Seconds(), o.last())
-	r.recorded()
+	r.checkRecords()
 	return o
 }
 
-// meet applies during a mishap.
-func (r *rebuilding) meet(m rebuildMishap) {
+// applyWithFault applies during a fault.
+func (r *rebuilding) applyWithFault(m rebuildFault) {
 	r.t.Helper()
-	r.t.Log("mishap:", m.name)
+	r.t.Log("fault:", m.name)
 	if m.mood != "" {
 		r.file("mood", m.mood)
 	}
@@ -281,24 +281,24 @@ func (r *rebuilding) meet(m rebuildMishap) {
 	if m.lab != nil {
 		m.lab(r)
 	}
-	r.meddle(m.call)
+	r.setFault(m.call)
 	o := r.apply()
 	switch {
 	case m.pass && o.code != 0, m.says == "" && m.call.do == nil && o.code != 0, m.says != "" && o.code == 0:
 		r.t.Errorf("%s: exit code %d\n%s", m.name, o.code, o.text())
 	case m.says != "":
-		o.says(m.says)
+		o.contains(m.says)
 	}
-	if !r.hasCome(m) {
+	if !r.faultOccurred(m) {
 		r.t.Errorf("%s: it never came\n%s", m.name, o.text())
 	}
 	if r.undo != nil {
-		r.takeBack()
+		r.undoChange()
 	}
-	r.meddle(meddling{})
+	r.setFault(proxyFault{})
 }
 
-func (r *rebuilding) hasCome(m rebuildMishap) bool {
+func (r *rebuilding) faultOccurred(m rebuildFault) bool {
 	hits, _ := os.ReadFile(filepath.Join(r.place.dir, "hits"))
 	switch {
 	case m.mood != "":
@@ -308,7 +308,7 @@ func (r *rebuilding) hasCome(m rebuildMishap) bool {
 	case m.came != nil:
 		return m.came(r)
 	default:
-		return r.met()
+		return r.faultApplied()
 	}
 }
 
@@ -344,9 +344,9 @@ func (r *rebuilding) facts() facts {
 	return shown.Images[0]
 }
 
-// recorded compares the output of npctl with Glance: each provider that has ever had an image must have an active one,
+// checkRecords compares the output of npctl with Glance: each provider that has ever had an image must have an active one,
 // with a ready upload record of a ready build.
-func (r *rebuilding) recorded() {
+func (r *rebuilding) checkRecords() {
 	r.t.Helper()
 	f := r.facts()
 	if f.Newest != nil && f.Newest.ID != r.newest {
@@ -380,7 +380,7 @@ func (r *rebuilding) active() map[string]string {
 	return found
 }
 
-// rebuild applies, without mishaps, until nothing is left to do.
+// rebuild applies, without faults, until nothing is left to do.
 func (r *rebuilding) rebuild() {
 	r.t.Helper()
 	for range 5 {
@@ -388,7 +388,7 @@ func (r *rebuilding) rebuild() {
 		leaks := strings.Contains(o.stdout, "has our ownership tags and ")
 		switch {
 		case o.code != 0:
-			r.t.Errorf("without mishaps:\n%s", o.text())
+			r.t.Errorf("without faults:\n%s", o.text())
 		case o.last() == "No changes." && !leaks && !r.replace:
 			return
 		case leaks:
@@ -398,8 +398,8 @@ func (r *rebuilding) rebuild() {
 	r.t.Fatalf("five applies later there is still something to do:\n%s", r.place.run("plan").text())
 }
 
-// exactly fails the test unless records, Glance and disk contain exactly the expected objects.
-func (r *rebuilding) exactly(before map[string]thing) {
+// checkExactly fails the test unless records, Glance and disk contain exactly the expected objects.
+func (r *rebuilding) checkExactly(before map[string]thing) {
 	r.t.Helper()
 	f := r.facts()
 	var files, uploads []string
@@ -455,12 +455,12 @@ func (r *rebuilding) change(do, undo func() error) {
 	r.undo = undo
 	r.t.Cleanup(func() {
 		if r.undo != nil {
-			r.takeBack()
+			r.undoChange()
 		}
 	})
 }
 
-func (r *rebuilding) takeBack() {
+func (r *rebuilding) undoChange() {
 	r.t.Helper()
 	if err := r.undo(); err != nil {
 		r.t.Error(err)
@@ -468,20 +468,20 @@ func (r *rebuilding) takeBack() {
 	r.undo = nil
 }
 
-func (r *rebuilding) storeAway() {
+func (r *rebuilding) moveStore() {
 	r.change(func() error { return os.Rename(r.store(), r.store()+".away") },
 		func() error { return os.Rename(r.store()+".away", r.store()) })
 }
 
 func (r *rebuilding) storeFull() {
 	r.change(func() error {
-		return r.amongMountsOfGlance("mount", "-t", "tmpfs", "-o", "size=64k,mode=777", "tmpfs", r.store())
+		return r.inMountsOfGlance("mount", "-t", "tmpfs", "-o", "size=64k,mode=777", "tmpfs", r.store())
 	},
-		func() error { return r.amongMountsOfGlance("umount", r.store()) })
+		func() error { return r.inMountsOfGlance("umount", r.store()) })
 }
 
-// amongMountsOfGlance runs a command in the mount namespace of Glance, which may differ from that of the test.
-func (r *rebuilding) amongMountsOfGlance(command ...string) error {
+// inMountsOfGlance runs a command in the mount namespace of Glance, which may differ from that of the test.
+func (r *rebuilding) inMountsOfGlance(command ...string) error {
 	text, err := os.ReadFile(filepath.Join(r.p.lab.Dir(), "run", "glance.pid"))
 	if err != nil {
 		return err
@@ -494,8 +494,8 @@ func (r *rebuilding) amongMountsOfGlance(command ...string) error {
 	return nil
 }
 
-// impatient sets a short upload_timeout.
-func (r *rebuilding) impatient() {
+// shortenUploadTimeout sets a short upload_timeout.
+func (r *rebuilding) shortenUploadTimeout() {
 	swap := func(from, to string) func() error {
 		return func() error {
 			r.place.write(strings.ReplaceAll(r.place.read(), from, to))

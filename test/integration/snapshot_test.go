@@ -63,8 +63,8 @@ const goldenOffer = `
     }
 `
 
-// answers plays the build instances at their floating IPs, with the host key in the configuration.
-func (p *project) answers(at *place) {
+// serveBuildInstances plays the build instances at their floating IPs, with the host key in the configuration.
+func (p *project) serveBuildInstances(at *place) {
 	p.t.Helper()
 	at.keygen("host")
 	p.sshd(at, func(string) string { return "host" }, func(server object) string {
@@ -79,13 +79,13 @@ func (p *project) answers(at *place) {
 // snapshotPlace returns a place with the base image already in the cloud.
 func snapshotPlace(t *testing.T) (*project, *place, map[string]thing) {
 	t.Helper()
-	p := newProject(t).furnish()
+	p := newProject(t).createUsualObjects()
 	before := p.things()
 	at := p.newPlace("")
-	p.answers(at)
+	p.serveBuildInstances(at)
 	at.script(`echo "set up by $(id -un), token $TOKEN"; echo "$NPCTL_IMAGE_NAME $NPCTL_BUILD_ID" >>` + at.dir + `/ran`)
 	at.write(strings.NewReplacer("GOLDEN", "", "OFFER", "").Replace(onInstance))
-	at.mustRun(0, "apply", "-auto-approve").ends("Apply complete: 1 built, 1 uploaded, 0 launched, 0 deleted.")
+	at.mustRun(0, "apply", "-auto-approve").endsWith("Apply complete: 1 built, 1 uploaded, 0 launched, 0 deleted.")
 	at.write(strings.NewReplacer("GOLDEN", golden, "OFFER", goldenOffer).Replace(onInstance))
 	return p, at, before
 }
@@ -130,7 +130,7 @@ func TestOpenStackSnapshotBuild(t *testing.T) {
 	p, at, before := snapshotPlace(t)
 	base := p.images()["base"]["id"]
 
-	at.mustRun(0, "apply", "-auto-approve").ends("Apply complete: 1 built, 1 uploaded, 0 launched, 0 deleted.")
+	at.mustRun(0, "apply", "-auto-approve").endsWith("Apply complete: 1 built, 1 uploaded, 0 launched, 0 deleted.")
 	p.onlyTheImages(before, "base", "golden")
 	if p.images()["base"]["id"] != base {
 		t.Error("the base image of the machine was replaced")
@@ -162,8 +162,8 @@ func TestOpenStackSnapshotBuild(t *testing.T) {
 	at.nothingToDo()
 
 	at.script("echo changed") // causes a rebuild, and nothing else
-	at.mustRun(0, "apply", "-auto-approve").says("1 built, 1 uploaded")
-	at.settled()
+	at.mustRun(0, "apply", "-auto-approve").contains("1 built, 1 uploaded")
+	at.applyUntilSettled()
 	at.mustRun(0, "destroy", "-auto-approve")
 	p.mustBe(before)
 }
@@ -173,7 +173,7 @@ func TestOpenStackFailedSnapshotBuild(t *testing.T) {
 	p, at, before := snapshotPlace(t)
 	fails := func(because ...string) {
 		t.Helper()
-		at.mustRun(1, "apply", "-auto-approve", "-replace=diskimage.golden").says(because...)
+		at.mustRun(1, "apply", "-auto-approve", "-replace=diskimage.golden").contains(because...)
 		p.onlyTheImages(before, "base")
 	}
 	at.script("echo there is no such package >&2; exit 4")
@@ -210,7 +210,7 @@ func TestOpenStackKilledSnapshotBuild(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(at.dir, "again"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at.settled()
+	at.applyUntilSettled()
 	p.onlyTheImages(before, "base", "golden")
 	at.gone(p, before)
 }

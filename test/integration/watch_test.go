@@ -57,8 +57,8 @@ provider "openstack" "acme" {
 // unanswered is served without host key checks and min_ready, for nodes that do not answer.
 var unanswered = strings.Replace(strings.Replace(served, "networks  ", "host_key_checking = false\n    networks  ", 1), "min_ready = 1", "min_ready = 0", 1)
 
-// nodesAnswer plays the instances of nodes, each with its own host key.
-func (p *project) nodesAnswer(at *place) {
+// serveNodes plays the instances of nodes, each with its own host key.
+func (p *project) serveNodes(at *place) {
 	p.t.Helper()
 	key := func(address string) string {
 		name := "host-" + address
@@ -82,10 +82,10 @@ func (p *project) nodesAnswer(at *place) {
 // watched returns a place for a daemon in a new project, with a gate before the services.
 func watched(t *testing.T, config string) (p *project, g *gate, at *place) {
 	t.Helper()
-	p = newProject(t).furnish()
-	g = p.gated()
+	p = newProject(t).createUsualObjects()
+	g = p.withGate()
 	at = p.newPlace(config)
-	at.tellLog()
+	at.printLogIfFailed()
 	return p, g, at
 }
 
@@ -95,21 +95,21 @@ func TestOpenStackWatchServesNodes(t *testing.T) {
 	p, _, at := watched(t, served)
 	before := p.things()
 	p.quota(map[string]int{lab.Instances: 40, lab.Cores: 80, lab.FloatingIPs: 40})
-	p.nodesAnswer(at)
+	p.serveNodes(at)
 	d := at.watch()
 	at.eventuallyCensus("ready:1")
 
-	nodes := at.gets("small", "volume", "medium")
-	at.entered(nodes...)
+	nodes := at.takeNodes("small", "volume", "medium")
+	at.checkLogin(nodes...)
 	p.hasServersFor(nodes)
 	at.eventuallyCensus("in-use:3 ready:1")
 	used := p.thingsOf(nodes)
 	if got := count(used); got["server"] != 3 || got["port"] < 3 || got["floating IP"] != 2 || got["volume"] != 1 {
 		t.Errorf("three nodes have %v in the cloud:\n%s", got, strings.Join(lines(used), "\n"))
 	}
-	at.returns(nodes...)
-	held := at.gets("small")[0]
-	t.Run("Hold", func(t *testing.T) { p.with(t).holds(at.with(t), held) })
+	at.returnNodes(nodes...)
+	held := at.takeNodes("small")[0]
+	t.Run("Hold", func(t *testing.T) { p.with(t).checkHold(at.with(t), held) })
 	at.eventuallyCensus("ready:1")
 	for id, left := range p.things() {
 		if _, was := used[id]; was {
@@ -121,17 +121,17 @@ func TestOpenStackWatchServesNodes(t *testing.T) {
 		t.Errorf("node %s still answers", nodes[0].ID)
 	}
 
-	t.Run("ManyAtOnce", func(t *testing.T) { at.with(t).manyAtOnce() })
+	t.Run("ManyAtOnce", func(t *testing.T) { at.with(t).createManyRequests() })
 	at.eventuallyCensus("ready:1")
 	p.mustHave(before, map[string]int{"server": 1, "floating IP": 1})
-	d.tells()
+	d.checkMetrics()
 	t.Logf("ended within %s", d.Stop().Round(time.Millisecond))
 	at.nothingToDo()
 	at.gone(p, before)
 }
 
-// entered logs in to nodes.
-func (at *place) entered(nodes ...node) {
+// checkLogin logs in to nodes.
+func (at *place) checkLogin(nodes ...node) {
 	at.t.Helper()
 	for _, n := range nodes {
 		if len(n.HostKeys) == 0 {
@@ -176,11 +176,11 @@ func attachedTo(t thing, server string) bool {
 	return len(attachments) > 0 && attachments[0].(object)["server_id"] == server
 }
 
-// holds holds a node for some seconds.
-func (p *project) holds(at *place, n node) {
+// checkHold holds a node for some seconds.
+func (p *project) checkHold(at *place, n node) {
 	end := time.Now().Add(12 * time.Second)
 	at.mustRun(0, "node", "hold", "-reason=look at it", "-until=12s", n.ID)
-	at.mustRun(0, "why", "node/"+n.ID).says("look at it", "held")
+	at.mustRun(0, "why", "node/"+n.ID).contains("look at it", "held")
 	for time.Now().Before(end) {
 		a, err := at.says("node", "show", n.ID)
 		_, entered := at.ssh(n, "true")
@@ -194,8 +194,8 @@ func (p *project) holds(at *place, n node) {
 	}
 }
 
-// manyAtOnce creates ten requests at the same time. No node may be assigned to two of them.
-func (at *place) manyAtOnce() {
+// createManyRequests creates ten requests at the same time. No node may be assigned to two of them.
+func (at *place) createManyRequests() {
 	at.t.Helper()
 	orders := [][]string{{"small"}, {"medium", "small"}, {"medium"}, {"small", "medium", "volume"}, {"medium", "medium"},
 		{"small"}, {"medium", "medium", "medium"}, {"small", "small"}, {"medium"}, {"volume", "medium"}}
@@ -204,7 +204,7 @@ func (at *place) manyAtOnce() {
 	var users sync.WaitGroup
 	for i, labels := range orders {
 		users.Go(func() {
-			nodes, err := at.taken(asks(labels, "-take"), labels)
+			nodes, err := at.runTake(asks(labels, "-take"), labels)
 			if err != nil {
 				at.t.Error(err)
 				return
@@ -214,8 +214,8 @@ func (at *place) manyAtOnce() {
 				holders[n.ID] = append(holders[n.ID], i)
 			}
 			mu.Unlock()
-			at.entered(nodes[0])
-			at.returns(nodes...)
+			at.checkLogin(nodes[0])
+			at.returnNodes(nodes...)
 		})
 	}
 	users.Wait()
@@ -226,8 +226,8 @@ func (at *place) manyAtOnce() {
 	}
 }
 
-// tells checks the metrics of the daemon.
-func (d *daemon) tells() {
+// checkMetrics checks the metrics of the daemon.
+func (d *daemon) checkMetrics() {
 	t := d.at.t
 	t.Helper()
 	if n := d.metric(`npctl_requests_finished_total{result="fulfilled"}`); n != 12 {

@@ -21,21 +21,21 @@ func TestOpenStackWatchRespectsQuota(t *testing.T) {
 	p.server("np0000000001", "none")
 	before := p.things()
 	p.quota(map[string]int{lab.Instances: 4, lab.FloatingIPs: 2})
-	g.oneByOne("POST network /floatingips") // of two concurrent creates Neutron counts one twice, as itself and as its reservation
-	d := at.watch("-refresh=2s")            // so that listings contain many unfinished servers
+	g.serializeCalls("POST network /floatingips") // of two concurrent creates Neutron counts one twice, as itself and as its reservation
+	d := at.watch("-refresh=2s")                  // so that listings contain many unfinished servers
 
-	first := at.gets("small", "small")
+	first := at.takeNodes("small", "small")
 	address := at.requests("small")
-	at.explained(address, "quota: 0 floating IPs left and 1 needed")
-	last := at.gets("medium")
+	at.checkWhy(address, "quota: 0 floating IPs left and 1 needed")
+	last := at.takeNodes("medium")
 	instance := at.requests("medium")
-	at.explained(instance, "quota: 0 instances left and 1 needed")
-	at.returns(append(last, first[0])...) // the time of the next listing decides which of the two is served first
-	second := at.waits(address, "small")
-	third := at.waits(instance, "medium")
-	at.returns(first[1], second[0], third[0])
+	at.checkWhy(instance, "quota: 0 instances left and 1 needed")
+	at.returnNodes(append(last, first[0])...) // the time of the next listing decides which of the two is served first
+	second := at.awaitNodes(address, "small")
+	third := at.awaitNodes(instance, "medium")
+	at.returnNodes(first[1], second[0], third[0])
 
-	t.Run("Rush", func(t *testing.T) { at.with(t).rush(3, 2) })
+	t.Run("Rush", func(t *testing.T) { at.with(t).runUsers(3, 2) })
 	at.eventuallyCensus("")
 	if refused := g.refusals(); len(refused) > 0 {
 		t.Errorf("calls that were refused:\n%s", strings.Join(refused, "\n"))
@@ -47,8 +47,8 @@ func TestOpenStackWatchRespectsQuota(t *testing.T) {
 	p.mustBe(before)
 }
 
-// oneByOne lets calls of a kind pass one after the other.
-func (g *gate) oneByOne(kind string) {
+// serializeCalls lets calls of a kind pass one after the other.
+func (g *gate) serializeCalls(kind string) {
 	turn := make(chan struct{}, 1)
 	g.set(func(call string) error {
 		if call != kind {
@@ -68,8 +68,8 @@ func (g *gate) oneByOne(kind string) {
 	})
 }
 
-// explained fails the test unless npctl why soon prints the reason why a request waits.
-func (at *place) explained(request, want string) {
+// checkWhy fails the test unless npctl why soon prints the reason why a request waits.
+func (at *place) checkWhy(request, want string) {
 	at.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(300 * time.Millisecond) {
 		cmd, stdout, stderr := at.command(at.t.Context(), "why", "request/"+request)
@@ -86,14 +86,14 @@ func (at *place) explained(request, want string) {
 	}
 }
 
-// waits waits for the nodes of a request and takes them.
-func (at *place) waits(request string, labels ...string) []node {
+// awaitNodes waits for the nodes of a request and takes them.
+func (at *place) awaitNodes(request string, labels ...string) []node {
 	at.t.Helper()
 	began := time.Now()
 	if _, err := at.says("request", "wait", request); err != nil {
 		at.t.Fatal(err)
 	}
-	nodes, err := at.taken([]string{"request", "take", request}, labels)
+	nodes, err := at.runTake([]string{"request", "take", request}, labels)
 	if err != nil {
 		at.t.Fatal(err)
 	}
@@ -101,18 +101,18 @@ func (at *place) waits(request string, labels ...string) []node {
 	return nodes
 }
 
-// rush runs users that repeatedly take and return nodes.
-func (at *place) rush(users, times int) {
+// runUsers runs users that repeatedly take and return nodes.
+func (at *place) runUsers(users, times int) {
 	var all sync.WaitGroup
 	for range users {
 		all.Go(func() {
 			for range times {
-				nodes, err := at.taken(asks([]string{"small"}, "-take"), []string{"small"})
+				nodes, err := at.runTake(asks([]string{"small"}, "-take"), []string{"small"})
 				if err != nil {
 					at.t.Error(err)
 					return
 				}
-				at.returns(nodes...)
+				at.returnNodes(nodes...)
 			}
 		})
 	}
@@ -133,12 +133,12 @@ func TestOpenStackWatchIsKilled(t *testing.T) {
 		orders[id] = labels
 		return id
 	}
-	g.killedAt(at, "POST compute /servers", func() {
+	g.killAt(at, "POST compute /servers", func() {
 		ask("small", "medium")
 		ask("small")
 		ask("volume", "small")
 	})
-	g.killedAt(at, "POST network /floatingips", func() {})
+	g.killAt(at, "POST network /floatingips", func() {})
 
 	d := at.watch("-grace=1s")
 	last := ask("small")
@@ -159,7 +159,7 @@ func TestOpenStackWatchIsKilled(t *testing.T) {
 	d = at.watch()
 	taken := map[string]bool{}
 	for id, labels := range orders {
-		for _, n := range at.waits(id, labels...) {
+		for _, n := range at.awaitNodes(id, labels...) {
 			if taken[n.ID] {
 				t.Errorf("node %s was assigned twice", n.ID)
 			}
@@ -167,7 +167,7 @@ func TestOpenStackWatchIsKilled(t *testing.T) {
 			if n.ID == begun.ID && (n.Attempt != 1 || n.ExternalID != begun.ExternalID) {
 				t.Errorf("the node whose launch started before SIGTERM is %+v, and was %+v", n, begun)
 			}
-			at.returns(n)
+			at.returnNodes(n)
 		}
 	}
 	if !taken[begun.ID] {
@@ -179,9 +179,9 @@ func TestOpenStackWatchIsKilled(t *testing.T) {
 	p.mustBe(before)
 }
 
-// killedAt runs a daemon until the second call of a kind has reached the service, and kills it before the response.
+// killAt runs a daemon until the second call of a kind has reached the service, and kills it before the response.
 // Calls of that kind wait until ready returns.
-func (g *gate) killedAt(at *place, kind string, ready func()) {
+func (g *gate) killAt(at *place, kind string, ready func()) {
 	at.t.Helper()
 	armed, struck := make(chan struct{}), make(chan struct{})
 	var d *daemon
@@ -227,7 +227,7 @@ func TestOpenStackWatchSurvivesHangingNova(t *testing.T) {
 	d := at.watch("-refresh=3s")
 	began := time.Now()
 	at.eventuallyCensus("ready:1")
-	used := at.gets("medium")
+	used := at.takeNodes("medium")
 	resume := func() {}
 	paused := make(chan struct{})
 	var once sync.Once
@@ -257,22 +257,22 @@ func TestOpenStackWatchSurvivesHangingNova(t *testing.T) {
 	if silent := time.Since(listed); silent < 12*time.Second || listed.Before(began) {
 		t.Errorf("Nova has been hanging for 15 s, and npctl reports an answer %s ago; it has been running for %s", silent, time.Since(began))
 	}
-	at.mustRun(0, "why", "request/"+ids[0]).says("acme/main in zone", "0 of 2 are ready", "is building since")
-	if calls := g.made("DELETE"); len(calls) > 0 {
+	at.mustRun(0, "why", "request/"+ids[0]).contains("acme/main in zone", "0 of 2 are ready", "is building since")
+	if calls := g.callsWithPrefix("DELETE"); len(calls) > 0 {
 		t.Errorf("while Nova hung: %v", calls)
 	}
 	resume()
 	var nodes []node
 	for i, id := range ids {
-		nodes = append(nodes, at.waits(id, orders[i]...)...)
+		nodes = append(nodes, at.awaitNodes(id, orders[i]...)...)
 	}
-	at.returns(append(nodes, used...)...)
+	at.returnNodes(append(nodes, used...)...)
 	at.eventuallyCensus("ready:1")
 	eventually(t, "only the node that is ready in advance is left", func() bool {
 		left := count(without(p.things(), before))
 		return left["server"] == 1 && left["floating IP"] == 1
 	})
 	d.Stop()
-	at.settled()
+	at.applyUntilSettled()
 	at.gone(p, before)
 }

@@ -41,7 +41,7 @@ func (d deadline) deadline() time.Time { at, _ := d.Deadline(); return at }
 // chaos is a fleet that users use while clouds misbehave and daemons are killed.
 type chaos struct {
 	*site
-	handouts
+	nodeUses
 	projects []*project
 	over     deadline // the end of the whole test
 
@@ -105,7 +105,7 @@ func (c *chaos) run(seed uint64, cancel context.CancelFunc) {
 		users.Go(func() { u.work(working) })
 	}
 	watchers.Go(func() { c.watch(watching) })
-	kills := c.lives(rand.New(rand.NewPCG(seed, 1<<20)))
+	kills := c.restartDaemons(rand.New(rand.NewPCG(seed, 1<<20)))
 	stop()
 	c.faults([]sandboxcloud.Fault{})
 	d := c.start("-refresh=1s")
@@ -117,7 +117,7 @@ func (c *chaos) run(seed uint64, cancel context.CancelFunc) {
 	blind()
 	watchers.Wait()
 	c.check()
-	given, refused := c.len(), c.refused()
+	given, refused := c.len(), c.quotaRefusals()
 	c.t.Logf("settled %s after the last fault; clouds refused %d creates for lack of quota", time.Since(calm).Round(time.Millisecond), refused)
 	switch {
 	case !c.enough(kills):
@@ -130,8 +130,8 @@ func (c *chaos) run(seed uint64, cancel context.CancelFunc) {
 	c.destroy()
 }
 
-// lives starts a daemon whenever the previous one was killed, until enough has happened.
-func (c *chaos) lives(random *rand.Rand) (kills int) {
+// restartDaemons starts a daemon whenever the previous one was killed, until enough has happened.
+func (c *chaos) restartDaemons(random *rand.Rand) (kills int) {
 	began := time.Now()
 	for {
 		if c.enough(kills) || time.Since(began) > chaosMost {
@@ -192,8 +192,8 @@ func (c *chaos) percentiles() string {
 	return fmt.Sprintf("%s in the middle, %s for 1 of 20, %s at most", at(0.5), at(0.95), at(1))
 }
 
-// wrong reports a mistake, once.
-func (c *chaos) wrong(format string, values ...any) {
+// reportOnce reports a mistake, once.
+func (c *chaos) reportOnce(format string, values ...any) {
 	text := fmt.Sprintf(format, values...)
 	c.mu.Lock()
 	known := c.mistake[text]
@@ -216,10 +216,10 @@ func (c *chaos) why(subject string) string {
 	return ": " + string(text)
 }
 
-// failed checks why a request failed: with these faults some requests fail, for reasons that name the faults.
-func (c *chaos) failed(r wire.Request) {
+// checkFailure checks why a request failed: with these faults some requests fail, for reasons that name the faults.
+func (c *chaos) checkFailure(r wire.Request) {
 	c.count("failed")
 	if !strings.Contains(r.Error, "could not be launched") {
-		c.wrong("request %s for %v failed: %s", r.ID, r.Labels, r.Error)
+		c.reportOnce("request %s for %v failed: %s", r.ID, r.Labels, r.Error)
 	}
 }

@@ -22,7 +22,7 @@ import (
 func (c *chaos) watch(ctx context.Context) {
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 		for _, p := range c.projects {
-			c.untouched(p)
+			c.checkForeign(p)
 			c.withinQuota(p)
 		}
 		if nodes, err := c.Nodes(ctx, wire.NodeFilter{}); err == nil {
@@ -31,10 +31,10 @@ func (c *chaos) watch(ctx context.Context) {
 	}
 }
 
-// untouched checks that the foreign objects in a cloud are unchanged.
-func (c *chaos) untouched(p *project) {
+// checkForeign checks that the foreign objects in a cloud are unchanged.
+func (c *chaos) checkForeign(p *project) {
 	if diff := p.changed(); diff != "" {
-		c.wrong("foreign objects in provider %s have changed (-before +after):\n%s", p.name, diff)
+		c.reportOnce("foreign objects in provider %s have changed (-before +after):\n%s", p.name, diff)
 	}
 }
 
@@ -46,7 +46,7 @@ func (c *chaos) withinQuota(p *project) {
 	}
 	for kind, limit := range chaosQuota[p.name] {
 		if count[kind] > limit {
-			c.wrong("provider %s has %d of %s, and its quota is %d", p.name, count[kind], kind, limit)
+			c.reportOnce("provider %s has %d of %s, and its quota is %d", p.name, count[kind], kind, limit)
 		}
 	}
 }
@@ -71,16 +71,16 @@ func (c *chaos) withinLimits(nodes []wire.Node) {
 	}
 	for pool, limit := range chaosPools {
 		if len(pools[pool]) > limit {
-			c.wrong("pool %s has %d nodes on record, and max_servers is %d:\n%s", pool, len(pools[pool]), limit, strings.Join(pools[pool], "\n"))
+			c.reportOnce("pool %s has %d nodes on record, and max_servers is %d:\n%s", pool, len(pools[pool]), limit, strings.Join(pools[pool], "\n"))
 		}
 	}
 	if len(tenant) > chaosTenantLimit {
-		c.wrong("tenant %s has %d nodes, and may have %d: %s", chaosTenant, len(tenant), chaosTenantLimit, strings.Join(tenant, ", "))
+		c.reportOnce("tenant %s has %d nodes, and may have %d: %s", chaosTenant, len(tenant), chaosTenantLimit, strings.Join(tenant, ", "))
 	}
 }
 
-// stillThere fails the test when the server of a node is gone while its user has it.
-func (c *chaos) stillThere(use *handout, sure time.Time) {
+// checkServer fails the test when the server of a node is gone while its user has it.
+func (c *chaos) checkServer(use *nodeUse, sure time.Time) {
 	n := use.node
 	for _, p := range c.projects {
 		if p.name != n.Provider {
@@ -91,9 +91,9 @@ func (c *chaos) stillThere(use *handout, sure time.Time) {
 		switch {
 		case !time.Now().Before(sure):
 		case i < 0:
-			c.wrong("the server %s of node %s is gone while %s uses it", n.ExternalID, n.ID, use.user)
+			c.reportOnce("the server %s of node %s is gone while %s uses it", n.ExternalID, n.ID, use.user)
 		case things[i].Status != "ACTIVE" || markOf(things[i]).id != n.ID:
-			c.wrong("the server of node %s, which %s uses, is %+v", n.ID, use.user, things[i])
+			c.reportOnce("the server of node %s, which %s uses, is %+v", n.ID, use.user, things[i])
 		}
 	}
 }
@@ -183,7 +183,7 @@ func (c *chaos) records(ctx context.Context) map[string]bool {
 	known := map[string]bool{}
 	nodes, err := c.Nodes(ctx, wire.NodeFilter{})
 	if err != nil {
-		c.wrong("%v", err)
+		c.reportOnce("%v", err)
 	}
 	for _, n := range nodes {
 		if !n.Static {
@@ -192,7 +192,7 @@ func (c *chaos) records(ctx context.Context) map[string]bool {
 	}
 	images, err := c.Images(ctx)
 	if err != nil {
-		c.wrong("%v", err)
+		c.reportOnce("%v", err)
 	}
 	for _, image := range images {
 		for _, u := range image.Uploads {
@@ -207,16 +207,16 @@ func (c *chaos) records(ctx context.Context) map[string]bool {
 
 // check verifies the whole run at its end.
 func (c *chaos) check() {
-	for _, double := range c.doubles() {
-		c.wrong("%s", double)
+	for _, double := range c.overlaps() {
+		c.reportOnce("%s", double)
 	}
 	for _, p := range c.projects {
-		c.untouched(p)
+		c.checkForeign(p)
 	}
 }
 
-// refused counts the servers that a cloud refused because of its quota. Injected faults report 1 of 1.
-func (c *chaos) refused() (n int) {
+// quotaRefusals counts the servers that a cloud refused because of its quota. Injected faults report 1 of 1.
+func (c *chaos) quotaRefusals() (n int) {
 	log, err := os.ReadFile(filepath.Join(c.dir, "log"))
 	if err != nil {
 		c.t.Fatal(err)
@@ -237,15 +237,15 @@ func (c *chaos) destroy() {
 		c.t.Errorf("npctl destroy: %v\n%s", err, out)
 	}
 	for _, p := range c.projects {
-		c.untouched(p)
+		c.checkForeign(p)
 		for _, thing := range p.things() {
 			if p.foreign[thing.ID].ID == "" {
-				c.wrong("after everything was destroyed there is still %+v in %s", thing, p.name)
+				c.reportOnce("after everything was destroyed there is still %+v in %s", thing, p.name)
 			}
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(c.dir, "images", "*"))
 	if err != nil || len(files) > 0 {
-		c.wrong("after everything was destroyed there are still files: %v %v", files, err)
+		c.reportOnce("after everything was destroyed there are still files: %v %v", files, err)
 	}
 }

@@ -29,9 +29,9 @@ type chaosUser struct {
 	asked  int
 }
 
-// insist repeats a call until a daemon answers. lost reports that an answer was lost, so that the call may have taken
+// retry repeats a call until a daemon answers. lost reports that an answer was lost, so that the call may have taken
 // effect twice.
-func (u *chaosUser) insist(call func(context.Context) error) (lost bool, err error) {
+func (u *chaosUser) retry(call func(context.Context) error) (lost bool, err error) {
 	for {
 		ctx, cancel := context.WithTimeout(u.over, 10*time.Second)
 		err := call(ctx)
@@ -60,7 +60,7 @@ func (u *chaosUser) upTo(most time.Duration) time.Duration {
 // work makes requests until ctx is done, and completes its last request.
 func (u *chaosUser) work(ctx context.Context) {
 	for ctx.Err() == nil && u.over.Err() == nil {
-		wanted := u.wish()
+		wanted := u.randomRequest()
 		id := u.ask(wanted)
 		if id == "" && wanted.Labels[0] != "nothing" {
 			return
@@ -78,8 +78,8 @@ func (u *chaosUser) work(ctx context.Context) {
 	}
 }
 
-// wish returns a random request.
-func (u *chaosUser) wish() wire.NewRequest {
+// randomRequest returns a random request.
+func (u *chaosUser) randomRequest() wire.NewRequest {
 	shapes := [][]string{{"small"}, {"small"}, {"small"}, {"small", "small"}, {"large"}, {"large", "small"}, {"small", "small", "small", "small"},
 		{"volume"}, {"volume", "small"}, {"small", "small", "small"}, {"metal"}, {"metal", "metal"}, {"nothing"}}
 	u.asked++
@@ -99,7 +99,7 @@ func (u *chaosUser) ask(wanted wire.NewRequest) (id string) {
 	for {
 		var made wire.Request
 		lost := false
-		_, err := u.insist(func(ctx context.Context) (err error) {
+		_, err := u.retry(func(ctx context.Context) (err error) {
 			if lost {
 				return nil
 			}
@@ -113,13 +113,13 @@ func (u *chaosUser) ask(wanted wire.NewRequest) (id string) {
 			u.count("refused") // no pool offers the label
 			return ""
 		case err != nil:
-			u.wrong("%s could not ask for %v: %v", u.name, wanted.Labels, err)
+			u.reportOnce("%s could not ask for %v: %v", u.name, wanted.Labels, err)
 			return ""
 		case !lost:
 			u.count("asked")
 			return made.ID
 		}
-		if id := u.lookUp(wanted.EventID); id != "" {
+		if id := u.findRequest(wanted.EventID); id != "" {
 			u.count("asked")
 			u.count("requested, answer lost")
 			return id
@@ -127,14 +127,14 @@ func (u *chaosUser) ask(wanted wire.NewRequest) (id string) {
 	}
 }
 
-// lookUp finds the request of an event ID.
-func (u *chaosUser) lookUp(event string) string {
+// findRequest finds the request of an event ID.
+func (u *chaosUser) findRequest(event string) string {
 	var known []wire.Request
-	if _, err := u.insist(func(ctx context.Context) (err error) {
+	if _, err := u.retry(func(ctx context.Context) (err error) {
 		known, err = u.Requests(ctx, wire.RequestFilter{Requestor: u.name})
 		return err
 	}); err != nil {
-		u.wrong("%s cannot list its requests: %v", u.name, err)
+		u.reportOnce("%s cannot list its requests: %v", u.name, err)
 	}
 	i := slices.IndexFunc(known, func(r wire.Request) bool { return r.EventID == event })
 	if i < 0 {
@@ -172,11 +172,11 @@ func (u *chaosUser) follow(id string, wanted wire.NewRequest, patience time.Dura
 	case errors.Is(err, errImpatient):
 		u.cancel(id)
 	case u.over.Err() != nil:
-		u.wrong("request %s for %v has no answer after %s%s", id, wanted.Labels, time.Since(began).Round(time.Second), u.why("request/"+id))
+		u.reportOnce("request %s for %v has no answer after %s%s", id, wanted.Labels, time.Since(began).Round(time.Second), u.why("request/"+id))
 	case err != nil:
-		u.wrong("request %s for %v: %v", id, wanted.Labels, err)
+		u.reportOnce("request %s for %v: %v", id, wanted.Labels, err)
 	case r.State == resources.StateFailed:
-		u.failed(r)
+		u.checkFailure(r)
 	default:
 		u.waited(time.Since(began))
 		u.take(r)
@@ -184,9 +184,9 @@ func (u *chaosUser) follow(id string, wanted wire.NewRequest, patience time.Dura
 }
 
 func (u *chaosUser) cancel(id string) {
-	lost, err := u.insist(func(ctx context.Context) error { return u.CancelRequest(ctx, id) })
+	lost, err := u.retry(func(ctx context.Context) error { return u.CancelRequest(ctx, id) })
 	if err != nil && (!lost || !errors.Is(err, state.ErrNotFound)) {
-		u.wrong("request %s cannot be cancelled: %v", id, err)
+		u.reportOnce("request %s cannot be cancelled: %v", id, err)
 	}
 	u.count("cancelled")
 }
@@ -195,35 +195,35 @@ func (u *chaosUser) cancel(id string) {
 func (u *chaosUser) take(r wire.Request) {
 	lease := chaosLease * time.Duration(u.random.IntN(2))
 	var nodes []wire.Node
-	lost, err := u.insist(func(ctx context.Context) (err error) {
+	lost, err := u.retry(func(ctx context.Context) (err error) {
 		nodes, err = u.TakeRequest(ctx, r.ID, u.name, lease)
 		return err
 	})
 	if lost && errors.Is(err, state.ErrNotFound) { // the call took effect and its answer was lost
-		if nodes = u.adopt(r); nodes == nil && lease > 0 {
+		if nodes = u.takenNodes(r); nodes == nil && lease > 0 {
 			u.count("taken, lease expired before the answer was found")
 			return
 		}
 		err = nil
 	}
 	if err != nil || len(nodes) != len(r.Labels) {
-		u.wrong("nodes of request %s for %v cannot be taken: %v, %v", r.ID, r.Labels, nodes, err)
+		u.reportOnce("nodes of request %s for %v cannot be taken: %v, %v", r.ID, r.Labels, nodes, err)
 		return
 	}
 	u.count("served")
-	u.together(r, nodes)
-	uses := make([]*handout, len(nodes))
+	u.checkNodes(r, nodes)
+	uses := make([]*nodeUse, len(nodes))
 	for i, n := range nodes {
-		uses[i] = u.given(n, u.name)
+		uses[i] = u.recordStart(n, u.name)
 	}
 	u.use(uses, lease)
 }
 
-// adopt returns the nodes of a take call when its answer was lost, in the order of the request.
-func (u *chaosUser) adopt(r wire.Request) (nodes []wire.Node) {
+// takenNodes returns the nodes of a take call when its answer was lost, in the order of the request.
+func (u *chaosUser) takenNodes(r wire.Request) (nodes []wire.Node) {
 	for _, id := range r.Nodes {
 		var n wire.Node
-		if _, err := u.insist(func(ctx context.Context) (err error) { n, err = u.Node(ctx, id); return err }); err != nil ||
+		if _, err := u.retry(func(ctx context.Context) (err error) { n, err = u.Node(ctx, id); return err }); err != nil ||
 			n.State != resources.StateInUse || n.Request != r.ID {
 			return nil
 		}
@@ -233,24 +233,24 @@ func (u *chaosUser) adopt(r wire.Request) (nodes []wire.Node) {
 	return nodes
 }
 
-// together checks that the nodes match the request.
-func (u *chaosUser) together(r wire.Request, nodes []wire.Node) {
+// checkNodes checks that the nodes match the request.
+func (u *chaosUser) checkNodes(r wire.Request, nodes []wire.Node) {
 	for i, n := range nodes {
 		first := nodes[0]
 		switch {
 		case !slices.Contains(n.Labels, r.Labels[i]):
-			u.wrong("request %s: node %s has the labels %v and is assigned for %s", r.ID, n.ID, n.Labels, r.Labels[i])
+			u.reportOnce("request %s: node %s has the labels %v and is assigned for %s", r.ID, n.ID, n.Labels, r.Labels[i])
 		case n.Provider != first.Provider || n.Pool != first.Pool || n.Zone != first.Zone:
-			u.wrong("request %s: nodes %s (%s/%s/%s) and %s (%s/%s/%s) are not in one place", r.ID, first.ID, first.Provider, first.Pool, first.Zone,
+			u.reportOnce("request %s: nodes %s (%s/%s/%s) and %s (%s/%s/%s) are not in one place", r.ID, first.ID, first.Provider, first.Pool, first.Zone,
 				n.ID, n.Provider, n.Pool, n.Zone)
 		case n.State != resources.StateInUse:
-			u.wrong("request %s: node %s is %s when it is assigned", r.ID, n.ID, n.State)
+			u.reportOnce("request %s: node %s is %s when it is assigned", r.ID, n.ID, n.State)
 		}
 	}
 }
 
 // use uses nodes for a while, and ends the use as users do.
-func (u *chaosUser) use(uses []*handout, lease time.Duration) {
+func (u *chaosUser) use(uses []*nodeUse, lease time.Duration) {
 	sure := make([]time.Time, len(uses)) // until then each node belongs to the user, unless the user returns it
 	for i, use := range uses {
 		if sure[i] = u.over.deadline(); lease > 0 {
@@ -265,32 +265,32 @@ func (u *chaosUser) use(uses []*handout, lease time.Duration) {
 		}
 	}
 	for i, use := range uses {
-		u.stillThere(use, sure[i])
+		u.checkServer(use, sure[i])
 		u.end(use, sure[i], lease)
 	}
 }
 
 // renew extends a lease and returns the time until which it is valid.
-func (u *chaosUser) renew(use *handout, sure time.Time) time.Time {
+func (u *chaosUser) renew(use *nodeUse, sure time.Time) time.Time {
 	var n wire.Node
-	_, err := u.insist(func(ctx context.Context) (err error) { n, err = u.RenewNode(ctx, use.node.ID, u.name); return err })
+	_, err := u.retry(func(ctx context.Context) (err error) { n, err = u.RenewNode(ctx, use.node.ID, u.name); return err })
 	switch {
 	case err == nil:
 		return n.Lease.Until
 	case time.Now().Before(sure):
-		u.wrong("the lease of node %s, which holds until %s, cannot be renewed: %v", use.node.ID, sure, err)
+		u.reportOnce("the lease of node %s, which holds until %s, cannot be renewed: %v", use.node.ID, sure, err)
 	}
 	return sure
 }
 
 // end returns a node, or lets its lease expire.
-func (u *chaosUser) end(use *handout, sure time.Time, lease time.Duration) {
+func (u *chaosUser) end(use *nodeUse, sure time.Time, lease time.Duration) {
 	id, now := use.node.ID, time.Now()
-	u.ended(use, earlier(now, sure))
+	u.recordEnd(use, earlier(now, sure))
 	var do func(context.Context) error
 	switch choice := u.random.IntN(20); {
 	case choice < 3 && lease > 0:
-		u.ended(use, sure)
+		u.recordEnd(use, sure)
 		u.count("vanished with a lease")
 		return
 	case choice < 5:
@@ -313,9 +313,9 @@ func (u *chaosUser) end(use *handout, sure time.Time, lease time.Duration) {
 		u.count("returned")
 		do = func(ctx context.Context) error { _, err := u.ReturnNode(ctx, id); return err }
 	}
-	lost, err := u.insist(do)
+	lost, err := u.retry(do)
 	if err != nil && !lost && time.Now().Before(sure) {
-		u.wrong("node %s could not be returned: %v", id, err)
+		u.reportOnce("node %s could not be returned: %v", id, err)
 	}
 }
 

@@ -97,8 +97,8 @@ func (s *site) nodes(labels ...string) []wire.Node {
 	return s.take(r.ID)
 }
 
-// asked does the same with npctl request create, in the directory of the configuration.
-func (s *site) asked(labels ...string) []wire.Node {
+// createdByCommand does the same with npctl request create, in the directory of the configuration.
+func (s *site) createdByCommand(labels ...string) []wire.Node {
 	s.t.Helper()
 	args := []string{"-chdir=" + s.dir, "request", "create", "-wait", "-take", "-json"}
 	for _, label := range labels {
@@ -179,7 +179,7 @@ func (s *site) scan(n wire.Node) string {
 	return string(out)
 }
 
-func (s *site) sees(n wire.Node) {
+func (s *site) checkLogin(n wire.Node) {
 	s.t.Helper()
 	if len(n.HostKeys) == 0 {
 		s.t.Errorf("node %s has no host keys", n.ID)

@@ -95,7 +95,7 @@ func TestLabelIsRenamedUnderLoad(t *testing.T) {
 	s := newSite(t, rolling)
 	d := s.start()
 	f := s.traffic("small", s.project("one"))
-	f.flows()
+	f.awaitProgress()
 	for _, change := range []struct {
 		from, to string
 		reload   func()
@@ -106,11 +106,11 @@ func TestLabelIsRenamedUnderLoad(t *testing.T) {
 		}},
 		{"tiny", "little", func() { s.reload(0, "Configuration reloaded.") }},
 	} {
-		f.leaves(change.from)
+		f.permitFailures(change.from)
 		s.write(edited(t, rolling, `label "small"`, `label "`+change.to+`"`))
 		change.reload()
-		f.asks(change.to)
-		f.flows()
+		f.setLabel(change.to)
+		f.awaitProgress()
 		s.await("nodes with the old label are gone", func() bool { return len(s.with(wire.NodeFilter{Label: change.from})) == 0 })
 		s.await("there are ready ones with the new label", func() bool {
 			return len(s.with(wire.NodeFilter{Label: change.to, States: []string{"ready"}})) >= 2
@@ -155,7 +155,7 @@ func TestImageIsReplacedUnderLoad(t *testing.T) {
 	d := s.start()
 	p := s.project("one")
 	f := s.traffic("small", p)
-	f.flows()
+	f.awaitProgress()
 	old := uploads(s.image("debian"))
 	if len(old) != 1 {
 		t.Fatalf("uploads are %v", old)
@@ -166,7 +166,7 @@ func TestImageIsReplacedUnderLoad(t *testing.T) {
 	s.await("the new build is in the cloud", func() bool {
 		return slices.ContainsFunc(uploads(s.image("debian")), func(id string) bool { return id != old[0] })
 	})
-	f.flows()
+	f.awaitProgress()
 	s.await("no node is from the old build", func() bool {
 		nodes := s.with(wire.NodeFilter{})
 		return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n wire.Node) bool { return n.Upload == old[0] })
@@ -180,7 +180,7 @@ func TestImageIsReplacedUnderLoad(t *testing.T) {
 		nodes := s.with(wire.NodeFilter{})
 		return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n wire.Node) bool { return n.Image != "diskimage.noble" })
 	})
-	f.flows()
+	f.awaitProgress()
 	s.await("the old image is gone", func() bool { return len(s.image("debian").Builds) == 0 && s.imagesIn(p) == 1 })
 	f.end()
 	d.Stop()
@@ -204,13 +204,13 @@ func TestProviderIsRemovedUnderLoad(t *testing.T) {
 	f := s.traffic("small", one, two)
 	s.await("both providers are full of nodes", func() bool { return len(s.with(wire.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
 	used := s.nodes("spare")[0]
-	f.flows()
+	f.awaitProgress()
 
 	s.write(rolling) // one edit
 	s.reload(1, "would remove node.", "-allow-destroy")
 	d.Signal(syscall.SIGHUP)
 	s.await("the rejection of the new configuration is logged", func() bool { return d.Logged("new configuration refused") > 0 })
-	f.flows()
+	f.awaitProgress()
 	s.await("the old configuration stays active", func() bool { return len(s.with(wire.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
 
 	s.reloadWith([]string{"-allow-destroy"}, 0, "Configuration reloaded.")
@@ -218,8 +218,8 @@ func TestProviderIsRemovedUnderLoad(t *testing.T) {
 		nodes := s.with(wire.NodeFilter{Provider: "two", Label: "spare"})
 		return len(nodes) == 1 && nodes[0].ID == used.ID && nodes[0].State == resources.StateInUse
 	})
-	f.flows()
-	if gone := f.disturbed(used); gone != "" {
+	f.awaitProgress()
+	if gone := f.unexpectedChange(used); gone != "" {
 		t.Error(gone)
 	}
 	if _, err := s.ReturnNode(t.Context(), used.ID); err != nil {
@@ -232,7 +232,7 @@ func TestProviderIsRemovedUnderLoad(t *testing.T) {
 	if left := two.things(); len(left) > 0 {
 		t.Errorf("in its cloud there is still %+v", left)
 	}
-	f.flows()
+	f.awaitProgress()
 	f.end()
 	d.Stop()
 }
@@ -254,7 +254,7 @@ func TestPoolIsShrunkUnderLoad(t *testing.T) {
 	if most > 2 {
 		t.Errorf("there were %d nodes in a pool of 2", most)
 	}
-	f.flows()
+	f.awaitProgress()
 	s.write(rolling)
 	s.reload(0)
 	s.await("the pool grows again", func() bool { return len(s.with(wire.NodeFilter{})) > 2 })
@@ -267,13 +267,13 @@ func TestInvalidConfigurationIsRejectedUnderLoad(t *testing.T) {
 	s := newSite(t, rolling)
 	d := s.start()
 	f := s.traffic("small", s.project("one"))
-	f.flows()
+	f.awaitProgress()
 	s.write(edited(t, rolling, "max_servers", "max_serfers"))
 	s.reload(1, "npctl.hcl line 24", `"max_servers"`)
-	f.flows()
+	f.awaitProgress()
 	s.write(edited(t, rolling, `flavor = "small"`, `flavor = "smal"`))
 	s.reload(1, "provider.one.pool.main.label.small", `"smal"`, "small")
-	f.flows()
+	f.awaitProgress()
 	s.write(edited(t, rolling, "min_ready     = 2", "min_ready     = 3"))
 	s.reload(0, "Configuration reloaded.")
 	f.end()

@@ -55,7 +55,7 @@ func TestMachineInUseIsRemoved(t *testing.T) {
 	s.write(machines(other))
 	s.reload(0)
 	s.await("its free slot is forgotten", func() bool { return len(s.with(wire.NodeFilter{Label: "metal"})) == 1 })
-	f.flows()
+	f.awaitProgress()
 	n, err := s.Node(t.Context(), used.ID)
 	if err != nil || n.State != resources.StateInUse {
 		t.Fatalf("the slot in use is %s, %v", n.State, err)
@@ -100,7 +100,7 @@ func TestLabelOfMachineInUseIsChanged(t *testing.T) {
 	if fresh.Hostname != "metal1" || fresh.ID == used.ID {
 		t.Errorf("for the new label node %s of %s is assigned", fresh.ID, fresh.Hostname)
 	}
-	f.flows()
+	f.awaitProgress()
 	n, err := s.Node(t.Context(), used.ID)
 	if err != nil || n.State != resources.StateInUse {
 		t.Errorf("the slot in use is %s, %v", n.State, err)

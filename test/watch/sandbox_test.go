@@ -56,9 +56,9 @@ func TestNodesAreAssignedUsedAndReplaced(t *testing.T) {
 	s := newSite(t, cloud(program.FreePort(t), 1, "300ms"))
 	d := s.start()
 	s.await("one node is ready in advance", func() bool { return s.census() == "map[ready:1]" })
-	nodes := s.asked("small", "small")
+	nodes := s.createdByCommand("small", "small")
 	for _, n := range nodes {
-		s.sees(n)
+		s.checkLogin(n)
 		if out, err := s.ssh(n, "true"); err != nil {
 			t.Errorf("ssh to node %s: %v: %s", n.ID, err, out)
 		}

@@ -152,7 +152,7 @@ func TestMachinesAreCheckedAssignedAndReturned(t *testing.T) {
 	for range 3 {
 		nodes := s.nodes("metal", "slow")
 		for _, n := range nodes {
-			s.sees(n)
+			s.checkLogin(n)
 			if out, err := s.ssh(n, "echo", "hello"); err != nil || out != "hello\n" {
 				t.Errorf("ssh to node %s: %v: %s", n.ID, err, out)
 			}

@@ -25,7 +25,7 @@ const clientsAtATime = 5
 // requests may fail, except for a label that is leaving.
 type traffic struct {
 	*site
-	handouts
+	nodeUses
 	projects []*project
 	stop     context.CancelFunc
 	clients  sync.WaitGroup
@@ -55,7 +55,7 @@ func (f *traffic) end() {
 	f.ending.Do(func() {
 		f.stop()
 		f.clients.Wait()
-		for _, double := range f.doubles() {
+		for _, double := range f.overlaps() {
 			f.t.Error(double)
 		}
 		f.t.Logf("%d requests were served", f.served.Load())
@@ -68,7 +68,7 @@ func (f *traffic) client(ctx context.Context, name string) {
 		label := f.label
 		f.mu.Unlock()
 		if err := f.once(context.WithoutCancel(ctx), name, label); err != nil {
-			f.fails(label, err)
+			f.recordFailure(label, err)
 			time.Sleep(100 * time.Millisecond)
 		}
 	}
@@ -93,12 +93,12 @@ func (f *traffic) once(ctx context.Context, name, label string) error {
 	if err != nil {
 		return fmt.Errorf("request %s: %w", made.ID, err)
 	}
-	use := f.given(nodes[0], name)
+	use := f.recordStart(nodes[0], name)
 	time.Sleep(500 * time.Millisecond)
-	if gone := f.disturbed(nodes[0]); gone != "" {
+	if gone := f.unexpectedChange(nodes[0]); gone != "" {
 		f.t.Errorf("request %s: %s", r.ID, gone)
 	}
-	f.ended(use, time.Now())
+	f.recordEnd(use, time.Now())
 	if _, err := f.ReturnNode(ctx, nodes[0].ID); err != nil {
 		return fmt.Errorf("request %s: %w", made.ID, err)
 	}
@@ -106,8 +106,8 @@ func (f *traffic) once(ctx context.Context, name, label string) error {
 	return nil
 }
 
-// disturbed describes how a node in use has changed unexpectedly.
-func (f *traffic) disturbed(n wire.Node) string {
+// unexpectedChange describes how a node in use has changed unexpectedly.
+func (f *traffic) unexpectedChange(n wire.Node) string {
 	for _, p := range f.projects {
 		if p.name != n.Provider {
 			continue
@@ -119,7 +119,7 @@ func (f *traffic) disturbed(n wire.Node) string {
 	return ""
 }
 
-func (f *traffic) fails(label string, err error) {
+func (f *traffic) recordFailure(label string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.leaving[label] {
@@ -128,22 +128,22 @@ func (f *traffic) fails(label string, err error) {
 	f.failed = append(f.failed, err.Error())
 }
 
-// leaves permits requests for a label to fail from now on.
-func (f *traffic) leaves(label string) {
+// permitFailures permits requests for a label to fail from now on.
+func (f *traffic) permitFailures(label string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.leaving[label] = true
 }
 
-// asks makes clients request another label from now on.
-func (f *traffic) asks(label string) {
+// setLabel makes clients request another label from now on.
+func (f *traffic) setLabel(label string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.label = label
 }
 
-// flows waits until twice as many requests were served as clients exist.
-func (f *traffic) flows() {
+// awaitProgress waits until twice as many requests were served as clients exist.
+func (f *traffic) awaitProgress() {
 	f.t.Helper()
 	enough := f.served.Load() + 2*clientsAtATime
 	f.await("requests are served", func() bool { return f.served.Load() >= enough })

@@ -92,16 +92,16 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	content, record := contentOf.FindStringSubmatch(r.URL.Path), recordOf.FindStringSubmatch(r.URL.Path)
 	switch {
 	case content != nil && r.Method == http.MethodPut:
-		s.swallow(w, r, content[1])
+		s.discard(w, r, content[1])
 	case record != nil && r.Method == http.MethodGet:
-		s.pretend(w, r, record[1])
+		s.reportChecksum(w, r, record[1])
 	default:
 		s.inner.ServeHTTP(w, r)
 	}
 }
 
-// swallow discards the content and forwards a single byte, so that the image becomes active.
-func (s *sink) swallow(w http.ResponseWriter, r *http.Request, id string) {
+// discard discards the content and forwards a single byte, so that the image becomes active.
+func (s *sink) discard(w http.ResponseWriter, r *http.Request, id string) {
 	n, err := drain(r.Body)
 	if err != nil {
 		return // the client disconnected
@@ -113,9 +113,9 @@ func (s *sink) swallow(w http.ResponseWriter, r *http.Request, id string) {
 	s.inner.ServeHTTP(w, r)
 }
 
-// pretend reports the number of bytes received and the checksum in the properties that npctl wrote. An image without
+// reportChecksum reports the number of bytes received and the checksum in the properties that npctl wrote. An image without
 // that property has no checksum.
-func (s *sink) pretend(w http.ResponseWriter, r *http.Request, id string) {
+func (s *sink) reportChecksum(w http.ResponseWriter, r *http.Request, id string) {
 	recorder := httptest.NewRecorder()
 	s.inner.ServeHTTP(recorder, r)
 	body := recorder.Body.Bytes()

@@ -106,9 +106,9 @@ func TestCommandsWorkBesideZuul(t *testing.T) {
 		s.must(s.zuul.Return(t.Context(), busy), "return")
 		s.stays("nothing is done", time.Second, func() bool { return s.node(in[0]).is("state", "used") && s.request(waiting).is("state", "requested") })
 		s.says("", "thaw", "rack")
-		s.ends(waiting, "fulfilled")
+		s.awaitEnd(waiting, "fulfilled")
 		s.accept(waiting)
-		s.built(waiting)
+		s.runBuild(waiting)
 	})
 	s.check("Zuul's nodes can be held and deleted by hand", func(t *testing.T) {
 		s.await("both machines are ready", func() bool { return s.census() == "map[ready:2]" })
@@ -122,7 +122,7 @@ func TestCommandsWorkBesideZuul(t *testing.T) {
 	})
 	s.check("without the daemon, commands read ZooKeeper themselves", func(t *testing.T) {
 		id, _ := s.served("big")
-		s.built(id)
+		s.runBuild(id)
 		s.await("both machines are ready", func() bool { return s.census() == "map[ready:2]" })
 		d.Stop()
 		for _, id := range s.children(nodes) {

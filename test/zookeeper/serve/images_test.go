@@ -39,7 +39,7 @@ func TestBuildersAreRegisteredLikeNodepools(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, cloud{}.String())
 	d := s.start()
-	s.imaged()
+	s.awaitImage()
 	id, err := os.ReadFile(filepath.Join(s.dir, "images", "builder_id.txt"))
 	s.must(err, "builder_id.txt")
 	for _, z := range s.builds("debian") {
@@ -67,7 +67,7 @@ func TestRequestedBuildsOfPausedImagesWait(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, cloud{}.String())
 	s.start()
-	s.imaged()
+	s.awaitImage()
 	const pause, wish = images + "/debian/pause", images + "/debian/request-build"
 	s.create(pause, "", 0)
 	s.create(wish, "", 0)

@@ -64,7 +64,7 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 
 	sent, err := s.zuul.Request(t.Context(), lab.Request{Labels: []string{"big"}, RelativePriority: 3, Tenant: "acme"})
 	s.must(err, "request")
-	ids := s.ends(sent.ID, "fulfilled")
+	ids := s.awaitEnd(sent.ID, "fulfilled")
 	request := s.request(sent.ID)
 	if diff := differs(request, facts{"state": "fulfilled", "state_time": epoch, "created_time": epoch, "node_types": []string{"big"},
 		"nodes": ids, "declined_by": []string{}, "reuse": true, "requestor": hello.System, "requestor_data": sent.RequestorData,
@@ -118,7 +118,7 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 					t.Errorf("%q are assigned for %q: %s", ids, labels, s.node(ids[i]).text)
 				}
 			}
-			s.built(id)
+			s.runBuild(id)
 			s.await("ready again", func() bool { return s.census() == "map[ready:2]" })
 		}
 	})
@@ -139,7 +139,7 @@ func TestServerLivesFromRequestToDeletion(t *testing.T) {
 	hello, err := s.zuul.Hello(t.Context())
 	s.must(err, "hello")
 	w := s.witness()
-	s.imaged()
+	s.awaitImage()
 	id := s.submit(lab.Request{Labels: []string{"small"}, Tenant: "acme"})
 
 	s.await("it is pending", func() bool { return s.request(id).is("state", "pending") })
@@ -167,7 +167,7 @@ func TestServerLivesFromRequestToDeletion(t *testing.T) {
 			}
 		}
 	})
-	ids := s.ends(id, "fulfilled")
+	ids := s.awaitEnd(id, "fulfilled")
 	request, node := s.request(id), s.node(ids[0])
 	s.check("the node is the request's and unlocked before the request is fulfilled", func(t *testing.T) {
 		_, lock, err := s.conn.Children(s.chroot + nodes + "/" + ids[0] + "/lock")
@@ -197,5 +197,5 @@ func TestServerLivesFromRequestToDeletion(t *testing.T) {
 	}
 	s.must(s.zuul.Return(t.Context(), id), "return")
 	s.await("the used node is gone", func() bool { return s.census() == "map[]" })
-	w.saw(t, ids[0], "building", "ready", "deleting")
+	w.checkStates(t, ids[0], "building", "ready", "deleting")
 }

@@ -72,7 +72,7 @@ func TestMalformedRecordsDoNotAffectOthers(t *testing.T) {
 		id := s.ask("metal")
 		s.await("it is fulfilled", func() bool { return s.request(id).is("state", "fulfilled") })
 		s.accept(id)
-		s.built(id)
+		s.runBuild(id)
 	}
 	build()
 	build()
@@ -125,7 +125,7 @@ func TestForeignNodesAreUnchanged(t *testing.T) {
 			t.Error("it is in the log")
 		}
 	})
-	s.built(id)
+	s.runBuild(id)
 	s.await("ours is ready again", func() bool {
 		for _, id := range s.children(nodes) {
 			if z := s.node(id); z.is("provider", "rack") && z.is("state", "ready") {
@@ -180,5 +180,5 @@ func TestZnodesAreWritableByAll(t *testing.T) {
 	if seen < 10 || s.node(got[0]) == nil {
 		t.Errorf("only %d znodes were checked", seen)
 	}
-	s.built(id)
+	s.runBuild(id)
 }

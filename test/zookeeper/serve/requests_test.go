@@ -16,8 +16,8 @@ import (
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
-// elsewhere registers a pool of another launcher, and returns its znode.
-func (s *site) elsewhere(id, provider string, priority int, labels ...string) string {
+// registerPool registers a pool of another launcher, and returns its znode.
+func (s *site) registerPool(id, provider string, priority int, labels ...string) string {
 	s.t.Helper()
 	return s.create(pools+"/elsewhere", fmt.Sprintf(`{"hostname": "elsewhere", "id": %q, "kind": "pool", "model_api": 0, "name": "main",
 		"paused": false, "priority": %d, "provider_name": %q, "state": "running", "supported_labels": ["%s"], "version": "11.0.0"}`,
@@ -33,7 +33,7 @@ func TestUnservableRequestsFail(t *testing.T) {
 	slices.Sort(own)
 	failed := func(t *testing.T, id string, by ...string) {
 		t.Helper()
-		s.ends(id, "failed")
+		s.awaitEnd(id, "failed")
 		z := s.request(id)
 		declined := z.list("declined_by")
 		slices.Sort(declined)
@@ -46,7 +46,7 @@ func TestUnservableRequestsFail(t *testing.T) {
 	s.check("labels that no single pool offers", func(t *testing.T) { failed(t, s.ask("metal", "iron"), own...) })
 	s.check("more machines than exist", func(t *testing.T) { failed(t, s.ask("big", "big"), own...) })
 	s.check("not before every registered pool has declined", func(t *testing.T) {
-		s.elsewhere("elsewhere-1", "theirs", 100, "small")
+		s.registerPool("elsewhere-1", "theirs", 100, "small")
 		id := s.ask("unheard-of")
 		declines := func() int { return len(s.request(id).list("declined_by")) }
 		s.await("ours have declined", func() bool { return declines() == 2 })
@@ -69,7 +69,7 @@ func TestUnservableRequestsFail(t *testing.T) {
 		failed(t, id, own...)
 	})
 	s.check("a request that another pool could serve is left to it when ours cannot", func(t *testing.T) {
-		at := s.elsewhere("elsewhere-2", "theirs", 100, "small")
+		at := s.registerPool("elsewhere-2", "theirs", 100, "small")
 		id := s.ask("small")
 		s.stays("the request is unchanged", time.Second, func() bool { z := s.request(id); return z.stat.Version == 0 })
 		s.remove(at)
@@ -90,7 +90,7 @@ func TestFailedLaunchesFailTheRequest(t *testing.T) {
 	s.start()
 	s.witness()
 	id := s.ask("small", "small")
-	s.ends(id, "failed")
+	s.awaitEnd(id, "failed")
 	z := s.request(id)
 	if declined := z.list("declined_by"); !slices.Equal(declined, []string{s.pool("one").ID}) || len(z.list("nodes")) != 0 {
 		t.Errorf("failed request: %s", z.text)
@@ -120,7 +120,7 @@ func TestCanceledRequestsLeaveNoLocksOrNodes(t *testing.T) {
 	node := s.children(nodes)[0]
 	s.check("a ready node is assigned immediately", func(t *testing.T) {
 		id = s.ask("small")
-		if got := s.ends(id, "fulfilled"); !slices.Equal(got, []string{node}) {
+		if got := s.awaitEnd(id, "fulfilled"); !slices.Equal(got, []string{node}) {
 			t.Errorf("assigned is %q, ready was %s", got, node)
 		}
 	})
@@ -137,7 +137,7 @@ func TestCanceledRequestsLeaveNoLocksOrNodes(t *testing.T) {
 		s.await("the pool is paused", func() bool { return s.pool("one").Paused })
 		cancel(waiting)
 		s.await("no request waits any more", func() bool { return !s.pool("one").Paused })
-		s.built(first)
+		s.runBuild(first)
 		s.await("the used node is gone", func() bool { return s.census() == "map[]" })
 	})
 	s.check("a lock directory stays for clients that may use it, and does not block", func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestCanceledRequestsLeaveNoLocksOrNodes(t *testing.T) {
 			t.Error("lock directories of requests are gone already; they stay for eight hours")
 		}
 		id, _ := s.served("small")
-		s.built(id)
+		s.runBuild(id)
 	})
 }
 
@@ -177,7 +177,7 @@ func TestRequestsAreServedInOrderOfPriority(t *testing.T) {
 	})
 	var got []string
 	for range ids {
-		s.built(busy)
+		s.runBuild(busy)
 		s.await("the next one has the machine", func() bool {
 			for name, id := range ids {
 				if s.request(id).is("state", "fulfilled") {
@@ -192,7 +192,7 @@ func TestRequestsAreServedInOrderOfPriority(t *testing.T) {
 	if want := []string{"first", "second", "third", "fourth", "low"}; !slices.Equal(got, want) {
 		t.Errorf("served were %q, want %q", got, want)
 	}
-	s.built(busy)
+	s.runBuild(busy)
 	s.await("the pool is not paused", func() bool { return !s.pool("rack").Paused && s.census() == "map[ready:1]" })
 }
 
@@ -204,7 +204,7 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 	s.await("both machines are ready", func() bool { return s.census() == "map[ready:2]" && len(s.children(pools)) == 2 })
 	of := func(r lab.Request) (id, provider string) {
 		id = s.submit(r)
-		return id, fmt.Sprint(s.node(s.ends(id, "fulfilled")[0]).doc["provider"])
+		return id, fmt.Sprint(s.node(s.awaitEnd(id, "fulfilled")[0]).doc["provider"])
 	}
 	metal := []string{"metal"}
 	cancel := func(id string) {
@@ -244,23 +244,23 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 		return id
 	}
 	s.check("the requested provider of another launcher", func(t *testing.T) {
-		at := s.elsewhere("elsewhere-1", "theirs", 300, "metal")
+		at := s.registerPool("elsewhere-1", "theirs", 300, "metal")
 		id := left(lab.Request{Labels: metal, Provider: "theirs"})
 		s.set(requests+"/"+id, strings.Replace(s.request(id).text, "{", `{"declined_by": ["elsewhere-1"], `, 1))
-		s.ends(id, "fulfilled")
+		s.awaitEnd(id, "fulfilled")
 		cancel(id)
 		s.remove(at)
 	})
 	s.check("another launcher's pool of a better priority, unless it is paused", func(t *testing.T) {
-		at := s.elsewhere("elsewhere-2", "theirs", 10, "metal")
+		at := s.registerPool("elsewhere-2", "theirs", 10, "metal")
 		id := left(lab.Request{Labels: metal})
 		s.set(at, strings.Replace(s.get(at).text, `"paused": false`, `"paused": true`, 1))
-		s.ends(id, "fulfilled")
+		s.awaitEnd(id, "fulfilled")
 		cancel(id)
 		s.remove(at)
 	})
 	s.check("another launcher with the same provider is logged", func(t *testing.T) {
-		at := s.elsewhere("elsewhere-3", "other", 200, "none")
+		at := s.registerPool("elsewhere-3", "other", 200, "none")
 		s.await("the conflict is logged", func() bool {
 			log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 			return strings.Contains(string(log), "another program serves a provider of this process")
@@ -276,18 +276,18 @@ func TestTenantLimitsAreEnforced(t *testing.T) {
 	s.await("both machines are ready", func() bool { return s.census() == "map[ready:2]" })
 	narrow := lab.Request{Labels: []string{"metal"}, Tenant: "narrow"}
 	first := s.submit(narrow)
-	s.ends(first, "fulfilled")
+	s.awaitEnd(first, "fulfilled")
 	s.accept(first)
-	s.ends(s.submit(lab.Request{Labels: []string{"metal", "metal"}, Tenant: "narrow"}), "failed") // no pool could ever serve it
+	s.awaitEnd(s.submit(lab.Request{Labels: []string{"metal", "metal"}, Tenant: "narrow"}), "failed") // no pool could ever serve it
 	second := s.submit(narrow)
 	s.stays("the second one of the tenant waits, and is not declined", time.Second, func() bool {
 		z := s.request(second)
 		return z.is("state", "requested") && len(z.list("declined_by")) == 0
 	})
 	other, _ := s.served("metal")
-	s.built(other)
-	s.built(first)
-	s.ends(second, "fulfilled")
+	s.runBuild(other)
+	s.runBuild(first)
+	s.awaitEnd(second, "fulfilled")
 }
 
 func TestServersOfARequestAreInOneZone(t *testing.T) {
@@ -307,7 +307,7 @@ func TestServersOfARequestAreInOneZone(t *testing.T) {
 			t.Errorf("assigned is %q, ready were %q", got, ready)
 		}
 		s.await("two are ready again", func() bool { return s.census() == "map[ready:3]" })
-		s.built(id)
+		s.runBuild(id)
 	})
 	s.check("ready ones and launched ones, of several labels, in their order", func(t *testing.T) {
 		for range 3 {
@@ -324,7 +324,7 @@ func TestServersOfARequestAreInOneZone(t *testing.T) {
 			if len(zones) != 1 {
 				t.Errorf("zones of one request are %v", zones)
 			}
-			s.built(id)
+			s.runBuild(id)
 		}
 	})
 }

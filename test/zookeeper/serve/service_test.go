@@ -13,8 +13,8 @@ import (
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
-// held ends a build and keeps its node, and returns the hold request.
-func (s *site) held(id string, expiration time.Duration) (hold string) {
+// holdAfterBuild ends a build and keeps its node, and returns the hold request.
+func (s *site) holdAfterBuild(id string, expiration time.Duration) (hold string) {
 	s.t.Helper()
 	s.use(id)
 	hold, err := s.zuul.Hold(s.t.Context(), id, "to look at it", expiration)
@@ -30,7 +30,7 @@ func TestHeldNodesStayUntilHoldEnds(t *testing.T) {
 	one, of := s.served("metal")
 	other, for12s := s.served("metal")
 	began := time.Now() // before Zuul records the start of the holds
-	s.held(one, 4*time.Second)
+	s.holdAfterBuild(one, 4*time.Second)
 	z := s.node(of[0])
 	if !z.is("state", "hold") || !z.is("hold_expiration", 4) || !z.is("comment", "to look at it") || z.doc["hold_job"] == nil {
 		t.Errorf("held: %+v", z)
@@ -38,7 +38,7 @@ func TestHeldNodesStayUntilHoldEnds(t *testing.T) {
 	if gone := s.request(one); gone != nil {
 		t.Errorf("Zuul has left its request behind: %s", gone.text)
 	}
-	s.held(other, 0)
+	s.holdAfterBuild(other, 0)
 	s.await("hold_expiration has passed", func() bool { return !s.node(of[0]).is("state", "hold") })
 	if took := time.Since(began); took < 4*time.Second {
 		t.Errorf("a hold of 4 s took %s", took)
@@ -55,22 +55,22 @@ func TestExpiredHoldDoesNotAffectNextBuild(t *testing.T) {
 	s := newSite(t, single)
 	s.start()
 	id, first := s.served("metal")
-	hold := s.held(id, 0)
+	hold := s.holdAfterBuild(id, 0)
 	s.stays("it is held", time.Second, func() bool { return s.node(first[0]).is("state", "hold") })
 	s.must(s.zuul.EndHold(t.Context(), hold), "end hold")
 	s.await("the machine is ready again", func() bool { return s.census() == "map[ready:1]" && s.node(first[0]) == nil })
 
 	id, first = s.served("metal")
-	hold = s.held(id, time.Second)
+	hold = s.holdAfterBuild(id, time.Second)
 	s.await("the hold is over and the machine is ready again", func() bool { return s.census() == "map[ready:1]" && s.node(first[0]) == nil })
 	next := s.ask("metal")
-	given := s.ends(next, "fulfilled")
+	given := s.awaitEnd(next, "fulfilled")
 	s.must(s.zuul.EndHold(t.Context(), hold), "end hold")
 	if z := s.node(given[0]); !z.is("state", "ready") || !z.is("allocated_to", next) {
 		t.Errorf("the next build's node: %s", z.text)
 	}
 	s.accept(next)
-	s.built(next)
+	s.runBuild(next)
 }
 
 func TestNodesOfDeadZuulAreReclaimed(t *testing.T) {
@@ -81,7 +81,7 @@ func TestNodesOfDeadZuulAreReclaimed(t *testing.T) {
 	ids := map[string]string{}
 	for _, name := range []string{"in use", "in transit", "held"} {
 		id := s.ask("small")
-		ids[name] = s.ends(id, "fulfilled")[0]
+		ids[name] = s.awaitEnd(id, "fulfilled")[0]
 		_, err := executor.Accept(t.Context(), id)
 		s.must(err, "accept")
 		if name != "in transit" {
@@ -149,7 +149,7 @@ func TestCrashRemainsAreCleanedUp(t *testing.T) {
 	s.timeout = quick
 	s.write(cloud{provider: `build_time = "4s"`}.String())
 	d := s.start()
-	s.imaged()
+	s.awaitImage()
 	id := s.ask("small", "small")
 	s.await("nodes are building", func() bool { return s.census() == "map[building:2]" })
 	d.Kill()
@@ -163,10 +163,10 @@ func TestCrashRemainsAreCleanedUp(t *testing.T) {
 		"provider": null, "event_id": null}`, 0)
 	s.launch()
 	s.await("remnants are gone", func() bool { return s.node("0000000800") == nil && s.node("0000000801") == nil })
-	if got := s.ends(id, "fulfilled"); len(got) != 2 {
+	if got := s.awaitEnd(id, "fulfilled"); len(got) != 2 {
 		t.Errorf("assigned are %q", got)
 	}
 	s.accept(id)
-	s.built(id)
+	s.runBuild(id)
 	s.await("the other lost request is served too", func() bool { return s.request("100-0000000900").is("state", "fulfilled") })
 }

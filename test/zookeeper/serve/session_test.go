@@ -67,8 +67,8 @@ func TestCutConnectionsHaveNoEffectOnRequests(t *testing.T) {
 	s.timeout = "20s"
 	s.write(cloud{pool: "max_servers = 4"}.String())
 	s.start()
-	s.imaged()
-	s.witnessOfLosses()
+	s.awaitImage()
+	s.witnessWithoutLocks()
 	registered := s.children(pools)
 	wait := s.churn(3, 3, "small")
 	for range 5 {
@@ -88,7 +88,7 @@ func TestNoWriteUnderLostLock(t *testing.T) {
 	t.Parallel()
 	s, p := proxied(t, cloud{provider: `build_time = "4s"`, pool: "max_servers = 2"}.String())
 	s.start()
-	s.imaged()
+	s.awaitImage()
 	id := s.ask("small")
 	s.await("a node is building", func() bool { return s.census() == "map[building:1]" })
 	node, before := s.children(nodes)[0], s.pool("one").ID
@@ -127,9 +127,9 @@ func TestNoWriteUnderLostLock(t *testing.T) {
 		}
 		s.must(s.zuul.Unlock(t.Context(), lock), "unlock")
 	}
-	s.ends(id, "fulfilled")
+	s.awaitEnd(id, "fulfilled")
 	s.accept(id)
-	s.built(id)
+	s.runBuild(id)
 	s.settled("map[]")
 }
 
@@ -137,8 +137,8 @@ func TestRequestsSurviveSessionLoss(t *testing.T) {
 	t.Parallel()
 	s, p := proxied(t, cloud{pool: "max_servers = 4"}.String())
 	s.start()
-	s.imaged()
-	s.witnessOfLosses()
+	s.awaitImage()
+	s.witnessWithoutLocks()
 	wait := s.churn(3, 3, "small", "small")
 	for range 2 {
 		time.Sleep(700 * time.Millisecond)
@@ -167,7 +167,7 @@ func TestRequestsSurviveKilledServers(t *testing.T) {
 	s.write(cloud{provider: `build_time = "3s"`, pool: "max_servers = 4"}.String())
 	s.zuul = lab.StartPeer(t, s.env, lab.PeerOptions{Hosts: s.env.Hosts + s.chroot, Timeout: time.Minute})
 	s.start()
-	s.imaged()
+	s.awaitImage()
 	first, in := s.served("small")
 	s.use(first)
 	asked := s.ask("small", "small")
@@ -178,12 +178,12 @@ func TestRequestsSurviveKilledServers(t *testing.T) {
 	if _, err := s.zuul.AwaitConnected(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.ends(asked, "fulfilled")
+	s.awaitEnd(asked, "fulfilled")
 	s.accept(asked)
 	if z := s.node(in[0]); !z.is("state", "in-use") {
 		t.Errorf("nodes of Zuul: %s", fmt.Sprint(z))
 	}
-	s.built(asked)
+	s.runBuild(asked)
 	s.must(s.zuul.Return(t.Context(), first), "return")
 	s.settled("map[]")
 }
@@ -200,7 +200,7 @@ func TestZuulSurvivesSessionLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.check("its nodes are reclaimed, and its request is served", func(t *testing.T) {
-		if got := s.ends(waiting, "fulfilled"); got[0] == in[0] {
+		if got := s.awaitEnd(waiting, "fulfilled"); got[0] == in[0] {
 			t.Errorf("assigned is the node that was in use: %q", got)
 		}
 	})
@@ -209,7 +209,7 @@ func TestZuulSurvivesSessionLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.accept(waiting)
-	s.built(waiting)
+	s.runBuild(waiting)
 	s.settled("map[ready:1]")
 }
 

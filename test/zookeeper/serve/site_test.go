@@ -158,8 +158,8 @@ func (s *site) await(what string, so func() bool) {
 	}
 }
 
-// imaged waits until servers can be launched. An interrupted build starts again a minute later.
-func (s *site) imaged() {
+// awaitImage waits until servers can be launched. An interrupted build starts again a minute later.
+func (s *site) awaitImage() {
 	s.t.Helper()
 	s.await("the image exists", func() bool { return s.logged("upload provider") })
 }
@@ -199,8 +199,8 @@ func (s *site) submit(r lab.Request) string {
 	return sent.ID
 }
 
-// ends waits until Zuul receives the end of a request, and returns the nodes.
-func (s *site) ends(id, state string) []string {
+// awaitEnd waits until Zuul receives the end of a request, and returns the nodes.
+func (s *site) awaitEnd(id, state string) []string {
 	s.t.Helper()
 	outcome, err := s.zuul.Wait(s.t.Context(), id, patience)
 	if err != nil || outcome.State != state {
@@ -213,7 +213,7 @@ func (s *site) ends(id, state string) []string {
 func (s *site) served(labels ...string) (id string, nodes []string) {
 	s.t.Helper()
 	id = s.ask(labels...)
-	nodes = s.ends(id, "fulfilled")
+	nodes = s.awaitEnd(id, "fulfilled")
 	s.accept(id)
 	return id, nodes
 }
@@ -225,8 +225,8 @@ func (s *site) accept(id string) []map[string]any {
 	return accepted
 }
 
-// built starts and ends the build that has accepted a request.
-func (s *site) built(id string) {
+// runBuild starts and ends the build that has accepted a request.
+func (s *site) runBuild(id string) {
 	s.t.Helper()
 	s.use(id)
 	s.must(s.zuul.Return(s.t.Context(), id), "return "+id)

@@ -52,6 +52,6 @@ func TestHostKeysAreScannedFromMachine(t *testing.T) {
 		if z := s.node(got[0]); !slices.Equal(z.list("host_keys"), []string{key}) || !z.is("connection_port", port) {
 			t.Errorf("sshd shows %s: %s", key, z.text)
 		}
-		s.built(id)
+		s.runBuild(id)
 	}
 }

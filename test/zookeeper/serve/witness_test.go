@@ -23,28 +23,28 @@ type witness struct {
 	done    chan struct{}
 	orderly bool // no client loses a lock
 
-	mu     sync.Mutex
-	states map[string][]string // guarded by mu: states of each node, in their order
-	crimes map[string]bool     // guarded by mu
+	mu         sync.Mutex
+	states     map[string][]string // guarded by mu: states of each node, in their order
+	violations map[string]bool     // guarded by mu
 }
 
 // witness starts a witness.
 func (s *site) witness() *witness { return s.begin(&witness{orderly: true}) }
 
-// witnessOfLosses starts a witness for a test that loses sessions, and with them the locks of nodes that are building.
-func (s *site) witnessOfLosses() *witness { return s.begin(&witness{}) }
+// witnessWithoutLocks starts a witness for a test that loses sessions, and with them the locks of nodes that are building.
+func (s *site) witnessWithoutLocks() *witness { return s.begin(&witness{}) }
 
 func (s *site) begin(w *witness) *witness {
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	w.tree = &tree{t: s.t, conn: s.conn, chroot: s.chroot, aside: true}
-	w.stop, w.done, w.states, w.crimes = stop, make(chan struct{}), map[string][]string{}, map[string]bool{}
+	w.stop, w.done, w.states, w.violations = stop, make(chan struct{}), map[string][]string{}, map[string]bool{}
 	go w.watch(ctx)
 	t := s.t
 	t.Cleanup(func() {
 		w.stop()
 		<-w.done
-		for crime := range w.crimes {
-			t.Error(crime)
+		for violation := range w.violations {
+			t.Error(violation)
 		}
 	})
 	return w
@@ -86,19 +86,19 @@ func (w *witness) node(id string) {
 	}
 	switch {
 	case !slices.Contains(nodeStates, state):
-		w.tells("node %s is %q: %s", id, state, z.text)
+		w.addViolation("node %s is %q: %s", id, state, z.text)
 	case w.orderly && state == "building" && !locked && again != nil && again.stat.Mzxid == z.stat.Mzxid:
-		w.tells("node %s is building and not locked: %s", id, z.text)
+		w.addViolation("node %s is building and not locked: %s", id, z.text)
 	}
 	for key := range z.doc {
 		if slices.Contains([]string{"lock", "label", "name", "aliases"}, key) || strings.HasPrefix(key, "_") {
-			w.tells("node %s has the key %s: %s", id, key, z.text)
+			w.addViolation("node %s has the key %s: %s", id, key, z.text)
 		}
 	}
 	_, keys := z.doc["host_keys"].([]any)
 	_, labels := z.doc["type"].([]any)
 	if !keys || !labels || z.doc["python_path"] == nil {
-		w.tells("node %s is not as Zuul needs it: %s", id, z.text)
+		w.addViolation("node %s is not as Zuul needs it: %s", id, z.text)
 	}
 }
 
@@ -111,16 +111,18 @@ func (w *witness) request(id string) {
 	defer w.mu.Unlock()
 	switch given, asked := z.list("nodes"), z.list("node_types"); {
 	case z.is("state", "fulfilled") && len(given) != len(asked):
-		w.tells("request %s is fulfilled by %d nodes: %s", id, len(given), z.text)
+		w.addViolation("request %s is fulfilled by %d nodes: %s", id, len(given), z.text)
 	case !z.is("state", "fulfilled") && len(given) > 0:
-		w.tells("request %s names nodes: %s", id, z.text)
+		w.addViolation("request %s names nodes: %s", id, z.text)
 	}
 }
 
-func (w *witness) tells(format string, args ...any) { w.crimes[fmt.Sprintf(format, args...)] = true }
+func (w *witness) addViolation(format string, args ...any) {
+	w.violations[fmt.Sprintf(format, args...)] = true
+}
 
-// saw checks that a node has passed through these states, in this order. The witness may have missed short states.
-func (w *witness) saw(t *testing.T, id string, states ...string) {
+// checkStates checks that a node has passed through these states, in this order. The witness may have missed short states.
+func (w *witness) checkStates(t *testing.T, id string, states ...string) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -116,7 +116,7 @@ func TestNpctlBesideNodepool(t *testing.T) {
 	if err := p.nodepool.Start(); err != nil { // no other program cleans up its nodes
 		t.Fatal(err)
 	}
-	p.settles(2 * program.Patience) // Nodepool cleans up once a minute
+	p.awaitNoLeftovers(2 * program.Patience) // Nodepool cleans up once a minute
 	p.npctl.Stop()
 }
 

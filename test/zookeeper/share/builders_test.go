@@ -17,8 +17,8 @@ import (
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
-// works is two processes that build the same images, each one image at a time.
-type works struct {
+// builderPair is two processes that build the same images, each one image at a time.
+type builderPair struct {
 	t     *testing.T
 	zk    *lab.Lab
 	a, b  *machine
@@ -28,16 +28,16 @@ type works struct {
 
 var worksImages = []string{"alma", "bookworm", "centos", "devuan"}
 
-func newWorks(t *testing.T) *works {
+func newBuilderPair(t *testing.T) *builderPair {
 	zk := lab.Start(t, 1)
-	w := &works{t: t, zk: zk, cloud: newCloud(t, "one", quick), dir: t.TempDir()}
+	w := &builderPair{t: t, zk: zk, cloud: newCloud(t, "one", quick), dir: t.TempDir()}
 	w.a = newMachine(t, zk, "A", w.configuration(), w.cloud)
 	w.b = newMachine(t, zk, "B", w.configuration(), w.cloud)
 	w.a.options, w.b.options = []string{"-serve=images"}, []string{"-serve=images"}
 	return w
 }
 
-func (w *works) configuration() string {
+func (w *builderPair) configuration() string {
 	var images, offers strings.Builder
 	for _, name := range worksImages {
 		fmt.Fprintf(&images, "label %q {}\ndiskimage %q {\n  keep = 1\n  builder \"exec\" {\n    command = [\"sh\", \"-c\", %q]\n  }\n}\n", name, name,
@@ -56,8 +56,8 @@ provider "openstack" "one" {
 `, offers.String())
 }
 
-// begun returns the builds that have started, each as image and machine.
-func (w *works) begun() (builds []string) {
+// startedBuilds returns the builds that have started, each as image and machine.
+func (w *builderPair) startedBuilds() (builds []string) {
 	text, _ := os.ReadFile(filepath.Join(w.dir, "begun"))
 	for line := range strings.Lines(string(text)) {
 		image, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -70,7 +70,7 @@ func (w *works) begun() (builds []string) {
 	return builds
 }
 
-func (w *works) hold() (release func()) {
+func (w *builderPair) hold() (release func()) {
 	path := filepath.Join(w.dir, "hold")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		w.t.Fatal(err)
@@ -79,7 +79,7 @@ func (w *works) hold() (release func()) {
 }
 
 // files returns the image files of a machine, without their extensions, by image.
-func (w *works) files(m *machine) map[string][]string {
+func (w *builderPair) files(m *machine) map[string][]string {
 	found, _ := filepath.Glob(filepath.Join(m.dir, "images", "*.raw"))
 	files := map[string][]string{}
 	for _, path := range found {
@@ -90,8 +90,8 @@ func (w *works) files(m *machine) map[string][]string {
 	return files
 }
 
-// uploaded returns the builds in the cloud.
-func (w *works) uploaded() (builds []string) {
+// uploadedBuilds returns the builds in the cloud.
+func (w *builderPair) uploadedBuilds() (builds []string) {
 	things, err := w.cloud.Inventory()
 	if err != nil {
 		w.t.Fatal(err)
@@ -105,8 +105,8 @@ func (w *works) uploaded() (builds []string) {
 	return builds
 }
 
-// settled waits until one build of each image is on disk and in the cloud, and checks that this does not change.
-func (w *works) settled(machines ...*machine) map[string][]string {
+// awaitSettled waits until one build of each image is on disk and in the cloud, and checks that this does not change.
+func (w *builderPair) awaitSettled(machines ...*machine) map[string][]string {
 	w.t.Helper()
 	state := func() (files map[string][]string, ids []string) {
 		files = map[string][]string{}
@@ -121,39 +121,39 @@ func (w *works) settled(machines ...*machine) map[string][]string {
 	}
 	program.Await(w.t, "each image has one build, in the cloud too", func() bool {
 		files, ids := state()
-		return len(files) == len(worksImages) && len(ids) == len(worksImages) && slices.Equal(ids, w.uploaded())
+		return len(files) == len(worksImages) && len(ids) == len(worksImages) && slices.Equal(ids, w.uploadedBuilds())
 	})
-	begun := w.begun()
+	begun := w.startedBuilds()
 	time.Sleep(3 * time.Second) // several passes
 	files, ids := state()
-	if now := w.begun(); !slices.Equal(now, begun) || len(ids) != len(worksImages) || !slices.Equal(ids, w.uploaded()) {
-		w.t.Fatalf("the result has changed: started builds were %v and are %v; files %v, in the cloud %v", begun, now, ids, w.uploaded())
+	if now := w.startedBuilds(); !slices.Equal(now, begun) || len(ids) != len(worksImages) || !slices.Equal(ids, w.uploadedBuilds()) {
+		w.t.Fatalf("the result has changed: started builds were %v and are %v; files %v, in the cloud %v", begun, now, ids, w.uploadedBuilds())
 	}
 	return files
 }
 
-// share starts both processes and waits until each has built at least one image.
-func (w *works) share() {
+// buildOnBoth starts both processes and waits until each has built at least one image.
+func (w *builderPair) buildOnBoth() {
 	w.t.Helper()
 	release := w.hold()
 	w.a.start()
 	w.b.start()
-	program.Await(w.t, "two builds run", func() bool { return len(w.begun()) == 2 })
+	program.Await(w.t, "two builds run", func() bool { return len(w.startedBuilds()) == 2 })
 	time.Sleep(2 * time.Second)
-	first := w.begun()
+	first := w.startedBuilds()
 	slices.SortFunc(first, func(a, b string) int { return strings.Compare(a[len(a)-1:], b[len(b)-1:]) })
 	if len(first) != 2 || !strings.HasSuffix(first[0], " A") || !strings.HasSuffix(first[1], " B") || first[0][:4] == first[1][:4] {
 		w.t.Fatalf("builds that run are %v, want one at A and another at B", first)
 	}
 	release()
-	w.settled(w.a, w.b)
+	w.awaitSettled(w.a, w.b)
 }
 
 func TestBuildersShareImages(t *testing.T) {
 	t.Parallel()
-	w := newWorks(t)
-	w.share()
-	if begun := w.begun(); len(begun) != len(worksImages) {
+	w := newBuilderPair(t)
+	w.buildOnBoth()
+	if begun := w.startedBuilds(); len(begun) != len(worksImages) {
 		t.Fatalf("builds were %v, want one of each image", begun)
 	}
 	before := w.files(w.b)
@@ -166,23 +166,23 @@ func TestBuildersShareImages(t *testing.T) {
 	// Each process builds its own images again, whichever process receives the request; the test kills B, and A builds
 	// the image that B was building.
 	release := w.hold()
-	w.a.says("image", "build", mine[0], "-auto-approve")
-	program.Await(t, "B makes its image again", func() bool { b := w.begun(); return b[len(b)-1] == mine[0]+" B" })
+	w.a.mustRun("image", "build", mine[0], "-auto-approve")
+	program.Await(t, "B makes its image again", func() bool { b := w.startedBuilds(); return b[len(b)-1] == mine[0]+" B" })
 	w.b.Kill()
-	program.Await(t, "A makes the image of B", func() bool { b := w.begun(); return b[len(b)-1] == mine[0]+" A" })
+	program.Await(t, "A makes the image of B", func() bool { b := w.startedBuilds(); return b[len(b)-1] == mine[0]+" A" })
 	release()
 	program.Await(t, "A has uploaded it", func() bool {
 		made := w.files(w.a)[mine[0]]
-		return len(made) == 1 && slices.Contains(w.uploaded(), made[0])
+		return len(made) == 1 && slices.Contains(w.uploadedBuilds(), made[0])
 	})
 	for _, image := range mine[1:] {
-		if now := w.files(w.b)[image]; !slices.Equal(now, before[image]) || !slices.Contains(w.uploaded(), now[0]) {
+		if now := w.files(w.b)[image]; !slices.Equal(now, before[image]) || !slices.Contains(w.uploadedBuilds(), now[0]) {
 			t.Errorf("%s, which B built, was %v before B was killed and is %v", image, before[image], now)
 		}
 	}
 	w.b.start()
-	files := w.settled(w.a, w.b)
-	if begun := w.begun(); len(begun) != len(worksImages)+2 {
+	files := w.awaitSettled(w.a, w.b)
+	if begun := w.startedBuilds(); len(begun) != len(worksImages)+2 {
 		t.Errorf("started builds are %v; files are %v", begun, files)
 	}
 }
@@ -191,10 +191,10 @@ func TestBuildersShareImages(t *testing.T) {
 // returns in the meantime would manage the image and delete the build as unfinished.
 func TestCommandBuildsUnderItsImageLock(t *testing.T) {
 	t.Parallel()
-	w := newWorks(t)
-	w.share()
+	w := newBuilderPair(t)
+	w.buildOnBoth()
 	image := slices.Sorted(maps.Keys(w.files(w.b)))[0]
-	begun := len(w.begun())
+	begun := len(w.startedBuilds())
 	w.b.Stop()
 
 	release := w.hold()
@@ -205,15 +205,15 @@ func TestCommandBuildsUnderItsImageLock(t *testing.T) {
 	if err := build.Start(); err != nil {
 		t.Fatal(err)
 	}
-	program.Await(t, "the command builds", func() bool { return len(w.begun()) == begun+1 })
+	program.Await(t, "the command builds", func() bool { return len(w.startedBuilds()) == begun+1 })
 	w.b.start()
 	time.Sleep(3 * time.Second) // several passes of B
 	release()
 	if err := build.Wait(); err != nil {
 		t.Fatalf("npctl image build: %v\n%s", err, out.Bytes())
 	}
-	if files := w.settled(w.a, w.b); len(w.begun()) != begun+1 || len(w.files(w.a)[image]) != 1 {
-		t.Errorf("started builds are %v; files are %v", w.begun(), files)
+	if files := w.awaitSettled(w.a, w.b); len(w.startedBuilds()) != begun+1 || len(w.files(w.a)[image]) != 1 {
+		t.Errorf("started builds are %v; files are %v", w.startedBuilds(), files)
 	}
 
 	third := newMachine(t, w.zk, "third", w.configuration(), w.cloud)
@@ -221,7 +221,7 @@ func TestCommandBuildsUnderItsImageLock(t *testing.T) {
 	if err == nil || !strings.Contains(string(refused), "manages this image") {
 		t.Errorf("apply on a third machine ended with %v and printed:\n%s", err, refused)
 	}
-	third.says("image", "build", image, "-auto-approve")
-	program.Await(t, "A builds the image that the third machine requests", func() bool { b := w.begun(); return len(b) == begun+2 && b[begun+1] == image+" A" })
-	w.settled(w.a, w.b)
+	third.mustRun("image", "build", image, "-auto-approve")
+	program.Await(t, "A builds the image that the third machine requests", func() bool { b := w.startedBuilds(); return len(b) == begun+2 && b[begun+1] == image+" A" })
+	w.awaitSettled(w.a, w.b)
 }

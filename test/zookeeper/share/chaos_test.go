@@ -47,10 +47,10 @@ func TestChaos(t *testing.T) {
 	c := newChaos(t, seed)
 	c.begin(chaosUsers)
 	program.Await(t, "both providers serve", func() bool { return c.servedBy("one") > 0 && c.servedBy("two") > 0 })
-	c.rage()
+	c.injectFaults()
 	program.Await(t, "both providers serve again", c.both())
 	c.finish()
-	c.settles(program.Patience)
+	c.awaitNoLeftovers(program.Patience)
 	c.report()
 }
 
@@ -84,18 +84,18 @@ func chaosWants(random *rand.Rand) wanted {
 func (c *chaos) both() func() bool {
 	one, two := c.servedBy("one"), c.servedBy("two")
 	return func() bool {
-		c.uphold(nil)
+		c.restartExited(nil)
 		return c.servedBy("one") > one && c.servedBy("two") > two
 	}
 }
 
-// uphold restarts processes that have exited, as systemd does: a process that cannot connect at its start exits.
-func (c *chaos) uphold(but *machine) {
+// restartExited restarts processes that have exited, as systemd does: a process that cannot connect at its start exits.
+func (c *chaos) restartExited(but *machine) {
 	for _, m := range c.machines {
 		select {
 		case <-m.Done:
 			if m != but {
-				c.tell("%s has ended by itself", m.name)
+				c.logFault("%s has ended by itself", m.name)
 				m.launch()
 			}
 		default:
@@ -103,8 +103,8 @@ func (c *chaos) uphold(but *machine) {
 	}
 }
 
-// rage causes faults repeatedly, and kills ZooKeeper once.
-func (c *chaos) rage() {
+// injectFaults causes faults repeatedly, and kills ZooKeeper once.
+func (c *chaos) injectFaults() {
 	began := time.Now()
 	worst := began.Add(chaosTime / 2)
 	for time.Since(began) < chaosTime {
@@ -115,29 +115,29 @@ func (c *chaos) rage() {
 		}
 		m := c.machines[c.random.IntN(3)]
 		if m != c.machines[2] {
-			c.whole()
+			c.awaitBothRegistered()
 		}
 		switch c.random.IntN(6) {
 		case 0, 1:
-			c.killed(m)
+			c.killAndRestart(m)
 		case 2:
-			c.tell("%s: its connection is cut", m.name)
+			c.logFault("%s: its connection is cut", m.name)
 			m.link.Cut()
 		case 3:
-			c.away(m, "nothing gets through", m.link.Pause, m.link.Resume)
+			c.interrupt(m, "nothing gets through", m.link.Pause, m.link.Resume)
 		case 4:
-			c.away(m, "it cannot connect", m.link.Block, m.link.Unblock)
+			c.interrupt(m, "it cannot connect", m.link.Block, m.link.Unblock)
 		case 5:
-			c.away(m, "the process is stopped", func() { m.Signal(syscall.SIGSTOP) }, func() { m.Signal(syscall.SIGCONT) })
+			c.interrupt(m, "the process is stopped", func() { m.Signal(syscall.SIGSTOP) }, func() { m.Signal(syscall.SIGCONT) })
 		}
 		c.pause(100, 2000)
 	}
 }
 
-// whole waits until A and B are both registered: the loss of one of them must be harmless, the loss of both is not.
-func (c *chaos) whole() {
+// awaitBothRegistered waits until A and B are both registered: the loss of one of them must be harmless, the loss of both is not.
+func (c *chaos) awaitBothRegistered() {
 	program.Await(c.t, "both machines of provider one are registered", func() bool {
-		c.uphold(nil)
+		c.restartExited(nil)
 		names, _ := c.children(c.over, poolsRoot)
 		pools := 0
 		for _, name := range names {
@@ -148,7 +148,7 @@ func (c *chaos) whole() {
 	})
 }
 
-func (c *chaos) tell(format string, args ...any) {
+func (c *chaos) logFault(format string, args ...any) {
 	c.t.Logf("%s %s", time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
 }
 
@@ -158,7 +158,7 @@ func (c *chaos) pause(least, most int) {
 }
 
 func (c *chaos) killZooKeeper() {
-	c.tell("ZooKeeper is killed")
+	c.logFault("ZooKeeper is killed")
 	if err := c.zk.Kill(); err != nil {
 		c.t.Fatal(err)
 	}
@@ -166,26 +166,26 @@ func (c *chaos) killZooKeeper() {
 	if err := c.zk.Up(); err != nil {
 		c.t.Fatal(err)
 	}
-	c.tell("ZooKeeper is back")
+	c.logFault("ZooKeeper is back")
 }
 
-// killed kills a process and starts it again after a while.
-func (c *chaos) killed(m *machine) {
+// killAndRestart kills a process and starts it again after a while.
+func (c *chaos) killAndRestart(m *machine) {
 	held := c.holder() == m
-	c.tell("%s is killed, which served provider one: %t", m.name, held)
+	c.logFault("%s is killed, which served provider one: %t", m.name, held)
 	at := time.Now()
 	m.Kill()
 	c.pause(0, 3000)
 	if held {
-		c.taken(m, at)
+		c.awaitTakeover(m, at)
 	}
 	m.launch()
 }
 
-// away stops or disconnects a process for a shorter or longer time than its session lasts.
-func (c *chaos) away(m *machine, what string, begin, end func()) {
+// interrupt stops or disconnects a process for a shorter or longer time than its session lasts.
+func (c *chaos) interrupt(m *machine, what string, begin, end func()) {
 	held, long := c.holder() == m, c.random.IntN(2) == 0
-	c.tell("%s: %s, for long: %t; it served provider one: %t", m.name, what, long, held)
+	c.logFault("%s: %s, for long: %t; it served provider one: %t", m.name, what, long, held)
 	at := time.Now()
 	begin()
 	defer end()
@@ -195,21 +195,21 @@ func (c *chaos) away(m *machine, what string, begin, end func()) {
 	}
 	c.pause(int(session.Milliseconds())+1500, 2*int(session.Milliseconds())+2000)
 	if held {
-		c.taken(m, at)
+		c.awaitTakeover(m, at)
 	}
 }
 
 // holder returns the machine that serves provider one, or nil when none of the running processes does.
 func (c *chaos) holder() *machine { return c.holderOf("one", c.machines[:2]...) }
 
-// taken waits until the other machine serves provider one in place of a machine that was lost at the given time.
-func (c *chaos) taken(lost *machine, at time.Time) {
+// awaitTakeover waits until the other machine serves provider one in place of a machine that was lost at the given time.
+func (c *chaos) awaitTakeover(lost *machine, at time.Time) {
 	other := c.machines[0]
 	if lost == other {
 		other = c.machines[1]
 	}
 	for c.holder() != other {
-		c.uphold(lost)
+		c.restartExited(lost)
 		if time.Since(at) > outage {
 			c.t.Errorf("%s has not taken over from %s within %s", other.name, lost.name, outage)
 			return
@@ -218,7 +218,7 @@ func (c *chaos) taken(lost *machine, at time.Time) {
 	}
 	took := time.Since(at)
 	c.takeover = append(c.takeover, took)
-	c.tell("%s serves provider one %s after %s was lost", other.name, took.Round(time.Millisecond), lost.name)
+	c.logFault("%s serves provider one %s after %s was lost", other.name, took.Round(time.Millisecond), lost.name)
 }
 
 func (c *chaos) report() {

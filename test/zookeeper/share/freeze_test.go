@@ -12,8 +12,8 @@ import (
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
-// says runs a command of npctl, which must succeed.
-func (m *machine) says(args ...string) {
+// mustRun runs a command of npctl, which must succeed.
+func (m *machine) mustRun(args ...string) {
 	m.t.Helper()
 	if out, err := m.command(args...).CombinedOutput(); err != nil {
 		m.t.Fatalf("npctl %s at %s: %v\n%s", strings.Join(args, " "), m.name, err, out)
@@ -29,18 +29,18 @@ func TestStandbySkipsFrozenProvider(t *testing.T) {
 	program.Await(t, "a server exists", func() bool { return b.readyNode() != "" })
 	before := c.servers()
 
-	a.says("freeze", "one")
+	a.mustRun("freeze", "one")
 	program.Await(t, "the standby knows that it is frozen", func() bool { return b.provider("one").Frozen })
 	a.Kill()
 	program.Await(t, "the standby takes over", func() bool { return b.Logged(serves) == 1 })
-	b.says("node", "delete", b.readyNode())
+	b.mustRun("node", "delete", b.readyNode())
 	time.Sleep(3 * time.Second) // several passes
 	if now := c.servers(); !maps.Equal(before, now) || !b.provider("one").Frozen {
 		t.Errorf("the standby has taken over and changed the frozen provider: there were %v, and now %v", before, now)
 	}
 
 	a.start() // it is a standby now
-	b.says("thaw", "one")
+	b.mustRun("thaw", "one")
 	program.Await(t, "the one that has frozen it knows that it was thawed", func() bool { p := a.provider("one"); return p.Name == "one" && !p.Frozen })
 	program.Await(t, "the server that was to be deleted is, and there is another one", func() bool {
 		for id := range c.servers() {

@@ -17,7 +17,7 @@ func TestLeakedServerIsDeleted(t *testing.T) {
 	c := newCloud(t, "one", quick)
 	provider := strings.Replace(openstackProvider("one", 2, 100, "common"), `"common" {}`, `"common" { min_ready = 1 }`, 1)
 	m := newMachine(t, zk, "A", provider, c).start()
-	m.says("node", "delete", m.awaitReadyNode("")) // so that the ID of the next one is not zero
+	m.mustRun("node", "delete", m.awaitReadyNode("")) // so that the ID of the next one is not zero
 	leaked := m.awaitReadyNode("0000000000")
 	m.Kill()
 	newZuul(t, zk.Env).deleteTree(t.Context(), "/nodepool/nodes/"+leaked)

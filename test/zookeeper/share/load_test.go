@@ -91,7 +91,7 @@ func (l *load) finish() {
 		l.served, median.Round(time.Millisecond), l.slowest.Round(time.Millisecond), l.slow)
 }
 
-func (l *load) wrong(format string, args ...any) {
+func (l *load) addError(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.wrongs) < 20 {
@@ -119,7 +119,7 @@ func (l *load) once(random *rand.Rand) {
 	w := l.want(random)
 	id, err := l.request(ctx, w)
 	if err != nil {
-		l.wrong("request: %v", err)
+		l.addError("request: %v", err)
 		return
 	}
 	if random.Float64() < l.cancels {
@@ -128,7 +128,7 @@ func (l *load) once(random *rand.Rand) {
 	}
 	a, err := l.wait(ctx, id)
 	if err != nil {
-		l.wrong("%v", err)
+		l.addError("%v", err)
 		return
 	}
 	l.note(id, w, a, time.Since(began))
@@ -137,12 +137,12 @@ func (l *load) once(random *rand.Rand) {
 		return
 	}
 	time.Sleep(time.Duration(random.Int64N(int64(30 * time.Millisecond))))
-	if then, err := l.look(ctx, id); err != nil || then.State != a.State || !slices.Equal(then.Nodes, a.Nodes) {
-		l.wrong("request %s was %+v and is then %+v, %v", id, a, then, err)
+	if then, err := l.readRequest(ctx, id); err != nil || then.State != a.State || !slices.Equal(then.Nodes, a.Nodes) {
+		l.addError("request %s was %+v and is then %+v, %v", id, a, then, err)
 	}
 	held, err := l.accept(ctx, id, a.Nodes)
 	if err != nil {
-		l.wrong("request %s: %v", id, err)
+		l.addError("request %s: %v", id, err)
 	}
 	l.useAll(ctx, id, held, time.Duration(random.Int64N(int64(l.use))))
 }
@@ -151,7 +151,7 @@ func (l *load) once(random *rand.Rand) {
 func (l *load) cancel(ctx context.Context, id string, random *rand.Rand) {
 	time.Sleep(time.Duration(random.Int64N(int64(800 * time.Millisecond))))
 	if err := l.delete(ctx, requestsRoot+"/"+id); err != nil {
-		l.wrong("cancel request %s: %v", id, err)
+		l.addError("cancel request %s: %v", id, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +160,7 @@ func (l *load) cancel(ctx context.Context, id string, random *rand.Rand) {
 
 func (l *load) note(id string, w wanted, a answer, took time.Duration) {
 	if a.State == "failed" && !l.mayFail(w) {
-		l.wrong("request %s for %v has failed: declined by %v", id, w.labels, a.Declined)
+		l.addError("request %s for %v has failed: declined by %v", id, w.labels, a.Declined)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,23 +179,23 @@ func (l *load) note(id string, w wanted, a answer, took time.Duration) {
 // useAll uses nodes for a while and returns them.
 func (l *load) useAll(ctx context.Context, id string, held []*node, use time.Duration) {
 	for _, n := range held {
-		l.taken(n, id)
+		l.recordTaken(n, id)
 		if err := l.state(ctx, n, "in-use"); err != nil {
-			l.wrong("use of node %s: %v", n.ID, err)
+			l.addError("use of node %s: %v", n.ID, err)
 		}
 	}
 	time.Sleep(use)
 	for _, n := range held {
-		l.stillThere(ctx, n, id)
-		l.given(n)
+		l.checkServer(ctx, n, id)
+		l.recordReturned(n)
 		if err := errors.Join(l.state(ctx, n, "used"), l.unlock(ctx, n)); err != nil {
-			l.wrong("return of node %s: %v", n.ID, err)
+			l.addError("return of node %s: %v", n.ID, err)
 		}
 	}
 }
 
-// taken records the user of a node, and checks that the node has no other user and that its server never had one.
-func (l *load) taken(n *node, id string) {
+// recordTaken records the user of a node, and checks that the node has no other user and that its server never had one.
+func (l *load) recordTaken(n *node, id string) {
 	names := []string{"node " + n.ID, "machine " + n.Hostname}
 	l.mu.Lock()
 	server := ""
@@ -217,14 +217,14 @@ func (l *load) taken(n *node, id string) {
 	l.served[n.Provider]++
 	l.mu.Unlock()
 	if two != "" {
-		l.wrong("%s", two)
+		l.addError("%s", two)
 	}
 	if server != "" && again {
-		l.wrong("server %s was assigned to request %s after %s had used it", server, id, before)
+		l.addError("server %s was assigned to request %s after %s had used it", server, id, before)
 	}
 }
 
-func (l *load) given(n *node) {
+func (l *load) recordReturned(n *node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.busy, "node "+n.ID)
@@ -232,27 +232,27 @@ func (l *load) given(n *node) {
 	delete(l.busy, "server "+n.server())
 }
 
-// stillThere checks a node in use.
-func (l *load) stillThere(ctx context.Context, n *node, id string) {
+// checkServer checks a node in use.
+func (l *load) checkServer(ctx context.Context, n *node, id string) {
 	now := &node{ID: n.ID}
 	if err := l.read(ctx, now); err != nil || now.State != "in-use" || now.Allocated != id {
-		l.wrong("node %s, which request %s uses, is %s for %q: %v", n.ID, id, now.State, now.Allocated, err)
+		l.addError("node %s, which request %s uses, is %s for %q: %v", n.ID, id, now.State, now.Allocated, err)
 	}
 	if c := l.clouds[n.Provider]; c != nil {
 		if of, there := c.servers()[n.server()]; !there || of != n.ID {
-			l.wrong("server %s of node %s, which request %s uses: exists %t, for node %q", n.server(), n.ID, id, there, of)
+			l.addError("server %s of node %s, which request %s uses: exists %t, for node %q", n.server(), n.ID, id, there, of)
 		}
 	}
 }
 
-// left lists the objects that are not in their expected state after all requests have ended.
-func (l *load) left(ctx context.Context) (left []string) {
+// leftovers lists the objects that are not in their expected state after all requests have ended.
+func (l *load) leftovers(ctx context.Context) (left []string) {
 	requests, err := l.children(ctx, requestsRoot)
 	if err != nil {
 		left = append(left, err.Error())
 	}
 	for _, id := range requests {
-		a, err := l.look(ctx, id)
+		a, err := l.readRequest(ctx, id)
 		left = append(left, fmt.Sprintf("request %s is %s %v", id, a.State, err))
 	}
 	dirs, _ := l.children(ctx, locksRoot)
@@ -296,12 +296,12 @@ func (l *load) left(ctx context.Context) (left []string) {
 	return left
 }
 
-// settles waits until left is empty.
-func (l *load) settles(within time.Duration) {
+// awaitNoLeftovers waits until left is empty.
+func (l *load) awaitNoLeftovers(within time.Duration) {
 	l.t.Helper()
 	var left []string
 	for began := time.Now(); time.Since(began) < within; time.Sleep(200 * time.Millisecond) {
-		if left = l.left(context.WithoutCancel(l.over)); len(left) == 0 {
+		if left = l.leftovers(context.WithoutCancel(l.over)); len(left) == 0 {
 			l.t.Logf("settled after %s", time.Since(began).Round(time.Millisecond))
 			return
 		}

@@ -25,8 +25,8 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
-// onlooker is npctl watch -shadow beside real nodepool-launchers.
-type onlooker struct {
+// shadowTest is npctl watch -shadow beside real nodepool-launchers.
+type shadowTest struct {
 	*load
 	t   *testing.T
 	npc *machine
@@ -46,8 +46,8 @@ func pool(provider string, priority int, machines ...[]string) string {
 	return text.String() + "  }\n}\n"
 }
 
-func newOnlooker(t *testing.T, zk *lab.Lab, configuration string, clouds ...*cloud) *onlooker {
-	o := &onlooker{t: t, npc: newMachine(t, zk, "shadow", configuration, clouds...)}
+func newShadowTest(t *testing.T, zk *lab.Lab, configuration string, clouds ...*cloud) *shadowTest {
+	o := &shadowTest{t: t, npc: newMachine(t, zk, "shadow", configuration, clouds...)}
 	o.npc.options = []string{"-shadow", "-log-format=json"}
 	var err error
 	if o.npc.Client, err = client.New(client.Options{Socket: filepath.Join(o.npc.dir, "npctl.shadow.db.sock")}); err != nil {
@@ -75,7 +75,7 @@ type side struct {
 	Why      string `json:"why"`
 }
 
-func (o *onlooker) verdicts() (all []verdict) {
+func (o *shadowTest) verdicts() (all []verdict) {
 	o.t.Helper()
 	for line := range bytes.Lines(o.npc.Log()) {
 		var v verdict
@@ -86,8 +86,8 @@ func (o *onlooker) verdicts() (all []verdict) {
 	return all
 }
 
-// of waits for the only comparison of a request.
-func (o *onlooker) of(id string) verdict {
+// awaitVerdict waits for the only comparison of a request.
+func (o *shadowTest) awaitVerdict(id string) verdict {
 	o.t.Helper()
 	about := func() []verdict {
 		return slices.DeleteFunc(o.verdicts(), func(v verdict) bool { return v.Request != id })
@@ -100,7 +100,7 @@ func (o *onlooker) of(id string) verdict {
 	return all[0]
 }
 
-func (o *onlooker) ask(w wanted) string {
+func (o *shadowTest) ask(w wanted) string {
 	o.t.Helper()
 	id, err := o.request(o.over, w)
 	if err != nil {
@@ -111,7 +111,7 @@ func (o *onlooker) ask(w wanted) string {
 
 // take waits for nodes and takes them, as Zuul does, after the shadow has compared the request: if the request is gone
 // before, the shadow can only report that.
-func (o *onlooker) take(id string) []*node {
+func (o *shadowTest) take(id string) []*node {
 	o.t.Helper()
 	ctx, cancel := context.WithTimeout(o.over, 2*program.Patience) // Nodepool may need a minute for a used machine
 	defer cancel()
@@ -119,7 +119,7 @@ func (o *onlooker) take(id string) []*node {
 	if err != nil || a.State != "fulfilled" {
 		o.t.Fatalf("request %s: %+v, %v", id, a, err)
 	}
-	o.of(id)
+	o.awaitVerdict(id)
 	held, err := o.accept(ctx, id, a.Nodes)
 	if err != nil {
 		o.t.Fatal(err)
@@ -128,15 +128,15 @@ func (o *onlooker) take(id string) []*node {
 }
 
 // run requests nodes, uses them for a moment and returns them. It returns the shadow's comparison.
-func (o *onlooker) run(w wanted) verdict {
+func (o *shadowTest) run(w wanted) verdict {
 	o.t.Helper()
 	id := o.ask(w)
 	o.useAll(o.over, id, o.take(id), 0)
-	return o.of(id)
+	return o.awaitVerdict(id)
 }
 
-// failing requests a label that no pool offers.
-func (o *onlooker) failing(w wanted) verdict {
+// requestUnservable requests a label that no pool offers.
+func (o *shadowTest) requestUnservable(w wanted) verdict {
 	o.t.Helper()
 	id := o.ask(w)
 	ctx, cancel := context.WithTimeout(o.over, program.Patience)
@@ -144,14 +144,14 @@ func (o *onlooker) failing(w wanted) verdict {
 	if a, err := o.wait(ctx, id); err != nil || a.State != "failed" {
 		o.t.Errorf("request %s: %+v, %v", id, a, err)
 	}
-	v := o.of(id)
+	v := o.awaitVerdict(id)
 	if err := o.delete(ctx, requestsRoot+"/"+id); err != nil {
 		o.t.Error(err)
 	}
 	return v
 }
 
-func (o *onlooker) says(v verdict, want verdict, why string) {
+func (o *shadowTest) checkVerdict(v verdict, want verdict, why string) {
 	o.t.Helper()
 	if !strings.Contains(v.Npctl.Why, why) {
 		o.t.Errorf("request %s: npctl reports %q, want %q", v.Request, v.Npctl.Why, why)
@@ -209,7 +209,7 @@ func TestShadowBesideNodepool(t *testing.T) {
 	annex := lab.StartLauncher(t, zk, lab.Nodepool{Driver: "static", Provider: "annex", Nodes: 1, Labels: []string{"common"}})
 	common, pair := []string{"common"}, []string{"pair", "pair"}
 	machines := append(slices.Repeat([][]string{common}, inRack-1), []string{"common", "pair"})
-	o := newOnlooker(t, zk, declared+pool("rack", 100, machines...)+pool("annex", 50, common))
+	o := newShadowTest(t, zk, declared+pool("rack", 100, machines...)+pool("annex", 50, common))
 	program.Await(t, "Nodepool has registered", func() bool { return o.pools() == 2 })
 	program.Await(t, "Nodepool has its machines", func() bool { names, _ := o.children(o.over, nodesRoot); return len(names) == inRack+1 })
 	if _, err := o.conn.Create(requestsRoot, nil, 0, zookeeper.WorldACL(zookeeper.PermAll)); err != nil { // as Zuul does
@@ -227,30 +227,30 @@ func TestShadowBesideNodepool(t *testing.T) {
 	if err := annex.Continue(); err != nil {
 		t.Fatal(err)
 	}
-	o.says(o.of(id), verdict{Level: "WARN", Labels: common, Result: "other_pool", Npctl: onAnnex, Live: fromRack}, "1 ready, 0 to launch")
+	o.checkVerdict(o.awaitVerdict(id), verdict{Level: "WARN", Labels: common, Result: "other_pool", Npctl: onAnnex, Live: fromRack}, "1 ready, 0 to launch")
 	o.useAll(o.over, id, held, 0)
-	o.says(o.run(wanted{labels: common, provider: "rack"}), verdict{Level: "INFO", Labels: common, Result: "agree", Npctl: onRack, Live: fromRack}, "1 ready")
-	o.says(o.run(wanted{labels: common, provider: "annex"}), verdict{Level: "INFO", Labels: common, Result: "agree", Npctl: onAnnex, Live: fromAnnex}, "1 ready")
+	o.checkVerdict(o.run(wanted{labels: common, provider: "rack"}), verdict{Level: "INFO", Labels: common, Result: "agree", Npctl: onRack, Live: fromRack}, "1 ready")
+	o.checkVerdict(o.run(wanted{labels: common, provider: "annex"}), verdict{Level: "INFO", Labels: common, Result: "agree", Npctl: onAnnex, Live: fromAnnex}, "1 ready")
 	declines := side{Do: "decline"}
-	o.says(o.run(wanted{labels: []string{"theirs"}}),
+	o.checkVerdict(o.run(wanted{labels: []string{"theirs"}}),
 		verdict{Level: "WARN", Labels: []string{"theirs"}, Result: "would_decline", Npctl: declines, Live: fromRack}, "rack/main: it has no label theirs")
-	o.says(o.run(wanted{labels: pair}), verdict{Level: "WARN", Labels: pair, Result: "would_decline", Npctl: declines, Live: fromRack}, "fewer machines than are asked for")
-	o.says(o.failing(wanted{labels: []string{"nobody"}}),
+	o.checkVerdict(o.run(wanted{labels: pair}), verdict{Level: "WARN", Labels: pair, Result: "would_decline", Npctl: declines, Live: fromRack}, "fewer machines than are asked for")
+	o.checkVerdict(o.requestUnservable(wanted{labels: []string{"nobody"}}),
 		verdict{Level: "INFO", Labels: []string{"nobody"}, Result: "agree", Npctl: declines, Live: side{Answer: "failed"}}, "no label nobody")
 
-	o.commands(id)
-	o.matching(pool("rack", 100, slices.Repeat([][]string{{"common", "pair", "theirs"}}, inRack)...) + pool("annex", 100, common))
-	o.full()
-	o.leavesNoTrace(rack, annex)
+	o.checkCommands(id)
+	o.checkAgreement(pool("rack", 100, slices.Repeat([][]string{{"common", "pair", "theirs"}}, inRack)...) + pool("annex", 100, common))
+	o.useAllNodes()
+	o.checkTreeUnchanged(rack, annex)
 }
 
 // declared declares the labels; not every configuration offers all of them.
 const declared = "label \"common\" {}\nlabel \"pair\" {}\nlabel \"theirs\" {}\n"
 
-// full uses all nodes while further requests wait.
-func (o *onlooker) full() {
+// useAllNodes uses all nodes while further requests wait.
+func (o *shadowTest) useAllNodes() {
 	o.t.Helper()
-	o.settles(2 * program.Patience)
+	o.awaitNoLeftovers(2 * program.Patience)
 	all, last := o.ask(wanted{labels: slices.Repeat([]string{"theirs"}, inRack)}), o.ask(wanted{labels: []string{"common"}, provider: "annex"})
 	held, one := o.take(all), o.take(last)
 	for _, n := range slices.Concat(held, one) {
@@ -258,29 +258,29 @@ func (o *onlooker) full() {
 			o.t.Fatal(err)
 		}
 	}
-	if all, last := o.of(all), o.of(last); all.Result != "agree" || last.Result != "agree" {
+	if all, last := o.awaitVerdict(all), o.awaitVerdict(last); all.Result != "agree" || last.Result != "agree" {
 		o.t.Errorf("requests for everything: %+v and %+v", all, last)
 	}
 	cancelled := o.ask(wanted{labels: []string{"common"}})
-	o.would("let it wait", cancelled)
+	o.awaitDecision("let it wait", cancelled)
 	if err := o.delete(o.over, requestsRoot+"/"+cancelled); err != nil {
 		o.t.Fatal(err)
 	}
-	if v := o.of(cancelled); v.Result != "withdrawn" || v.Npctl.Do != "wait" {
+	if v := o.awaitVerdict(cancelled); v.Result != "withdrawn" || v.Npctl.Do != "wait" {
 		o.t.Errorf("a request that was cancelled: %+v", v)
 	}
 	waits := o.ask(wanted{labels: []string{"common"}, provider: "annex"})
-	o.would("let it wait", waits)
+	o.awaitDecision("let it wait", waits)
 	o.useAll(o.over, last, one, 0)
 	o.useAll(o.over, waits, o.take(waits), 0)
-	if v := o.of(waits); v.Result != "agree" || v.Npctl.Provider != "annex" {
+	if v := o.awaitVerdict(waits); v.Result != "agree" || v.Npctl.Provider != "annex" {
 		o.t.Errorf("a request that has waited: %+v", v)
 	}
 	o.useAll(o.over, all, held, 0)
 }
 
-// would waits until npctl reports that it would make this decision about a request.
-func (o *onlooker) would(do, id string) {
+// awaitDecision waits until npctl reports that it would make this decision about a request.
+func (o *shadowTest) awaitDecision(do, id string) {
 	o.t.Helper()
 	program.Await(o.t, "npctl would "+do, func() bool {
 		why, err := o.npc.Why(o.t.Context(), "request/"+id)
@@ -288,8 +288,8 @@ func (o *onlooker) would(do, id string) {
 	})
 }
 
-// commands checks the output of the commands, and that they cannot change anything.
-func (o *onlooker) commands(id string) {
+// checkCommands checks the output of the commands, and that they cannot change anything.
+func (o *shadowTest) checkCommands(id string) {
 	o.t.Helper()
 	for _, test := range []struct {
 		want string
@@ -309,9 +309,9 @@ func (o *onlooker) commands(id string) {
 	}
 }
 
-// matching reloads npctl with Nodepool's configuration and makes several requests: the shadow reports each request
+// checkAgreement reloads npctl with Nodepool's configuration and makes several requests: the shadow reports each request
 // once, and npctl would have done the same.
-func (o *onlooker) matching(configuration string) {
+func (o *shadowTest) checkAgreement(configuration string) {
 	o.t.Helper()
 	at := filepath.Join(o.npc.dir, "npctl.hcl")
 	text, err := os.ReadFile(at)
@@ -330,14 +330,14 @@ func (o *onlooker) matching(configuration string) {
 	}
 	for _, id := range ids {
 		o.useAll(o.over, id, o.take(id), 0)
-		if v := o.of(id); v.Result != "agree" || v.Npctl.Provider != "rack" {
+		if v := o.awaitVerdict(id); v.Result != "agree" || v.Npctl.Provider != "rack" {
 			o.t.Errorf("with the same configuration: %+v", v)
 		}
 	}
 }
 
-// leavesNoTrace stops Nodepool, so that only the shadow could still write, and checks that it has written nothing.
-func (o *onlooker) leavesNoTrace(launchers ...*lab.Launcher) {
+// checkTreeUnchanged stops Nodepool, so that only the shadow could still write, and checks that it has written nothing.
+func (o *shadowTest) checkTreeUnchanged(launchers ...*lab.Launcher) {
 	o.t.Helper()
 	for _, l := range launchers {
 		if err := l.Stop(); err != nil {
@@ -355,7 +355,7 @@ func (o *onlooker) leavesNoTrace(launchers ...*lab.Launcher) {
 		o.t.Errorf("there is %v", slices.Sorted(maps.Keys(before)))
 	}
 	o.npc.start()
-	o.would("", id)         // serve it, or wait for machines that Nodepool has not yet made ready again
+	o.awaitDecision("", id) // serve it, or wait for machines that Nodepool has not yet made ready again
 	time.Sleep(2 * session) // longer than a full reread of the state
 	if diff := cmp.Diff(before, o.stamps()); diff != "" {
 		o.t.Errorf("the shadow or another program has changed the tree (-before +after):\n%s", diff)
@@ -374,7 +374,7 @@ func TestShadowLaunchesNothing(t *testing.T) {
 	zk := lab.Start(t, 1)
 	lab.StartLauncher(t, zk, lab.Nodepool{Driver: "fake", Provider: "one", Nodes: 4, Labels: []string{"common"}})
 	c := newCloud(t, "one", quick)
-	o := newOnlooker(t, zk, openstackProvider("one", 2, 100, "common"), c)
+	o := newShadowTest(t, zk, openstackProvider("one", 2, 100, "common"), c)
 	program.Await(t, "Nodepool has registered", func() bool { return o.pools() == 1 })
 	if _, err := o.conn.Create(requestsRoot, nil, 0, zookeeper.WorldACL(zookeeper.PermAll)); err != nil { // as Zuul does
 		t.Fatal(err)
@@ -386,12 +386,12 @@ func TestShadowLaunchesNothing(t *testing.T) {
 	for range 2 {
 		id := o.ask(wanted{labels: common})
 		held = append(held, o.take(id))
-		o.says(o.of(id), verdict{Level: "INFO", Labels: common, Result: "agree", Npctl: onOne, Live: fromOne}, "0 ready, 1 to launch")
+		o.checkVerdict(o.awaitVerdict(id), verdict{Level: "INFO", Labels: common, Result: "agree", Npctl: onOne, Live: fromOne}, "0 ready, 1 to launch")
 		ids = append(ids, id)
 	}
 	id := o.ask(wanted{labels: common})
 	held = append(held, o.take(id))
-	o.says(o.of(id), verdict{Level: "WARN", Labels: common, Result: "would_wait", Npctl: side{Do: "wait"}, Live: fromOne}, "max_servers is 2 and 2 are taken")
+	o.checkVerdict(o.awaitVerdict(id), verdict{Level: "WARN", Labels: common, Result: "would_wait", Npctl: side{Do: "wait"}, Live: fromOne}, "max_servers is 2 and 2 are taken")
 	for i, id := range append(ids, id) {
 		o.useAll(o.over, id, held[i], 0)
 	}

@@ -36,9 +36,9 @@ func newDuo(t *testing.T) *duo {
 
 const serves = `"lock acquired" lock="provider one"`
 
-// takesOver calls when, which does something to the other machine, waits until this machine serves and more requests
+// checkTakeover calls when, which does something to the other machine, waits until this machine serves and more requests
 // are answered, and logs how long that took.
-func (d *duo) takesOver(m *machine, when func()) {
+func (d *duo) checkTakeover(m *machine, when func()) {
 	d.t.Helper()
 	before := m.Logged(serves)
 	began := time.Now()
@@ -65,24 +65,24 @@ func TestStandbyTakesOver(t *testing.T) {
 	d.begin(4)
 	program.Await(t, "requests are answered", func() bool { return d.count() > 10 })
 
-	d.takesOver(d.b, d.a.Kill)
+	d.checkTakeover(d.b, d.a.Kill)
 
 	d.a.start()
-	d.takesOver(d.a, func() { d.b.Signal(syscall.SIGSTOP) })
+	d.checkTakeover(d.a, func() { d.b.Signal(syscall.SIGSTOP) })
 	time.Sleep(time.Second)
 	d.b.Signal(syscall.SIGCONT)
 	program.Await(t, "the paused process is a standby", func() bool { return d.b.Logged("standing by") > 1 })
 
-	d.takesOver(d.b, func() { d.a.Stop() })
+	d.checkTakeover(d.b, func() { d.a.Stop() })
 
 	d.a.start()
 	more := strings.Replace(openstackProvider("one", 8, 100, "common", "spare"), `"spare" {}`, `"spare" { min_ready = 1 }`, 1)
 	d.third = newMachine(t, d.zk, "third", more, d.cloud)
 	d.unlock(d.third)
 	d.unlock(d.a) // beside an npctl watch, which runs the command
-	d.isRefused()
+	d.checkApplyRejected()
 	d.finish()
-	d.settles(program.Patience)
+	d.awaitNoLeftovers(program.Patience)
 	d.b.Stop()
 }
 
@@ -98,8 +98,8 @@ func (d *duo) unlock(at *machine) {
 	program.Await(d.t, "requests are served after force-unlock", func() bool { return d.count() > count+6 })
 }
 
-// isRefused checks the error of npctl apply while other processes serve the provider.
-func (d *duo) isRefused() {
+// checkApplyRejected checks the error of npctl apply while other processes serve the provider.
+func (d *duo) checkApplyRejected() {
 	d.t.Helper()
 	out, err := d.third.command("apply", "-auto-approve").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "provider one") || !strings.Contains(string(out), "watch") {

@@ -232,14 +232,14 @@ func (z *zuul) request(ctx context.Context, w wanted) (string, error) {
 		return "", err
 	}
 	path, err := z.create(ctx, requestsRoot+"/200-", data, zk.FlagSequence, func(name string) bool {
-		now, err := z.look(ctx, name)
+		now, err := z.readRequest(ctx, name)
 		return err == nil && now.Event == event
 	})
 	return path[strings.LastIndexByte(path, '/')+1:], err
 }
 
-// look reads a request.
-func (z *zuul) look(ctx context.Context, id string) (a answer, err error) {
+// readRequest reads a request.
+func (z *zuul) readRequest(ctx context.Context, id string) (a answer, err error) {
 	data, err := z.get(ctx, requestsRoot+"/"+id)
 	if err != nil {
 		return a, err

@@ -21,10 +21,10 @@ func TestPushRunsAJobOnAMachine(t *testing.T) {
 	if got := s.text("ran", b.UUID+".node.greeting"); got != greeting {
 		t.Errorf("on the machine is %q, pushed was %q", got, greeting)
 	}
-	if at := s.ran(b); len(at) != 1 || !slices.Contains(addresses(), at["node"]) {
+	if at := s.addressesOfBuild(b); len(at) != 1 || !slices.Contains(addresses(), at["node"]) {
 		t.Errorf("it ran at %v, machines are %v", at, addresses())
 	}
-	s.allFree()
+	s.awaitAllFree()
 }
 
 // TestCanceledJobsFreeTheirMachines cancels a running job and a waiting job that needs all machines.
@@ -32,9 +32,9 @@ func TestCanceledJobsFreeTheirMachines(t *testing.T) {
 	s := newSite(t)
 	before := s.builds("wait")
 	s.enqueue("patient")
-	running := s.began("wait", before)
+	running := s.awaitBuild("wait", before)
 	used := s.in("in-use")
-	if address := s.ran(running)["node"]; len(used) != 1 || !used[address].Locked {
+	if address := s.addressesOfBuild(running)["node"]; len(used) != 1 || !used[address].Locked {
 		t.Errorf("it runs at %s; in use are %v", address, used)
 	}
 	s.enqueue("crowd")
@@ -43,8 +43,8 @@ func TestCanceledJobsFreeTheirMachines(t *testing.T) {
 	s.await("nothing waits any more", func() bool { return s.waiting(3) == 0 })
 	s.dequeue("patient")
 	s.ended("wait", before, "CANCELED", "ABORTED")
-	s.allFree()
-	s.letGo(running) // ends the process that Ansible has left on the machine
+	s.awaitAllFree()
+	s.endWait(running) // ends the process that Ansible has left on the machine
 }
 
 // TestMachinesOfFailedJobsAreHeld has a hold until an operator ends it, and a hold of some seconds.
@@ -55,8 +55,8 @@ func TestMachinesOfFailedJobsAreHeld(t *testing.T) {
 	s.autohold("fail-too", "to look soon", 20*time.Second) // long enough to be observed on a busy machine
 	t.Cleanup(func() { s.endAutoholds("fail-too") })       // Zuul keeps the hold request a day longer than its machine
 	s.enqueue("broken")
-	short := s.held(s.ended("fail-too", others, "FAILURE"))
-	long := s.held(s.ended("fail", fails, "FAILURE"))
+	short := s.awaitHeld(s.ended("fail-too", others, "FAILURE"))
+	long := s.awaitHeld(s.ended("fail", fails, "FAILURE"))
 	if long.Comment != "to look at it" || long.Expiration != 0 || short.Comment != "to look soon" || short.Expiration != 20 {
 		t.Errorf("held are %+v and %+v", long, short)
 	}
@@ -68,13 +68,13 @@ func TestMachinesOfFailedJobsAreHeld(t *testing.T) {
 		t.Errorf("the longer hold was of %+v, is of %+v", long, now)
 	}
 	s.endAutoholds("fail")
-	s.allFree()
+	s.awaitAllFree()
 }
 
-// held waits until the machine of a build is held, and returns it.
-func (s *site) held(b build) (n node) {
+// awaitHeld waits until the machine of a build is held, and returns it.
+func (s *site) awaitHeld(b build) (n node) {
 	s.t.Helper()
-	address := s.ran(b)["node"]
+	address := s.addressesOfBuild(b)["node"]
 	s.await("the machine of "+b.Job+" is held", func() bool {
 		n = s.in("hold")[address]
 		return n.ID != "" && !n.Locked // Zuul unlocks it a moment later
@@ -88,14 +88,14 @@ func TestKillOfNpctlDoesNotAffectRunningJob(t *testing.T) {
 	s := newSite(t)
 	waits, pairs := s.builds("wait"), s.builds("work-on-two")
 	s.enqueue("patient")
-	running := s.began("wait", waits)
-	address := s.ran(running)["node"]
+	running := s.awaitBuild("wait", waits)
+	address := s.addressesOfBuild(running)["node"]
 	its := s.in("in-use")[address]
 	s.kill()
 	s.enqueue("pair")
 	s.await("a job waits for two machines", func() bool { return s.waiting(2) == 1 })
 	s.start()
-	at := s.ran(s.ended("work-on-two", pairs, "SUCCESS"))
+	at := s.addressesOfBuild(s.ended("work-on-two", pairs, "SUCCESS"))
 	if places := slices.Sorted(maps.Values(at)); len(at) != 2 || !slices.Equal(slices.Sorted(slices.Values(append(places, address))), addresses()) {
 		t.Errorf("it ran at %v, and the other job at %s; machines are %v", at, address, addresses())
 	}
@@ -103,9 +103,9 @@ func TestKillOfNpctlDoesNotAffectRunningJob(t *testing.T) {
 		t.Errorf("the job's machine was %+v, is %+v", its, now)
 	}
 	s.kill()
-	s.letGo(running)
+	s.endWait(running)
 	s.ended("wait", waits, "SUCCESS")
 	s.await("the machine was returned", func() bool { return s.in("used")[address].ID == its.ID })
 	s.start()
-	s.allFree()
+	s.awaitAllFree()
 }

@@ -101,7 +101,7 @@ func newSite(t *testing.T) *site {
 		}
 	})
 	s.start()
-	s.allFree()
+	s.awaitAllFree()
 	return &s
 }
 
@@ -217,8 +217,8 @@ func (s *site) waiting(count int) (requested int) {
 	return requested
 }
 
-// allFree waits until every machine is ready and unassigned, and no request is open.
-func (s *site) allFree() {
+// awaitAllFree waits until every machine is ready and unassigned, and no request is open.
+func (s *site) awaitAllFree() {
 	s.t.Helper()
 	s.await("all machines are free", func() bool {
 		free := 0

@@ -120,8 +120,8 @@ func (s *site) ended(job string, before []build, results ...string) (b build) {
 	return b
 }
 
-// began waits until a new build of a job runs on its nodes.
-func (s *site) began(job string, before []build) (b build) {
+// awaitBuild waits until a new build of a job runs on its nodes.
+func (s *site) awaitBuild(job string, before []build) (b build) {
 	s.t.Helper()
 	s.await(job+" runs", func() bool {
 		now := s.builds(job)
@@ -134,14 +134,14 @@ func (s *site) began(job string, before []build) (b build) {
 	return b
 }
 
-// letGo lets a build of the job "wait" continue.
-func (s *site) letGo(b build) {
+// endWait lets a build of the job "wait" continue.
+func (s *site) endWait(b build) {
 	s.t.Helper()
 	s.must(os.WriteFile(filepath.Join(s.lab, "go", b.UUID), nil, 0o600), "let go")
 }
 
-// ran returns the address at which each node of a build has run it, as SSH reports it.
-func (s *site) ran(b build) map[string]string {
+// addressesOfBuild returns the address at which each node of a build has run it, as SSH reports it.
+func (s *site) addressesOfBuild(b build) map[string]string {
 	s.t.Helper()
 	at := map[string]string{}
 	for line := range strings.Lines(s.text("ran", b.UUID)) {

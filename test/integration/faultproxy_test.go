@@ -18,28 +18,28 @@ import (
 	"time"
 )
 
-// meddling is a fault in changing calls of Glance.
-type meddling struct {
+// proxyFault is a fault in changing calls of Glance.
+type proxyFault struct {
 	on    string // method: POST creates a record, PUT uploads the content, DELETE removes the image
 	times int    // 0 means 1
-	do    func(r *rebuilding, c *meddled)
+	do    func(r *rebuilding, c *proxiedCall)
 }
 
-// meddled is a call that a meddling changes.
-type meddled struct {
+// proxiedCall is a call that a proxyFault changes.
+type proxiedCall struct {
 	w    http.ResponseWriter
 	r    *http.Request
 	pass func(http.ResponseWriter, *http.Request)
 }
 
-// meddler is a proxy between npctl and Glance. After each changing call it checks that every provider that has had an
+// faultProxy is a proxy between npctl and Glance. After each changing call it checks that every provider that has had an
 // active image has one.
-type meddler struct {
+type faultProxy struct {
 	rebuilding *rebuilding
 	upstream   *url.URL
 
 	mu       sync.Mutex // guards the fields below
-	meddling meddling
+	fault    proxyFault
 	hits     int
 	statuses map[string]bool // "PUT 500" for a response of Glance itself
 	process  *os.Process
@@ -48,13 +48,13 @@ type meddler struct {
 	looks    int
 }
 
-func newMeddler(t *testing.T, r *rebuilding) *meddler {
+func newFaultProxy(t *testing.T, r *rebuilding) *faultProxy {
 	t.Helper()
 	base, err := r.p.url(image)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &meddler{rebuilding: r, statuses: map[string]bool{}, had: map[string]bool{}}
+	m := &faultProxy{rebuilding: r, statuses: map[string]bool{}, had: map[string]bool{}}
 	if m.upstream, err = url.Parse(base); err != nil {
 		t.Fatal(err)
 	}
@@ -65,15 +65,15 @@ func newMeddler(t *testing.T, r *rebuilding) *meddler {
 }
 
 // ServeHTTP implements http.Handler.
-func (m *meddler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (m *faultProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		m.pass(w, r)
 		return
 	}
-	defer m.look(r.Method + " " + r.URL.Path)
+	defer m.checkAfter(r.Method + " " + r.URL.Path)
 	m.mu.Lock()
-	do := m.meddling.do
-	if r.Method != m.meddling.on || m.hits >= max(m.meddling.times, 1) {
+	do := m.fault.do
+	if r.Method != m.fault.on || m.hits >= max(m.fault.times, 1) {
 		do = nil
 	}
 	if do != nil {
@@ -84,11 +84,11 @@ func (m *meddler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.pass(w, r)
 		return
 	}
-	do(m.rebuilding, &meddled{w, r, m.pass})
+	do(m.rebuilding, &proxiedCall{w, r, m.pass})
 }
 
 // pass forwards the call to Glance.
-func (m *meddler) pass(w http.ResponseWriter, r *http.Request) {
+func (m *faultProxy) pass(w http.ResponseWriter, r *http.Request) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = m.upstream.Scheme, m.upstream.Host, p.In.Host
@@ -105,25 +105,25 @@ func (m *meddler) pass(w http.ResponseWriter, r *http.Request) {
 }
 
 // close stops the checks.
-func (m *meddler) close() {
+func (m *faultProxy) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.blind = true
 }
 
-func (m *meddler) meddle(with meddling) {
+func (m *faultProxy) setFault(with proxyFault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.meddling, m.hits, m.statuses = with, 0, map[string]bool{}
+	m.fault, m.hits, m.statuses = with, 0, map[string]bool{}
 }
 
-func (m *meddler) runs(process *os.Process) {
+func (m *faultProxy) setProcess(process *os.Process) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.process = process
 }
 
-func (m *meddler) met() bool {
+func (m *faultProxy) faultApplied() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.hits > 0
@@ -138,7 +138,7 @@ func status(method string, code int) func(*rebuilding) bool {
 	}
 }
 
-func (m *meddler) look(after string) {
+func (m *faultProxy) checkAfter(after string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.blind {
@@ -160,28 +160,28 @@ func (m *meddler) look(after string) {
 }
 
 // answer returns the response of a broken service, or of a proxy before it.
-func answer(status int) func(*rebuilding, *meddled) {
-	return func(_ *rebuilding, c *meddled) {
+func answer(status int) func(*rebuilding, *proxiedCall) {
+	return func(_ *rebuilding, c *proxiedCall) {
 		_, _ = io.Copy(io.Discard, c.r.Body)
 		http.Error(c.w, http.StatusText(status), status)
 	}
 }
 
 // lose lets Glance execute the call and cuts the connection instead of responding.
-func lose(_ *rebuilding, c *meddled) {
+func lose(_ *rebuilding, c *proxiedCall) {
 	c.pass(httptest.NewRecorder(), c.r)
 	panic(http.ErrAbortHandler)
 }
 
 // hang never responds.
-func hang(_ *rebuilding, c *meddled) {
+func hang(_ *rebuilding, c *proxiedCall) {
 	_, _ = io.Copy(io.Discard, c.r.Body) // so that the client's disconnection is noticed
 	<-c.r.Context().Done()
 	panic(http.ErrAbortHandler)
 }
 
 // late lets Glance execute the call after the client has given up.
-func late(_ *rebuilding, c *meddled) {
+func late(_ *rebuilding, c *proxiedCall) {
 	body, _ := io.ReadAll(c.r.Body)
 	<-c.r.Context().Done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), time.Minute)
@@ -193,7 +193,7 @@ func late(_ *rebuilding, c *meddled) {
 }
 
 // halve forwards half of the content and cuts the connections on both sides.
-func halve(_ *rebuilding, c *meddled) {
+func halve(_ *rebuilding, c *proxiedCall) {
 	half := c.r.Clone(c.r.Context())
 	half.Body = io.NopCloser(io.LimitReader(c.r.Body, c.r.ContentLength/2))
 	c.pass(httptest.NewRecorder(), half)
@@ -201,7 +201,7 @@ func halve(_ *rebuilding, c *meddled) {
 }
 
 // damage changes the content on its way.
-func damage(_ *rebuilding, c *meddled) {
+func damage(_ *rebuilding, c *proxiedCall) {
 	body, err := io.ReadAll(c.r.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -213,8 +213,8 @@ func damage(_ *rebuilding, c *meddled) {
 }
 
 // signalled sends a signal to npctl during the transfer of the content.
-func signalled(signal os.Signal) func(*rebuilding, *meddled) {
-	return func(r *rebuilding, c *meddled) {
+func signalled(signal os.Signal) func(*rebuilding, *proxiedCall) {
+	return func(r *rebuilding, c *proxiedCall) {
 		r.mu.Lock()
 		process := r.process
 		r.mu.Unlock()
@@ -230,7 +230,7 @@ func signalled(signal os.Signal) func(*rebuilding, *meddled) {
 }
 
 // pauseGlance makes Glance hang for longer than upload_timeout.
-func (r *rebuilding) pauseGlance(c *meddled) {
+func (r *rebuilding) pauseGlance(c *proxiedCall) {
 	resume := r.p.with(r.t).pause("glance")
 	r.mu.Lock()
 	r.blind = true
@@ -244,7 +244,7 @@ func (r *rebuilding) pauseGlance(c *meddled) {
 	c.pass(c.w, c.r)
 }
 
-// patch changes an image without the meddler. Glance accepts patches only with a content type of its own.
+// patch changes an image without the proxy. Glance accepts patches only with a content type of its own.
 func (r *rebuilding) patch(id, operations string) error {
 	base, err := r.p.url(image)
 	if err != nil {

@@ -13,47 +13,47 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// handout is one use of a node: from its assignment to a user until the user has returned it or can no longer rely on
+// nodeUse is one use of a node: from its assignment to a user until the user has returned it or can no longer rely on
 // it.
-type handout struct {
+type nodeUse struct {
 	node        wire.Node
 	user        string
 	from, until time.Time
 }
 
-// handouts holds all uses of nodes.
-type handouts struct {
+// nodeUses holds all uses of nodes.
+type nodeUses struct {
 	mu  sync.Mutex
-	all []*handout // guarded by mu
+	all []*nodeUse // guarded by mu
 }
 
-// given records that a user has received a node. Its times are those of the daemon, which runs on the same clock.
-func (h *handouts) given(n wire.Node, user string) *handout {
-	one := &handout{node: n, user: user, from: n.StateTime}
+// recordStart records that a user has received a node. Its times are those of the daemon, which runs on the same clock.
+func (h *nodeUses) recordStart(n wire.Node, user string) *nodeUse {
+	one := &nodeUse{node: n, user: user, from: n.StateTime}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.all = append(h.all, one)
 	return one
 }
 
-// ended records until when the user certainly had the node.
-func (h *handouts) ended(one *handout, at time.Time) {
+// recordEnd records until when the user certainly had the node.
+func (h *nodeUses) recordEnd(one *nodeUse, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one.until = at
 }
 
-func (h *handouts) len() int {
+func (h *nodeUses) len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.all)
 }
 
-// doubles lists nodes that two users had at a time, and cloud servers that had a second user.
-func (h *handouts) doubles() (found []string) {
+// overlaps lists nodes that two users had at a time, and cloud servers that had a second user.
+func (h *nodeUses) overlaps() (found []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	byNode, byServer := map[string][]*handout{}, map[string][]*handout{}
+	byNode, byServer := map[string][]*nodeUse{}, map[string][]*nodeUse{}
 	for _, one := range h.all {
 		byNode[one.node.ID] = append(byNode[one.node.ID], one)
 		if !one.node.Static {
@@ -62,7 +62,7 @@ func (h *handouts) doubles() (found []string) {
 		}
 	}
 	for node, uses := range byNode {
-		slices.SortFunc(uses, func(a, b *handout) int { return a.from.Compare(b.from) })
+		slices.SortFunc(uses, func(a, b *nodeUse) int { return a.from.Compare(b.from) })
 		for i := range uses[1:] {
 			if before, after := uses[i], uses[i+1]; !before.node.Static || after.from.Before(before.until) {
 				found = append(found, fmt.Sprintf("node %s was assigned to %s at %s, which %s had from %s to %s", node, after.user, after.from,
@@ -97,11 +97,11 @@ func TestNodesWithTwoUsersAreDetected(t *testing.T) {
 		{"one server again, which had to be deleted", []wire.Node{cloud("1", "a", 0), cloud("1", "a", 100)}, 1},
 		{"one server as two nodes", []wire.Node{cloud("1", "a", 0), cloud("2", "a", 100)}, 1},
 	} {
-		var h handouts
+		var h nodeUses
 		for _, n := range test.nodes {
-			h.ended(h.given(n, "somebody"), n.StateTime.Add(10*time.Second))
+			h.recordEnd(h.recordStart(n, "somebody"), n.StateTime.Add(10*time.Second))
 		}
-		if found := h.doubles(); len(found) != test.want {
+		if found := h.overlaps(); len(found) != test.want {
 			t.Errorf("%s: %q, want %d", test.what, found, test.want)
 		}
 	}
