@@ -154,10 +154,10 @@ func (x *bench) look(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	x.localInputs = around
+	x.config.setInputs(x.Engine, around)
 	for i := range x.Engine.Desired.Providers {
 		name := x.Engine.Desired.Providers[i].Name
-		x.setView(b.Context(), name, x.runner.ListProvider(b.Context(), name))
+		x.pollers.onListing(b.Context(), name, x.runner.ListProvider(b.Context(), name))
 	}
 }
 

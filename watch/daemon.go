@@ -17,7 +17,6 @@ import (
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/state"
 )
 
 // Options configures a Daemon. Only Engine is required.
@@ -68,45 +67,35 @@ const (
 // Daemon reconciles clouds and images with the configuration. Run must be called only once.
 type Daemon struct {
 	Options
-	runner   *reconcile.Runner
-	wake     chan struct{} // receives a hint after a change other than that of a record
-	triggers triggers
-	Journal  *Journal
-	Clients  *Clients
+	Journal *Journal
+	Clients *Clients
 
-	mu                  sync.Mutex        // guards the fields up to oldState
-	current             *reconcile.Engine // with the configuration in force; Options.Engine has the first one
-	views               map[string]plan.ProviderView
-	localInputs         plan.Observed   // inputs that are neither in clouds nor in the store
-	unassignedProviders map[string]bool // providers that Options.Providers excludes
-	unreachable         map[string]bool // providers with an outage that was logged
-	pollers             map[string]bool // providers that have a poller
-	pollCtx             context.Context // ends with Run and stops the pollers
-	pollerGroup         *sync.WaitGroup
-	last                Pass
-	began               time.Time
-	// consented reports whether the operator has consented to the deletions of the configuration in force. A plan
-	// without deferred providers that requires consent sets consentRequired, which stays set until the next reload.
-	// consentRequiredNow is the consent that the newest pass requires.
-	consented                           bool
-	consentRequired, consentRequiredNow *plan.Consent
-	config                              ConfigState // without the fields that depend on the newest plan
-	oldState                            string      // why the newest pass deletes nothing without a record; empty otherwise
+	runner      *reconcile.Runner
+	config      *configuration
+	suspension  *suspension
+	leadership  *leadership
+	images      *imageLocks
+	duties      duties
+	triggers    *triggers
+	listings    *listings
+	outages     *outages
+	leaks       *leakRecorder
+	pollers     *pollers
+	connection  *connection
+	presence    *presence
+	competitors *competitors
+	stall       *stall
+	shadow      *shadow // nil unless Options.Shadow
 
-	reloading sync.Mutex // held during Reload
-
-	filesErr          string              // why the newest pass could not read the images directory; only passes use it
-	builderErr        string              // why the newest pass had no builder ID; only passes use it
-	loggedCompetitors map[competitor]bool // competitors of the newest pass, all logged; only passes use it
-
-	duties     duties
-	leadership *leadership
-	images     *imageLocks
-	presence   presence
-	stall      stall
-	shadow     *shadow // nil unless Options.Shadow
-	suspension *suspension
+	wake       chan struct{} // receives a hint after a change other than that of a record
+	began      time.Time
+	reloading  sync.Mutex                // held during Reload
+	filesErr   lastError                 // reading the images directory
+	builderErr lastError                 // determining the builder ID
 	lastPass   atomic.Pointer[time.Time] // when the newest pass ended; nil before the first
+
+	mu   sync.Mutex // guards last
+	last Pass
 }
 
 // New returns a daemon, which takes over the engine's store: until Run returns, all writes must go through the daemon.
@@ -120,20 +109,14 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if o.Stall <= 0 {
 		o.Stall = stallAfter
 	}
-	d := &Daemon{Options: o, wake: make(chan struct{}, 1), current: o.Engine, last: Pass{Desired: o.Engine.Desired}, views: map[string]plan.ProviderView{}, unassignedProviders: map[string]bool{}, unreachable: map[string]bool{},
-		began: o.Engine.Now(), consented: o.AllowDestroy, config: ConfigState{LoadedAt: o.Engine.Now()}, pollers: map[string]bool{},
-		presence: newPresence()}
+	d := &Daemon{Options: o, wake: make(chan struct{}, 1), last: Pass{Desired: o.Engine.Desired}, began: o.Engine.Now()}
 	o.Engine.Report = d.report
 	var err error
 	if d.runner, err = reconcile.NewRunner(ctx, o.Engine); err != nil {
 		return nil, err
 	}
-	d.assignWork()
-	if o.Shadow {
-		if d.runner.Shared() == nil {
-			return nil, errors.New("watch -shadow needs a shared store; configure state \"zookeeper\"")
-		}
-		d.shadow = newShadow()
+	if o.Shadow && d.runner.Shared() == nil {
+		return nil, errors.New("watch -shadow needs a shared store; configure state \"zookeeper\"")
 	}
 	if d.Journal, err = openJournal(ctx, d.runner, o.Engine.Store); err != nil {
 		return nil, err
@@ -143,22 +126,35 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if d.runner.Shared() != nil {
 		d.Clients.requestorPrefix = plan.OwnRequestor
 	}
-	d.stall.progress = o.Engine.Now()
+	d.assemble()
 	return d, nil
 }
 
-// assignWork creates the parts of the daemon that determine its work. A shadow acquires no locks and acts as if it had
-// them all.
-func (d *Daemon) assignWork() {
-	var store state.Shared
-	if !d.Shadow {
-		store = d.runner.Shared()
+// assemble creates the parts of the daemon. A shadow acquires no locks, acts as if it had them all, and writes nothing.
+func (d *Daemon) assemble() {
+	owned := d.runner.Shared() // the shared store, unless the daemon is a shadow
+	if d.Shadow {
+		owned = nil
 	}
+	d.config = newConfiguration(d.Engine, d.AllowDestroy)
 	d.suspension = &suspension{running: d.runner.Running, resumed: d.reloaded}
-	d.leadership = newLeadership(store, d.Log, d.suspension, d.runner.Abandon, d.triggerPass)
+	d.leadership = newLeadership(owned, d.Log, d.suspension, d.runner.Abandon, d.triggerPass)
 	d.images = &imageLocks{leadership: d.leadership, running: d.runner.Running, held: map[string]imageLock{},
-		workOf: func(s plan.Step) (string, int) { return d.engine().WorkOf(s) }}
+		workOf: func(s plan.Step) (string, int) { return d.config.current().WorkOf(s) }}
 	d.duties = duties{assignment{d.Tasks, d.Providers, d.runner.Shared() != nil}, d.leadership, d.images}
+	d.triggers = &triggers{}
+	d.listings = &listings{views: map[string]plan.ProviderView{}}
+	d.outages = &outages{log: d.Log, now: d.Engine.Now, lastPostponed: d.runner.LastPostponed, unreachable: map[string]bool{}}
+	d.leaks = &leakRecorder{runner: d.runner, suspension: d.suspension, log: d.Log, readOnly: d.Shadow}
+	d.pollers = &pollers{runner: d.runner, config: d.config, duties: d.duties, refresh: d.Refresh, triggers: d.triggers, listings: d.listings,
+		outages: d.outages, leaks: d.leaks, triggerPass: d.triggerPass, running: map[string]bool{}, unassigned: map[string]bool{}}
+	d.connection = &connection{store: d.runner.Shared(), log: d.Log}
+	d.presence = newPresence(owned, d.Log, d.triggerPass)
+	d.competitors = &competitors{log: d.Log, journal: d.Journal}
+	d.stall = &stall{after: d.Stall, log: d.Log, journal: d.Journal, progress: d.began}
+	if d.Shadow {
+		d.shadow = newShadow(d.duties, d.Log, d.Journal, d.Compared)
+	}
 }
 
 // Run serves until ctx is done. It then starts no more steps, waits up to grace for running steps, interrupts the
@@ -168,26 +164,26 @@ func (d *Daemon) Run(ctx context.Context, grace time.Duration) error {
 	defer cut()
 	var helpers sync.WaitGroup
 	side, stopSide := context.WithCancel(ctx)
-	d.mu.Lock()
-	d.pollCtx, d.pollerGroup = side, &helpers
-	d.mu.Unlock()
-	helpers.Go(func() { d.pollInputs(side) })
+	inputs := &inputPoller{config: d.config, leaks: d.leaks, refresh: d.Refresh, trigger: d.triggers.channel(inputsTrigger), triggerPass: d.triggerPass, log: d.Log}
+	helpers.Go(func() { inputs.run(side) })
 	helpers.Go(func() { d.Journal.keep(side) })
 	helpers.Go(func() { d.tidy(side) })
 	helpers.Go(func() { d.follow(side) })
-	helpers.Go(func() { d.register(side) })
+	helpers.Go(func() { d.presence.register(side) })
 	if d.leadership.store != nil && d.duties.hasTask(TaskImages) {
-		helpers.Go(func() { d.leadership.maintain(side, reconcile.ImagesLock, d.triggerAll, nil) })
+		helpers.Go(func() { d.leadership.maintain(side, reconcile.ImagesLock, d.pollers.triggerAll, nil) })
 		helpers.Go(func() { d.images.maintain(side) })
 	}
-	d.startPollers(side, &helpers)
+	d.pollers.start(side, &helpers)
 	d.loop(ctx, work)
 	stopSide()
 	helpers.Wait()
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	d.runner.Stop(limit, cut)
-	d.logSummary()
+	if d.shadow != nil {
+		d.shadow.logSummary()
+	}
 	finish, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer done()
 	return errors.Join(d.tidyNow(finish), d.Journal.flush(finish))
@@ -205,9 +201,9 @@ func (d *Daemon) loop(ctx, work context.Context) {
 		case <-d.wake:
 		case <-timer.C:
 		}
-		thought := d.pass(work)
+		decided := d.pass(work)
 		select { // passes use at most a quarter of a processor; one pass covers all changes during this pause
-		case <-time.After(max(3*thought, passGap)):
+		case <-time.After(max(3*decided, passGap)):
 		case <-ctx.Done():
 			return
 		}
@@ -231,13 +227,7 @@ func (d *Daemon) nextPassDelay() time.Duration {
 }
 
 // Desired returns the configuration in force. After a reload the newest pass may still have used the previous one.
-func (d *Daemon) Desired() resources.Desired { return d.engine().Desired }
-
-func (d *Daemon) engine() *reconcile.Engine {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.current
-}
+func (d *Daemon) Desired() resources.Desired { return d.config.current().Desired }
 
 // Last returns the newest pass.
 func (d *Daemon) Last() Pass {
@@ -273,7 +263,8 @@ func (d *Daemon) report(event reconcile.Event) {
 		d.triggers.onStepDone(event.Step)
 	}
 	if event.Step.Action == plan.ActionLaunch {
-		d.onLaunchResult(event)
+		view, _ := d.listings.of(event.Step.Provider)
+		d.outages.onLaunchResult(event, view)
 	}
 	d.stall.note(event)
 	d.Journal.step(event)

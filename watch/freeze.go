@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/reconcile"
 )
 
 // The daemon plans nothing for a frozen provider. In a shared store a freeze applies to all processes and only the
@@ -14,10 +14,7 @@ import (
 
 // Freeze freezes or thaws a provider. A freeze lasts until it is undone and survives a restart.
 func (d *Daemon) Freeze(ctx context.Context, provider string, frozen bool) error {
-	d.mu.Lock()
-	known := slices.ContainsFunc(d.current.Desired.Providers, func(p resources.Provider) bool { return p.Name == provider })
-	d.mu.Unlock()
-	if !known {
+	if !d.config.hasProvider(provider) {
 		return fmt.Errorf("there is no provider %s", provider)
 	}
 	// a step may be writing the provider's record for the first time
@@ -29,29 +26,27 @@ func (d *Daemon) Freeze(ctx context.Context, provider string, frozen bool) error
 }
 
 // Frozen returns the sorted names of the providers that are frozen or that Options.Providers excludes.
-func (d *Daemon) Frozen() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Sorted(maps.Keys(d.frozenLocked()))
-}
+func (d *Daemon) Frozen() []string { return slices.Sorted(maps.Keys(d.skippedProviders())) }
 
-// frozenLocked returns the providers that Frozen lists. The caller holds mu.
-func (d *Daemon) frozenLocked() map[string]bool {
-	names := d.frozenNow()
-	maps.Copy(names, d.unassignedProviders)
+// skippedProviders returns the providers that Frozen lists.
+func (d *Daemon) skippedProviders() map[string]bool {
+	names := frozenProviders(d.runner)
+	for _, name := range d.pollers.excluded() {
+		names[name] = true
+	}
 	return names
 }
 
-// frozenNow returns the frozen providers; any process of a shared store may have frozen them.
-func (d *Daemon) frozenNow() map[string]bool {
+// frozenProviders returns the frozen providers; any process of a shared store may have frozen them.
+func frozenProviders(runner *reconcile.Runner) map[string]bool {
 	names := map[string]bool{}
-	if shared := d.runner.Shared(); shared != nil {
+	if shared := runner.Shared(); shared != nil {
 		for _, name := range shared.FrozenProviders() {
 			names[name] = true
 		}
 		return names
 	}
-	for _, p := range d.runner.ProviderRecords() {
+	for _, p := range runner.ProviderRecords() {
 		if p.Frozen {
 			names[p.Name] = true
 		}

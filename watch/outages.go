@@ -2,6 +2,8 @@ package watch
 
 import (
 	"errors"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/npctl/npctl/plan"
@@ -15,52 +17,66 @@ import (
 // succeeded since. The plan may no longer contain launches in the provider.
 const outageEndDelay = 5 * time.Minute
 
-// markUnreachable records that a provider does not respond, and reports whether it responded before.
-func (d *Daemon) markUnreachable(provider string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	news := !d.unreachable[provider]
-	d.unreachable[provider] = true
-	return news
+// outages knows the providers that do not respond.
+type outages struct {
+	log           *slog.Logger
+	now           func() time.Time
+	lastPostponed func(provider string) time.Time // when a launch was last postponed
+
+	mu          sync.Mutex      // guards unreachable
+	unreachable map[string]bool // providers with an outage that was logged
 }
 
-// onLaunchResult updates the outage of a provider from the result of a launch.
-func (d *Daemon) onLaunchResult(event reconcile.Event) {
+// onLaunchResult updates the outage of a provider from the result of a launch. view is the newest listing.
+func (o *outages) onLaunchResult(event reconcile.Event, view plan.ProviderView) {
 	provider := event.Step.Provider
 	switch {
 	case errors.Is(event.Err, reconcile.ErrProviderUnreachable):
-		if d.markUnreachable(provider) {
-			d.Log.Warn("provider does not respond; launches are postponed", "provider", provider, "error", event.Err)
+		if o.start(provider) {
+			o.log.Warn("provider does not respond; launches are postponed", "provider", provider, "error", event.Err)
 		}
 	case event.Kind == reconcile.EventDone:
-		d.mu.Lock()
-		view := d.views[provider]
-		d.mu.Unlock()
-		d.markReachable(provider, &view)
+		o.end(provider, view)
 	}
 }
 
 // onListing updates the outage of a provider from a listing.
-func (d *Daemon) onListing(provider string, before, view *plan.ProviderView) {
+func (o *outages) onListing(provider string, before, view plan.ProviderView) {
 	if view.Err == "" {
-		d.markReachable(provider, view)
+		o.end(provider, view)
 		return
 	}
-	if d.markUnreachable(provider) || before.Rejected != view.Rejected {
-		d.Log.Warn("provider could not be queried", "provider", provider, "error", view.Err)
+	if o.start(provider) || before.Rejected != view.Rejected {
+		o.log.Warn("provider could not be queried", "provider", provider, "error", view.Err)
 	}
 }
 
-// markReachable ends an outage when listings succeed and launches are no longer postponed.
-func (d *Daemon) markReachable(provider string, view *plan.ProviderView) {
-	calm := d.Engine.Now().Sub(d.runner.LastPostponed(provider)) >= outageEndDelay
-	d.mu.Lock()
-	over := d.unreachable[provider] && view.Err == "" && calm
+// start records that a provider does not respond, and reports whether it responded before.
+func (o *outages) start(provider string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	isNew := !o.unreachable[provider]
+	o.unreachable[provider] = true
+	return isNew
+}
+
+// end ends an outage when listings succeed and launches are no longer postponed.
+func (o *outages) end(provider string, view plan.ProviderView) {
+	calm := o.now().Sub(o.lastPostponed(provider)) >= outageEndDelay
+	o.mu.Lock()
+	over := o.unreachable[provider] && view.Err == "" && calm
 	if over {
-		delete(d.unreachable, provider)
+		delete(o.unreachable, provider)
 	}
-	d.mu.Unlock()
+	o.mu.Unlock()
 	if over {
-		d.Log.Info("provider responds again", "provider", provider)
+		o.log.Info("provider responds again", "provider", provider)
 	}
+}
+
+// forget drops a provider that this process no longer manages.
+func (o *outages) forget(provider string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.unreachable, provider)
 }

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/npctl/npctl/plan"
@@ -24,17 +25,17 @@ type Pass struct {
 func (d *Daemon) pass(ctx context.Context) time.Duration {
 	started := time.Now()
 	defer func() { now := time.Now(); d.lastPass.Store(&now) }()
-	if !d.connected() {
+	if !d.connection.check() {
 		return 0
 	}
-	d.images.startPass(len(d.engine().Desired.Images) > 0)
+	d.images.startPass(len(d.config.current().Desired.Images) > 0)
 	engine, seen := d.complete()
-	seen.Now, seen.StoreReconnected = engine.Now(), d.recentlyReconnected()
+	seen.Now, seen.StoreReconnected = engine.Now(), d.connection.recentlyReconnected()
 	p := d.decide(engine.Desired, seen)
-	d.requireConsent(engine, p)
+	d.logPlan(engine, p)
 	todo := p
-	todo.Steps = d.runnableSteps(p, seen.Now)
-	thought := time.Since(started)
+	todo.Steps = runnableSteps(p, sync.OnceValue(func() bool { return d.formatsKnown(engine.Desired, seen.Now) }))
+	decided := time.Since(started)
 	d.images.setWanted(todo.Steps)
 	begun := d.startSteps(ctx, todo, seen)
 	pass := Pass{Desired: engine.Desired, Observed: seen, Plan: p, Started: begun, Leads: d.served(), Took: time.Since(started)}
@@ -44,11 +45,14 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	if d.Observe != nil {
 		d.Observe(pass)
 	}
-	d.logStall(pass)
-	d.warnCompetitors(pass)
-	d.publishPresence(pass)
-	d.compare(pass)
-	return thought
+	if d.shadow != nil {
+		d.shadow.compare(pass)
+		return decided
+	}
+	d.stall.check(pass, relevantRequests(seen, d.duties.leads))
+	d.competitors.warn(seen, d.duties.leads)
+	d.presence.publish(resources.Presence{Pools: d.pools(engine.Desired, seen, p.Waiting), Builder: d.builderID(engine)})
+	return decided
 }
 
 // startSteps starts the steps that this process may run and returns them, unless the daemon is suspended or a shadow.
@@ -69,10 +73,8 @@ func (d *Daemon) served() map[string]bool {
 	if d.leadership.store == nil {
 		return nil
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	served := map[string]bool{}
-	for name := range d.pollers {
+	for _, name := range d.pollers.providers() {
 		if d.duties.leads(name) {
 			served[name] = true
 		}
@@ -83,7 +85,7 @@ func (d *Daemon) served() map[string]bool {
 // complete returns the observed state and the engine that belongs to it. Records read after a reload may contain
 // requests that only the new configuration can serve, so complete never combines them with the old one.
 func (d *Daemon) complete() (engine *reconcile.Engine, seen plan.Observed) {
-	for engine != d.engine() {
+	for engine != d.config.current() {
 		engine, seen = d.observed()
 		d.files(engine, &seen)
 		d.runner.FillFromRunner(&seen)
@@ -94,56 +96,78 @@ func (d *Daemon) complete() (engine *reconcile.Engine, seen plan.Observed) {
 // files reads the images directory. While that fails, passes leave its files unchanged and continue with everything
 // else.
 func (d *Daemon) files(engine *reconcile.Engine, seen *plan.Observed) {
-	before := d.filesErr
-	d.filesErr = ""
-	if err := engine.Files(seen); err != nil {
-		seen.Files, d.filesErr = nil, err.Error()
+	err := engine.Files(seen)
+	if err != nil {
+		seen.Files = nil
 	}
-	switch {
-	case d.filesErr != "" && d.filesErr != before:
-		d.Log.Error("the images directory cannot be read", "error", d.filesErr)
-	case d.filesErr == "" && before != "":
+	switch changed := d.filesErr.update(err); {
+	case changed && err != nil:
+		d.Log.Error("the images directory cannot be read", "error", err)
+	case changed:
 		d.Log.Info("the images directory can be read again")
 	}
 }
 
+// lastError is the newest result of a repeated operation. Only passes use it.
+type lastError struct{ text string }
+
+// update stores a result and reports whether it differs from the previous one.
+func (l *lastError) update(err error) (changed bool) {
+	before := l.text
+	l.text = ""
+	if err != nil {
+		l.text = err.Error()
+	}
+	return l.text != before
+}
+
 // observed returns the observed state without records and files, and the engine that it belongs to.
 func (d *Daemon) observed() (*reconcile.Engine, plan.Observed) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	seen := d.localInputs
-	seen.Formats = d.current.Formats()
-	seen.Providers = make(map[string]plan.ProviderView, len(d.views))
-	for name, view := range d.views {
-		seen.Providers[name] = view
-	}
-	for i := range d.current.Desired.Providers {
-		if name := d.current.Desired.Providers[i].Name; seen.Providers[name].ListedAt.IsZero() && seen.Providers[name].Err == "" {
+	engine, seen := d.config.observed()
+	seen.Formats = engine.Formats()
+	seen.Providers = d.listings.all()
+	for i := range engine.Desired.Providers {
+		if name := engine.Desired.Providers[i].Name; seen.Providers[name].ListedAt.IsZero() && seen.Providers[name].Err == "" {
 			seen.Providers[name] = plan.ProviderView{Err: notListed}
 		}
 	}
-	seen.Frozen = d.frozenLocked()
-	for name := range d.pollers {
+	seen.Frozen = d.skippedProviders()
+	for _, name := range d.pollers.providers() {
 		if !d.duties.manages(name) {
 			seen.Frozen[name] = true
 		}
 	}
-	return d.current, seen
+	return engine, seen
+}
+
+// logPlan logs when the deletions of a plan start to need consent, and when the state is found to be outdated. A shadow
+// deletes nothing.
+func (d *Daemon) logPlan(engine *reconcile.Engine, p plan.Plan) {
+	if d.Shadow {
+		return
+	}
+	consent, outdated := d.config.notePlan(engine, p)
+	if consent != nil {
+		d.Log.Error("deletions need consent", "reason", consent.Error(), "steps", len(stepsNeedingConsent(p)), "hint", "if they are intended, run npctl reload -allow-destroy")
+		d.Journal.add(resources.Event{Time: engine.Now(), Code: "consent-required", Subject: configSubject, Text: consent.Error()})
+	}
+	if outdated != "" {
+		d.Log.Error("the state is older than the clouds", "reason", outdated, "hint", "docs/operations.md, backup and restore")
+		d.Journal.add(resources.Event{Time: engine.Now(), Code: plan.NoteOldState, Subject: configSubject, Text: outdated})
+	}
 }
 
 // runnableSteps returns the steps that may start: none that needs consent, no deletion of an address with a problem,
 // and no build before the formats are known.
-func (d *Daemon) runnableSteps(p plan.Plan, now time.Time) []plan.Step {
+func runnableSteps(p plan.Plan, formatsKnown func() bool) []plan.Step {
 	forbidden := map[plan.Address]bool{}
 	for _, problem := range p.Problems {
 		forbidden[problem.Address] = true
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	var steps []plan.Step
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if s.NeedsConsent || s.Removes() && forbidden[s.Address] || s.Action == plan.ActionBuild && !d.formatsKnown(now) {
+		if s.NeedsConsent || s.Removes() && forbidden[s.Address] || s.Action == plan.ActionBuild && !formatsKnown() {
 			continue
 		}
 		steps = append(steps, *s)
@@ -152,11 +176,11 @@ func (d *Daemon) runnableSteps(p plan.Plan, now time.Time) []plan.Step {
 }
 
 // formatsKnown reports whether every provider has reported its format or failed to, or firstListingTimeout has passed.
-// The caller holds mu.
-func (d *Daemon) formatsKnown(now time.Time) bool {
-	frozen := d.frozenNow()
-	for i := range d.current.Desired.Providers {
-		if name := d.current.Desired.Providers[i].Name; d.views[name].ListedAt.IsZero() && d.views[name].Err == "" && !frozen[name] && d.duties.manages(name) {
+func (d *Daemon) formatsKnown(desired resources.Desired, now time.Time) bool {
+	frozen := frozenProviders(d.runner)
+	for i := range desired.Providers {
+		name := desired.Providers[i].Name
+		if view, _ := d.listings.of(name); view.ListedAt.IsZero() && view.Err == "" && !frozen[name] && d.duties.manages(name) {
 			return now.Sub(d.began) > firstListingTimeout
 		}
 	}

@@ -2,8 +2,8 @@ package watch
 
 import (
 	"context"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -12,251 +12,168 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// triggers wakes pollers before their next listing is due.
-type triggers struct {
-	mu         sync.Mutex // guards byProvider
-	byProvider map[string]chan struct{}
+// pollers lists the providers that this process manages. Each provider that is configured or has a record has one
+// poller, which also maintains the lock of the provider.
+type pollers struct {
+	runner      *reconcile.Runner
+	config      *configuration
+	duties      duties
+	refresh     time.Duration // between two listings without a trigger
+	triggers    *triggers
+	listings    *listings
+	outages     *outages
+	leaks       *leakRecorder
+	triggerPass func()
+
+	mu         sync.Mutex      // guards the fields below
+	running    map[string]bool // providers that have a poller
+	unassigned map[string]bool // providers that Options.Providers excludes
+	ctx        context.Context // ends with Run and stops the pollers; nil before
+	group      *sync.WaitGroup
 }
 
-func (n *triggers) channel(provider string) chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.byProvider == nil {
-		n.byProvider = map[string]chan struct{}{}
-	}
-	if n.byProvider[provider] == nil {
-		n.byProvider[provider] = make(chan struct{}, 1)
-	}
-	return n.byProvider[provider]
+// start starts the pollers, in group, until ctx is done.
+func (p *pollers) start(ctx context.Context, group *sync.WaitGroup) {
+	p.mu.Lock()
+	p.ctx, p.group = ctx, group
+	p.mu.Unlock()
+	p.update()
 }
 
-// onStepDone triggers the listing that shows the result of a step: of a provider, or of build hosts.
-func (n *triggers) onStepDone(s plan.Step) {
-	switch {
-	case s.Action == plan.ActionBuild:
-		n.trigger(inputsTrigger)
-	case s.Provider != "" && (s.Action == plan.ActionUpload || s.Thing == plan.ThingLeftover || s.Thing == plan.ThingUpload):
-		n.trigger(s.Provider)
+// update starts a poller for each provider without one. It does nothing before start.
+func (p *pollers) update() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx == nil {
+		return
 	}
-}
-
-func (n *triggers) trigger(provider string) {
-	select {
-	case n.channel(provider) <- struct{}{}:
-	default:
-	}
-}
-
-// startPollers starts a goroutine for each provider that is configured or has a record and has no poller yet. It ends
-// when the provider is neither configured nor recorded.
-func (d *Daemon) startPollers(ctx context.Context, group *sync.WaitGroup) {
 	names := map[string]bool{}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i := range d.current.Desired.Providers {
-		names[d.current.Desired.Providers[i].Name] = true
+	desired := &p.config.current().Desired
+	for i := range desired.Providers {
+		names[desired.Providers[i].Name] = true
 	}
-	for _, p := range d.runner.ProviderRecords() {
-		names[p.Name] = true
+	for _, r := range p.runner.ProviderRecords() {
+		names[r.Name] = true
 	}
+	ctx := p.ctx
 	for name := range names {
-		if !d.duties.hasProvider(name) {
-			d.unassignedProviders[name] = true
+		if !p.duties.hasProvider(name) {
+			p.unassigned[name] = true
 			continue
 		}
-		if !d.pollers[name] {
-			d.pollers[name] = true
-			group.Go(func() { d.runProvider(ctx, name) })
+		if !p.running[name] {
+			p.running[name] = true
+			p.group.Go(func() { p.run(ctx, name) })
 		}
 	}
 }
 
-// runProvider polls a provider and maintains its lock while the provider exists. Only pollProvider detects that the
-// provider is gone, so that a provider that returns at that moment gets both again.
-func (d *Daemon) runProvider(ctx context.Context, name string) {
+// run polls a provider and maintains its lock while the provider exists. Only poll detects that the provider is gone, so
+// that a provider that returns at that moment gets both again.
+func (p *pollers) run(ctx context.Context, name string) {
 	for ctx.Err() == nil {
 		gone := make(chan struct{})
 		var both sync.WaitGroup
 		both.Go(func() {
-			if d.pollProvider(ctx, name); ctx.Err() == nil {
+			if p.poll(ctx, name); ctx.Err() == nil {
 				close(gone)
 			}
 		})
-		if d.duties.hasTask(TaskNodes) {
+		if p.duties.hasTask(TaskNodes) {
 			both.Go(func() {
-				d.leadership.maintain(ctx, reconcile.ProviderLock(name), func() { d.triggers.trigger(name) }, gone)
+				p.duties.leadership.maintain(ctx, reconcile.ProviderLock(name), func() { p.triggers.trigger(name) }, gone)
 			})
 		}
 		both.Wait()
-		if d.stopProvider(name) {
+		if p.stop(name) {
 			return
 		}
 	}
 }
 
-// pollProvider lists one provider repeatedly while this process manages anything there. It returns when the provider is
-// gone.
-func (d *Daemon) pollProvider(ctx context.Context, name string) {
+// poll lists one provider repeatedly while this process manages anything there. It returns when the provider is gone.
+func (p *pollers) poll(ctx context.Context, name string) {
 	for {
-		wait := d.Refresh
-		if d.duties.manages(name) {
-			view := d.runner.ListProvider(ctx, name)
+		wait := p.refresh
+		if p.duties.manages(name) {
+			view := p.runner.ListProvider(ctx, name)
 			if ctx.Err() != nil {
 				return
 			}
-			d.setView(ctx, name, view)
+			p.onListing(ctx, name, view)
 			if view.Err != "" {
 				wait = min(wait, listRetryInterval)
 			}
 		} else {
-			d.mu.Lock()
-			delete(d.views, name)
-			delete(d.unreachable, name)
-			d.mu.Unlock()
+			p.forget(name)
 		}
 		select {
 		case <-time.After(wait):
-		case <-d.triggers.channel(name):
-			if d.hasListing(name) && !sleep(ctx, time.Second) { // one listing serves all triggers of this second
+		case <-p.triggers.channel(name):
+			if _, listed := p.listings.of(name); listed && !sleep(ctx, time.Second) { // one listing serves all triggers of this second
 				return
 			}
 		case <-ctx.Done():
 			return
 		}
-		if d.isRemoved(name) {
+		if p.isRemoved(name) {
 			return
 		}
 	}
 }
 
-// hasListing reports whether the provider has been listed, successfully or not.
-func (d *Daemon) hasListing(name string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, looked := d.views[name]
-	return looked
+// onListing records a listing and triggers a pass.
+func (p *pollers) onListing(ctx context.Context, name string, view plan.ProviderView) {
+	engine, inputs := p.config.observed()
+	p.leaks.record(ctx, plan.Observed{Now: engine.Now(), Installation: inputs.Installation, Providers: map[string]plan.ProviderView{name: view}},
+		"provider "+name)
+	before := p.listings.set(name, view) // after the sightings, which keep new IDs above those in the listing
+	p.outages.onListing(name, before, view)
+	p.triggerPass()
 }
 
 // isRemoved reports whether a provider is neither configured nor recorded.
-func (d *Daemon) isRemoved(name string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.isRemovedLocked(name)
+func (p *pollers) isRemoved(name string) bool {
+	_, _, err := reconcile.Lookup[resources.ProviderRecord](p.runner, resources.KindProvider, name)
+	return err != nil && !p.config.hasProvider(name)
 }
 
-// isRemovedLocked is isRemoved for a caller that holds mu.
-func (d *Daemon) isRemovedLocked(name string) bool {
-	_, _, err := reconcile.Lookup[resources.ProviderRecord](d.runner, resources.KindProvider, name)
-	return err != nil && !slices.ContainsFunc(d.current.Desired.Providers, func(p resources.Provider) bool { return p.Name == name })
-}
-
-// stopProvider removes the poller of a provider that is gone. It returns false when the provider has returned in the
-// meantime.
-func (d *Daemon) stopProvider(name string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.isRemovedLocked(name) {
+// stop removes the poller of a provider that is gone. It returns false when the provider has returned in the meantime.
+func (p *pollers) stop(name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.isRemoved(name) {
 		return false
 	}
-	delete(d.views, name)
-	delete(d.unreachable, name)
-	delete(d.pollers, name)
+	p.forget(name)
+	delete(p.running, name)
 	return true
 }
 
-func (d *Daemon) setView(ctx context.Context, name string, view plan.ProviderView) {
-	d.mu.Lock()
-	around := d.localInputs
-	d.mu.Unlock()
-	seen := plan.Observed{Now: d.Engine.Now(), Installation: around.Installation, Providers: map[string]plan.ProviderView{name: view}}
-	d.recordLeaks(ctx, seen, "provider "+name)
-	d.mu.Lock() // after the sightings, which keep new IDs above those in the listing
-	before := d.views[name]
-	d.views[name] = view
-	d.mu.Unlock()
-	d.onListing(name, &before, &view)
-	d.triggerPass()
+// forget drops the listing and the outage of a provider.
+func (p *pollers) forget(name string) {
+	p.listings.remove(name)
+	p.outages.forget(name)
 }
 
-// recordLeaks records sightings of listed objects that carry the ownership tags of this installation and have no
-// record. They are deleted after leak_age.
-func (d *Daemon) recordLeaks(ctx context.Context, seen plan.Observed, where string) {
-	if seen.Installation == "" || d.Shadow {
-		return
-	}
-	d.runner.FillFromRunner(&seen)
-	if err := d.suspension.unlessSuspended(func() error { return d.runner.Sight(ctx, seen) }); err != nil && ctx.Err() == nil {
-		d.Log.Error("leaks could not be recorded", "where", where, "error", err)
-	}
+// providers returns the names of the providers that have a poller.
+func (p *pollers) providers() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.running))
 }
 
-// recordLeakedFiles is recordLeaks for the images directory: another builder may have deleted the records of files
-// here.
-func (d *Daemon) recordLeakedFiles(ctx context.Context, engine *reconcile.Engine, installation string) {
-	seen := plan.Observed{Now: d.Engine.Now(), Installation: installation}
-	if err := engine.Files(&seen); err == nil { // passes log the error
-		d.recordLeaks(ctx, seen, "images directory")
-	}
+// excluded returns the names of the providers that Options.Providers excludes.
+func (p *pollers) excluded() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.unassigned))
 }
 
-// pollInputs repeatedly queries the input files of images, image sources and build hosts.
-func (d *Daemon) pollInputs(ctx context.Context) {
-	for {
-		engine := d.engine()
-		around, err := engine.ObserveInputs(ctx, true)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			d.Log.Error("inputs of images could not be queried", "error", err)
-		default:
-			d.mu.Lock()
-			if d.current == engine { // otherwise a reload has stored the inputs of its own images
-				d.localInputs = around
-			}
-			d.mu.Unlock()
-			d.recordLeakedFiles(ctx, engine, around.Installation)
-			d.triggerPass()
-		}
-		select {
-		case <-time.After(d.Refresh):
-		case <-d.triggers.channel(inputsTrigger):
-		case <-ctx.Done():
-			return
-		}
+// triggerAll triggers the listings of all providers, the query of inputs, and a pass.
+func (p *pollers) triggerAll() {
+	for _, name := range append(p.providers(), inputsTrigger) {
+		p.triggers.trigger(name)
 	}
-}
-
-// inputsTrigger is the name by which pollInputs is triggered; no provider has it.
-const inputsTrigger = ""
-
-// ProvidersNotListed returns the providers to serve that have not been listed yet, successfully or not. New providers
-// appear in it, and providers that this process becomes the leader of.
-func (d *Daemon) ProvidersNotListed() (names []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i := range d.current.Desired.Providers {
-		name := d.current.Desired.Providers[i].Name
-		if _, listed := d.views[name]; !listed && d.duties.mayManage(name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// NotReady returns why the daemon cannot serve everything now, or an empty string when it can.
-func (d *Daemon) NotReady() string {
-	d.presence.mu.Lock()
-	severed := d.presence.disconnected
-	d.presence.mu.Unlock()
-	switch unseen := d.ProvidersNotListed(); {
-	case severed:
-		return "the state is unreachable"
-	case len(unseen) > 0:
-		return "not listed yet: " + strings.Join(unseen, ", ")
-	case d.LastPassEnd().IsZero():
-		return "no pass has completed yet"
-	default:
-		return ""
-	}
+	p.triggerPass()
 }

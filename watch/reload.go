@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -33,11 +32,21 @@ func (d *Daemon) Reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	d.reloading.Lock() // the configuration that was read last must win
 	defer d.reloading.Unlock()
 	p, err := d.reload(ctx, allowDestroy)
-	d.readConfig(err)
+	d.noteReload(err)
 	if d.Reloaded != nil {
 		d.Reloaded(p, err)
 	}
 	return p, err
+}
+
+// noteReload records the result of a reload in the configuration's state and in the journal.
+func (d *Daemon) noteReload(err error) {
+	e := resources.Event{Time: d.config.current().Now(), Code: "config-loaded", Subject: configSubject, Text: "the configuration was reloaded"}
+	if err != nil {
+		e.Code, e.Text = "config-refused", "the new configuration was rejected: "+err.Error()
+	}
+	d.config.noteReload(e.Time, err)
+	d.Journal.add(e)
 }
 
 func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, error) {
@@ -50,14 +59,14 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	}
 	old, seen := d.observed()
 	next := old.With(desired)
-	around, err := next.ObserveInputs(ctx, false)
+	inputs, err := next.ObserveInputs(ctx, false)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	around.Versions, around.Hosts = seen.Versions, seen.Hosts // querying them takes long
-	around.Providers, around.Frozen = seen.Providers, seen.Frozen
-	d.validateWithClouds(ctx, old.Desired, next, around.Providers)
-	seen = around
+	inputs.Versions, inputs.Hosts = seen.Versions, seen.Hosts // querying them takes long
+	inputs.Providers, inputs.Frozen = seen.Providers, seen.Frozen
+	d.validateWithClouds(ctx, old.Desired, next, inputs.Providers)
+	seen = inputs
 	if err := next.Files(&seen); err != nil {
 		return plan.Plan{}, err
 	}
@@ -72,11 +81,7 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	if p.Consent != nil && !d.Shadow {
 		return p, &ConsentRequiredError{Consent: p.Consent, Deletes: stepsNeedingConsent(p)}
 	}
-	d.mu.Lock()
-	d.current = next
-	d.consented, d.consentRequired = allowDestroy, nil
-	d.localInputs = around
-	d.mu.Unlock()
+	d.config.replace(next, inputs, allowDestroy)
 	d.runner.UseEngine(next)
 	d.reloaded()
 	return p, nil
@@ -145,22 +150,6 @@ func stepsNeedingConsent(p plan.Plan) []plan.Step {
 
 // reloaded starts the pollers of new providers and triggers all listings and a pass.
 func (d *Daemon) reloaded() {
-	d.mu.Lock()
-	ctx, group := d.pollCtx, d.pollerGroup
-	d.mu.Unlock()
-	if ctx != nil {
-		d.startPollers(ctx, group)
-	}
-	d.triggerAll()
-}
-
-// triggerAll triggers the listings of all providers, the query of inputs, and a pass.
-func (d *Daemon) triggerAll() {
-	d.mu.Lock()
-	names := slices.AppendSeq([]string{inputsTrigger}, maps.Keys(d.pollers))
-	d.mu.Unlock()
-	for _, name := range names {
-		d.triggers.trigger(name)
-	}
-	d.triggerPass()
+	d.pollers.update()
+	d.pollers.triggerAll()
 }

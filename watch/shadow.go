@@ -17,6 +17,11 @@ import (
 
 // shadow holds the requests that a shadow compares.
 type shadow struct {
+	duties   duties
+	log      *slog.Logger
+	journal  *Journal
+	compared func(Comparison) // may be nil
+
 	mu             sync.Mutex                    // guards the fields below
 	primed         bool                          // the first pass has tracked its requests
 	open           map[string]*shadowedRequest   // requests without an answer, by ID
@@ -31,8 +36,9 @@ type shadowedRequest struct {
 	choice Decision
 }
 
-func newShadow() *shadow {
-	return &shadow{open: map[string]*shadowedRequest{}, done: map[string]bool{}, pendingAnswers: map[string]*resources.Request{}, counts: map[Result]int{}}
+func newShadow(duties duties, log *slog.Logger, journal *Journal, compared func(Comparison)) *shadow {
+	return &shadow{duties: duties, log: log, journal: journal, compared: compared,
+		open: map[string]*shadowedRequest{}, done: map[string]bool{}, pendingAnswers: map[string]*resources.Request{}, counts: map[Result]int{}}
 }
 
 // track adds and updates requests. It ignores requests that were answered before the first pass.
@@ -197,10 +203,77 @@ func orDeclined(why string) string {
 	return why
 }
 
+// observed returns the observed state from which the shadow decides. own are the pools of this process.
+func (s *shadow) observed(desired resources.Desired, seen plan.Observed, own []resources.RegisteredPool) plan.Observed {
+	return withUndecidedRequests(withPools(seen, own, s.wouldServe(desired)), s.undecided())
+}
+
+// wouldServe returns a function that reports whether a provider would be npctl's if the shadow served.
+func (s *shadow) wouldServe(desired resources.Desired) func(provider string) bool {
+	return func(provider string) bool {
+		return s.duties.hasProvider(provider) && slices.ContainsFunc(desired.Providers, func(p resources.Provider) bool { return p.Name == provider })
+	}
+}
+
+// compare reports the comparisons of requests that have ended.
+func (s *shadow) compare(pass Pass) {
+	for _, v := range s.compareEnded(pass.Observed, s.wouldServe(pass.Desired)) {
+		s.logComparison(v)
+		if s.compared != nil {
+			s.compared(v)
+		}
+	}
+}
+
+func (s *shadow) logComparison(v Comparison) {
+	level, text := slog.LevelInfo, "shadow: request compared"
+	if v.Result.Differs() {
+		level, text = slog.LevelWarn, "shadow: npctl would have decided differently"
+	}
+	r := v.Request
+	s.log.LogAttrs(context.Background(), level, text, slog.String("request", r.ID), slog.Any("labels", r.Labels), slog.String("result", string(v.Result)),
+		slog.Group("npctl", slog.String("do", string(v.Would.Do)), slog.String("provider", v.Would.Place.Provider),
+			slog.String("pool", v.Would.Place.Pool), slog.String("why", v.Would.Why)),
+		slog.Group("live", slog.String("answer", string(v.Live.Answer)), slog.String("provider", v.Live.Place.Provider),
+			slog.String("pool", v.Live.Place.Pool), slog.String("why", v.Live.Why)),
+		slog.Duration("age", v.Time.Sub(r.Created).Round(time.Millisecond)))
+	s.journal.add(resources.Event{Time: v.Time, Subject: r.Key().String(), EventID: r.EventID, Related: labelSubjects(r.Labels), Code: "shadow-" + string(v.Result),
+		Text: v.String()})
+}
+
+// decision returns the decision about a request that is not compared yet, or the zero Decision.
+func (s *shadow) decision(request string) Decision {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.open[request]; r != nil {
+		return r.choice
+	}
+	return Decision{}
+}
+
+// comparisons returns the number of compared requests by result.
+func (s *shadow) comparisons() map[Result]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.counts)
+}
+
+// logSummary logs the number of comparisons by result.
+func (s *shadow) logSummary() {
+	counts := s.comparisons()
+	attrs := []slog.Attr{slog.Int("open", len(s.undecided()))}
+	for _, result := range Results() {
+		if n := counts[result]; n > 0 {
+			attrs = append(attrs, slog.Int(string(result), n))
+		}
+	}
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, "shadow: requests compared", attrs...)
+}
+
 // decide computes the plan of a pass.
 func (d *Daemon) decide(desired resources.Desired, seen plan.Observed) plan.Plan {
 	if d.shadow == nil {
-		return plan.Compute(desired, seen, d.options())
+		return plan.Compute(desired, seen, d.config.options())
 	}
 	d.shadow.track(seen.Records.Requests)
 	p := plan.Compute(desired, d.ShadowObserved(desired, seen), plan.Options{HonorBackoff: true, Explain: true})
@@ -214,44 +287,7 @@ func (d *Daemon) ShadowObserved(desired resources.Desired, seen plan.Observed) p
 	if d.shadow == nil {
 		return seen
 	}
-	own := d.poolsServed(Pass{Desired: desired, Observed: seen})
-	return withUndecidedRequests(withPools(seen, own, d.wouldServe(desired)), d.shadow.undecided())
-}
-
-// wouldServe returns a function that reports whether a provider would be npctl's if the shadow served.
-func (d *Daemon) wouldServe(desired resources.Desired) func(provider string) bool {
-	return func(provider string) bool {
-		return d.duties.hasProvider(provider) && slices.ContainsFunc(desired.Providers, func(p resources.Provider) bool { return p.Name == provider })
-	}
-}
-
-// compare reports the comparisons of requests that have ended.
-func (d *Daemon) compare(pass Pass) {
-	if d.shadow == nil {
-		return
-	}
-	for _, v := range d.shadow.compareEnded(pass.Observed, d.wouldServe(pass.Desired)) {
-		d.logComparison(v)
-		if d.Compared != nil {
-			d.Compared(v)
-		}
-	}
-}
-
-func (d *Daemon) logComparison(v Comparison) {
-	level, text := slog.LevelInfo, "shadow: request compared"
-	if v.Result.Differs() {
-		level, text = slog.LevelWarn, "shadow: npctl would have decided differently"
-	}
-	r := v.Request
-	d.Log.LogAttrs(context.Background(), level, text, slog.String("request", r.ID), slog.Any("labels", r.Labels), slog.String("result", string(v.Result)),
-		slog.Group("npctl", slog.String("do", string(v.Would.Do)), slog.String("provider", v.Would.Place.Provider),
-			slog.String("pool", v.Would.Place.Pool), slog.String("why", v.Would.Why)),
-		slog.Group("live", slog.String("answer", string(v.Live.Answer)), slog.String("provider", v.Live.Place.Provider),
-			slog.String("pool", v.Live.Place.Pool), slog.String("why", v.Live.Why)),
-		slog.Duration("age", v.Time.Sub(r.Created).Round(time.Millisecond)))
-	d.Journal.add(resources.Event{Time: v.Time, Subject: r.Key().String(), EventID: r.EventID, Related: labelSubjects(r.Labels), Code: "shadow-" + string(v.Result),
-		Text: v.String()})
+	return d.shadow.observed(desired, seen, d.pools(desired, seen, nil))
 }
 
 // ShadowDecision returns the decision of a shadow about a request that is not compared yet. It returns the zero
@@ -260,12 +296,7 @@ func (d *Daemon) ShadowDecision(request string) Decision {
 	if d.shadow == nil {
 		return Decision{}
 	}
-	d.shadow.mu.Lock()
-	defer d.shadow.mu.Unlock()
-	if r := d.shadow.open[request]; r != nil {
-		return r.choice
-	}
-	return Decision{}
+	return d.shadow.decision(request)
 }
 
 // Comparisons returns the number of compared requests by result, or nil when the daemon is not a shadow.
@@ -273,22 +304,5 @@ func (d *Daemon) Comparisons() map[Result]int {
 	if d.shadow == nil {
 		return nil
 	}
-	d.shadow.mu.Lock()
-	defer d.shadow.mu.Unlock()
-	return maps.Clone(d.shadow.counts)
-}
-
-// logSummary logs the number of comparisons by result.
-func (d *Daemon) logSummary() {
-	counts := d.Comparisons()
-	if counts == nil {
-		return
-	}
-	attrs := []slog.Attr{slog.Int("open", len(d.shadow.undecided()))}
-	for _, result := range Results() {
-		if n := counts[result]; n > 0 {
-			attrs = append(attrs, slog.Int(string(result), n))
-		}
-	}
-	d.Log.LogAttrs(context.Background(), slog.LevelInfo, "shadow: requests compared", attrs...)
+	return d.shadow.comparisons()
 }

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,10 @@ const stallAfter = 15 * time.Minute
 // stall detects that requests wait while nothing is launched or served. Each cause may be legitimate, such as a cloud
 // that is full, but an operator must know of it.
 type stall struct {
+	after   time.Duration // see Options.Stall
+	log     *slog.Logger
+	journal *Journal
+
 	mu       sync.Mutex    // guards the fields below
 	progress time.Time     // when a launch or serve step last completed
 	duration time.Duration // how long the stall has lasted; 0 without a stall
@@ -36,7 +41,7 @@ func (s *stall) note(event reconcile.Event) {
 
 // update determines whether requests stall, and whether to log that the stall begins or continues (begins) or ends
 // (over).
-func (s *stall) update(requests []*resources.Request, now time.Time, after time.Duration) (oldest *resources.Request, begins, over bool) {
+func (s *stall) update(requests []*resources.Request, now time.Time) (oldest *resources.Request, begins, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	oldest = oldestWaiting(requests)
@@ -47,11 +52,11 @@ func (s *stall) update(requests []*resources.Request, now time.Time, after time.
 		if s.progress.After(since) {
 			since = s.progress
 		}
-		if waited := now.Sub(since); waited >= after {
+		if waited := now.Sub(since); waited >= s.after {
 			s.duration = waited
 		}
 	}
-	begins = s.duration > 0 && now.Sub(s.loggedAt) >= after
+	begins = s.duration > 0 && now.Sub(s.loggedAt) >= s.after
 	if begins {
 		s.loggedAt = now
 	}
@@ -60,14 +65,6 @@ func (s *stall) update(requests []*resources.Request, now time.Time, after time.
 		s.loggedAt = time.Time{}
 	}
 	return oldest, begins, over
-}
-
-// relevantRequests returns the requests that concern this process.
-func (d *Daemon) relevantRequests(seen plan.Observed) []*resources.Request {
-	if !seen.Shared {
-		return seen.Records.Requests
-	}
-	return slices.DeleteFunc(slices.Clone(seen.Records.Requests), func(r *resources.Request) bool { return !plan.Concerns(seen, r, d.duties.leads) })
 }
 
 // oldestWaiting returns the open request that has waited longest, or nil when none is open.
@@ -80,33 +77,41 @@ func oldestWaiting(requests []*resources.Request) (oldest *resources.Request) {
 	return oldest
 }
 
-// Stalled returns how long requests have waited while nothing was launched or served; 0 when that is less than
-// Options.Stall.
-func (d *Daemon) Stalled() time.Duration {
-	d.stall.mu.Lock()
-	defer d.stall.mu.Unlock()
-	return d.stall.duration
+// relevantRequests returns the requests that concern this process.
+func relevantRequests(seen plan.Observed, leads func(provider string) bool) []*resources.Request {
+	if !seen.Shared {
+		return seen.Records.Requests
+	}
+	return slices.DeleteFunc(slices.Clone(seen.Records.Requests), func(r *resources.Request) bool { return !plan.Concerns(seen, r, leads) })
 }
 
-// logStall logs a stall when it begins, every Options.Stall while it lasts, and when it ends.
-func (d *Daemon) logStall(pass Pass) {
-	if d.Shadow { // a shadow starts no steps, so it cannot observe progress
-		return
-	}
-	oldest, begins, over := d.stall.update(d.relevantRequests(pass.Observed), pass.Observed.Now, d.Stall)
+// Stalled returns how long requests have waited while nothing was launched or served; 0 when that is less than
+// Options.Stall.
+func (d *Daemon) Stalled() time.Duration { return d.stall.lasts() }
+
+// lasts returns the duration of the stall; 0 without one.
+func (s *stall) lasts() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.duration
+}
+
+// check logs a stall of the given requests when it begins, every Options.Stall while it lasts, and when it ends.
+func (s *stall) check(pass Pass, requests []*resources.Request) {
+	oldest, begins, over := s.update(requests, pass.Observed.Now)
 	switch {
 	case begins:
-		lasts, why := d.Stalled().Round(time.Second), d.whyWaiting(pass, oldest)
-		d.Log.Error("requests wait and nothing is launched or served", "for", lasts, "oldest_request", oldest.ID, "labels", oldest.Labels, "why", why)
-		d.Journal.add(resources.Event{Time: pass.Observed.Now, Subject: oldest.Key().String(), EventID: oldest.EventID, Related: labelSubjects(oldest.Labels), Code: "stalled",
+		lasts, why := s.lasts().Round(time.Second), whyWaiting(pass, oldest)
+		s.log.Error("requests wait and nothing is launched or served", "for", lasts, "oldest_request", oldest.ID, "labels", oldest.Labels, "why", why)
+		s.journal.add(resources.Event{Time: pass.Observed.Now, Subject: oldest.Key().String(), EventID: oldest.EventID, Related: labelSubjects(oldest.Labels), Code: "stalled",
 			Text: fmt.Sprintf("no step has launched or served anything for %s while this request waits: %s", lasts, why)})
 	case over:
-		d.Log.Info("requests are served again")
+		s.log.Info("requests are served again")
 	}
 }
 
 // whyWaiting returns the reason why a request waits.
-func (d *Daemon) whyWaiting(pass Pass, r *resources.Request) string {
+func whyWaiting(pass Pass, r *resources.Request) string {
 	explained := plan.Compute(pass.Desired, pass.Observed, plan.Options{HonorBackoff: true, Explain: true})
 	for _, note := range explained.Notes {
 		if note.Address == plan.Address("request."+r.ID) {

@@ -110,7 +110,9 @@ func (c *call) holdNode() (any, error) {
 	return c.changed(c.daemon.Clients.Hold(c.ctx(), c.id(), why.Reason, why.Until))
 }
 
-func (c *call) releaseNode() (any, error) { return c.changed(c.daemon.Clients.Release(c.ctx(), c.id())) }
+func (c *call) releaseNode() (any, error) {
+	return c.changed(c.daemon.Clients.Release(c.ctx(), c.id()))
+}
 
 func (c *call) deleteNode() (any, error) {
 	return c.changed(c.daemon.Clients.DeleteNode(c.ctx(), c.id(), c.values.Get("reason"), c.boolParam("force")))
