@@ -3,6 +3,8 @@ package sandboxcloud
 import (
 	"sort"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // eventKind is the kind of an event that happens automatically at its due time.
@@ -29,17 +31,29 @@ type event struct {
 	Text string    `json:"text,omitempty"`
 }
 
+// timeline numbers new objects and orders the events.
+type timeline struct {
+	LastSeq uint64  `json:"last_seq"`
+	Events  []event `json:"events"`
+}
+
+// newBase returns the fields of a new object.
+func (tl *timeline) newBase(project string, now time.Time) base {
+	tl.LastSeq++
+	return base{ID: uuid.NewString(), Project: project, Seq: tl.LastSeq, Created: now, Updated: now}
+}
+
 // schedule adds an event after the existing events of the same time.
-func (w *cloudState) schedule(at time.Time, kind eventKind, id, text string) {
-	i := sort.Search(len(w.Events), func(i int) bool { return w.Events[i].At.After(at) })
-	w.Events = append(w.Events, event{})
-	copy(w.Events[i+1:], w.Events[i:])
-	w.Events[i] = event{at, kind, id, text}
+func (tl *timeline) schedule(at time.Time, kind eventKind, id, text string) {
+	i := sort.Search(len(tl.Events), func(i int) bool { return tl.Events[i].At.After(at) })
+	tl.Events = append(tl.Events, event{})
+	copy(tl.Events[i+1:], tl.Events[i:])
+	tl.Events[i] = event{at, kind, id, text}
 }
 
 // due reports whether an event is due.
-func (w *cloudState) due(now time.Time) bool {
-	return len(w.Events) > 0 && !w.Events[0].At.After(now)
+func (tl *timeline) due(now time.Time) bool {
+	return len(tl.Events) > 0 && !tl.Events[0].At.After(now)
 }
 
 // settle executes the due events. The result depends only on the state and the time, so that every process that reads
@@ -85,12 +99,12 @@ func (w *cloudState) forget(id string) {
 }
 
 // retire deletes a row, or only marks it as deleted if a fault delays lists.
-func retire[T object](w *cloudState, t *table[T], row T, now, lingers time.Time) {
+func retire[T object](events *timeline, t *table[T], row T, now, lingers time.Time) {
 	m := row.meta()
 	if !lingers.After(now) {
 		t.remove(m.ID)
 		return
 	}
 	m.Gone, m.ListedUntil = true, lingers
-	w.schedule(lingers, rowIsForgotten, m.ID, "")
+	events.schedule(lingers, rowIsForgotten, m.ID, "")
 }

@@ -88,15 +88,15 @@ func (nc networkChange) newFloatingIP(in *floatingIPRequest) (*floatingIP, error
 	return f, nil
 }
 
-func (w *cloudState) floatingAddress(n *network, wanted, owner string) (netip.Addr, error) {
-	for _, s := range w.subnetsOf(n.ID) {
+func (ns *networkState) floatingAddress(n *network, wanted, owner string) (netip.Addr, error) {
+	for _, s := range ns.subnetsOf(n.ID) {
 		if !s.CIDR.Addr().Is4() {
 			continue
 		}
 		if wanted != "" {
-			return w.claim(s, wanted, owner)
+			return ns.claim(s, wanted, owner)
 		}
-		if a, found := w.takeAddress(s, owner); found {
+		if a, found := ns.takeAddress(s, owner); found {
 			return a, nil
 		}
 	}
@@ -176,8 +176,8 @@ func (nc networkChange) moveFloatingIP(f *floatingIP, in *floatingIPRequest) err
 }
 
 // freeForFloatingIP rejects a port that has another floating IP.
-func (w *cloudState) freeForFloatingIP(p *port, fixed netip.Addr, f *floatingIP, network string) error {
-	if p == nil || w.floatingOf[p.ID] == nil || w.floatingOf[p.ID] == f {
+func (ns *networkState) freeForFloatingIP(p *port, fixed netip.Addr, f *floatingIP, network string) error {
+	if p == nil || ns.floatingOf[p.ID] == nil || ns.floatingOf[p.ID] == f {
 		return nil
 	}
 	address, id := "None", "None"

@@ -57,13 +57,13 @@ func createGroup(c *call) (*answer, error) {
 }
 
 // newGroup creates a security group, which permits all outgoing traffic like every new group.
-func (w *cloudState) newGroup(project, name, description string, now time.Time) *securityGroup {
-	g := &securityGroup{base: w.newBase(project, now), Name: name, Description: description, Stateful: true}
+func (ns *networkState) newGroup(project, name, description string, now time.Time) *securityGroup {
+	g := &securityGroup{base: ns.events.newBase(project, now), Name: name, Description: description, Stateful: true}
 	for _, version := range []string{"IPv4", "IPv6"} {
 		g.Rules = append(g.Rules, groupRule{ID: uuid.NewString(), Created: now, Direction: "egress", EtherType: version})
 	}
-	w.Groups.add(g)
-	w.use(project).groups++
+	ns.Groups.add(g)
+	ns.quotas.use(project).groups++
 	return g
 }
 

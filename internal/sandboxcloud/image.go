@@ -164,7 +164,7 @@ func deleteImage(c *call) (*answer, error) {
 			}
 		}
 		c.cloud.contents.remove(i.ID)
-		retire(w, &w.Images, i, c.now, c.lingers())
+		retire(&w.timeline, &w.Images, i, c.now, c.lingers())
 		return noContent()
 	})
 }

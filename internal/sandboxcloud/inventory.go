@@ -64,14 +64,14 @@ func (c *Cloud) Remove(id string) error {
 			w.removeServer(s, now)
 		} else if i, found := w.Images.get(id, now); found {
 			c.contents.remove(i.ID)
-			retire(w, &w.Images, i, now, now)
+			retire(&w.timeline, &w.Images, i, now, now)
 		} else if f, found := w.FloatingIPs.get(id, now); found {
 			w.removeFloatingIP(f, now, now)
 		} else if p, found := w.Ports.get(id, now); found {
 			w.removePort(p, now, now)
 		} else if v, found := w.Volumes.get(id, now); found {
 			w.countVolume(v, -1)
-			retire(w, &w.Volumes, v, now, now)
+			retire(&w.timeline, &w.Volumes, v, now, now)
 		} else {
 			return fmt.Errorf("sandbox: no object has the id %s", id)
 		}
@@ -83,7 +83,7 @@ func (c *Cloud) Remove(id string) error {
 func (c *Cloud) AddServer(f ForeignServer) (id string, err error) {
 	now := c.now()
 	err = c.store.update(now, func(w *cloudState) error {
-		w.addForeign(f, now)
+		seeder{w, now}.addForeign(f)
 		id = w.Servers.rows[len(w.Servers.rows)-1].ID
 		return nil
 	})

@@ -94,92 +94,107 @@ func (n *network) visible(project string) bool {
 	return n.Project == project || n.Shared || n.External
 }
 
-func (w *cloudState) indexPort(p *port) {
+// networkState holds the objects of the network service. events and quotas are those of the cloud.
+type networkState struct {
+	Networks    table[*network]       `json:"networks"`
+	Subnets     table[*subnet]        `json:"subnets"`
+	Ports       table[*port]          `json:"ports"`
+	Groups      table[*securityGroup] `json:"security_groups"`
+	FloatingIPs table[*floatingIP]    `json:"floating_ips"`
+
+	events     *timeline
+	quotas     *quotas
+	addresses  map[netip.Addr]string       // the owner of each used address
+	portsOf    map[string]map[string]*port // by server
+	floatingOf map[string]*floatingIP      // by port
+}
+
+func (ns *networkState) indexPort(p *port) {
 	if p.Gone {
 		return
 	}
-	w.use(p.Project).ports++
+	ns.quotas.use(p.Project).ports++
 	for _, f := range p.FixedIPs {
-		w.addresses[f.Address] = p.ID
+		ns.addresses[f.Address] = p.ID
 	}
 	if p.Device != "" {
-		if w.portsOf[p.Device] == nil {
-			w.portsOf[p.Device] = map[string]*port{}
+		if ns.portsOf[p.Device] == nil {
+			ns.portsOf[p.Device] = map[string]*port{}
 		}
-		w.portsOf[p.Device][p.ID] = p
+		ns.portsOf[p.Device][p.ID] = p
 	}
 }
 
-func (w *cloudState) addPort(p *port) {
-	w.Ports.add(p)
-	w.indexPort(p)
+func (ns *networkState) addPort(p *port) {
+	ns.Ports.add(p)
+	ns.indexPort(p)
 }
 
 // removePort deletes a port; it disassociates a floating IP.
-func (w *cloudState) removePort(p *port, now, lingers time.Time) {
-	if f := w.floatingOf[p.ID]; f != nil {
-		w.disassociate(f, now)
+func (ns *networkState) removePort(p *port, now, lingers time.Time) {
+	if f := ns.floatingOf[p.ID]; f != nil {
+		ns.disassociate(f, now)
 	}
-	w.detachPort(p)
-	w.use(p.Project).ports--
+	ns.detachPort(p)
+	ns.quotas.use(p.Project).ports--
 	for _, f := range p.FixedIPs {
-		delete(w.addresses, f.Address)
+		delete(ns.addresses, f.Address)
 	}
-	retire(w, &w.Ports, p, now, lingers)
+	retire(ns.events, &ns.Ports, p, now, lingers)
 }
 
 // detachPort detaches a port from its server.
-func (w *cloudState) detachPort(p *port) {
-	delete(w.portsOf[p.Device], p.ID)
-	if len(w.portsOf[p.Device]) == 0 {
-		delete(w.portsOf, p.Device)
+func (ns *networkState) detachPort(p *port) {
+	delete(ns.portsOf[p.Device], p.ID)
+	if len(ns.portsOf[p.Device]) == 0 {
+		delete(ns.portsOf, p.Device)
 	}
 }
 
 // attachPort attaches an existing port to a server.
-func (w *cloudState) attachPort(p *port, server, owner string, now time.Time) {
+func (ns *networkState) attachPort(p *port, server, owner string, now time.Time) {
 	p.Device, p.Owner, p.Updated = server, owner, now
-	if w.portsOf[server] == nil {
-		w.portsOf[server] = map[string]*port{}
+	if ns.portsOf[server] == nil {
+		ns.portsOf[server] = map[string]*port{}
 	}
-	w.portsOf[server][p.ID] = p
+	ns.portsOf[server][p.ID] = p
 }
 
-func (w *cloudState) indexFloatingIP(f *floatingIP) {
+func (ns *networkState) indexFloatingIP(f *floatingIP) {
 	if f.Gone {
 		return
 	}
-	w.use(f.Project).floatingIPs++
-	w.addresses[f.Address] = f.ID
+	ns.quotas.use(f.Project).floatingIPs++
+	ns.addresses[f.Address] = f.ID
 	if f.Port != "" {
-		w.floatingOf[f.Port] = f
+		ns.floatingOf[f.Port] = f
 	}
 }
 
-func (w *cloudState) associate(f *floatingIP, p *port, fixed netip.Addr, shown, now time.Time) {
-	w.disassociate(f, now)
+func (ns *networkState) associate(f *floatingIP, p *port, fixed netip.Addr, shown, now time.Time) {
+	ns.disassociate(f, now)
 	f.Port, f.Fixed, f.Shown, f.Updated = p.ID, fixed, shown, now
-	w.floatingOf[p.ID] = f
+	ns.floatingOf[p.ID] = f
 }
 
-func (w *cloudState) disassociate(f *floatingIP, now time.Time) {
+func (ns *networkState) disassociate(f *floatingIP, now time.Time) {
 	if f.Port == "" {
 		return
 	}
-	delete(w.floatingOf, f.Port)
+	delete(ns.floatingOf, f.Port)
 	f.Port, f.Fixed, f.Updated = "", netip.Addr{}, now
 }
 
-func (w *cloudState) removeFloatingIP(f *floatingIP, now, lingers time.Time) {
-	w.disassociate(f, now)
-	w.use(f.Project).floatingIPs--
-	delete(w.addresses, f.Address)
-	retire(w, &w.FloatingIPs, f, now, lingers)
+func (ns *networkState) removeFloatingIP(f *floatingIP, now, lingers time.Time) {
+	ns.disassociate(f, now)
+	ns.quotas.use(f.Project).floatingIPs--
+	delete(ns.addresses, f.Address)
+	retire(ns.events, &ns.FloatingIPs, f, now, lingers)
 }
 
-func (w *cloudState) subnetsOf(network string) []*subnet {
+func (ns *networkState) subnetsOf(network string) []*subnet {
 	var list []*subnet
-	for _, s := range w.Subnets.rows {
+	for _, s := range ns.Subnets.rows {
 		if s.Network == network {
 			list = append(list, s)
 		}
@@ -189,15 +204,15 @@ func (w *cloudState) subnetsOf(network string) []*subnet {
 
 // takeAddress allocates a free address for the owner. It cycles through the subnet, so that addresses are not reused
 // immediately.
-func (w *cloudState) takeAddress(s *subnet, owner string) (netip.Addr, bool) {
+func (ns *networkState) takeAddress(s *subnet, owner string) (netip.Addr, bool) {
 	start := s.Next
 	if !start.IsValid() || !s.CIDR.Contains(start) {
 		start = firstAddress(s.CIDR)
 	}
 	at := start
 	for {
-		if w.assignable(s, at) {
-			w.addresses[at] = owner
+		if ns.assignable(s, at) {
+			ns.addresses[at] = owner
 			s.Next = at.Next()
 			return at, true
 		}
@@ -210,11 +225,11 @@ func (w *cloudState) takeAddress(s *subnet, owner string) (netip.Addr, bool) {
 	}
 }
 
-func (w *cloudState) assignable(s *subnet, a netip.Addr) bool {
+func (ns *networkState) assignable(s *subnet, a netip.Addr) bool {
 	if a == s.Gateway || (a.Is4() && !s.CIDR.Contains(a.Next())) { // gateway, broadcast
 		return false
 	}
-	_, used := w.addresses[a]
+	_, used := ns.addresses[a]
 	return !used
 }
 
@@ -223,13 +238,13 @@ func firstAddress(cidr netip.Prefix) netip.Addr { return cidr.Masked().Addr().Ne
 
 // takeAddresses allocates the addresses of a new port as neutron does: one of the IPv4 subnets and one of each IPv6
 // subnet.
-func (w *cloudState) takeAddresses(p *port) bool {
+func (ns *networkState) takeAddresses(p *port) bool {
 	seen4, any := false, false
-	for _, s := range w.subnetsOf(p.Network) {
+	for _, s := range ns.subnetsOf(p.Network) {
 		if s.CIDR.Addr().Is4() && seen4 {
 			continue
 		}
-		a, found := w.takeAddress(s, p.ID)
+		a, found := ns.takeAddress(s, p.ID)
 		if !found {
 			continue
 		}
@@ -237,7 +252,7 @@ func (w *cloudState) takeAddresses(p *port) bool {
 		any = true
 		p.FixedIPs = append(p.FixedIPs, fixedIP{s.ID, a})
 	}
-	return any || len(w.subnetsOf(p.Network)) == 0
+	return any || len(ns.subnetsOf(p.Network)) == 0
 }
 
 func macAddress(seq uint64) string {
@@ -245,12 +260,12 @@ func macAddress(seq uint64) string {
 }
 
 // findGroup finds a security group of the project by ID or name.
-func (w *cloudState) findGroup(project, ref string, now time.Time) (*securityGroup, error) {
-	if g, found := w.Groups.get(ref, now); found && g.Project == project {
+func (ns *networkState) findGroup(project, ref string, now time.Time) (*securityGroup, error) {
+	if g, found := ns.Groups.get(ref, now); found && g.Project == project {
 		return g, nil
 	}
 	var match *securityGroup
-	for g := range w.Groups.oldestFirst(now) {
+	for g := range ns.Groups.oldestFirst(now) {
 		if g.Project != project || g.Name != ref {
 			continue
 		}

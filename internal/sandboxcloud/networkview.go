@@ -44,8 +44,8 @@ func addressOrNil(a netip.Addr) any {
 	return a.String()
 }
 
-func (w *cloudState) networkView(n *network) view {
-	found := w.subnetsOf(n.ID)
+func (ns *networkState) networkView(n *network) view {
+	found := ns.subnetsOf(n.ID)
 	subnets := make([]string, 0, len(found))
 	for _, s := range found {
 		subnets = append(subnets, s.ID)
@@ -61,7 +61,7 @@ func (w *cloudState) networkView(n *network) view {
 	return v
 }
 
-func (w *cloudState) subnetView(s *subnet) view {
+func (ns *networkState) subnetView(s *subnet) view {
 	pool := view{"start": firstAddress(s.CIDR).String(), "end": lastAddress(s.CIDR).String()}
 	if s.Gateway == firstAddress(s.CIDR) {
 		pool["start"] = s.Gateway.Next().String()
@@ -90,7 +90,7 @@ func lastAddress(cidr netip.Prefix) netip.Addr {
 	return last
 }
 
-func (w *cloudState) portView(p *port) view {
+func (ns *networkState) portView(p *port) view {
 	status := "DOWN"
 	if p.Device != "" {
 		status = "ACTIVE"
@@ -110,12 +110,12 @@ func (w *cloudState) portView(p *port) view {
 	}, p.Description, p.Tags)
 }
 
-func (w *cloudState) floatingIPView(f *floatingIP) view {
+func (ns *networkState) floatingIPView(f *floatingIP) view {
 	v := f.common(view{
 		"floating_ip_address": f.Address.String(), "floating_network_id": f.Network, "fixed_ip_address": addressOrNil(f.Fixed),
 		"port_id": orNil(f.Port), "router_id": nil, "status": f.status(), "port_details": nil,
 	}, f.Description, f.Tags)
-	if p, found := w.Ports.byID[f.Port]; found {
+	if p, found := ns.Ports.byID[f.Port]; found {
 		v["router_id"] = routerID(f.Project)
 		v["port_details"] = view{
 			"name": p.Name, "network_id": p.Network, "mac_address": p.MAC, "admin_state_up": true, "status": "ACTIVE",
@@ -125,7 +125,7 @@ func (w *cloudState) floatingIPView(f *floatingIP) view {
 	return v
 }
 
-func (w *cloudState) groupView(g *securityGroup) view {
+func (ns *networkState) groupView(g *securityGroup) view {
 	rules := make([]view, 0, len(g.Rules))
 	for _, r := range g.Rules {
 		rules = append(rules, g.ruleView(r))
@@ -147,13 +147,13 @@ func routerID(project string) string { return stableID("router/" + project) }
 
 // routerView returns the only router of a project. It is not stored: it connects all networks of the project to the
 // external ones, which floating IPs require.
-func (w *cloudState) routerView(project string) view {
+func (ns *networkState) routerView(project string) view {
 	v := view{
 		"id": routerID(project), "tenant_id": project, "project_id": project, "name": "router", "description": "",
 		"admin_state_up": true, "status": "ACTIVE", "tags": []string{}, "routes": []any{}, "flavor_id": nil, "revision_number": 1,
 		"availability_zone_hints": []string{}, "availability_zones": []string{"nova"}, "external_gateway_info": nil,
 	}
-	for _, n := range w.Networks.rows {
+	for _, n := range ns.Networks.rows {
 		if n.External {
 			v["created_at"], v["updated_at"] = shortTime(n.Created), shortTime(n.Created)
 			v["external_gateway_info"] = view{"network_id": n.ID, "enable_snat": true, "external_fixed_ips": []any{}}

@@ -169,9 +169,9 @@ func (nc networkChange) numberPort(p *port, in *portRequest) error {
 }
 
 // subnetFor returns the subnet of a fixed address.
-func (w *cloudState) subnetFor(network, subnetID, address string) (*subnet, error) {
+func (ns *networkState) subnetFor(network, subnetID, address string) (*subnet, error) {
 	a, _ := netip.ParseAddr(address)
-	for _, s := range w.subnetsOf(network) {
+	for _, s := range ns.subnetsOf(network) {
 		if s.ID == subnetID || (subnetID == "" && s.CIDR.Contains(a)) {
 			return s, nil
 		}
@@ -180,9 +180,9 @@ func (w *cloudState) subnetFor(network, subnetID, address string) (*subnet, erro
 }
 
 // claim allocates the given address, or any of the subnet if none is given.
-func (w *cloudState) claim(s *subnet, address, owner string) (netip.Addr, error) {
+func (ns *networkState) claim(s *subnet, address, owner string) (netip.Addr, error) {
 	if address == "" {
-		a, found := w.takeAddress(s, owner)
+		a, found := ns.takeAddress(s, owner)
 		if !found {
 			return a, refuseNeutron(http.StatusConflict, "IpAddressGenerationFailure", "No more IP addresses available on network %s.", s.Network)
 		}
@@ -192,10 +192,10 @@ func (w *cloudState) claim(s *subnet, address, owner string) (netip.Addr, error)
 	if err != nil || !s.CIDR.Contains(a) {
 		return a, refuseNeutron(http.StatusBadRequest, "InvalidIpForSubnet", "IP address %s is not a valid IP for the specified subnet.", address)
 	}
-	if _, used := w.addresses[a]; used {
+	if _, used := ns.addresses[a]; used {
 		return a, refuseNeutron(http.StatusConflict, "IpAddressAlreadyAllocated", "IP address %s already allocated in subnet %s", a, s.ID)
 	}
-	w.addresses[a] = owner
+	ns.addresses[a] = owner
 	return a, nil
 }
 

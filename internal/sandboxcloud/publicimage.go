@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"time"
 )
 
 // PublicImage is an image that the cloud offers to every project, like a distribution's image. It is a small raw
@@ -29,9 +28,9 @@ func (i PublicImage) content() []byte {
 	return append(content, make([]byte, 64<<10)...)
 }
 
-func (w *cloudState) addPublicImage(p PublicImage, now time.Time) {
+func (sd seeder) addPublicImage(p PublicImage) {
 	row := &image{
-		base: w.newBase(hexID("project/service"), now), Name: p.Name, HasName: true, Status: "active", Visibility: "public",
+		base: sd.w.newBase(hexID("project/service"), sd.now), Name: p.Name, HasName: true, Status: "active", Visibility: "public",
 		DiskFormat: "raw", ContainerFormat: "bare", MinDisk: p.MinDisk, MinRAM: p.MinRAM, Properties: maps.Clone(p.Properties),
 	}
 	row.ID = p.id()
@@ -41,7 +40,7 @@ func (w *cloudState) addPublicImage(p PublicImage, now time.Time) {
 	d := &digest{md5: md5.New(), sha512: sha512.New()}
 	_, _ = d.Write(p.content()) // never fails
 	row.describe(d)
-	w.Images.add(row)
+	sd.w.Images.add(row)
 }
 
 // keepPublicImages makes public images downloadable.

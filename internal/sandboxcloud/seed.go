@@ -16,57 +16,64 @@ func newWorld(zones []string, addresses int, now time.Time) *cloudState {
 	w := &cloudState{Version: worldVersion, Zones: zones, Secret: make([]byte, 32)}
 	_, _ = rand.Read(w.Secret) // never fails, as of Go 1.24
 	w.reindex()
+	sd := seeder{w, now}
 	for _, name := range []string{User, Other} {
-		w.addProject(name, now)
+		sd.addProject(name)
 	}
 	for _, f := range []Flavor{
 		{Name: "small", VCPUs: 1, RAM: 2048, Disk: 20}, {Name: "medium", VCPUs: 2, RAM: 4096, Disk: 40},
 		{Name: "large", VCPUs: 8, RAM: 8192, Disk: 80}, {Name: "toobig", VCPUs: 8, RAM: 8192, Disk: 10_000_000, NoHost: true},
 	} {
-		w.addFlavor(f, now)
+		sd.addFlavor(f)
 	}
 	// Server addresses are local (127.0.0.0/8), so that a test can listen on them.
 	private, public := ranges(addresses)
-	w.addNetwork(Network{Name: "private", CIDRs: []string{private.String()}}, hexID("project/"+User), now)
-	w.addNetwork(Network{Name: "public", CIDRs: []string{public.String()}, External: true}, hexID("project/service"), now)
+	sd.addNetwork(Network{Name: "private", CIDRs: []string{private.String()}}, hexID("project/"+User))
+	sd.addNetwork(Network{Name: "public", CIDRs: []string{public.String()}, External: true}, hexID("project/service"))
 	return w
 }
 
-func (w *cloudState) addProject(name string, now time.Time) {
-	p := &project{base: w.newBase("", now), Name: name}
+// seeder creates the objects of the options.
+type seeder struct {
+	w   *cloudState
+	now time.Time
+}
+
+func (sd seeder) addProject(name string) {
+	p := &project{base: sd.w.newBase("", sd.now), Name: name}
 	p.ID = hexID("project/" + name)
-	w.Projects.add(p)
+	sd.w.Projects.add(p)
 	u := &user{
-		base: w.newBase(p.ID, now), Name: name, Pass: Password,
+		base: sd.w.newBase(p.ID, sd.now), Name: name, Pass: Password,
 		Roles: []role{{hexID("role/member"), "member"}, {hexID("role/reader"), "reader"}},
 	}
 	u.ID = hexID("user/" + name)
-	w.Users.add(u)
-	g := w.newGroup(p.ID, "default", "Default security group", now)
+	sd.w.Users.add(u)
+	g := sd.w.newGroup(p.ID, "default", "Default security group", sd.now)
 	for _, version := range []string{"IPv4", "IPv6"} {
 		own := g.ID
-		g.Rules = append(g.Rules, groupRule{ID: uuid.NewString(), Created: now, Direction: "ingress", EtherType: version, RemoteGroup: &own})
+		g.Rules = append(g.Rules, groupRule{ID: uuid.NewString(), Created: sd.now, Direction: "ingress", EtherType: version, RemoteGroup: &own})
 	}
 }
 
-func (w *cloudState) addFlavor(f Flavor, now time.Time) {
-	row := &flavor{base: w.newBase("", now), Name: f.Name, VCPUs: f.VCPUs, RAM: f.RAM, Disk: f.Disk, NoHost: f.NoHost}
+func (sd seeder) addFlavor(f Flavor) {
+	row := &flavor{base: sd.w.newBase("", sd.now), Name: f.Name, VCPUs: f.VCPUs, RAM: f.RAM, Disk: f.Disk, NoHost: f.NoHost}
 	row.ID = stableID("flavor/" + f.Name)
-	w.Flavors.add(row)
+	sd.w.Flavors.add(row)
 }
 
-func (w *cloudState) addNetwork(n Network, project string, now time.Time) {
-	row := &network{base: w.newBase(project, now), Name: n.Name, External: n.External, Shared: n.Shared}
+func (sd seeder) addNetwork(n Network, project string) {
+	row := &network{base: sd.w.newBase(project, sd.now), Name: n.Name, External: n.External, Shared: n.Shared}
 	row.ID = stableID("network/" + n.Name)
-	w.Networks.add(row)
+	sd.w.Networks.add(row)
 	for i, text := range n.CIDRs {
 		cidr := netip.MustParsePrefix(text).Masked() // validated with the options
-		s := &subnet{base: w.newBase(project, now), Name: n.Name, Network: row.ID, CIDR: cidr, Gateway: firstAddress(cidr)}
+		s := &subnet{base: sd.w.newBase(project, sd.now), Name: n.Name, Network: row.ID, CIDR: cidr, Gateway: firstAddress(cidr)}
 		if i > 0 {
 			s.Name = fmt.Sprintf("%s-%d", n.Name, i+1)
 		}
 		s.ID = stableID("subnet/" + n.Name + "/" + text)
-		w.Subnets.add(s)
+		sd.w.Subnets.add(s)
 	}
 }
 
@@ -81,7 +88,7 @@ func (s *store) seed(o Options, now time.Time) error {
 		return err
 	}
 	return s.update(now, func(w *cloudState) error {
-		w.furnish(o, now)
+		seeder{w, now}.furnish(o)
 		return nil
 	})
 }
@@ -110,39 +117,39 @@ func (w *cloudState) isMissing(o Options) bool {
 
 func (f ForeignServer) key() string { return "server/" + f.Project + "/" + f.Name }
 
-func (w *cloudState) furnish(o Options, now time.Time) {
-	w.Zones = o.Zones
-	for _, p := range w.Projects.rows {
+func (sd seeder) furnish(o Options) {
+	sd.w.Zones = o.Zones
+	for _, p := range sd.w.Projects.rows {
 		if o.Quota != nil {
-			w.Quotas[p.ID] = *o.Quota
+			sd.w.Quotas[p.ID] = *o.Quota
 		}
 	}
 	for _, f := range o.Flavors {
-		if _, found := w.Flavors.byID[stableID("flavor/"+f.Name)]; !found {
-			w.addFlavor(f, now)
+		if _, found := sd.w.Flavors.byID[stableID("flavor/"+f.Name)]; !found {
+			sd.addFlavor(f)
 		}
 	}
 	for _, n := range o.Networks {
-		if _, found := w.Networks.byID[stableID("network/"+n.Name)]; !found {
-			w.addNetwork(n, w.ownerOf(n), now)
+		if _, found := sd.w.Networks.byID[stableID("network/"+n.Name)]; !found {
+			sd.addNetwork(n, ownerOf(n))
 		}
 	}
 	for _, i := range o.Images {
-		if !w.Seeded[i.key()] {
-			w.Seeded[i.key()] = true
-			w.addPublicImage(i, now)
+		if !sd.w.Seeded[i.key()] {
+			sd.w.Seeded[i.key()] = true
+			sd.addPublicImage(i)
 		}
 	}
 	for _, f := range o.Foreign {
-		if !w.Seeded[f.key()] {
-			w.Seeded[f.key()] = true
-			w.addForeign(f, now)
+		if !sd.w.Seeded[f.key()] {
+			sd.w.Seeded[f.key()] = true
+			sd.addForeign(f)
 		}
 	}
 }
 
 // ownerOf returns the project that owns a network.
-func (w *cloudState) ownerOf(n Network) string {
+func ownerOf(n Network) string {
 	if n.Shared || n.External {
 		return hexID("project/service")
 	}
@@ -150,7 +157,7 @@ func (w *cloudState) ownerOf(n Network) string {
 }
 
 // addForeign creates an active server without a request.
-func (w *cloudState) addForeign(f ForeignServer, now time.Time) {
+func (sd seeder) addForeign(f ForeignServer) {
 	owner := f.Project
 	if owner == "" {
 		owner = User
@@ -159,32 +166,32 @@ func (w *cloudState) addForeign(f ForeignServer, now time.Time) {
 	if name == "" {
 		name = "small"
 	}
-	size, found := w.Flavors.byID[stableID("flavor/"+name)]
+	size, found := sd.w.Flavors.byID[stableID("flavor/"+name)]
 	if !found {
-		size = w.Flavors.rows[0]
+		size = sd.w.Flavors.rows[0]
 	}
 	s := &server{
-		base: w.newBase(hexID("project/"+owner), now), User: hexID("user/" + owner), Name: f.Name, Hostname: hostname(f.Name, ""),
+		base: sd.w.newBase(hexID("project/"+owner), sd.now), User: hexID("user/" + owner), Name: f.Name, Hostname: hostname(f.Name, ""),
 		Flavor: size.ID, VCPUs: size.VCPUs, RAM: size.RAM, Metadata: maps.Clone(f.Metadata), Groups: []string{"default"},
 	}
 	if s.Metadata == nil {
 		s.Metadata = map[string]string{}
 	}
-	w.connectForeign(s, now)
-	w.Servers.add(s)
-	w.countServer(s, 1)
-	w.startBuild(s, now, 0, "")
+	sd.connectForeign(s)
+	sd.w.Servers.add(s)
+	sd.w.countServer(s, 1)
+	sd.w.startBuild(s, sd.now, 0, "")
 }
 
-func (w *cloudState) connectForeign(s *server, now time.Time) {
-	for _, n := range w.Networks.rows {
+func (sd seeder) connectForeign(s *server) {
+	for _, n := range sd.w.Networks.rows {
 		if n.Project != s.Project {
 			continue
 		}
-		p := &port{base: w.newBase(s.Project, now), Network: n.ID, OfServer: true, Device: s.ID, Owner: "compute:nova"}
+		p := &port{base: sd.w.newBase(s.Project, sd.now), Network: n.ID, OfServer: true, Device: s.ID, Owner: "compute:nova"}
 		p.MAC = macAddress(p.Seq)
-		w.takeAddresses(p)
-		w.addPort(p)
+		sd.w.takeAddresses(p)
+		sd.w.addPort(p)
 		s.Nics = append(s.Nics, nic{Port: p.ID, Network: n.Name})
 		return
 	}

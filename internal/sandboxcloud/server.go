@@ -190,5 +190,5 @@ func (w *cloudState) removeServer(s *server, now time.Time) {
 			w.detachVolume(v, a.DeleteWithMachine, now)
 		}
 	}
-	retire(w, &w.Servers, s, now, s.HiddenFrom)
+	retire(&w.timeline, &w.Servers, s, now, s.HiddenFrom)
 }

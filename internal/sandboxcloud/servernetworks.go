@@ -40,12 +40,12 @@ func (o *order) newNics(s *server) ([]*port, error) {
 }
 
 // releaseOrder releases the addresses of a port that is not stored.
-func (w *cloudState) releaseOrder(p *port) {
-	if _, kept := w.Ports.byID[p.ID]; kept {
+func (ns *networkState) releaseOrder(p *port) {
+	if _, kept := ns.Ports.byID[p.ID]; kept {
 		return
 	}
 	for _, f := range p.FixedIPs {
-		delete(w.addresses, f.Address)
+		delete(ns.addresses, f.Address)
 	}
 }
 
@@ -136,15 +136,15 @@ func (o *order) selectAnyNetwork() error {
 	return nil
 }
 
-func (w *cloudState) number(p *port, fixed string) bool {
+func (ns *networkState) number(p *port, fixed string) bool {
 	if fixed == "" {
-		return w.takeAddresses(p)
+		return ns.takeAddresses(p)
 	}
-	s, err := w.subnetFor(p.Network, "", fixed)
+	s, err := ns.subnetFor(p.Network, "", fixed)
 	if err != nil {
 		return false
 	}
-	a, err := w.claim(s, fixed, p.ID)
+	a, err := ns.claim(s, fixed, p.ID)
 	if err != nil {
 		return false
 	}

@@ -126,7 +126,7 @@ func (w *cloudState) snapshotEvent(i *image, e event) {
 		s.touch(e.At)
 	}
 	if failed || !there || s.Gone {
-		retire(w, &w.Images, i, e.At, time.Time{})
+		retire(&w.timeline, &w.Images, i, e.At, time.Time{})
 		return
 	}
 	i.Status = "active"

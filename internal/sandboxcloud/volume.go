@@ -24,16 +24,24 @@ type volume struct {
 	Attached     time.Time         `json:"attached"`
 }
 
-func (w *cloudState) countVolume(v *volume, sign int64) {
+// volumeState holds the volumes. events and quotas are those of the cloud.
+type volumeState struct {
+	Volumes table[*volume] `json:"volumes"`
+
+	events *timeline
+	quotas *quotas
+}
+
+func (vs *volumeState) countVolume(v *volume, sign int64) {
 	if v.Gone {
 		return
 	}
-	u := w.use(v.Project)
+	u := vs.quotas.use(v.Project)
 	u.volumes += sign
 	u.gigabytes += sign * v.SizeGB
 }
 
-func (w *cloudState) volumeEvent(v *volume, e event) {
+func (vs *volumeState) volumeEvent(v *volume, e event) {
 	switch e.Kind {
 	case volumeIsThere:
 		if v.Status == "creating" {
@@ -42,8 +50,8 @@ func (w *cloudState) volumeEvent(v *volume, e event) {
 		}
 	case volumeGoes:
 		if !v.Gone {
-			w.countVolume(v, -1)
-			retire(w, &w.Volumes, v, e.At, e.At)
+			vs.countVolume(v, -1)
+			retire(vs.events, &vs.Volumes, v, e.At, e.At)
 		}
 	}
 }
@@ -198,11 +206,11 @@ func deleteVolume(c *call) (*answer, error) {
 }
 
 // detachVolume detaches a volume from a deleted server.
-func (w *cloudState) detachVolume(v *volume, remove bool, now time.Time) {
+func (vs *volumeState) detachVolume(v *volume, remove bool, now time.Time) {
 	v.Server, v.Device, v.AttachmentID, v.Status = "", "", "", "available"
 	v.touch(now)
 	if remove {
-		w.countVolume(v, -1)
-		retire(w, &w.Volumes, v, now, now)
+		vs.countVolume(v, -1)
+		retire(vs.events, &vs.Volumes, v, now, now)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/netip"
-	"time"
 
 	"github.com/google/uuid"
 )
@@ -14,32 +13,30 @@ const worldVersion = 1
 
 // cloudState is the state of the cloud. Access requires the store's lock.
 type cloudState struct {
-	Version     int                         `json:"version"`
-	Serial      uint64                      `json:"serial"` // grows with every write
-	LastSeq     uint64                      `json:"last_seq"`
-	Secret      []byte                      `json:"secret"` // signs tokens
-	Zones       []string                    `json:"zones"`
-	Quotas      map[string]Quota            `json:"quotas"` // by project
-	Projects    table[*project]             `json:"projects"`
-	Users       table[*user]                `json:"users"`
-	Credentials table[*appCredential]       `json:"application_credentials"`
-	Flavors     table[*flavor]              `json:"flavors"`
-	Keys        table[*keyPair]             `json:"key_pairs"`
-	Servers     table[*server]              `json:"servers"`
-	Images      table[*image]               `json:"images"`
-	Networks    table[*network]             `json:"networks"`
-	Subnets     table[*subnet]              `json:"subnets"`
-	Ports       table[*port]                `json:"ports"`
-	Groups      table[*securityGroup]       `json:"security_groups"`
-	FloatingIPs table[*floatingIP]          `json:"floating_ips"`
-	Volumes     table[*volume]              `json:"volumes"`
-	Events      []event                     `json:"events"`
-	Seeded      map[string]bool             `json:"seeded"` // foreign servers and public images that already exist
-	FaultHits   map[string]hits             `json:"fault_hits"`
-	used        map[string]*usage           // by project
-	addresses   map[netip.Addr]string       // the owner of each used address
-	portsOf     map[string]map[string]*port // by server
-	floatingOf  map[string]*floatingIP      // by port
+	timeline
+	quotas
+	networkState
+	volumeState
+
+	Version     int                   `json:"version"`
+	Serial      uint64                `json:"serial"` // grows with every write
+	Secret      []byte                `json:"secret"` // signs tokens
+	Zones       []string              `json:"zones"`
+	Projects    table[*project]       `json:"projects"`
+	Users       table[*user]          `json:"users"`
+	Credentials table[*appCredential] `json:"application_credentials"`
+	Flavors     table[*flavor]        `json:"flavors"`
+	Keys        table[*keyPair]       `json:"key_pairs"`
+	Servers     table[*server]        `json:"servers"`
+	Images      table[*image]         `json:"images"`
+	Seeded      map[string]bool       `json:"seeded"` // foreign servers and public images that already exist
+	FaultHits   map[string]hits       `json:"fault_hits"`
+}
+
+// quotas are the limits and the use of the projects.
+type quotas struct {
+	Quotas map[string]Quota  `json:"quotas"` // by project
+	used   map[string]*usage // by project
 }
 
 // usage is the use that counts against a project's quota.
@@ -52,6 +49,8 @@ type usage struct {
 // reindex creates the indexes, which are not stored in the file.
 func (w *cloudState) reindex() {
 	w.used = map[string]*usage{}
+	w.networkState.events, w.networkState.quotas = &w.timeline, &w.quotas
+	w.volumeState.events, w.volumeState.quotas = &w.timeline, &w.quotas
 	w.addresses = map[netip.Addr]string{}
 	w.portsOf = map[string]map[string]*port{}
 	w.floatingOf = map[string]*floatingIP{}
@@ -84,26 +83,20 @@ func (w *cloudState) reindex() {
 	}
 }
 
-func (w *cloudState) use(project string) *usage {
-	u, ok := w.used[project]
+func (q *quotas) use(project string) *usage {
+	u, ok := q.used[project]
 	if !ok {
 		u = &usage{}
-		w.used[project] = u
+		q.used[project] = u
 	}
 	return u
 }
 
-func (w *cloudState) quota(project string) Quota {
-	if q, ok := w.Quotas[project]; ok {
-		return q
+func (q *quotas) quota(project string) Quota {
+	if own, ok := q.Quotas[project]; ok {
+		return own
 	}
 	return DefaultQuota()
-}
-
-// newBase returns the fields of a new object.
-func (w *cloudState) newBase(project string, now time.Time) base {
-	w.LastSeq++
-	return base{ID: uuid.NewString(), Project: project, Seq: w.LastSeq, Created: now, Updated: now}
 }
 
 // stableID is the same in every cloud, so that a default object keeps its ID when the state is deleted.
