@@ -3,15 +3,18 @@ package httpapi
 import (
 	"net/http"
 	"time"
+
+	"github.com/npctl/npctl/watch"
 )
 
-// await returns when look reports done, the wait is over, or the daemon stops. It calls look after each event of the
-// subject, and every pollEvery for changes that the journal does not report.
-func (c *call) await(subject string, wait time.Duration, look func() (done bool, err error)) error {
-	hints, forget := c.daemon.Journal.Wait()
+// await returns when check reports done, the wait that the call asks for is over, or the daemon stops. It calls check
+// after each event of the subject, and every pollEvery for changes that the journal does not report.
+func (c *call) await(journal *watch.Journal, subject string, check func() (done bool, err error)) error {
+	wait := c.wait()
+	hints, forget := journal.Wait()
 	defer forget()
-	seen := c.daemon.Journal.Newest()
-	if done, err := look(); done || err != nil || wait <= 0 {
+	seen := journal.Newest()
+	if done, err := check(); done || err != nil || wait <= 0 {
 		return err
 	}
 	c.extendDeadline(wait)
@@ -29,16 +32,16 @@ func (c *call) await(subject string, wait time.Duration, look func() (done bool,
 			return c.ctx().Err()
 		case <-again.C:
 		case <-hints:
-			newest := c.daemon.Journal.Newest()
-			news := c.daemon.Journal.Since(seen, subject)
+			newest := journal.Newest()
+			news := journal.Since(seen, subject)
 			if seen = newest; len(news) == 0 {
 				continue
 			}
 		}
 		if c.r.Method == http.MethodGet && c.revoked() { // a call that has changed something still gets its result
-			return c.unauthorized()
+			return unauthorized(c.w)
 		}
-		if done, err := look(); done || err != nil {
+		if done, err := check(); done || err != nil {
 			return err
 		}
 	}

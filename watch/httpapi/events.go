@@ -2,12 +2,12 @@ package httpapi
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/npctl/npctl/resources"
+	"github.com/google/uuid"
+
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -15,12 +15,23 @@ import (
 // A cursor is a position in the journal, written as NUMBER-EPOCH-MICROSECONDS. Event numbers restart with each daemon.
 // The epoch identifies the daemon; when it differs, the time determines the position.
 
-func (s *Server) cursor(number uint64, at time.Time) string {
-	return fmt.Sprintf("%d-%s-%d", number, s.epoch, at.UnixMicro())
+// eventRoutes answers the calls about events.
+type eventRoutes struct {
+	journal *watch.Journal
+	now     func() time.Time
+	epoch   string // identifies this process in cursors
+}
+
+func newEventRoutes(daemon *watch.Daemon) eventRoutes {
+	return eventRoutes{daemon.Journal, daemon.Engine.Now, strings.ReplaceAll(uuid.NewString(), "-", "")[:12]}
+}
+
+func (e eventRoutes) cursor(number uint64, at time.Time) string {
+	return fmt.Sprintf("%d-%s-%d", number, e.epoch, at.UnixMicro())
 }
 
 // eventNumber returns the number of the last event before the position of a cursor.
-func (s *Server) eventNumber(cursor string) (uint64, error) {
+func (e eventRoutes) number(cursor string) (uint64, error) {
 	text, rest, isCursor := strings.Cut(cursor, "-")
 	number, err := strconv.ParseUint(text, 10, 63)
 	epoch, micros, _ := strings.Cut(rest, "-")
@@ -28,13 +39,13 @@ func (s *Server) eventNumber(cursor string) (uint64, error) {
 	switch {
 	case err != nil || isCursor && timeErr != nil:
 		return 0, withHint(invalid("%s is not a position in the journal", quoted(cursor)), "use next of an earlier response, or a number")
-	case !isCursor || epoch == s.epoch:
+	case !isCursor || epoch == e.epoch:
 		return number, nil
 	}
 	number = 0
-	for _, e := range s.daemon.Journal.Since(0, "") {
-		if e.Time.UnixMicro() <= at { // the order of events with the same time may differ
-			number = e.Number
+	for _, event := range e.journal.Since(0, "") {
+		if event.Time.UnixMicro() <= at { // the order of events with the same time may differ
+			number = event.Number
 		}
 	}
 	return number, nil
@@ -42,7 +53,7 @@ func (s *Server) eventNumber(cursor string) (uint64, error) {
 
 // after returns the position that the call asks for, from the parameter after or the header Last-Event-ID, and whether
 // the call has one.
-func (c *call) after() (number uint64, given bool, err error) {
+func (e eventRoutes) after(c *call) (number uint64, given bool, err error) {
 	text := c.values.Get("after")
 	if text == "" {
 		text = c.r.Header.Get("Last-Event-ID")
@@ -50,26 +61,26 @@ func (c *call) after() (number uint64, given bool, err error) {
 	if text == "" || len(text) > idLength {
 		return 0, false, nil
 	}
-	number, err = c.eventNumber(text)
+	number, err = e.number(text)
 	return number, true, err
 }
 
-func (c *call) listEvents() (any, error) {
+func (e eventRoutes) list(c *call) (any, error) {
 	if strings.Contains(c.r.Header.Get("Accept"), "text/event-stream") {
-		return nil, c.streamEvents()
+		return nil, e.stream(c)
 	}
-	number, given, err := c.after()
+	number, given, err := e.after(c)
 	if err != nil {
 		return nil, err
 	}
 	var found []watch.Numbered
 	newest := uint64(0)
-	look := func() (bool, error) {
-		newest = c.daemon.Journal.Newest()
-		found = c.daemon.Journal.Since(number, c.values.Get("subject"))
+	check := func() (bool, error) {
+		newest = e.journal.Newest()
+		found = e.journal.Since(number, c.values.Get("subject"))
 		return len(found) > 0, nil
 	}
-	if err := c.await(c.values.Get("subject"), c.wait(), look); err != nil {
+	if err := c.await(e.journal, c.values.Get("subject"), check); err != nil {
 		return nil, err
 	}
 	most := min(max(c.number("limit", pageSize), 1), pageAtMost)
@@ -77,10 +88,14 @@ func (c *call) listEvents() (any, error) {
 	if len(found) > most && given {
 		found, newest = found[:most], found[most-1].Number
 	}
-	for _, e := range found[max(len(found)-most, 0):] {
-		answer.Events = append(answer.Events, shownEvent(e))
+	for _, event := range found[max(len(found)-most, 0):] {
+		answer.Events = append(answer.Events, shownEvent(event))
 	}
-	answer.Next = c.cursor(max(newest, number), c.timeOf(found))
+	at := e.now()
+	if len(found) > 0 {
+		at = found[len(found)-1].Time
+	}
+	answer.Next = e.cursor(max(newest, number), at)
 	return answer, nil
 }
 
@@ -91,114 +106,29 @@ func shownEvent(e watch.Numbered) wire.Event {
 	return wire.Event{Number: e.Number, Event: e.Event}
 }
 
-// timeOf returns the time of the last event, or the current time if the list is empty.
-func (c *call) timeOf(events []watch.Numbered) time.Time {
-	if len(events) == 0 {
-		return c.daemon.Engine.Now()
-	}
-	return events[len(events)-1].Time
-}
-
-// streamEvents sends events as they happen, until the client disconnects or the daemon stops.
-func (c *call) streamEvents() error {
-	number, given, err := c.after()
+// stream sends events as they happen, until the client disconnects or the daemon stops.
+func (e eventRoutes) stream(c *call) error {
+	number, given, err := e.after(c)
 	if err != nil {
 		return err
 	}
 	if !given {
-		number = c.daemon.Journal.Newest()
+		number = e.journal.Newest()
 	}
-	hints, forget := c.daemon.Journal.Wait()
+	hints, forget := e.journal.Wait()
 	defer forget()
 	s := c.stream("text/event-stream")
 	for {
-		newest := c.daemon.Journal.Newest()
-		for _, e := range c.daemon.Journal.Since(number, c.values.Get("subject")) {
-			if err := s.event(c.cursor(e.Number, e.Time), e); err != nil {
+		newest := e.journal.Newest()
+		for _, event := range e.journal.Since(number, c.values.Get("subject")) {
+			if err := s.event(e.cursor(event.Number, event.Time), event); err != nil {
 				return err
 			}
-			newest = max(newest, e.Number)
+			newest = max(newest, event.Number)
 		}
 		number = max(number, newest)
 		if ended := s.pause(hints, ": alive\n\n"); ended {
 			return nil
-		}
-	}
-}
-
-// stream is a response that stays open.
-type stream struct {
-	*call
-	flush *http.ResponseController
-	beat  *time.Ticker
-	check *time.Ticker // checks whether the token is still valid
-}
-
-// stream starts a response that stays open.
-func (c *call) stream(media string) *stream {
-	s := &stream{call: c, flush: http.NewResponseController(c.w), beat: time.NewTicker(streamBeats), check: time.NewTicker(readEvery)}
-	c.extendDeadline(0)
-	c.w.Header().Set("Content-Type", media)
-	c.w.WriteHeader(http.StatusOK)
-	_ = s.flush.Flush() // a later write reports that the client has disconnected
-	return s
-}
-
-// write sends a piece of the response. It fails when the client does not read it within answerTime.
-func (s *stream) write(text string) error {
-	s.allowAnswer(answerTime)
-	if _, err := s.w.Write([]byte(text)); err != nil {
-		return err
-	}
-	return s.flush.Flush()
-}
-
-// line sends v as a JSON document on one line.
-func (s *stream) line(v any) error {
-	text, err := marshal(v)
-	if err != nil {
-		return err
-	}
-	return s.write(string(text) + "\n")
-}
-
-func (s *stream) event(id string, e watch.Numbered) error {
-	text, err := marshal(shownEvent(e))
-	if err != nil {
-		return err
-	}
-	return s.write("id: " + id + "\nevent: " + eventWord(e.Event) + "\ndata: " + string(text) + "\n\n")
-}
-
-// eventWord returns the code of an event without the characters that an SSE field cannot contain.
-func eventWord(e resources.Event) string {
-	return strings.Map(func(r rune) rune {
-		if r == '-' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return -1
-	}, e.Code)
-}
-
-// pause waits for a hint and writes sign every streamBeats to keep the connection alive. It returns true when hints is
-// closed, the client disconnects, the daemon stops, or the client's token was revoked.
-func (s *stream) pause(hints <-chan struct{}, sign string) (ended bool) {
-	for {
-		select {
-		case _, open := <-hints:
-			return !open || s.revoked()
-		case <-s.check.C:
-			if s.revoked() {
-				return true
-			}
-		case <-s.beat.C:
-			if s.write(sign) != nil {
-				return true
-			}
-		case <-s.ending:
-			return true
-		case <-s.ctx().Done():
-			return true
 		}
 	}
 }

@@ -13,19 +13,28 @@ import (
 // aliveWithin is the maximum age of the newest pass of a live daemon.
 const aliveWithin = time.Minute
 
-func (c *call) live() (any, error) {
-	beat := c.daemon.LastPassEnd()
+// statusRoutes answers the calls about the state of the daemon.
+type statusRoutes struct {
+	daemon      *watch.Daemon
+	version     string // of npctl
+	started     time.Time
+	exporter    http.Handler // nil: no metrics
+	suspendedBy func() string
+}
+
+func (r statusRoutes) live(*call) (any, error) {
+	beat := r.daemon.LastPassEnd()
 	if !beat.IsZero() && time.Since(beat) > aliveWithin {
 		return nil, &apiError{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "no pass has completed since " + beat.UTC().Format(time.RFC3339)}
 	}
 	return wire.Health{Status: "ok"}, nil
 }
 
-func (c *call) ready() (any, error) {
-	if why := c.daemon.NotReady(); why != "" {
-		return nil, c.writeJSON(http.StatusServiceUnavailable, "application/json", wire.Health{Status: "not ready", Why: why, Waits: c.daemon.ProvidersNotListed()})
+func (r statusRoutes) ready(c *call) (any, error) {
+	if why := r.daemon.NotReady(); why != "" {
+		return nil, c.writeJSON(http.StatusServiceUnavailable, "application/json", wire.Health{Status: "not ready", Why: why, Waits: r.daemon.ProvidersNotListed()})
 	}
-	return wire.Health{Status: "ok", Notes: c.daemon.Configuration().Notes()}, nil
+	return wire.Health{Status: "ok", Notes: r.daemon.Configuration().Notes()}, nil
 }
 
 func configurationOf(s watch.ConfigState) wire.Configuration {
@@ -36,11 +45,11 @@ func configurationOf(s watch.ConfigState) wire.Configuration {
 	return c
 }
 
-func (c *call) metrics() (any, error) {
-	if c.Metrics == nil {
+func (r statusRoutes) metrics(c *call) (any, error) {
+	if r.exporter == nil {
 		return nil, notFound("this daemon exports no metrics")
 	}
-	c.Metrics.ServeHTTP(c.w, c.r)
+	r.exporter.ServeHTTP(c.w, c.r)
 	return nil, nil
 }
 
@@ -56,16 +65,16 @@ func comparisons(counts map[watch.Result]int) map[string]int {
 	return all
 }
 
-func (c *call) status() (any, error) {
-	pass := c.daemon.Last()
-	records, _ := c.records()
-	s := wire.Status{Version: c.Version, Installation: pass.Observed.Installation, PID: os.Getpid(), Host: host(), Started: c.started, Now: time.Now(),
-		Requests: map[resources.State]int{}, Nodes: map[resources.State]int{}, Running: len(c.daemon.Runner().Running()),
-		Shadow: comparisons(c.daemon.Comparisons()), Plan: pass.Plan.Summary().String(), Problems: []string{}, PassSeconds: pass.Took.Seconds(), PassAt: c.daemon.LastPassEnd(), SuspendedBy: c.locks.suspendedBy()}
-	for _, r := range records.Requests {
-		s.Requests[r.State]++
-		if r.IsOpen() && (s.OldestRequest.IsZero() || r.Created.Before(s.OldestRequest)) {
-			s.OldestRequest = r.Created
+func (r statusRoutes) status(*call) (any, error) {
+	pass := r.daemon.Last()
+	records, _ := currentRecords(r.daemon)
+	s := wire.Status{Version: r.version, Installation: pass.Observed.Installation, PID: os.Getpid(), Host: host(), Started: r.started, Now: time.Now(),
+		Requests: map[resources.State]int{}, Nodes: map[resources.State]int{}, Running: len(r.daemon.Runner().Running()),
+		Shadow: comparisons(r.daemon.Comparisons()), Plan: pass.Plan.Summary().String(), Problems: []string{}, PassSeconds: pass.Took.Seconds(), PassAt: r.daemon.LastPassEnd(), SuspendedBy: r.suspendedBy()}
+	for _, q := range records.Requests {
+		s.Requests[q.State]++
+		if q.IsOpen() && (s.OldestRequest.IsZero() || q.Created.Before(s.OldestRequest)) {
+			s.OldestRequest = q.Created
 		}
 	}
 	for _, n := range records.Nodes {
@@ -77,8 +86,8 @@ func (c *call) status() (any, error) {
 	for _, p := range pass.Plan.Problems {
 		s.Problems = append(s.Problems, string(p.Address)+": "+p.Text)
 	}
-	s.Config = configurationOf(c.daemon.Configuration())
-	s.NotReady = c.daemon.NotReady()
+	s.Config = configurationOf(r.daemon.Configuration())
+	s.NotReady = r.daemon.NotReady()
 	s.Ready = s.NotReady == ""
 	return s, nil
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/npctl/npctl/internal/connlimit"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -52,7 +51,12 @@ func (c *call) serve(isLocal bool) error {
 		return c.noRoute(isLocal)
 	}
 	c.route = found.route
-	if err := c.authenticate(isLocal); err != nil {
+	if c.route.need == local && !isLocal {
+		c.route = nil
+		return errUnknownPath()
+	}
+	var err error
+	if c.who, c.role, err = c.authority.authorize(c.w, c.r, c.route.need, isLocal); err != nil {
 		return err
 	}
 	if c.daemon.Shadow && c.r.Method != http.MethodGet && c.route.name != "reload" {
@@ -109,6 +113,10 @@ func checkPath(u *url.URL) error {
 	return nil
 }
 
+func errUnknownPath() error {
+	return withHint(&apiError{status: http.StatusNotFound, code: wire.CodeNotFound, detail: "unknown path"}, "GET /openapi.json lists all paths")
+}
+
 // noRoute returns the error for an unknown path or method. To a remote client it does not reveal the routes that exist
 // only on the unix socket.
 func (c *call) noRoute(isLocal bool) error {
@@ -123,81 +131,11 @@ func (c *call) noRoute(isLocal bool) error {
 		}
 	}
 	if len(ways) == 0 {
-		return withHint(&apiError{status: http.StatusNotFound, code: wire.CodeNotFound, detail: "unknown path"},
-			"GET /openapi.json lists all paths")
+		return errUnknownPath()
 	}
 	c.w.Header().Set("Allow", strings.Join(ways, ", "))
 	return withHint(&apiError{status: http.StatusMethodNotAllowed, code: wire.CodeMethod, detail: "this path does not support method " + quoted(c.r.Method)},
 		"use "+strings.Join(ways, " or "))
-}
-
-// authenticate determines the caller and its role, and rejects a call that the role does not allow.
-func (c *call) authenticate(isLocal bool) error {
-	if isLocal {
-		c.role, c.who = local, "local"
-		return nil
-	}
-	if c.route.need == local {
-		c.route = nil
-		return withHint(&apiError{status: http.StatusNotFound, code: wire.CodeNotFound, detail: "unknown path"}, "GET /openapi.json lists all paths")
-	}
-	if given, found := bearer(c.r); found && c.Tokens != nil {
-		if err := c.checkToken(given); err != nil {
-			return err
-		}
-	}
-	switch {
-	case c.role >= c.route.need:
-		return nil
-	case c.role == nobody:
-		return c.unauthorized()
-	default:
-		return withHint(&apiError{status: http.StatusForbidden, code: wire.CodeForbidden, detail: "the role of token " + quoted(c.who) + " is read-only"},
-			"use a token with the role full")
-	}
-}
-
-// unauthorized returns the error for a call without a valid token.
-func (c *call) unauthorized() error {
-	c.w.Header().Set("WWW-Authenticate", `Bearer realm="npctl"`)
-	return withHint(&apiError{status: http.StatusUnauthorized, code: wire.CodeUnauthorized, detail: "the call has no valid token"},
-		"send it as Authorization: Bearer TOKEN")
-}
-
-// bearer returns the token of a request. The name of the scheme is case-insensitive.
-func bearer(r *http.Request) (token string, found bool) {
-	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
-	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
-}
-
-// revoked reports whether the token of a call was revoked, or lost the required role, since the call started.
-func (c *call) revoked() bool {
-	given, found := bearer(c.r)
-	if c.role == local || c.route.need == nobody || !found || c.Tokens == nil {
-		return false
-	}
-	if _, c.role = c.Tokens.find(given); c.role < c.route.need {
-		c.Log.Info("end a call with a revoked token", "route", c.route.name, "who", c.who)
-		return true
-	}
-	return false
-}
-
-// checkToken sets the caller and role that belong to a token. It does not check the token while the client's address is
-// throttled for invalid tokens.
-func (c *call) checkToken(given string) error {
-	from, now := connlimit.Client(c.r.RemoteAddr), time.Now()
-	if wait := c.guesses.wait(from, now); wait > 0 {
-		c.InvalidToken(guessThrottled)
-		c.w.Header().Set("Retry-After", retryAfter(wait))
-		return withHint(&apiError{status: http.StatusTooManyRequests, code: wire.CodeThrottled,
-			detail: "too many invalid tokens from your address; this one was not checked"}, "wait, and try again with a valid token")
-	}
-	if c.who, c.role = c.Tokens.find(given); c.role == nobody {
-		c.guesses.invalidToken(from, now)
-		c.InvalidToken(guessUnknown)
-	}
-	return nil
 }
 
 // acquireSlot waits up to queueTime for a slot for one more call.
@@ -225,7 +163,7 @@ func (c *call) answerRoute() error {
 		c.bodyRead()
 	}
 	c.allowAnswer(c.CallTime + answerTime)
-	result, err := c.do()
+	result, err := c.run()
 	if err != nil {
 		return err
 	}
@@ -239,8 +177,8 @@ func (c *call) answerRoute() error {
 	return c.writeJSON(max(c.route.status, http.StatusOK), "application/json", result)
 }
 
-// do runs the route. A route that is not a long poll is limited to CallTime.
-func (c *call) do() (any, error) {
+// run runs the route. A route that is not a long poll is limited to CallTime.
+func (c *call) run() (any, error) {
 	if c.route.longPoll {
 		return c.route.do(c)
 	}

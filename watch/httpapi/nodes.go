@@ -5,23 +5,27 @@ import (
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-func (c *call) listNodes() (any, error) {
+// nodeRoutes answers the calls about nodes.
+type nodeRoutes struct{ daemon *watch.Daemon }
+
+func (n nodeRoutes) list(c *call) (any, error) {
 	states, err := c.states(resources.KindNode)
 	if err != nil {
 		return nil, err
 	}
-	records, busy := c.records()
+	records, busy := currentRecords(n.daemon)
 	filter := wire.NodeFilter{States: states, Label: c.values.Get("label"), Provider: c.values.Get("provider"), Pool: c.values.Get("pool"),
 		Request: c.values.Get("request"), Tenant: c.values.Get("tenant")}
 	chosen := slices.DeleteFunc(records.Nodes, func(n *resources.Node) bool { return !filter.Matches(n) })
 	chosen, next := page(c, chosen, func(n *resources.Node) string { return n.ID })
-	doing := c.doing()
+	doing := runningOf(n.daemon)
 	list := wire.Nodes{Nodes: make([]wire.Node, len(chosen)), Next: next}
-	for i, n := range chosen {
-		list.Nodes[i] = wire.Node{Node: *n, Step: doing.of(n, busy)}
+	for i, node := range chosen {
+		list.Nodes[i] = wire.Node{Node: *node, Step: doing.of(node, busy)}
 	}
 	return list, nil
 }
@@ -29,9 +33,9 @@ func (c *call) listNodes() (any, error) {
 // runningSteps holds the running steps by the record that they change.
 type runningSteps map[resources.Key]plan.Step
 
-func (s *Server) doing() runningSteps {
+func runningOf(daemon *watch.Daemon) runningSteps {
 	d := runningSteps{}
-	for _, step := range s.daemon.Runner().Running() {
+	for _, step := range daemon.Runner().Running() {
 		if step.Record.Kind != "" {
 			d[step.Record] = step
 		}
@@ -53,67 +57,66 @@ func (d runningSteps) of(n *resources.Node, busy map[resources.Key]bool) string 
 	return string(plan.ActionUpdate)
 }
 
-func (c *call) showNode() (any, error) {
+func (n nodeRoutes) show(c *call) (any, error) {
 	states, err := c.states(resources.KindNode)
 	if err != nil {
 		return nil, err
 	}
-	var n *resources.Node
+	var node *resources.Node
 	before := resources.State("")
-	look := func() (done bool, err error) {
-		if n, err = c.daemon.Clients.Node(c.id()); err != nil {
+	check := func() (done bool, err error) {
+		if node, err = n.daemon.Clients.Node(c.id()); err != nil {
 			return false, notFoundError("node", c.id(), err)
 		}
 		if before == "" {
-			before = n.State
+			before = node.State
 		}
 		if len(states) == 0 {
-			return n.State != before, nil
+			return node.State != before, nil
 		}
-		return slices.Contains(states, string(n.State)), nil
+		return slices.Contains(states, string(node.State)), nil
 	}
-	if err := c.await("node/"+c.id(), c.wait(), look); err != nil {
+	if err := c.await(n.daemon.Journal, "node/"+c.id(), check); err != nil {
 		return nil, err
 	}
-	return c.shown(n), nil
+	_, busy := currentRecords(n.daemon)
+	return wire.Node{Node: *node, Step: runningOf(n.daemon).of(node, busy)}, nil
 }
 
-// shown returns a node with its running step.
-func (c *call) shown(n *resources.Node) wire.Node {
-	_, busy := c.records()
-	return wire.Node{Node: *n, Step: c.doing().of(n, busy)}
-}
-
-// changed returns the response for a changed node.
-func (c *call) changed(n *resources.Node, err error) (any, error) {
-	if err != nil {
-		return nil, notFoundError("node", c.id(), err)
-	}
-	return wire.Node{Node: *n}, nil
-}
-
-func (c *call) renewNode() (any, error) {
-	who, err := body[wire.Renew](c)
+func (n nodeRoutes) renew(c *call) (any, error) {
+	lease, err := body[wire.Renew](c)
 	if err != nil {
 		return nil, err
 	}
-	return c.changed(c.daemon.Clients.Renew(c.ctx(), c.id(), who.Holder))
+	return changedNode(c)(n.daemon.Clients.Renew(c.ctx(), c.id(), lease.Holder))
 }
 
-func (c *call) returnNode() (any, error) { return c.changed(c.daemon.Clients.Return(c.ctx(), c.id())) }
+func (n nodeRoutes) giveBack(c *call) (any, error) {
+	return changedNode(c)(n.daemon.Clients.Return(c.ctx(), c.id()))
+}
 
-func (c *call) holdNode() (any, error) {
-	why, err := body[wire.Hold](c)
+func (n nodeRoutes) hold(c *call) (any, error) {
+	hold, err := body[wire.Hold](c)
 	if err != nil {
 		return nil, err
 	}
-	return c.changed(c.daemon.Clients.Hold(c.ctx(), c.id(), why.Reason, why.Until))
+	return changedNode(c)(n.daemon.Clients.Hold(c.ctx(), c.id(), hold.Reason, hold.Until))
 }
 
-func (c *call) releaseNode() (any, error) {
-	return c.changed(c.daemon.Clients.Release(c.ctx(), c.id()))
+func (n nodeRoutes) release(c *call) (any, error) {
+	return changedNode(c)(n.daemon.Clients.Release(c.ctx(), c.id()))
 }
 
-func (c *call) deleteNode() (any, error) {
-	return c.changed(c.daemon.Clients.DeleteNode(c.ctx(), c.id(), c.values.Get("reason"), c.boolParam("force")))
+func (n nodeRoutes) remove(c *call) (any, error) {
+	return changedNode(c)(n.daemon.Clients.DeleteNode(c.ctx(), c.id(), c.values.Get("reason"), c.boolParam("force")))
+}
+
+// changedNode returns a function that converts a changed node into the response.
+func changedNode(c *call) func(*resources.Node, error) (any, error) {
+	return func(n *resources.Node, err error) (any, error) {
+		if err != nil {
+			return nil, notFoundError("node", c.id(), err)
+		}
+		return wire.Node{Node: *n}, nil
+	}
 }

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -15,19 +14,24 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// records returns the current records and the keys of the busy ones.
-func (s *Server) records() (plan.Records, map[resources.Key]bool) {
+// requestRoutes answers the calls about requests.
+type requestRoutes struct{ daemon *watch.Daemon }
+
+// currentRecords returns the current records and the keys of the busy ones.
+func currentRecords(daemon *watch.Daemon) (plan.Records, map[resources.Key]bool) {
 	seen := plan.Observed{}
-	s.daemon.Runner().FillFromRunner(&seen)
+	daemon.Runner().FillFromRunner(&seen)
 	return seen.Records, seen.Busy
 }
 
-func (c *call) listRequests() (any, error) {
+func (s *Server) records() (plan.Records, map[resources.Key]bool) { return currentRecords(s.daemon) }
+
+func (q requestRoutes) list(c *call) (any, error) {
 	states, err := c.states(resources.KindRequest)
 	if err != nil {
 		return nil, err
 	}
-	records, _ := c.records()
+	records, _ := currentRecords(q.daemon)
 	filter := wire.RequestFilter{States: states, Label: c.values.Get("label"), Tenant: c.values.Get("tenant"), Requestor: c.values.Get("requestor")}
 	chosen := slices.DeleteFunc(records.Requests, func(r *resources.Request) bool { return !filter.Matches(r) })
 	chosen, next := page(c, chosen, func(r *resources.Request) string { return r.ID })
@@ -77,28 +81,27 @@ const (
 	pageAtMost = 10000
 )
 
-func (c *call) createRequest() (any, error) {
+func (q requestRoutes) create(c *call) (any, error) {
 	asked, err := body[wire.NewRequest](c)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.servedLabels(asked.Labels); err != nil {
+	if err := checkLabels(q.daemon.Desired(), asked.Labels); err != nil {
 		return nil, err
 	}
-	r, err := c.daemon.Clients.CreateRequest(c.ctx(), watch.NewRequest(asked))
+	r, err := q.daemon.Clients.CreateRequest(c.ctx(), watch.NewRequest(asked))
 	if err != nil {
 		return nil, err
 	}
 	c.w.Header().Set("Location", "/"+wire.Version+"/requests/"+r.ID)
-	if wait := c.wait(); wait > 0 {
-		return c.answered(r.ID, wait)
+	if c.wait() > 0 {
+		return q.answered(c, r.ID)
 	}
 	return wire.Request{Request: *r}, nil
 }
 
-// servedLabels rejects labels that no pool offers, with the nearest offered label as a hint.
-func (c *call) servedLabels(labels []string) error {
-	want := c.daemon.Desired()
+// checkLabels rejects labels that no pool offers, with the nearest offered label as a hint.
+func checkLabels(want resources.Desired, labels []string) error {
 	declared, offered := knownLabels(want), offeredLabels(want)
 	for _, label := range labels {
 		if label == "" || slices.Contains(offered, label) {
@@ -139,16 +142,16 @@ func offeredLabels(want resources.Desired) []string {
 	return slices.Compact(names)
 }
 
-func (c *call) showRequest() (any, error) { return c.answered(c.id(), c.wait()) }
+func (q requestRoutes) show(c *call) (any, error) { return q.answered(c, c.id()) }
 
 // answered returns a request once it is fulfilled or failed, or when the wait is over.
-func (c *call) answered(id string, wait time.Duration) (any, error) {
+func (q requestRoutes) answered(c *call, id string) (any, error) {
 	var r *resources.Request
-	look := func() (done bool, err error) {
-		r, err = c.daemon.Clients.Request(id)
+	check := func() (done bool, err error) {
+		r, err = q.daemon.Clients.Request(id)
 		return err == nil && r.IsDone(), notFoundError("request", id, err)
 	}
-	if err := c.await("request/"+id, wait, look); err != nil {
+	if err := c.await(q.daemon.Journal, "request/"+id, check); err != nil {
 		return nil, err
 	}
 	shown := wire.Request{Request: *r}
@@ -156,7 +159,7 @@ func (c *call) answered(id string, wait time.Duration) (any, error) {
 		shown.Data = nil
 	}
 	if r.State == resources.StatePending {
-		records, _ := c.records()
+		records, _ := currentRecords(q.daemon)
 		shown.Assigned = assignments(records.Nodes)[id]
 	}
 	return shown, nil
@@ -182,11 +185,11 @@ func displayID(id string) string {
 	return id[:min(len(id), reflectAtMost)]
 }
 
-func (c *call) cancelRequest() (any, error) {
-	return nil, notFoundError("request", c.id(), c.daemon.Clients.CancelRequest(c.ctx(), c.id()))
+func (q requestRoutes) cancel(c *call) (any, error) {
+	return nil, notFoundError("request", c.id(), q.daemon.Clients.CancelRequest(c.ctx(), c.id()))
 }
 
-func (c *call) takeRequest() (any, error) {
+func (q requestRoutes) take(c *call) (any, error) {
 	how, err := body[wire.Take](c)
 	if err != nil {
 		return nil, err
@@ -194,7 +197,7 @@ func (c *call) takeRequest() (any, error) {
 	if how.Lease < 0 || how.Lease > int64(365*24*time.Hour/time.Second) {
 		return nil, invalid("lease_seconds %d is out of range", how.Lease)
 	}
-	nodes, err := c.daemon.Clients.Take(c.ctx(), c.id(), how.Holder, time.Duration(how.Lease)*time.Second)
+	nodes, err := q.daemon.Clients.Take(c.ctx(), c.id(), how.Holder, time.Duration(how.Lease)*time.Second)
 	if err != nil {
 		return nil, notFoundError("request", c.id(), err)
 	}
@@ -204,6 +207,3 @@ func (c *call) takeRequest() (any, error) {
 	}
 	return list, nil
 }
-
-// document returns the OpenAPI description.
-func (c *call) document() (any, error) { return json.RawMessage(c.openapi), nil }

@@ -20,10 +20,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/npctl/npctl/internal/connlimit"
 	"github.com/npctl/npctl/state"
@@ -71,15 +68,13 @@ const (
 type Server struct {
 	Options
 	daemon    *watch.Daemon
-	epoch     string // identifies this process in cursors
-	started   time.Time
 	routes    []route
 	mux       *http.ServeMux
 	calls     chan struct{}
 	longPolls chan struct{}
 	explain   chan struct{} // one slot: one call at a time computes a plan
 	locks     *locks
-	guesses   *tokenLimiter
+	authority *authority
 	openapi   []byte
 }
 
@@ -92,11 +87,11 @@ func New(daemon *watch.Daemon, o Options) *Server {
 		o.InvalidToken = func(string) {}
 	}
 	o.BodyTime, o.CallTime = cmp.Or(o.BodyTime, bodyTime), cmp.Or(o.CallTime, callTime)
-	s := &Server{Options: o, daemon: daemon, epoch: strings.ReplaceAll(uuid.NewString(), "-", "")[:12], started: time.Now(),
+	s := &Server{Options: o, daemon: daemon, authority: &authority{o.Tokens, newTokenLimiter(), o.InvalidToken},
 		mux: http.NewServeMux(), calls: make(chan struct{}, callsAtOnce), longPolls: make(chan struct{}, waitsAtOnce),
-		explain: make(chan struct{}, 1), guesses: newTokenLimiter()}
+		explain: make(chan struct{}, 1)}
 	s.locks = newLocks(daemon, s.Version)
-	s.routes = append(s.table(), s.storeTable()...)
+	s.routes = append(s.table(), storeRoutes{daemon, s.locks, s.State, s.Version, s.Unlock, s.Log}.table()...)
 	for i := range s.routes {
 		r := &s.routes[i]
 		s.mux.Handle(r.method+" "+r.path, routed{r})

@@ -12,12 +12,12 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-func (c *call) plan() (any, error) {
-	pass := c.daemon.Last()
+func (r statusRoutes) plan(c *call) (any, error) {
+	pass := r.daemon.Last()
 	if pass.Observed.Now.IsZero() {
 		return nil, &apiError{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "no pass has completed yet"}
 	}
-	report, err := render.Report(pass.Plan, plan.Meta{NpctlVersion: c.Version, Lineage: pass.Observed.Installation, Digest: string(pass.Desired.Digests.Current()),
+	report, err := render.Report(pass.Plan, plan.Meta{NpctlVersion: r.version, Lineage: pass.Observed.Installation, Digest: string(pass.Desired.Digests.Current()),
 		Created: pass.Observed.Now.UTC(), Options: plan.Options{HonorBackoff: true}})
 	if err != nil {
 		return nil, err
@@ -27,8 +27,8 @@ func (c *call) plan() (any, error) {
 	return nil, nil
 }
 
-func (c *call) listSteps() (any, error) {
-	running := c.daemon.Runner().Running()
+func (r statusRoutes) steps(*call) (any, error) {
+	running := r.daemon.Runner().Running()
 	slices.SortFunc(running, func(a, b plan.Step) int { return cmp.Compare(a.ID, b.ID) })
 	return wire.Steps{Steps: shownSteps(running)}, nil
 }
@@ -56,12 +56,12 @@ type reporter interface {
 	Report() string
 }
 
-func (c *call) reload() (any, error) {
+func (r statusRoutes) reload(c *call) (any, error) {
 	how, err := body[wire.Reload](c)
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.daemon.Reload(c.ctx(), how.AllowDestroy)
+	p, err := r.daemon.Reload(c.ctx(), how.AllowDestroy)
 	if err != nil && problem(err).Code == wire.CodeInternal {
 		no := &apiError{status: http.StatusUnprocessableEntity, code: wire.CodeInvalidConfiguration, detail: err.Error(),
 			hint: "correct the errors and reload again; the old configuration stays in force"}
@@ -73,6 +73,6 @@ func (c *call) reload() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.daemon.Journal.Add(resources.Event{Time: c.daemon.Engine.Now(), Subject: "daemon", Code: "reloaded", Text: "the configuration was reloaded: " + p.Summary().String()})
+	r.daemon.Journal.Add(resources.Event{Time: r.daemon.Engine.Now(), Subject: "daemon", Code: "reloaded", Text: "the configuration was reloaded: " + p.Summary().String()})
 	return wire.Reloaded{Summary: p.Summary().String(), Steps: shownSteps(p.Steps)}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -23,29 +25,39 @@ const commitSize = 64 << 20
 
 const lineMedia = "application/jsonl"
 
-func (s *Server) storeTable() []route {
+// storeRoutes answers the calls that access the store.
+type storeRoutes struct {
+	daemon  *watch.Daemon
+	locks   *locks
+	path    string                                                     // of the state
+	version string                                                     // of npctl
+	unlock  func(ctx context.Context, id string) (state.Holder, error) // see Options.Unlock
+	log     *slog.Logger
+}
+
+func (t storeRoutes) table() []route {
 	const at = "/" + wire.Version + "/store"
 	kind := param{"kind", "string", "Kinds of records, separated by commas. Default: all."}
 	return []route{
-		{method: http.MethodGet, path: at, need: local, name: "storeHead", answer: wire.StoreHead{}, do: (*call).storeHead},
-		{method: http.MethodGet, path: at + "/records", need: local, name: "storeList", query: []param{kind}, do: (*call).storeList},
-		{method: http.MethodGet, path: at + "/record", need: local, name: "storeGet", query: []param{kind, {"id", "string", ""}}, answer: wire.Entry{}, do: (*call).storeGet},
-		{method: http.MethodPost, path: at + "/commit", need: local, name: "storeCommit", body: wire.Commit{}, bodySize: commitSize, answer: wire.Committed{}, do: (*call).storeCommit},
-		{method: http.MethodGet, path: at + "/watch", need: local, name: "storeWatch", longPoll: true, do: (*call).storeWatch},
-		{method: http.MethodGet, path: at + "/work", need: local, name: "storeWork", answer: wire.Activity{}, do: (*call).storeActivity},
-		{method: http.MethodPost, path: at + "/wish", need: local, name: "storeWish", body: wire.BuildRequest{}, do: (*call).storeRequestBuild},
-		{method: http.MethodGet, path: at + "/locks", need: local, name: "storeLocks", answer: wire.Locks{}, do: (*call).storeLocks},
-		{method: http.MethodPost, path: at + "/locks", need: local, name: "storeLock", longPoll: true, body: wire.Lock{}, do: (*call).storeLock},
+		{method: http.MethodGet, path: at, need: local, name: "storeHead", answer: wire.StoreHead{}, do: t.head},
+		{method: http.MethodGet, path: at + "/records", need: local, name: "storeList", query: []param{kind}, do: t.list},
+		{method: http.MethodGet, path: at + "/record", need: local, name: "storeGet", query: []param{kind, {"id", "string", ""}}, answer: wire.Entry{}, do: t.get},
+		{method: http.MethodPost, path: at + "/commit", need: local, name: "storeCommit", body: wire.Commit{}, bodySize: commitSize, answer: wire.Committed{}, do: t.commit},
+		{method: http.MethodGet, path: at + "/watch", need: local, name: "storeWatch", longPoll: true, do: t.watch},
+		{method: http.MethodGet, path: at + "/work", need: local, name: "storeWork", answer: wire.Activity{}, do: t.activity},
+		{method: http.MethodPost, path: at + "/wish", need: local, name: "storeWish", body: wire.BuildRequest{}, do: t.requestBuild},
+		{method: http.MethodGet, path: at + "/locks", need: local, name: "storeLocks", answer: wire.Locks{}, do: t.listLocks},
+		{method: http.MethodPost, path: at + "/locks", need: local, name: "storeLock", longPoll: true, body: wire.Lock{}, do: t.lock},
 		{method: http.MethodDelete, path: at + "/locks", need: local, name: "storeUnlock", query: []param{{"id", "string", ""}, {"force", "boolean", ""}},
-			answer: wire.Lock{}, do: (*call).storeUnlock},
+			answer: wire.Lock{}, do: t.release},
 	}
 }
 
-func (c *call) store() state.Store { return c.daemon.Engine.Store }
+func (t storeRoutes) store() state.Store { return t.daemon.Engine.Store }
 
-func (c *call) storeHead() (any, error) {
-	head := wire.StoreHead{Format: wire.StoreFormat, Path: c.State, PID: os.Getpid(), Npctl: c.Version}
-	identified, ok := c.store().(state.Identified)
+func (t storeRoutes) head(c *call) (any, error) {
+	head := wire.StoreHead{Format: wire.StoreFormat, Path: t.path, PID: os.Getpid(), Npctl: t.version}
+	identified, ok := t.store().(state.Identified)
 	if !ok {
 		return nil, &apiError{status: http.StatusNotImplemented, code: wire.CodeUnsupported, detail: "the state has no installation ID"}
 	}
@@ -55,8 +67,8 @@ func (c *call) storeHead() (any, error) {
 	return head, err
 }
 
-func (c *call) storeGet() (any, error) {
-	entry, err := c.store().Get(c.ctx(), resources.Key{Kind: resources.Kind(c.values.Get("kind")), ID: c.values.Get("id")})
+func (t storeRoutes) get(c *call) (any, error) {
+	entry, err := t.store().Get(c.ctx(), resources.Key{Kind: resources.Kind(c.values.Get("kind")), ID: c.values.Get("id")})
 	if err != nil {
 		return nil, err
 	}
@@ -72,13 +84,13 @@ func wireEntry(e state.Entry) (wire.Entry, error) {
 	return wire.Entry{Kind: key.Kind, ID: key.ID, Revision: uint64(e.Revision), Record: text}, err
 }
 
-// storeList sends one line for each record, and a final line with End set.
-func (c *call) storeList() (any, error) {
+// list sends one line for each record, and a final line with End set.
+func (t storeRoutes) list(c *call) (any, error) {
 	var kinds []resources.Kind
 	for _, kind := range c.listParam("kind") {
 		kinds = append(kinds, resources.Kind(kind))
 	}
-	entries, err := c.store().List(c.ctx(), kinds...)
+	entries, err := t.store().List(c.ctx(), kinds...)
 	if err != nil {
 		return nil, refused(err)
 	}
@@ -104,7 +116,7 @@ func (s *slow) Write(p []byte) (int, error) {
 	return s.w.Write(p)
 }
 
-func (c *call) storeCommit() (any, error) {
+func (t storeRoutes) commit(c *call) (any, error) {
 	sent, err := body[wire.Commit](c)
 	if err != nil {
 		return nil, err
@@ -120,14 +132,14 @@ func (c *call) storeCommit() (any, error) {
 		return answer, nil
 	}
 	var entries []state.Entry
-	err = c.locks.whileHeld(sent.Locks, func() (err error) {
-		entries, err = c.daemon.Runner().Commit(c.ctx(), ops...)
+	err = t.locks.whileHeld(sent.Locks, func() (err error) {
+		entries, err = t.daemon.Runner().Commit(c.ctx(), ops...)
 		return err
 	})
 	if err != nil {
 		return nil, refused(err)
 	}
-	c.daemon.Journal.ImportEntries(entries)
+	t.daemon.Journal.ImportEntries(entries)
 	for i, e := range entries {
 		if answer.Entries[i], err = wireEntry(e); err != nil {
 			return nil, err
@@ -160,11 +172,11 @@ func opOf(o *wire.Op) (state.Op, error) {
 	return op, nil
 }
 
-// storeWatch sends a line after records change.
-func (c *call) storeWatch() (any, error) {
+// watch sends a line after records change.
+func (t storeRoutes) watch(c *call) (any, error) {
 	ctx, stop := context.WithCancel(c.ctx())
 	defer stop()
-	hints, err := c.store().Watch(ctx)
+	hints, err := t.store().Watch(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -180,47 +192,47 @@ func (c *call) storeWatch() (any, error) {
 	return nil, nil
 }
 
-// storeActivity returns the running steps and, in a shared store, the activity of other processes.
-func (c *call) storeActivity() (any, error) {
-	_, busy := c.records()
+// activity returns the running steps and, in a shared store, the activity of other processes.
+func (t storeRoutes) activity(*call) (any, error) {
+	_, busy := currentRecords(t.daemon)
 	work := wire.Activity{Busy: slices.AppendSeq([]resources.Key{}, maps.Keys(busy))}
-	if store := c.daemon.Runner().Shared(); store != nil {
+	if store := t.daemon.Runner().Shared(); store != nil {
 		work.Shared, work.RegisteredPools, work.Claimed = true, store.RegisteredPools(), slices.Collect(maps.Keys(store.Claimed()))
 		work.Builders, work.RequestedBuilds = store.Builders(), store.RequestedBuilds()
 	}
 	return work, nil
 }
 
-// storeRequestBuild records or withdraws a build request. It does nothing unless the store is shared, since only other
+// requestBuild records or withdraws a build request. It does nothing unless the store is shared, since only other
 // processes leave build requests there.
-func (c *call) storeRequestBuild() (any, error) {
+func (t storeRoutes) requestBuild(c *call) (any, error) {
 	sent, err := body[wire.BuildRequest](c)
-	store := c.daemon.Runner().Shared()
+	store := t.daemon.Runner().Shared()
 	if err != nil || store == nil {
 		return nil, err
 	}
 	return nil, store.RequestBuild(c.ctx(), sent.Image, sent.Wish)
 }
 
-func (c *call) storeLocks() (any, error) { return wire.Locks{Locks: c.locks.list()}, nil }
+func (t storeRoutes) listLocks(*call) (any, error) { return wire.Locks{Locks: t.locks.list()}, nil }
 
-// storeLock holds a lock until the client disconnects.
-func (c *call) storeLock() (any, error) {
+// lock holds a lock until the client disconnects.
+func (t storeRoutes) lock(c *call) (any, error) {
 	asked, err := body[wire.Lock](c)
 	if err != nil {
 		return nil, err
 	}
 	c.extendDeadline(suspendTimeout)
-	one, err := c.locks.acquire(c.ctx(), asked.Name, asked.Holder)
+	one, err := t.locks.acquire(c.ctx(), asked.Name, asked.Holder)
 	if err != nil {
 		return nil, err
 	}
-	defer c.locks.release(one)
+	defer t.locks.release(one)
 	if one.Name == stateLock {
-		c.journalSuspension("parked", "no steps start while "+one.Holder.Operation+" by "+one.Holder.UserHost+" runs")
-		defer func() { c.journalSuspension("resumed", one.Holder.Operation+" by "+one.Holder.UserHost+" has ended") }()
+		t.journalSuspension("parked", "no steps start while "+one.Holder.Operation+" by "+one.Holder.UserHost+" runs")
+		defer func() { t.journalSuspension("resumed", one.Holder.Operation+" by "+one.Holder.UserHost+" has ended") }()
 	}
-	c.Log.Debug("lock acquired by a client", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost, "pid", one.Holder.PID)
+	t.log.Debug("lock acquired by a client", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost, "pid", one.Holder.PID)
 	s := c.stream(lineMedia)
 	if err := s.line(wire.Hint{Locked: &one.Lock}); err != nil {
 		return nil, err
@@ -230,34 +242,34 @@ func (c *call) storeLock() (any, error) {
 	}
 	select {
 	case <-one.lost:
-		c.Log.Warn("lock of a client was force-released", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost)
+		t.log.Warn("lock of a client was force-released", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost)
 		return nil, s.line(wire.Hint{Lost: true})
 	case <-one.ended:
-		c.Log.Debug("lock released by a client", "lock", one.Name, "operation", one.Holder.Operation)
+		t.log.Debug("lock released by a client", "lock", one.Name, "operation", one.Holder.Operation)
 	default:
-		c.Log.Warn("lock released because its client disconnected", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost, "pid", one.Holder.PID)
+		t.log.Warn("lock released because its client disconnected", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost, "pid", one.Holder.PID)
 	}
 	return nil, nil
 }
 
 // journalSuspension adds an event to the journal when the daemon is suspended or resumed.
-func (c *call) journalSuspension(code, text string) {
-	c.daemon.Journal.Add(resources.Event{Time: c.daemon.Engine.Now(), Subject: "daemon", Code: code, Text: text})
+func (t storeRoutes) journalSuspension(code, text string) {
+	t.daemon.Journal.Add(resources.Event{Time: t.daemon.Engine.Now(), Subject: "daemon", Code: code, Text: text})
 }
 
-func (c *call) storeUnlock() (any, error) {
+func (t storeRoutes) release(c *call) (any, error) {
 	id := c.values.Get("id")
 	if c.boolParam("force") {
-		holder, err := c.locks.forceRelease(id)
-		if errors.Is(err, state.ErrNotFound) && c.Unlock != nil { // a lock of another process
-			holder, err = c.Unlock(c.ctx(), id)
+		holder, err := t.locks.forceRelease(id)
+		if errors.Is(err, state.ErrNotFound) && t.unlock != nil { // a lock of another process
+			holder, err = t.unlock(c.ctx(), id)
 		}
 		return wire.Lock{Holder: holder}, err
 	}
-	one := c.locks.find(id)
+	one := t.locks.find(id)
 	if one == nil {
 		return wire.Lock{}, nil // released before
 	}
-	c.locks.release(one)
+	t.locks.release(one)
 	return one.Lock, nil
 }
