@@ -85,7 +85,7 @@ func (p *project) others() map[string]thing {
 		return p.do(p.t, "GET", volume, "volumes/"+vol["id"].(string), nil)["volume"].(object)["status"] == "available"
 	})
 	var before map[string]thing
-	eventually(p.t, "nothing changes by itself any more", func() bool {
+	eventually(p.t, "the state no longer changes", func() bool {
 		last := before
 		before = p.things()
 		return cmp.Equal(lines(last), lines(before))
@@ -168,7 +168,7 @@ func (p *project) changeServersDirectly(at *place, theirs map[string]thing) {
 	at.mustRun(0, "apply", "-auto-approve").contains("1 launched")
 	p.do(p.t, "GET", compute, "servers/"+stranger, nil)
 	p.do(p.t, "DELETE", compute, "servers/"+stranger, nil)
-	eventually(p.t, "the stranger is gone", func() bool { _, there := p.thingsOfKind("server")[stranger]; return !there })
+	eventually(p.t, "the foreign server is gone", func() bool { _, there := p.thingsOfKind("server")[stranger]; return !there })
 	p.mustHave(theirs, map[string]int{"server": 2, "image": 1, "floating IP": 2})
 	at.nothingToDo()
 }

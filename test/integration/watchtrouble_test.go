@@ -268,7 +268,7 @@ func TestOpenStackWatchSurvivesHangingNova(t *testing.T) {
 	}
 	at.returnNodes(append(nodes, used...)...)
 	at.eventuallyCensus("ready:1")
-	eventually(t, "only the node that is ready in advance is left", func() bool {
+	eventually(t, "only the node of min_ready is left", func() bool {
 		left := count(without(p.things(), before))
 		return left["server"] == 1 && left["floating IP"] == 1
 	})

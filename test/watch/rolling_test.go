@@ -112,7 +112,7 @@ func TestLabelIsRenamedUnderLoad(t *testing.T) {
 		f.setLabel(change.to)
 		f.awaitProgress()
 		s.await("nodes with the old label are gone", func() bool { return len(s.with(wire.NodeFilter{Label: change.from})) == 0 })
-		s.await("there are ready ones with the new label", func() bool {
+		s.await("nodes with the new label are ready", func() bool {
 			return len(s.with(wire.NodeFilter{Label: change.to, States: []string{"ready"}})) >= 2
 		})
 	}
@@ -225,7 +225,7 @@ func TestProviderIsRemovedUnderLoad(t *testing.T) {
 	if _, err := s.ReturnNode(t.Context(), used.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.await("nothing remembers the provider", func() bool {
+	s.await("no record of the provider is left", func() bool {
 		providers, err := s.Providers(t.Context())
 		return err == nil && len(providers) == 1 && providers[0].Name == "one"
 	})
@@ -246,7 +246,7 @@ func TestPoolIsShrunkUnderLoad(t *testing.T) {
 	s.await("the pool is in use", func() bool { return len(s.with(wire.NodeFilter{})) > 4 })
 	s.write(edited(t, rolling, "max_servers = 8", "max_servers = 2"))
 	s.reload(0)
-	s.await("there are as many nodes as the pool may have", func() bool { return len(s.with(wire.NodeFilter{})) <= 2 })
+	s.await("the pool has its maximum number of nodes", func() bool { return len(s.with(wire.NodeFilter{})) <= 2 })
 	most := 0
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		most = max(most, len(s.with(wire.NodeFilter{})))

@@ -54,7 +54,7 @@ func TestMachineInUseIsRemoved(t *testing.T) {
 	used := s.nodes("metal")[0]
 	s.write(machines(other))
 	s.reload(0)
-	s.await("its free slot is forgotten", func() bool { return len(s.with(wire.NodeFilter{Label: "metal"})) == 1 })
+	s.await("the record of its free slot is removed", func() bool { return len(s.with(wire.NodeFilter{Label: "metal"})) == 1 })
 	f.awaitProgress()
 	n, err := s.Node(t.Context(), used.ID)
 	if err != nil || n.State != resources.StateInUse {
@@ -71,7 +71,7 @@ func TestMachineInUseIsRemoved(t *testing.T) {
 		return errors.Is(err, state.ErrNotFound)
 	})
 	f.end()
-	s.await("the other machine is as it was", func() bool { return s.census() == "map[ready:2]" })
+	s.await("the other machine is unchanged", func() bool { return s.census() == "map[ready:2]" })
 	d.Stop()
 }
 
@@ -110,7 +110,7 @@ func TestLabelOfMachineInUseIsChanged(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	s.await("both slots have the new label alone", func() bool {
+	s.await("both slots have only the new label", func() bool {
 		nodes := s.with(wire.NodeFilter{Label: "iron", States: []string{"ready"}})
 		return len(nodes) == 2 && !slices.ContainsFunc(nodes, func(n wire.Node) bool { return slices.Contains(n.Labels, "metal") })
 	})

@@ -55,7 +55,7 @@ provider "sandbox" "one" {
 func TestNodesAreAssignedUsedAndReplaced(t *testing.T) {
 	s := newSite(t, cloud(program.FreePort(t), 1, "300ms"))
 	d := s.start()
-	s.await("one node is ready in advance", func() bool { return s.census() == "map[ready:1]" })
+	s.await("one node of min_ready is ready", func() bool { return s.census() == "map[ready:1]" })
 	nodes := s.createdByCommand("small", "small")
 	for _, n := range nodes {
 		s.checkLogin(n)
@@ -115,7 +115,7 @@ func TestSIGHUPReloadsConfiguration(t *testing.T) {
 	}
 	s.write(cloud(port, 3, "0s"))
 	d.Signal(syscall.SIGHUP)
-	s.await("there are as many nodes as the new one wants", func() bool { return s.census() == "map[ready:3]" })
+	s.await("the number of nodes matches the new configuration", func() bool { return s.census() == "map[ready:3]" })
 	d.Stop()
 }
 
@@ -130,7 +130,7 @@ func TestDaemonResumesAfterKill(t *testing.T) {
 		}
 		ids = append(ids, r.ID)
 	}
-	s.await("nodes are on their way", func() bool { return s.census() == "map[building:3]" })
+	s.await("nodes are building", func() bool { return s.census() == "map[building:3]" })
 	before, err := s.Nodes(t.Context(), wire.NodeFilter{})
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestSIGTERMEndsDaemonWithinGrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.await("a node is on its way", func() bool { return s.census() == "map[building:1]" })
+	s.await("a node is building", func() bool { return s.census() == "map[building:1]" })
 	began := time.Now()
 	d.Signal(syscall.SIGTERM)
 	s.await("it says so", func() bool { return d.Logged("stopping: starting no more steps") > 0 })
@@ -201,7 +201,7 @@ func TestSIGTERMEndsDaemonWithinGrace(t *testing.T) {
 func TestSecondSignalEndsDaemonImmediately(t *testing.T) {
 	s := newSite(t, cloud(program.FreePort(t), 1, "60s"))
 	d := s.start("-grace=1h")
-	s.await("a node is on its way", func() bool { return s.census() == "map[building:1]" })
+	s.await("a node is building", func() bool { return s.census() == "map[building:1]" })
 	d.Signal(syscall.SIGTERM)
 	s.await("it says so", func() bool { return d.Logged("stopping: starting no more steps") > 0 })
 	d.Signal(syscall.SIGTERM)

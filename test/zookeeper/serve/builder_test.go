@@ -145,7 +145,7 @@ func TestNpctlBuildsBesideNodepoolBuilder(t *testing.T) {
 		s.await("Nodepool has built", func() bool { return s.uploaded("fedora", "fake") == 2 })
 		t.Logf("from the start of the command to the upload: npctl %s, Nodepool %s", ours.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
 	})
-	s.stays("neither deletes the other's", 15*time.Second, func() bool {
+	s.stays("neither deletes the builds of the other", 15*time.Second, func() bool {
 		return s.ready("debian") == 2 && s.ready("fedora") == 2 && s.uploaded("debian", "one") == 2 && s.uploaded("fedora", "fake") == 2
 	})
 }

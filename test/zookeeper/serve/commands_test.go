@@ -120,7 +120,7 @@ func TestCommandsWorkBesideZuul(t *testing.T) {
 		s.says("", "node", "delete", "-force", id)
 		s.await("it is ready again", func() bool { return s.census() == "map[ready:2]" })
 	})
-	s.check("without the daemon, commands read ZooKeeper themselves", func(t *testing.T) {
+	s.check("without the daemon, commands read ZooKeeper directly", func(t *testing.T) {
 		id, _ := s.served("big")
 		s.runBuild(id)
 		s.await("both machines are ready", func() bool { return s.census() == "map[ready:2]" })

@@ -89,7 +89,7 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 	}
 	s.check("a ready node that is locked and allocated to a removed request is unchanged", func(t *testing.T) {
 		before := s.node(ids[0]).stat.Mzxid
-		s.stays("the node is as it was", 2*time.Second, func() bool { return s.node(ids[0]).stat.Mzxid == before })
+		s.stays("the node is unchanged", 2*time.Second, func() bool { return s.node(ids[0]).stat.Mzxid == before })
 	})
 	s.use(sent.ID)
 	if z := s.node(ids[0]); !z.is("state", "in-use") {
@@ -110,7 +110,7 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 			}
 		}
 	})
-	s.check("several labels are served in their order, whichever machine has waited longest", func(t *testing.T) {
+	s.check("several labels are served in their order, independent of the idle time of the machines", func(t *testing.T) {
 		for _, labels := range [][]string{{"metal", "big"}, {"big", "metal"}} {
 			id, ids := s.served(labels...)
 			for i, label := range labels {

@@ -35,13 +35,13 @@ func TestForeignFieldsArePreservedByteForByte(t *testing.T) {
 	}
 	id := strings.TrimPrefix(path, requests+"/")
 	node := s.get(path).list("nodes")[0]
-	s.check("of a node too", func(t *testing.T) {
+	s.check("fields of a node", func(t *testing.T) {
 		s.accept(id)
 		s.set(nodes+"/"+node, strings.Replace(s.node(node).text, "{", `{"node_properties": {"spot": true}, "big": 36893488147419103232,`, 1))
 		s.use(id)
 		hold, err := s.zuul.Hold(t.Context(), id, "to look at it", time.Second)
 		s.must(err, "hold "+hold)
-		s.await("the hold is over and the machine is ready again", func() bool { return s.census() == "map[ready:1]" && s.node(node) == nil })
+		s.await("the hold has ended and the machine is ready again", func() bool { return s.census() == "map[ready:1]" && s.node(node) == nil })
 	})
 }
 
@@ -90,7 +90,7 @@ func TestMalformedRecordsDoNotAffectOthers(t *testing.T) {
 			}
 		}
 	})
-	s.check("one that is mended is served", func(t *testing.T) {
+	s.check("a repaired request is served", func(t *testing.T) {
 		path := requests + "/100-0000009001"
 		s.set(path, whole)
 		s.await("it is fulfilled", func() bool { return s.get(path).is("state", "fulfilled") })

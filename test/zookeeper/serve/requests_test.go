@@ -96,7 +96,7 @@ func TestFailedLaunchesFailTheRequest(t *testing.T) {
 		t.Errorf("failed request: %s", z.text)
 	}
 	s.must(s.zuul.Cancel(t.Context(), id), "cancel")
-	s.await("the node that failed is gone, and the other one is free", func() bool {
+	s.await("the failed node is gone, and the other one is free", func() bool {
 		left := s.children(nodes)
 		return len(left) == 1 && s.node(left[0]).is("state", "ready") && s.node(left[0]).doc["allocated_to"] == nil
 	})
@@ -124,14 +124,14 @@ func TestCanceledRequestsLeaveNoLocksOrNodes(t *testing.T) {
 			t.Errorf("assigned is %q, ready was %s", got, node)
 		}
 	})
-	s.check("cancelled while fulfilled: its node is free again", func(t *testing.T) {
+	s.check("canceled while fulfilled: its node is free again", func(t *testing.T) {
 		cancel(id)
 		s.await("the node is unassigned", func() bool { return s.node(node).doc["allocated_to"] == nil })
 		if z := s.node(node); z.doc["tenant_name"] != nil || z.doc["requestor"] != nil {
 			t.Errorf("free node: %s", z.text)
 		}
 	})
-	s.check("cancelled while it waits for room", func(t *testing.T) {
+	s.check("canceled while it waits for capacity", func(t *testing.T) {
 		first, _ := s.served("small")
 		waiting := s.ask("small")
 		s.await("the pool is paused", func() bool { return s.pool("one").Paused })
@@ -178,7 +178,7 @@ func TestRequestsAreServedInOrderOfPriority(t *testing.T) {
 	var got []string
 	for range ids {
 		s.runBuild(busy)
-		s.await("the next one has the machine", func() bool {
+		s.await("the next request has the machine", func() bool {
 			for name, id := range ids {
 				if s.request(id).is("state", "fulfilled") {
 					got, busy = append(got, name), id
@@ -240,7 +240,7 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 	})
 	left := func(r lab.Request) string {
 		id := s.submit(r)
-		s.stays("it is left to the other launcher", time.Second, func() bool { return s.request(id).stat.Version == 0 })
+		s.stays("the other launcher serves it", time.Second, func() bool { return s.request(id).stat.Version == 0 })
 		return id
 	}
 	s.check("the requested provider of another launcher", func(t *testing.T) {
@@ -280,7 +280,7 @@ func TestTenantLimitsAreEnforced(t *testing.T) {
 	s.accept(first)
 	s.awaitEnd(s.submit(lab.Request{Labels: []string{"metal", "metal"}, Tenant: "narrow"}), "failed") // no pool could ever serve it
 	second := s.submit(narrow)
-	s.stays("the second one of the tenant waits, and is not declined", time.Second, func() bool {
+	s.stays("the second request of the tenant waits, and is not declined", time.Second, func() bool {
 		z := s.request(second)
 		return z.is("state", "requested") && len(z.list("declined_by")) == 0
 	})
@@ -309,7 +309,7 @@ func TestServersOfARequestAreInOneZone(t *testing.T) {
 		s.await("two are ready again", func() bool { return s.census() == "map[ready:3]" })
 		s.runBuild(id)
 	})
-	s.check("ready ones and launched ones, of several labels, in their order", func(t *testing.T) {
+	s.check("ready and launched nodes of several labels, in their order", func(t *testing.T) {
 		for range 3 {
 			labels := []string{"large", "small", "small", "large"}
 			id, got := s.served(labels...)

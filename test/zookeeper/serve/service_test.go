@@ -62,7 +62,7 @@ func TestExpiredHoldDoesNotAffectNextBuild(t *testing.T) {
 
 	id, first = s.served("metal")
 	hold = s.holdAfterBuild(id, time.Second)
-	s.await("the hold is over and the machine is ready again", func() bool { return s.census() == "map[ready:1]" && s.node(first[0]) == nil })
+	s.await("the hold has ended and the machine is ready again", func() bool { return s.census() == "map[ready:1]" && s.node(first[0]) == nil })
 	next := s.ask("metal")
 	given := s.awaitEnd(next, "fulfilled")
 	s.must(s.zuul.EndHold(t.Context(), hold), "end hold")
@@ -111,7 +111,7 @@ func TestNodesOfDeadZuulAreReclaimed(t *testing.T) {
 			t.Errorf("given is %q", got)
 		}
 		s.must(s.zuul.Expire(t.Context()), "expire")
-		s.await("that one's session has ended too, and the node is free", func() bool {
+		s.await("the session of the other client has ended too, and the node is free", func() bool {
 			z := s.node(got[0])
 			return z.is("state", "ready") && z.doc["allocated_to"] == nil
 		})

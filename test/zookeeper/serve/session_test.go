@@ -93,7 +93,7 @@ func TestNoWriteUnderLostLock(t *testing.T) {
 	s.await("a node is building", func() bool { return s.census() == "map[building:1]" })
 	node, before := s.children(nodes)[0], s.pool("one").ID
 	p.Pause()
-	s.await("its session is over", func() bool {
+	s.await("its session has ended", func() bool {
 		return len(s.children(requestLocks+"/"+id)) == 0 && !s.locked(node) && len(s.children(pools)) == 0
 	})
 	// Another client takes both locks and holds them while npctl returns.
@@ -143,12 +143,12 @@ func TestRequestsSurviveSessionLoss(t *testing.T) {
 	for range 2 {
 		time.Sleep(700 * time.Millisecond)
 		p.Pause()
-		s.await("its session is over", func() bool { return len(s.children(pools)) == 0 })
+		s.await("its session has ended", func() bool { return len(s.children(pools)) == 0 })
 		p.Resume()
 		s.await("it is registered again", func() bool { return len(s.children(pools)) == 1 })
 	}
 	p.Block()
-	s.await("its session is over", func() bool { return len(s.children(pools)) == 0 })
+	s.await("its session has ended", func() bool { return len(s.children(pools)) == 0 })
 	p.Unblock()
 	wait()
 	s.settled("map[]")

@@ -99,7 +99,7 @@ func TestNpctlBesideNodepool(t *testing.T) {
 
 	count := p.servedBy("nodepool")
 	p.npctl.Kill()
-	program.Await(t, "nodepool serves on", func() bool { return p.servedBy("nodepool") > count+3 })
+	program.Await(t, "nodepool continues to serve", func() bool { return p.servedBy("nodepool") > count+3 })
 	p.npctl.start()
 	count = p.servedBy("npctl")
 	program.Await(t, "npctl serves again", func() bool { return p.servedBy("npctl") > count+3 })
@@ -109,7 +109,7 @@ func TestNpctlBesideNodepool(t *testing.T) {
 	}
 	killed := time.Now()
 	count = p.servedBy("npctl")
-	program.Await(t, "npctl serves on", func() bool { return p.servedBy("npctl") > count+3 })
+	program.Await(t, "npctl continues to serve", func() bool { return p.servedBy("npctl") > count+3 })
 	program.Await(t, "the registrations of nodepool are gone", func() bool { return p.pools() == 1 })
 	p.finish() // including requests that nodepool had accepted: npctl takes them over once their locks are gone
 	t.Logf("all requests were answered %s after nodepool was killed", time.Since(killed).Round(time.Millisecond))

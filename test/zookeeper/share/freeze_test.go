@@ -30,7 +30,7 @@ func TestStandbySkipsFrozenProvider(t *testing.T) {
 	before := c.servers()
 
 	a.mustRun("freeze", "one")
-	program.Await(t, "the standby knows that it is frozen", func() bool { return b.provider("one").Frozen })
+	program.Await(t, "the standby reports the freeze", func() bool { return b.provider("one").Frozen })
 	a.Kill()
 	program.Await(t, "the standby takes over", func() bool { return b.Logged(serves) == 1 })
 	b.mustRun("node", "delete", b.readyNode())
@@ -41,8 +41,8 @@ func TestStandbySkipsFrozenProvider(t *testing.T) {
 
 	a.start() // it is a standby now
 	b.mustRun("thaw", "one")
-	program.Await(t, "the one that has frozen it knows that it was thawed", func() bool { p := a.provider("one"); return p.Name == "one" && !p.Frozen })
-	program.Await(t, "the server that was to be deleted is, and there is another one", func() bool {
+	program.Await(t, "the process that froze the provider receives the thaw", func() bool { p := a.provider("one"); return p.Name == "one" && !p.Frozen })
+	program.Await(t, "the server is deleted, and another one exists", func() bool {
 		for id := range c.servers() {
 			if _, old := before[id]; old {
 				return false
