@@ -109,7 +109,7 @@ func (w *inventory) indexRecords(r Records) {
 		w.build[b.ID] = b
 	}
 	for _, list := range w.builds {
-		slices.SortFunc(list, newestBuild)
+		slices.SortFunc(list, resources.CompareBuilds)
 	}
 	for _, u := range r.Uploads {
 		w.uploads[u.Image] = append(w.uploads[u.Image], u)
@@ -192,16 +192,9 @@ func (w *inventory) owns(n *resources.Node) bool {
 	return zone && r.Placement.Provider == n.Provider && r.Placement.Pool == n.Pool
 }
 
-func newestBuild(a, b *resources.Build) int {
-	return cmp.Or(b.StateTime.Compare(a.StateTime), cmp.Compare(a.ID, b.ID))
-}
-
-// newestUpload orders by the age of the build, not of the upload: a late retry of an old build is still old.
+// newestUpload orders by the age of the build.
 func (w *inventory) newestUpload(a, b *resources.Upload) int {
-	if x, y := w.build[a.Build], w.build[b.Build]; x != nil && y != nil && x != y {
-		return newestBuild(x, y)
-	}
-	return cmp.Or(b.StateTime.Compare(a.StateTime), cmp.Compare(b.ID, a.ID))
+	return resources.CompareUploads(a, b, func(id string) *resources.Build { return w.build[id] })
 }
 
 // join finds the object of each record of the provider, and the objects without a record. Two providers may lead to

@@ -14,7 +14,7 @@ import (
 func OtherBuilder(seen Observed, image string) *resources.Build {
 	var newest *resources.Build
 	for _, b := range seen.Records.Builds {
-		if b.Image == image && b.State == resources.StateReady && (newest == nil || newestBuild(b, newest) < 0) {
+		if b.Image == image && b.State == resources.StateReady && (newest == nil || resources.CompareBuilds(b, newest) < 0) {
 			newest = b
 		}
 	}

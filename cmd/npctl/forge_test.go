@@ -6,6 +6,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -29,7 +30,7 @@ func TestClientsForgeNoLines(t *testing.T) {
 		},
 		"the head of an image": func(b *strings.Builder) {
 			w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-			imagePage{w: w, facts: &imageFacts{Name: "debian", Pause: &imagePause{Command: true, Reason: forged}}, now: now}.head()
+			imagePage{w: w, facts: &inspect.Image{Name: "debian", Pause: &inspect.ImagePause{Command: true, Reason: forged}}, now: now}.head()
 			_ = w.Flush()
 		},
 		"the status": func(b *strings.Builder) {

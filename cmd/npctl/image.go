@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/npctl/npctl/inspect"
 	"github.com/urfave/cli/v3"
 )
 
@@ -36,13 +37,13 @@ func (c *imageCommand) jsonFlag() cli.Flag {
 
 // imagesDocument is the document that image list and image show print with -json.
 type imagesDocument struct {
-	FormatVersion string       `json:"format_version"`
-	Unread        *failure     `json:"configuration_error,omitempty"` // set if Images comes from records only
-	Images        []imageFacts `json:"images"`
+	FormatVersion string          `json:"format_version"`
+	Unread        *failure        `json:"configuration_error,omitempty"` // set if Images comes from records only
+	Images        []inspect.Image `json:"images"`
 }
 
-func document(w imageState, facts []imageFacts) imagesDocument {
-	d := imagesDocument{FormatVersion: jsonVersion, Images: append([]imageFacts{}, facts...)}
+func document(w imageState, facts []inspect.Image) imagesDocument {
+	d := imagesDocument{FormatVersion: jsonVersion, Images: append([]inspect.Image{}, facts...)}
 	if w.configError != nil {
 		f := failureDocument(w.configError)
 		d.Unread = &f

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -73,9 +74,9 @@ func decideBuild(want resources.Desired, seen plan.Observed, names []string, onl
 	var opt plan.Options
 	for _, img := range images {
 		opt.Images, opt.Replace = append(opt.Images, img.Name), append(opt.Replace, plan.Address(img.Ref().String()))
-		for _, p := range imageUsers(want, img) {
+		for _, p := range inspect.ImageUsers(want, img) {
 			if only {
-				opt.Excludes = append(opt.Excludes, uploadAddress(p.Name, img.Name))
+				opt.Excludes = append(opt.Excludes, inspect.UploadAddress(p.Name, img.Name))
 			}
 		}
 	}
@@ -85,12 +86,12 @@ func decideBuild(want resources.Desired, seen plan.Observed, names []string, onl
 
 // buildable returns a configured image that is not paused.
 func buildable(want resources.Desired, seen plan.Observed, name string) (*resources.Image, error) {
-	ref, err := findImage(imageState{want: want, observed: seen}.images(), name)
+	ref, err := findImage(inspect.ImageInput{Desired: want, Observed: seen}.Refs(), name)
 	if err != nil {
 		return nil, err
 	}
-	img := configuredImage(want, ref.Name)
-	record := imageRecordOf(seen.Records, ref.Name)
+	img := inspect.ConfiguredImage(want, ref.Name)
+	record := inspect.ImageRecord(seen.Records, ref.Name)
 	switch {
 	case img == nil:
 		return nil, hint(fmt.Errorf("image %s is not configured any more and cannot be built", ref.Name), "restore its block first")

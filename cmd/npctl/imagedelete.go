@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -72,7 +73,7 @@ func (wish imageDeletion) preparation() func(context.Context, *session) error {
 		return nil
 	}
 	return func(ctx context.Context, s *session) error {
-		ref, err := findImage(imageState{want: s.config.Desired, observed: s.seen}.images(), wish.image)
+		ref, err := findImage(inspect.ImageInput{Desired: s.config.Desired, Observed: s.seen}.Refs(), wish.image)
 		if err != nil {
 			return err
 		}
@@ -83,7 +84,7 @@ func (wish imageDeletion) preparation() func(context.Context, *session) error {
 
 // decide plans the deletion.
 func (wish imageDeletion) decide(want resources.Desired, seen plan.Observed) (imagePlan, error) {
-	ref, err := findImage(imageState{want: want, observed: seen}.images(), wish.image)
+	ref, err := findImage(inspect.ImageInput{Desired: want, Observed: seen}.Refs(), wish.image)
 	if err != nil {
 		return imagePlan{}, err
 	}
@@ -124,7 +125,7 @@ func (wish imageDeletion) chosen(r plan.Records, image string) (removal, error) 
 			return going, err
 		}
 		going.build = b
-		going.uploads = keepOf(uploadsOf(r, image), func(u *resources.Upload) bool { return u.Build == b.ID })
+		going.uploads = keepOf(inspect.UploadsOf(r, image), func(u *resources.Upload) bool { return u.Build == b.ID })
 		return going, nil
 	}
 	u, err := wish.oneUpload(r, image)
@@ -142,7 +143,7 @@ func (wish imageDeletion) oneUpload(r plan.Records, image string) (*resources.Up
 		}
 		build = b.ID
 	}
-	found := keepOf(uploadsOf(r, image), func(u *resources.Upload) bool {
+	found := keepOf(inspect.UploadsOf(r, image), func(u *resources.Upload) bool {
 		return u.ID == wish.upload || wish.upload == "" && u.Provider == wish.provider && (build == "" || u.Build == build)
 	})
 	show := "npctl image show " + image + " lists its uploads"

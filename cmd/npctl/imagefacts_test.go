@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -37,13 +38,13 @@ func imageSample() imageState {
 		return &resources.Upload{ID: id, Image: "debian", Build: buildID(build), Provider: provider, State: state, StateTime: noon, Created: noon,
 			Format: "qcow2", ExternalID: "cloud-" + id, Name: "debian-" + id, Size: 1 << 30, Seconds: 60}
 	}
-	return imageState{
-		want: resources.Desired{
+	return imageState{ImageInput: inspect.ImageInput{
+		Desired: resources.Desired{
 			Images: []resources.Image{{Name: "debian", Kind: resources.DiskImage, Builder: "dib", Keep: 2, RebuildAge: 24 * time.Hour, Formats: []string{"vhd"},
 				Source: resources.Source{File: "npctl.hcl", Line: 3}, PreventDestroy: true}},
 			Providers: []resources.Provider{offering("acme"), offering("rax", resources.ProviderImage{Image: debian, Pause: true})},
 		},
-		observed: plan.Observed{Formats: map[string]string{"acme": "qcow2", "rax": "vhd"}, Records: plan.Records{
+		Observed: plan.Observed{Formats: map[string]string{"acme": "qcow2", "rax": "vhd"}, Records: plan.Records{
 			Images: []*resources.ImageRecord{{Name: "debian", Kind: resources.DiskImage, Paused: true, PauseReason: "mirror is broken",
 				Failure: &resources.Failure{Count: 3, Time: noon.Add(-time.Hour), Error: "exit status 1\nlast lines", Build: buildID("f"), Kind: resources.FaultRejected},
 				Uploads: map[string]*resources.Failure{"rax": {Count: 1, Time: noon, Error: "403"}}}},
@@ -54,24 +55,24 @@ func imageSample() imageState {
 				upload("0000000004", "acme", "2", resources.StateReady), upload("0000000005", "old", "1", resources.StateFailed)},
 			Nodes: []*resources.Node{{ID: "1", Upload: "0000000004"}, {ID: "2", Upload: "0000000004"}, {ID: "3", Upload: "0000000003"}, {ID: "4", Static: true}},
 		}},
-		next: plan.Plan{
+		Next: plan.Plan{
 			Steps: []plan.Step{{Address: "provider.acme.image.debian", Action: plan.ActionUpload, Thing: plan.ThingUpload, Reason: plan.ReasonNotUploaded, Image: "debian"},
 				{Address: "node.1", Action: plan.ActionDelete, Thing: plan.ThingNode, Image: "debian"}},
 			Notes:    []plan.Note{{Severity: plan.Info, Code: "paused", Address: "diskimage.debian", Text: "it is paused"}, {Code: "other", Address: "diskimage.debian-11"}},
 			Problems: []plan.Problem{{Address: "provider.rax.image.debian", Text: "no room"}, {Address: "provider.rax", Text: "away"}},
 		},
-		onDisk: func(file string) (int64, bool) { return 4096, strings.HasPrefix(file, "debian-2") },
-		log:    func(image, build string) string { return "logs/" + image + "-" + build[:1] },
-	}
+		OnDisk: func(file string) (int64, bool) { return 4096, strings.HasPrefix(file, "debian-2") },
+		Log:    func(image, build string) string { return "logs/" + image + "-" + build[:1] },
+	}}
 }
 
 func TestImageViewHasStatusOfEachProvider(t *testing.T) {
-	facts := imageSample().facts()
+	facts := imageSample().Images()
 	if len(facts) != 2 || facts[0].Name != "debian" || facts[1].Name != "gone" {
 		t.Fatalf("images: %v", facts)
 	}
 	debian, gone := facts[0], facts[1]
-	want := []imageProvider{
+	want := []inspect.ImageProvider{
 		{Name: "acme", Wanted: true, Format: "qcow2", Upload: "0000000004", Build: buildID("2"), Newest: true},
 		{Name: "old"},
 		{Name: "rax", Wanted: true, Paused: true, Format: "vhd", Upload: "0000000003", Build: buildID("1")},
@@ -85,7 +86,7 @@ func TestImageViewHasStatusOfEachProvider(t *testing.T) {
 	if debian.Newest.ID != buildID("2") || !debian.Due.Equal(noon.Add(19*time.Hour)) || !debian.Protected {
 		t.Errorf("newest %s, due %s, protected %t", debian.Newest.ID, debian.Due, debian.Protected)
 	}
-	if diff := cmp.Diff(&imagePause{Command: true, Reason: "mirror is broken"}, debian.Pause); diff != "" {
+	if diff := cmp.Diff(&inspect.ImagePause{Command: true, Reason: "mirror is broken"}, debian.Pause); diff != "" {
 		t.Errorf("pause (-want +got):\n%s", diff)
 	}
 	if gone.Configured || gone.Kind != resources.ZuulImage || gone.Due != nil || gone.Builds[0].Files[0].Missing || gone.Builds[0].Files[0].OnDisk != nil {
@@ -94,7 +95,7 @@ func TestImageViewHasStatusOfEachProvider(t *testing.T) {
 }
 
 func TestImageViewHasUploadsFilesAndFailures(t *testing.T) {
-	debian := imageSample().of(resources.ImageRef{Kind: resources.DiskImage, Name: "debian"})
+	debian := imageSample().Image(resources.ImageRef{Kind: resources.DiskImage, Name: "debian"})
 	var uploads []string
 	nodes := 0
 	for _, u := range debian.Uploads {
@@ -111,7 +112,7 @@ func TestImageViewHasUploadsFilesAndFailures(t *testing.T) {
 	if two, one := debian.Builds[1].Files[0], debian.Builds[2].Files[0]; two.Missing || *two.OnDisk != 4096 || !one.Missing || one.OnDisk != nil {
 		t.Errorf("files: %+v, %+v", two, one)
 	}
-	want := []imageFailure{
+	want := []inspect.ImageFailure{
 		{What: "upload", Provider: "old", Time: noon, Count: 1, Build: buildID("1"), Log: "logs/debian-1"},
 		{What: "upload", Provider: "rax", Time: noon, Count: 1, Error: "403"},
 		{What: "build", Time: noon.Add(-time.Hour), Count: 3, Error: "exit status 1\nlast lines", Build: buildID("f"), Log: "logs/debian-f", Kind: resources.FaultRejected},
@@ -122,13 +123,13 @@ func TestImageViewHasUploadsFilesAndFailures(t *testing.T) {
 	if len(debian.Next) != 1 || debian.Next[0].Text != "the provider does not have the newest build" {
 		t.Errorf("next steps: %+v", debian.Next)
 	}
-	if diff := cmp.Diff([]imageNote{{plan.Info, "paused", "it is paused"}, {plan.Warning, "problem", "no room"}}, debian.Notes); diff != "" {
+	if diff := cmp.Diff([]inspect.ImageNote{{Severity: plan.Info, Code: "paused", Text: "it is paused"}, {Severity: plan.Warning, Code: "problem", Text: "no room"}}, debian.Notes); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 }
 
 func TestAnImageInOneLine(t *testing.T) {
-	facts := imageSample().facts()
+	facts := imageSample().Images()
 	want := []string{"debian", "diskimage", "2 ready, 1 building", "22222222", "5h", "qcow2", "1 of 3", "by command", "",
 		"upload to old failed 0s ago (and 2 more)"}
 	if diff := cmp.Diff(want, imageRow(&facts[0], true, noon)); diff != "" {
@@ -214,13 +215,13 @@ func checkDocument(t *testing.T, schema *jsonschema.Schema, name string, documen
 func TestImageDocumentsMatchTheSchema(t *testing.T) {
 	schema := imageSchema(t, "")
 	world := imageSample()
-	checkDocument(t, schema, "show", document(world, world.facts()))
+	checkDocument(t, schema, "show", document(world, world.Images()))
 	checkDocument(t, schema, "nothing", document(imageState{}, nil))
 	records := imageSample()
-	records.want, records.configError = resources.Desired{}, hint(errors.New("no configuration"), "write one")
-	checkDocument(t, schema, "records", document(records, records.facts()))
+	records.Desired, records.configError = resources.Desired{}, hint(errors.New("no configuration"), "write one")
+	checkDocument(t, schema, "records", document(records, records.Images()))
 	checkDocument(t, imageSchema(t, "#/$defs/pause_report"), "pause",
-		pauseDocument{jsonVersion, []pauseFacts{{Name: "a", Address: "diskimage.a", Paused: true, Changed: true, Pause: &imagePause{Command: true, Reason: "why"}}}})
+		pauseDocument{jsonVersion, []pauseFacts{{Name: "a", Address: "diskimage.a", Paused: true, Changed: true, Pause: &inspect.ImagePause{Command: true, Reason: "why"}}}})
 	text := "line"
 	for _, e := range []logEvent{{Type: "start", FormatVersion: jsonVersion, Image: "a", Build: "b", Path: "c", State: resources.StateBuilding},
 		{Type: "line", Text: &text}, {Type: "end", State: resources.StateFailed, Message: "why"}, {Type: "error", Message: "no", Hint: "yes"}} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -41,7 +42,7 @@ func (c *imageCommand) list(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return c.jsonFailure(c.json, err)
 	}
-	facts := world.facts()
+	facts := world.Images()
 	if c.json {
 		for i := range facts {
 			facts[i].Builds, facts[i].Uploads = nil, nil
@@ -61,10 +62,10 @@ func (c *imageCommand) list(ctx context.Context, cmd *cli.Command) error {
 }
 
 // imageRow returns the table row of an image.
-func imageRow(f *imageFacts, configRead bool, now time.Time) []string {
+func imageRow(f *inspect.Image, configRead bool, now time.Time) []string {
 	cells := []string{f.Name, string(f.Kind), countsText(f.Counts), "", "", "", "", pauseText(f.Pause), nextText(f, now), problemText(f, configRead, now)}
 	if f.Newest != nil {
-		cells[3], cells[4], cells[5] = short(f.Newest.ID), age(f.Newest.Since, now), words(f.Newest.formats())
+		cells[3], cells[4], cells[5] = short(f.Newest.ID), age(f.Newest.Since, now), words(f.Newest.Formats())
 	}
 	if n := len(f.Providers); n > 0 {
 		cells[6] = fmt.Sprintf("%d of %d", newestIn(f.Providers), n)
@@ -72,7 +73,7 @@ func imageRow(f *imageFacts, configRead bool, now time.Time) []string {
 	return cells
 }
 
-func newestIn(providers []imageProvider) (n int) {
+func newestIn(providers []inspect.ImageProvider) (n int) {
 	for _, p := range providers {
 		if p.Newest {
 			n++
@@ -92,7 +93,7 @@ func countsText(counts map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-func pauseText(p *imagePause) string {
+func pauseText(p *inspect.ImagePause) string {
 	switch {
 	case p == nil:
 		return "no"
@@ -106,7 +107,7 @@ func pauseText(p *imagePause) string {
 }
 
 // nextText returns when the next build is due.
-func nextText(f *imageFacts, now time.Time) string {
+func nextText(f *inspect.Image, now time.Time) string {
 	for _, s := range f.Next {
 		if s.Action == plan.ActionBuild {
 			return "now"
@@ -134,7 +135,7 @@ func until(now, due time.Time) string {
 const problemLength = 70
 
 // problemText returns the newest failure or problem of an image.
-func problemText(f *imageFacts, configRead bool, now time.Time) string {
+func problemText(f *inspect.Image, configRead bool, now time.Time) string {
 	if len(f.Failures) > 0 {
 		failure := &f.Failures[0]
 		text := fmt.Sprintf("%s failed%s %s ago", failureOf(failure), timesText(failure.Count), age(failure.Time, now))
@@ -171,7 +172,7 @@ func headline(text string) string {
 }
 
 // failureOf returns the operation that failed.
-func failureOf(f *imageFailure) string {
+func failureOf(f *inspect.ImageFailure) string {
 	if f.Provider != "" {
 		return f.What + " to " + f.Provider
 	}

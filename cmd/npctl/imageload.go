@@ -8,11 +8,18 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state/location"
 )
+
+// imageState is the input of the views of images, and why the configuration cannot be read.
+type imageState struct {
+	inspect.ImageInput
+	configError error
+}
 
 // detail selects how much of the state loadState loads.
 type detail int
@@ -36,18 +43,18 @@ func (c *imageCommand) loadState(ctx context.Context, how detail) (imageState, e
 	defer s.close()
 	if how == namesOnly {
 		seen, err := recordsOf(ctx, s.engine)
-		return imageState{want: config.Desired, observed: seen}, err
+		return imageState{ImageInput: inspect.ImageInput{Desired: config.Desired, Observed: seen}}, err
 	}
 	seen, err := s.engine.Observe(ctx, false)
 	if err != nil {
 		return imageState{}, err
 	}
 	logs, images := buildLogDir(config.Desired.Settings), imagesDir(config.Desired.Settings)
-	return imageState{
-		want: config.Desired, observed: seen, next: plan.Compute(config.Desired, seen, plan.Options{NoRefresh: true}),
-		onDisk: func(file string) (int64, bool) { return diskUse(filepath.Join(images, file)) },
-		log:    func(image, build string) string { return existing(buildLogPath(logs, image, build)) },
-	}, nil
+	return imageState{ImageInput: inspect.ImageInput{
+		Desired: config.Desired, Observed: seen, Next: plan.Compute(config.Desired, seen, plan.Options{NoRefresh: true}),
+		OnDisk: func(file string) (int64, bool) { return diskUse(filepath.Join(images, file)) },
+		Log:    func(image, build string) string { return existing(buildLogPath(logs, image, build)) },
+	}}, nil
 }
 
 // loadRecords reads the records when the configuration cannot be read. It returns wrong if the state cannot be located
@@ -63,7 +70,7 @@ func (c *imageCommand) loadRecords(ctx context.Context, wrong error) (imageState
 	}
 	defer store.Close() //nolint:errcheck // read-only file
 	seen, err := recordsOf(ctx, reconcile.New(reconcile.Options{Store: store}))
-	return imageState{observed: seen, configError: wrong}, err
+	return imageState{ImageInput: inspect.ImageInput{Observed: seen}, configError: wrong}, err
 }
 
 // plainPlace returns the location of the state without evaluating the configuration. It reports false if that is not

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -82,7 +83,7 @@ func (c *imageLogCommand) print(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	found, err := c.find(imageState{want: config.Desired, observed: seen}, name)
+	found, err := c.find(inspect.ImageInput{Desired: config.Desired, Observed: seen}, name)
 	if err != nil {
 		return err
 	}
@@ -123,19 +124,19 @@ type foundLog struct {
 }
 
 // find selects the log to print: that of the build in -build, or the newest.
-func (c *imageLogCommand) find(w imageState, name string) (foundLog, error) {
-	dir := buildLogDir(w.want.Settings)
+func (c *imageLogCommand) find(w inspect.ImageInput, name string) (foundLog, error) {
+	dir := buildLogDir(w.Desired.Settings)
 	logs, err := logsIn(dir)
 	if err != nil {
 		return foundLog{}, err
 	}
 	image, unknown := name, error(nil)
-	if ref, err := findImage(w.images(), name); err == nil {
+	if ref, err := findImage(w.Refs(), name); err == nil {
 		image = ref.Name
 	} else {
 		unknown = err
 	}
-	all := logsOf(image, dir, logs, w.observed.Records)
+	all := logsOf(image, dir, logs, w.Observed.Records)
 	if len(all) == 0 && unknown != nil {
 		return foundLog{}, unknown
 	}
@@ -152,7 +153,7 @@ func (c *imageLogCommand) find(w imageState, name string) (foundLog, error) {
 	}
 	newest := meant[0]
 	if newest.state != resources.StateBuilding && !exists(newest.path) {
-		return foundLog{}, hint(fmt.Errorf("the log of build %s is not here", newest.build), elsewhereHint(w.observed.Records, newest))
+		return foundLog{}, hint(fmt.Errorf("the log of build %s is not here", newest.build), elsewhereHint(w.Observed.Records, newest))
 	}
 	return newest, nil
 }
@@ -178,7 +179,7 @@ func logsIn(dir string) ([]os.DirEntry, error) {
 // logsOf lists the logs of an image, newest first: those of recorded builds, and log files of builds without a record.
 func logsOf(image, dir string, entries []os.DirEntry, r plan.Records) []foundLog {
 	var logs []foundLog
-	for _, b := range buildsOf(r, image) {
+	for _, b := range inspect.BuildsOf(r, image) {
 		logs = append(logs, foundLog{image, b.ID, buildLogPath(dir, image, b.ID), b.State, b.Created})
 	}
 	for _, entry := range entries {

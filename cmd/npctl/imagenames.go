@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -29,9 +30,9 @@ const leastPrefix = 4
 
 // findBuild returns a build of an image by its ID, by the start of its ID, or by "newest".
 func findBuild(r plan.Records, image, meant string) (*resources.Build, error) {
-	builds := buildsOf(r, image)
+	builds := inspect.BuildsOf(r, image)
 	if meant == newestWord {
-		if newest := newestReadyBuild(builds); newest != nil {
+		if newest := inspect.NewestReadyBuild(builds); newest != nil {
 			return newest, nil
 		}
 		return nil, hint(fmt.Errorf("image %s has no build that is ready", image), "npctl image show "+image+" shows its builds")

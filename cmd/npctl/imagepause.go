@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/location"
@@ -65,11 +66,11 @@ type pauseDocument struct {
 }
 
 type pauseFacts struct {
-	Name    string      `json:"name"`
-	Address string      `json:"address"`
-	Paused  bool        `json:"paused"` // by command or by the configuration
-	Changed bool        `json:"changed"`
-	Pause   *imagePause `json:"pause,omitempty"`
+	Name    string              `json:"name"`
+	Address string              `json:"address"`
+	Paused  bool                `json:"paused"` // by command or by the configuration
+	Changed bool                `json:"changed"`
+	Pause   *inspect.ImagePause `json:"pause,omitempty"`
 }
 
 func (c *imagePauseCommand) run(ctx context.Context, cmd *cli.Command) error {
@@ -98,11 +99,11 @@ func (c *imagePauseCommand) change(ctx context.Context, cmd *cli.Command) ([]pau
 	}
 	var refs []resources.ImageRef
 	for _, name := range cmd.Args().Slice() { // find all images before changing one
-		ref, err := findImage(world.images(), name)
+		ref, err := findImage(world.Refs(), name)
 		if err != nil {
 			return nil, err
 		}
-		if c.paused && world.configError == nil && configuredImage(world.want, ref.Name) == nil {
+		if c.paused && world.configError == nil && inspect.ConfiguredImage(world.Desired, ref.Name) == nil {
 			return nil, hint(fmt.Errorf("image %s is not configured any more and is not built", ref.Name), "npctl image list shows the configured images")
 		}
 		refs = append(refs, ref)
@@ -122,11 +123,11 @@ func (c *imagePauseCommand) write(ctx context.Context, world imageState, refs []
 	defer store.Close() //nolint:errcheck // committed records stay
 	for _, ref := range refs {
 		fact := pauseFacts{Name: ref.Name, Address: ref.String()}
-		pause := imagePause{Command: c.paused, Reason: c.reason}
+		pause := inspect.ImagePause{Command: c.paused, Reason: c.reason}
 		if fact.Changed, err = setPaused(ctx, store, ref, c.paused, c.reason); err != nil {
 			return nil, err
 		}
-		if img := configuredImage(world.want, ref.Name); img != nil {
+		if img := inspect.ConfiguredImage(world.Desired, ref.Name); img != nil {
 			pause.Configuration = img.Pause
 		}
 		if fact.Paused = pause.Command || pause.Configuration; fact.Paused {
@@ -144,7 +145,7 @@ func (c *imagePauseCommand) placeOf(world imageState) (location.Location, error)
 	if place, ok := c.plainPlace(); world.configError != nil && ok {
 		return place, nil
 	}
-	return c.stateLocation(world.want.Settings)
+	return c.stateLocation(world.Desired.Settings)
 }
 
 // sentence describes the state of the image after the command.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -44,13 +45,13 @@ func (c *imageCommand) show(ctx context.Context, cmd *cli.Command) error {
 	if !c.json {
 		c.warnConfigError(world)
 	}
-	ref, err := findImage(world.images(), name)
+	ref, err := findImage(world.Refs(), name)
 	if err != nil {
 		return c.jsonFailure(c.json, err)
 	}
-	facts := world.of(ref)
+	facts := world.Image(ref)
 	if c.json {
-		return c.ui.printJSON(document(world, []imageFacts{facts}))
+		return c.ui.printJSON(document(world, []inspect.Image{facts}))
 	}
 	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
 	page := imagePage{w, &facts, time.Now()}
@@ -74,7 +75,7 @@ func oneImage(cmd *cli.Command) (string, error) {
 // imagePage prints an image. It ignores errors of its writes, because Flush returns them.
 type imagePage struct {
 	w     io.Writer
-	facts *imageFacts
+	facts *inspect.Image
 	now   time.Time
 }
 
@@ -97,7 +98,7 @@ func (p imagePage) builds() {
 	p.section("BUILD", "STATE", "AGE", "TOOK", "FORMATS", "HOST", "VERSION")
 	for i := range p.facts.Builds {
 		b := &p.facts.Builds[i]
-		p.cells(b.ID, string(b.State), age(b.Created, p.now), secondsText(b.Seconds), words(b.formats()), b.Host, b.Version)
+		p.cells(b.ID, string(b.State), age(b.Created, p.now), secondsText(b.Seconds), words(b.Formats()), b.Host, b.Version)
 	}
 }
 
@@ -114,7 +115,7 @@ func (p imagePage) files() {
 	}
 }
 
-func onDiskText(f imageFile) string {
+func onDiskText(f inspect.ImageFile) string {
 	switch {
 	case f.Missing:
 		return "missing"

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -32,7 +33,7 @@ func (p imagePage) head() {
 	row("Next plan", nextPlanText(f.Next))
 }
 
-func formatsText(f *imageFacts) string {
+func formatsText(f *inspect.Image) string {
 	var parts []string
 	for _, format := range f.Settings.Formats {
 		var by []string
@@ -52,7 +53,7 @@ func formatsText(f *imageFacts) string {
 	return strings.Join(parts, ", ")
 }
 
-func keepsText(s *imageSettings) string {
+func keepsText(s *inspect.ImageSettings) string {
 	keeps := text.Count(s.Keep, "build", "builds")
 	if s.DeleteAfterUpload {
 		keeps += "; files go once every provider has them"
@@ -107,7 +108,7 @@ func ageText(seconds float64) string {
 	return text
 }
 
-func pausedText(f *imageFacts) string {
+func pausedText(f *inspect.Image) string {
 	if f.Pause == nil {
 		return "no"
 	}
@@ -126,7 +127,7 @@ func pausedText(f *imageFacts) string {
 }
 
 // providerText returns the build from which new nodes in a provider boot.
-func providerText(p *imageProvider, f *imageFacts) string {
+func providerText(p *inspect.ImageProvider, f *inspect.Image) string {
 	var text string
 	switch {
 	case p.Upload == "":
@@ -148,7 +149,7 @@ func providerText(p *imageProvider, f *imageFacts) string {
 }
 
 // nextPlanText counts the steps of the next plan for the image.
-func nextPlanText(steps []imageStep) string {
+func nextPlanText(steps []inspect.ImageStep) string {
 	if len(steps) == 0 {
 		return "changes nothing here"
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -56,11 +57,11 @@ func (a *app) imageUploadCommand() *cli.Command {
 
 // decide plans the uploads.
 func (wish imageUploadOptions) decide(want resources.Desired, seen plan.Observed) (imagePlan, error) {
-	ref, err := findImage(imageState{want: want, observed: seen}.images(), wish.image)
+	ref, err := findImage(inspect.ImageInput{Desired: want, Observed: seen}.Refs(), wish.image)
 	if err != nil {
 		return imagePlan{}, err
 	}
-	img := configuredImage(want, ref.Name)
+	img := inspect.ConfiguredImage(want, ref.Name)
 	if img == nil {
 		return imagePlan{}, hint(fmt.Errorf("image %s is not configured any more and is uploaded nowhere", ref.Name), "restore its block first")
 	}
@@ -74,7 +75,7 @@ func (wish imageUploadOptions) decide(want resources.Desired, seen plan.Observed
 	}
 	opt := plan.Options{Images: []string{img.Name}, Upload: []string{b.ID}}
 	for _, p := range providers {
-		opt.Targets = append(opt.Targets, uploadAddress(p, img.Name))
+		opt.Targets = append(opt.Targets, inspect.UploadAddress(p, img.Name))
 	}
 	if wish.again {
 		opt.Replace = opt.Targets
@@ -118,8 +119,8 @@ func (wish imageUploadOptions) uploadable(seen plan.Observed, img *resources.Ima
 // targetProviders returns the providers to upload to. All of them must use the image.
 func (wish imageUploadOptions) targetProviders(want resources.Desired, img *resources.Image) ([]string, error) {
 	var names, paused []string
-	for _, p := range imageUsers(want, img) {
-		if uploadsPaused(p, img) {
+	for _, p := range inspect.ImageUsers(want, img) {
+		if inspect.UploadsPaused(p, img) {
 			paused = append(paused, p.Name)
 		}
 		names = append(names, p.Name)
@@ -151,7 +152,7 @@ func (wish imageUploadOptions) standsBy(seen plan.Observed, b *resources.Build, 
 		if s.Action != plan.ActionUpload {
 			continue
 		}
-		current := currentUpload(seen.Records, b.Image, s.Provider)
+		current := inspect.CurrentUpload(seen.Records, b.Image, s.Provider)
 		if current == nil || current.Build == b.ID || !newerThan(seen.Records, current.Build, b) {
 			continue
 		}
@@ -161,17 +162,7 @@ func (wish imageUploadOptions) standsBy(seen plan.Observed, b *resources.Build, 
 	return notes
 }
 
-// currentUpload returns the upload from which new nodes in a provider boot, or nil.
-func currentUpload(r plan.Records, image, provider string) *resources.Upload {
-	for _, u := range uploadsOf(r, image) {
-		if u.Provider == provider && u.State == resources.StateReady {
-			return u
-		}
-	}
-	return nil
-}
-
 func newerThan(r plan.Records, id string, b *resources.Build) bool {
 	i := slices.IndexFunc(r.Builds, func(other *resources.Build) bool { return other.ID == id })
-	return i >= 0 && newerBuild(r.Builds[i], b) < 0
+	return i >= 0 && resources.CompareBuilds(r.Builds[i], b) < 0
 }

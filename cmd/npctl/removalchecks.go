@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -14,7 +15,7 @@ import (
 func (r removal) allowed(want resources.Desired, records plan.Records) error {
 	image := protectedImage(want, records, r.image)
 	if r.build != nil && r.build.State == resources.StateReady && image {
-		left := keepOf(buildsOf(records, r.image), func(b *resources.Build) bool { return b.State == resources.StateReady && b.ID != r.build.ID })
+		left := keepOf(inspect.BuildsOf(records, r.image), func(b *resources.Build) bool { return b.State == resources.StateReady && b.ID != r.build.ID })
 		if len(left) == 0 {
 			return protectedError(fmt.Sprintf("build %s is the last ready build, and image %s has prevent_destroy", r.build.ID, r.image))
 		}
@@ -27,7 +28,7 @@ func (r removal) allowed(want resources.Desired, records plan.Records) error {
 		if u.State != resources.StateReady || !image && !protectedProvider(want, records, u.Provider) {
 			continue
 		}
-		left := keepOf(uploadsOf(records, r.image), func(o *resources.Upload) bool {
+		left := keepOf(inspect.UploadsOf(records, r.image), func(o *resources.Upload) bool {
 			return o.Provider == u.Provider && o.State == resources.StateReady && !r.goes(o)
 		})
 		if len(left) == 0 {
@@ -46,10 +47,10 @@ func (r removal) goes(u *resources.Upload) bool {
 }
 
 func protectedImage(want resources.Desired, records plan.Records, name string) bool {
-	if img := configuredImage(want, name); img != nil {
+	if img := inspect.ConfiguredImage(want, name); img != nil {
 		return img.PreventDestroy
 	}
-	return imageRecordOf(records, name).PreventDestroy
+	return inspect.ImageRecord(records, name).PreventDestroy
 }
 
 func protectedProvider(want resources.Desired, records plan.Records, name string) bool {
@@ -103,7 +104,7 @@ func afterRemoval(want resources.Desired, seen plan.Observed, r removal, p plan.
 	add := func(severity plan.Severity, at plan.Address, format string, args ...any) {
 		notes = append(notes, plan.Note{Severity: severity, Code: "afterwards", Address: at, Text: fmt.Sprintf(format, args...)})
 	}
-	img := configuredImage(want, r.image)
+	img := inspect.ConfiguredImage(want, r.image)
 	told := map[string]bool{}
 	for _, u := range r.uploads {
 		if !told[u.Provider] {
@@ -120,12 +121,12 @@ func afterRemoval(want resources.Desired, seen plan.Observed, r removal, p plan.
 
 // bootsFrom adds a note if new nodes of a provider boot from another upload after the removal.
 func (r removal) bootsFrom(want resources.Desired, img *resources.Image, before, after plan.Records, provider string, add func(plan.Severity, plan.Address, string, ...any)) {
-	was, is := currentUpload(before, r.image, provider), currentUpload(after, r.image, provider)
-	at := uploadAddress(provider, r.image)
+	was, is := inspect.CurrentUpload(before, r.image, provider), inspect.CurrentUpload(after, r.image, provider)
+	at := inspect.UploadAddress(provider, r.image)
 	var labels []string
 	for i := range want.Providers {
 		if want.Providers[i].Name == provider && img != nil {
-			labels = labelsOf(&want.Providers[i], img.Ref())
+			labels = inspect.LabelsOf(&want.Providers[i], img.Ref())
 		}
 	}
 	switch {
@@ -178,7 +179,7 @@ func (r removal) without(seen plan.Observed) plan.Observed {
 
 // pausedRecord returns the records of the images, with one image paused.
 func pausedRecord(r plan.Records, ref resources.ImageRef) []*resources.ImageRecord {
-	paused := *imageRecordOf(r, ref.Name)
+	paused := *inspect.ImageRecord(r, ref.Name)
 	paused.Kind, paused.Paused = ref.Kind, true
 	return append(keepOf(r.Images, func(i *resources.ImageRecord) bool { return i.Name != ref.Name }), &paused)
 }

@@ -1,57 +1,23 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"unicode/utf8"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// images merges the configured images with the records of images, builds and uploads.
+// images returns the configured and recorded images.
 func (s *Server) images() []wire.Image {
 	records, _ := s.records()
-	byName := map[string]*wire.Image{}
-	of := func(name string, kind resources.ImageKind) *wire.Image {
-		if byName[name] == nil {
-			byName[name] = &wire.Image{Name: name, Kind: kind, Builds: []resources.Build{}, Uploads: []resources.Upload{}}
-		}
-		return byName[name]
-	}
-	for _, img := range s.daemon.Desired().Images {
-		one := of(img.Name, img.Kind)
-		one.Configured, one.Paused = true, img.Pause
-	}
-	for _, r := range records.Images {
-		one := of(r.Name, r.Kind)
-		one.Paused, one.PauseReason = one.Paused || r.Paused, r.PauseReason
-		one.Failure, one.UploadFailures = r.Failure, r.Uploads
-	}
-	for _, b := range records.Builds {
-		one := of(b.Image, b.Kind)
-		one.Builds = append(one.Builds, *b)
-	}
-	for _, u := range records.Uploads {
-		one := of(u.Image, resources.DiskImage)
-		one.Uploads = append(one.Uploads, *u)
-	}
-	list := []wire.Image{}
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		one := byName[name]
-		slices.SortStableFunc(one.Builds, func(a, b resources.Build) int { return b.StateTime.Compare(a.StateTime) })
-		slices.SortStableFunc(one.Uploads, func(a, b resources.Upload) int {
-			return cmp.Or(cmp.Compare(a.Provider, b.Provider), b.StateTime.Compare(a.StateTime))
-		})
-		list = append(list, *one)
-	}
-	return list
+	return inspect.ImageInput{Desired: s.daemon.Desired(), Observed: plan.Observed{Records: records}}.Stored()
 }
 
 func (c *call) listImages() (any, error) { return wire.Images{Images: c.images()}, nil }

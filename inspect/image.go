@@ -1,4 +1,6 @@
-package main
+// Package inspect is the read model: views of images, labels, providers, nodes and requests for the command line, the
+// HTTP API and the metrics.
+package inspect
 
 import (
 	"cmp"
@@ -9,29 +11,29 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// imageFacts describes an image: its configuration, builds, uploads and failures, and the steps of the next plan. image
+// Image describes an image: its configuration, builds, uploads and failures, and the steps of the next plan. image
 // list and image show print it; docs/schemas/images.json is its schema.
-type imageFacts struct {
+type Image struct {
 	Name       string              `json:"name"`
 	Kind       resources.ImageKind `json:"kind,omitempty"`
 	Address    string              `json:"address"`
 	Configured bool                `json:"configured"`
-	Settings   *imageSettings      `json:"configuration,omitempty"`
-	Pause      *imagePause         `json:"pause,omitempty"`
+	Settings   *ImageSettings      `json:"configuration,omitempty"`
+	Pause      *ImagePause         `json:"pause,omitempty"`
 	Protected  bool                `json:"prevent_destroy,omitempty"`
 	Counts     map[string]int      `json:"build_counts"` // by state
-	Newest     *imageBuild         `json:"newest_build,omitempty"`
-	Providers  []imageProvider     `json:"providers"`
-	Failures   []imageFailure      `json:"failures"`
+	Newest     *ImageBuild         `json:"newest_build,omitempty"`
+	Providers  []ImageProvider     `json:"providers"`
+	Failures   []ImageFailure      `json:"failures"`
 	Due        *time.Time          `json:"rebuild_due,omitempty"`
-	Next       []imageStep         `json:"next_steps"`
-	Notes      []imageNote         `json:"notes"`
-	Builds     []imageBuild        `json:"builds,omitempty"`
-	Uploads    []imageUpload       `json:"uploads,omitempty"`
+	Next       []ImageStep         `json:"next_steps"`
+	Notes      []ImageNote         `json:"notes"`
+	Builds     []ImageBuild        `json:"builds,omitempty"`
+	Uploads    []ImageUpload       `json:"uploads,omitempty"`
 }
 
-// imageSettings holds the configuration of an image.
-type imageSettings struct {
+// ImageSettings holds the configuration of an image.
+type ImageSettings struct {
 	Builder           string           `json:"builder"`
 	Formats           []string         `json:"formats"` // asked for, and needed by providers
 	Keep              int              `json:"keep"`
@@ -40,15 +42,15 @@ type imageSettings struct {
 	Source            resources.Source `json:"source"`
 }
 
-// imagePause states whether a command or the configuration paused an image.
-type imagePause struct {
+// ImagePause states whether a command or the configuration paused an image.
+type ImagePause struct {
 	Command       bool   `json:"by_command"`
 	Configuration bool   `json:"by_configuration"`
 	Reason        string `json:"reason,omitempty"`
 }
 
-// imageBuild is a build and its files.
-type imageBuild struct {
+// ImageBuild is a build and its files.
+type ImageBuild struct {
 	ID      string          `json:"id"`
 	State   resources.State `json:"state"`
 	Created time.Time       `json:"created"`
@@ -59,10 +61,10 @@ type imageBuild struct {
 	Version string          `json:"version,omitempty"`
 	Error   string          `json:"error,omitempty"`
 	Log     string          `json:"log,omitempty"`
-	Files   []imageFile     `json:"files"`
+	Files   []ImageFile     `json:"files"`
 }
 
-func (b *imageBuild) formats() []string {
+func (b *ImageBuild) Formats() []string {
 	formats := make([]string, len(b.Files))
 	for i, f := range b.Files {
 		formats[i] = f.Format
@@ -70,9 +72,9 @@ func (b *imageBuild) formats() []string {
 	return formats
 }
 
-// imageFile is a file of a build. OnDisk is nil if the file is missing or cannot be checked: it is on another host, or
+// ImageFile is a file of a build. OnDisk is nil if the file is missing or cannot be checked: it is on another host, or
 // the configuration cannot be read.
-type imageFile struct {
+type ImageFile struct {
 	Name    string `json:"name"`
 	Format  string `json:"format"`
 	Size    int64  `json:"size"`
@@ -81,8 +83,8 @@ type imageFile struct {
 	OnDisk  *int64 `json:"size_on_disk,omitempty"`
 }
 
-// imageUpload is an upload of a build.
-type imageUpload struct {
+// ImageUpload is an upload of a build.
+type ImageUpload struct {
 	ID         string          `json:"id"`
 	Provider   string          `json:"provider"`
 	Build      string          `json:"build"`
@@ -99,8 +101,8 @@ type imageUpload struct {
 	Error      string          `json:"error,omitempty"`
 }
 
-// imageProvider is a provider that uses the image or still has an upload of it.
-type imageProvider struct {
+// ImageProvider is a provider that uses the image or still has an upload of it.
+type ImageProvider struct {
 	Name   string `json:"name"`
 	Wanted bool   `json:"wanted"` // a label there boots from it
 	Paused bool   `json:"paused,omitempty"`
@@ -110,8 +112,8 @@ type imageProvider struct {
 	Newest bool   `json:"newest"`           // whether that is the newest ready build
 }
 
-// imageFailure is a failure of a build or upload since the last success.
-type imageFailure struct {
+// ImageFailure is a failure of a build or upload since the last success.
+type ImageFailure struct {
 	What     string              `json:"what"` // build or upload
 	Provider string              `json:"provider,omitempty"`
 	Time     time.Time           `json:"time"`
@@ -122,8 +124,8 @@ type imageFailure struct {
 	Log      string              `json:"log,omitempty"`
 }
 
-// imageStep is a step of the next plan.
-type imageStep struct {
+// ImageStep is a step of the next plan.
+type ImageStep struct {
 	Action  plan.Action  `json:"action"`
 	Address plan.Address `json:"address"`
 	Thing   plan.Thing   `json:"thing"`
@@ -131,46 +133,45 @@ type imageStep struct {
 	Text    string       `json:"action_reason_text"`
 }
 
-// imageNote is a note or problem of the next plan.
-type imageNote struct {
+// ImageNote is a note or problem of the next plan.
+type ImageNote struct {
 	Severity plan.Severity `json:"severity"`
 	Code     string        `json:"code"`
 	Text     string        `json:"text"`
 }
 
-// imageState is the input from which imageFacts are computed.
-type imageState struct {
-	want        resources.Desired
-	observed    plan.Observed
-	next        plan.Plan                        // computed without a refresh
-	onDisk      func(file string) (int64, bool)  // nil if the images directory is not known
-	log         func(image, build string) string // path of a build's log, or ""
-	configError error                            // why the configuration cannot be read
+// ImageInput is the input from which views of images are computed.
+type ImageInput struct {
+	Desired  resources.Desired
+	Observed plan.Observed
+	Next     plan.Plan                        // computed without a refresh
+	OnDisk   func(file string) (int64, bool)  // returns the occupied disk space; nil if the images directory is not known
+	Log      func(image, build string) string // returns the path of a build's log, or ""; may be nil
 }
 
-// facts describes all configured or recorded images, sorted by name.
-func (w imageState) facts() []imageFacts {
-	var all []imageFacts
-	for _, ref := range w.images() {
-		all = append(all, w.of(ref))
+// Images describes all configured or recorded images, sorted by name.
+func (w ImageInput) Images() []Image {
+	var all []Image
+	for _, ref := range w.Refs() {
+		all = append(all, w.Image(ref))
 	}
 	return all
 }
 
-// images returns the configured and recorded images, sorted by name.
-func (w imageState) images() []resources.ImageRef {
+// Refs returns the configured and recorded images, sorted by name.
+func (w ImageInput) Refs() []resources.ImageRef {
 	kinds := map[string]resources.ImageKind{}
-	for _, u := range w.observed.Records.Uploads {
+	for _, u := range w.Observed.Records.Uploads {
 		kinds[u.Image] = cmp.Or(kinds[u.Image], "")
 	}
-	for _, r := range w.observed.Records.Images {
+	for _, r := range w.Observed.Records.Images {
 		kinds[r.Name] = r.Kind
 	}
-	for _, b := range w.observed.Records.Builds {
+	for _, b := range w.Observed.Records.Builds {
 		kinds[b.Image] = b.Kind
 	}
-	for i := range w.want.Images {
-		kinds[w.want.Images[i].Name] = w.want.Images[i].Kind
+	for i := range w.Desired.Images {
+		kinds[w.Desired.Images[i].Name] = w.Desired.Images[i].Kind
 	}
 	refs := make([]resources.ImageRef, 0, len(kinds))
 	for name, kind := range kinds {
@@ -180,14 +181,14 @@ func (w imageState) images() []resources.ImageRef {
 	return refs
 }
 
-// of describes one image.
-func (w imageState) of(ref resources.ImageRef) imageFacts {
-	f := imageFacts{Name: ref.Name, Kind: ref.Kind, Address: ref.String(), Counts: map[string]int{},
-		Providers: []imageProvider{}, Failures: []imageFailure{}, Next: []imageStep{}, Notes: []imageNote{}}
-	record := imageRecordOf(w.observed.Records, ref.Name)
-	pause := imagePause{Command: record.Paused, Reason: record.PauseReason}
+// Image describes one image.
+func (w ImageInput) Image(ref resources.ImageRef) Image {
+	f := Image{Name: ref.Name, Kind: ref.Kind, Address: ref.String(), Counts: map[string]int{},
+		Providers: []ImageProvider{}, Failures: []ImageFailure{}, Next: []ImageStep{}, Notes: []ImageNote{}}
+	record := ImageRecord(w.Observed.Records, ref.Name)
+	pause := ImagePause{Command: record.Paused, Reason: record.PauseReason}
 	f.Protected = record.PreventDestroy
-	img := configuredImage(w.want, ref.Name)
+	img := ConfiguredImage(w.Desired, ref.Name)
 	if img != nil {
 		f.Configured, f.Protected, pause.Configuration = true, img.PreventDestroy, img.Pause
 		f.Settings = w.settings(img)
@@ -207,14 +208,14 @@ func (w imageState) of(ref resources.ImageRef) imageFacts {
 	return f
 }
 
-func (w imageState) settings(img *resources.Image) *imageSettings {
+func (w ImageInput) settings(img *resources.Image) *ImageSettings {
 	formats := slices.Clone(img.Formats)
-	for _, p := range imageUsers(w.want, img) {
-		if format := w.observed.Formats[p.Name]; format != "" {
+	for _, p := range ImageUsers(w.Desired, img) {
+		if format := w.Observed.Formats[p.Name]; format != "" {
 			formats = append(formats, format)
 		}
 	}
 	slices.Sort(formats)
-	return &imageSettings{Builder: img.Builder, Formats: append([]string{}, slices.Compact(formats)...), Keep: img.Keep,
+	return &ImageSettings{Builder: img.Builder, Formats: append([]string{}, slices.Compact(formats)...), Keep: img.Keep,
 		RebuildAge: img.RebuildAge.Seconds(), DeleteAfterUpload: img.DeleteAfterUpload, Source: img.Source}
 }
