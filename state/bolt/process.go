@@ -56,7 +56,7 @@ func startOf(pid int) (string, error) {
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return "", nil //nolint:nilerr // no /proc, or it may not be read: nothing is known, as the comment says
+		return "", nil //nolint:nilerr // without a readable /proc the start time is unknown
 	}
 	// The second field is the program's name in parentheses and may contain any character (man 5 proc_pid_stat).
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])

@@ -75,7 +75,7 @@ var changesTests = []sharedTest{
 		two.Changes()
 		entry := e.create(one, Node(1))[0]
 		var got []state.Entry
-		e.eventually(two, "another's change is told", func() bool {
+		e.eventually(two, "the change of another handle is reported", func() bool {
 			changed, _ := two.Changes()
 			got = append(got, changed...)
 			return len(got) > 0

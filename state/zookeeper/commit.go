@@ -185,9 +185,9 @@ func (t *transactions) withUploadPath(c *change) resources.Record {
 	if z == nil {
 		return r
 	}
-	told := *r
-	told.Upload = parsePath(at).id
-	return &told
+	public := *r
+	public.Upload = parsePath(at).id
+	return &public
 }
 
 // isNoop reports whether the change leaves the record as it is.

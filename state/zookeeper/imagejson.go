@@ -57,9 +57,9 @@ func decodeBuild(p znodeRef, data []byte, created int64) (record, base resources
 			b.Files = append(b.Files, resources.ImageFile{Format: format})
 		}
 	}
-	said := *b
+	bare := *b
 	doc.overlay(b)
-	return b, &said, nil
+	return b, &bare, nil
 }
 
 func imageLogin(username *text, python, shell text) resources.Login {
@@ -89,8 +89,8 @@ func (doc *buildJSON) overlay(b *resources.Build) {
 	overlay(&b.Remote, x.Remote)
 }
 
-func buildExtras(said, record resources.Record) any {
-	base, b := said.(*resources.Build), record.(*resources.Build)
+func buildExtras(bare, record resources.Record) any {
+	base, b := bare.(*resources.Build), record.(*resources.Build)
 	return buildExtra{Kind: differ(base.Kind, b.Kind), Created: differ(base.Created, b.Created), Builder: differ(base.Builder, b.Builder),
 		Hash: differ(base.Hash, b.Hash), Files: differ(base.Files, b.Files), Login: differ(base.Login, b.Login),
 		Seconds: differ(base.Seconds, b.Seconds), Error: differ(base.Error, b.Error), Extra: differ(base.Extra, b.Extra),
@@ -158,12 +158,12 @@ func decodeUpload(p znodeRef, data []byte, created int64) (record, base resource
 	u := &resources.Upload{ID: p.id, Image: p.parts[2], Build: buildID(p.parts[2], p.parts[4]), Provider: p.parts[6],
 		State: resources.State(doc.State), StateTime: doc.Time.Time, Created: time.UnixMilli(created).UTC(), Format: string(doc.Format),
 		ExternalID: string(doc.External), Name: string(doc.Name), Login: imageLogin(doc.Username, doc.Python, doc.Shell), Unmarked: true}
-	said := *u
+	bare := *u
 	doc.overlay(u)
-	if u.ID != said.ID && !sequence.MatchString(u.ID) {
+	if u.ID != bare.ID && !sequence.MatchString(u.ID) {
 		return nil, nil, fmt.Errorf("its npctl ID is %.40q", u.ID)
 	}
-	return u, &said, nil
+	return u, &bare, nil
 }
 
 func (doc *uploadJSON) overlay(u *resources.Upload) {
@@ -181,8 +181,8 @@ func (doc *uploadJSON) overlay(u *resources.Upload) {
 	overlay(&u.Unmarked, x.Unmarked)
 }
 
-func uploadExtras(said, record resources.Record) any {
-	base, u := said.(*resources.Upload), record.(*resources.Upload)
+func uploadExtras(bare, record resources.Record) any {
+	base, u := bare.(*resources.Upload), record.(*resources.Upload)
 	return uploadExtra{ID: differ(base.ID, u.ID), Created: differ(base.Created, u.Created), Size: differ(base.Size, u.Size), Hash: differ(base.Hash, u.Hash),
 		Login: differ(base.Login, u.Login), Seconds: differ(base.Seconds, u.Seconds), Error: differ(base.Error, u.Error),
 		Unmarked: differ(base.Unmarked, u.Unmarked)}

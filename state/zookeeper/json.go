@@ -62,9 +62,9 @@ func decode(p znodeRef, c content) content {
 }
 
 // encode returns the document of a record. It keeps each key of an old document byte for byte, unless the meaning of
-// the key changed. The third argument, from which the keys for other programs follow, is the record without names that
-// only npctl knows. old is nil for a new record, of which launcher is the ID of the pool.
-func encode(p znodeRef, record, told resources.Record, old *znode, launcher string) ([]byte, error) {
+// the key changed. The keys for other programs follow from public, the record without names that only npctl knows.
+// old is nil for a new record, which gets launcher as the ID of its pool.
+func encode(p znodeRef, record, public resources.Record, old *znode, launcher string) ([]byte, error) {
 	c := codecOf(p.kind)
 	doc := &object{values: map[string]json.RawMessage{}}
 	var before values
@@ -79,9 +79,9 @@ func encode(p znodeRef, record, told resources.Record, old *znode, launcher stri
 		}
 		before = c.values(old.record)
 	}
-	doc.change(before, c.values(told))
+	doc.change(before, c.values(public))
 	if before == nil && c.fresh != nil {
-		doc.change(nil, c.fresh(told, launcher))
+		doc.change(nil, c.fresh(public, launcher))
 	}
 	return withExtras(c, p, doc, record, created)
 }
@@ -158,8 +158,8 @@ func fieldNames(structs ...any) map[string]bool {
 }
 
 // differ returns want, or nil if the document already says it.
-func differ[T any](said, want T) *T {
-	if reflect.DeepEqual(said, want) {
+func differ[T any](bare, want T) *T {
+	if reflect.DeepEqual(bare, want) {
 		return nil
 	}
 	return &want

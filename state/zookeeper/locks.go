@@ -34,8 +34,9 @@ type locks struct {
 }
 
 func newLocks(s *session, m *mirror, known *cache, opts Options, upkeepWake chan<- struct{}) *locks {
-	return &locks{session: s, mirror: m, log: opts.Log, host: opts.Host, version: opts.Version, upkeepWake: upkeepWake, mu: s.mu, cache: known,
-		ownContenders: map[string]*contender{}, orphans: map[string]orphan{}, claims: map[resources.Key]*claim{}, named: map[*lock]struct{}{}}
+	return &locks{session: s, mirror: m, log: opts.Log, host: opts.Host, version: opts.Version, upkeepWake: upkeepWake,
+		mu: s.mu, cache: known, ownContenders: map[string]*contender{}, orphans: map[string]orphan{},
+		claims: map[resources.Key]*claim{}, named: map[*lock]struct{}{}}
 }
 
 // onChange applies an event before the cache does. mu is held.

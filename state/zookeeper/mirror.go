@@ -30,7 +30,8 @@ type mirror struct {
 
 func newMirror(s *session, known *cache, log *slog.Logger, current func(becameSynced bool)) *mirror {
 	return &mirror{session: s, log: log, wake: make(chan struct{}, 1), current: current, mu: s.mu, cache: known,
-		ownWrites: map[*ownWrite]struct{}{}, reported: map[string]int64{}, watchers: map[chan struct{}]struct{}{}, settled: make(chan struct{})}
+		ownWrites: map[*ownWrite]struct{}{}, reported: map[string]int64{}, watchers: map[chan struct{}]struct{}{},
+		settled: make(chan struct{})}
 }
 
 // onChange applies an event. mu is held.

@@ -86,9 +86,9 @@ func decodeNode(p znodeRef, data []byte, _ int64) (record, base resources.Record
 	if err != nil {
 		return nil, nil, err
 	}
-	said := *n
+	bare := *n
 	doc.overlay(n)
-	return n, &said, nil
+	return n, &bare, nil
 }
 
 func (doc *nodeJSON) record(id string) (*resources.Node, error) {
@@ -192,8 +192,8 @@ func (doc *nodeJSON) overlay(n *resources.Node) {
 	n.Lease = x.Lease
 }
 
-func nodeExtras(said, record resources.Record) any {
-	base, n := said.(*resources.Node), record.(*resources.Node)
+func nodeExtras(bare, record resources.Record) any {
+	base, n := bare.(*resources.Node), record.(*resources.Node)
 	return nodeExtra{Hash: differ(base.Hash, n.Hash), Image: differ(base.Image, n.Image), ImageID: differ(base.ImageID, n.ImageID),
 		Upload: differ(base.Upload, n.Upload), Attempt: differ(base.Attempt, n.Attempt), Unanswered: differ(base.UnansweredAttempts, n.UnansweredAttempts),
 		Login: differ(base.Login, n.Login), Resources: differ(base.Resources, n.Resources), Static: differ(base.Static, n.Static),

@@ -24,7 +24,7 @@ func (tr *tree) packets(t testing.TB, s *zookeeper.Store) int {
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", tr.Plain)
 	must(t, err)
-	defer conn.Close() //nolint:errcheck // only read
+	defer conn.Close() //nolint:errcheck // opened for reading
 	_, err = io.WriteString(conn, "cons")
 	must(t, err)
 	text, err := io.ReadAll(conn)

@@ -18,7 +18,6 @@ type privateRecords struct {
 	store   state.Store
 	writing sync.Mutex // held over a commit with records of both stores
 	session *session
-	mirror  *mirror
 	numbers *numbers
 	log     *slog.Logger
 	mu      *sync.Mutex // guards cache; see Store

@@ -58,9 +58,9 @@ func decodeRequest(p znodeRef, data []byte, _ int64) (record, base resources.Rec
 		return nil, nil, errors.New("it requests no nodes")
 	}
 	r := doc.record(p.id)
-	said := *r
+	bare := *r
 	doc.overlay(r)
-	return r, &said, nil
+	return r, &bare, nil
 }
 
 func (doc *requestJSON) record(id string) *resources.Request {
@@ -144,8 +144,8 @@ func requestValues(record resources.Record) values {
 	}
 }
 
-func requestExtras(said, record resources.Record) any {
-	base, r := said.(*resources.Request), record.(*resources.Request)
+func requestExtras(bare, record resources.Record) any {
+	base, r := bare.(*resources.Request), record.(*resources.Request)
 	return requestExtra{Deadline: differ(base.Deadline, r.Deadline), Place: differ(base.Placement, r.Placement),
 		Declined: differ(base.Declined, reasoned(r.Declined)), Error: differ(base.Error, r.Error),
 		Taken: differ(base.PendingSince, r.PendingSince), Ready: differ(base.Ready, r.Ready)}

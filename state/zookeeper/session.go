@@ -65,8 +65,8 @@ func newSession(ctx context.Context, opts Options, mu *sync.Mutex, events observ
 		}
 		d.config = config
 	}
-	return &session{ctx: ctx, log: opts.Log, hosts: opts.Hosts, chroot: opts.Chroot, readOnly: opts.ReadOnly, timeout: opts.SessionTimeout,
-		dial: d, observer: events, mu: mu, connection: connectionState{changed: make(chan struct{})}}, nil
+	return &session{ctx: ctx, log: opts.Log, hosts: opts.Hosts, chroot: opts.Chroot, readOnly: opts.ReadOnly,
+		timeout: opts.SessionTimeout, dial: d, observer: events, mu: mu, connection: connectionState{changed: make(chan struct{})}}, nil
 }
 
 // connect starts the client library, which connects in the background.
@@ -162,12 +162,13 @@ func (s *session) sessionTimeout() time.Duration {
 	return s.timeout
 }
 
-// connected reports whether the cache is up to date. It also returns false if the process was stopped for so long that its session may
-// have ended, even before the process has noticed.
+// connected reports whether the cache is up to date. It also returns false if the process was stopped for so long that
+// its session may have ended, even before the process has noticed.
 func (s *session) connected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.connection.up && s.connection.synced && !s.isClosed() && time.Since(time.Unix(0, s.dial.heard.Load())) < s.sessionTimeout()
+	silent := time.Since(time.Unix(0, s.dial.heard.Load()))
+	return s.connection.up && s.connection.synced && !s.isClosed() && silent < s.sessionTimeout()
 }
 
 // waitLinked waits for a connection. It returns early with an error that only an operator can fix.

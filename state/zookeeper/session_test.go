@@ -154,7 +154,7 @@ func TestLocksAreLostAfterTheSessionTimeout(t *testing.T) {
 		return err == nil
 	})
 	if !<-claimed {
-		t.Error("another had the claim before this one was told")
+		t.Error("another claim was made before this one was lost")
 	}
 	if !closed(r.lock.Lost()) {
 		t.Error("the lock is not lost")

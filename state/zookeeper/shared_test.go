@@ -186,7 +186,7 @@ func TestHolderOfAForeignLockIsReported(t *testing.T) {
 	tr := newTree(t)
 	one1, two := tr.elsewhere(t), tr.elsewhere(t)
 	if h, err := two.Holder(t.Context(), "apply"); err != nil || h != nil {
-		t.Errorf("%v, %v; want nobody", h, err)
+		t.Errorf("%v, %v; want no holder", h, err)
 	}
 	lock, err := one1.Lock(t.Context(), "apply", state.Holder{Operation: "watch"})
 	must(t, err)
@@ -195,13 +195,13 @@ func TestHolderOfAForeignLockIsReported(t *testing.T) {
 		t.Errorf("%+v, %v", h, err)
 	}
 	must(t, lock.Unlock(t.Context()))
-	stranger := tr.create(t, "/npctl/locks/apply/"+contenderName(7), "not JSON")
+	foreign := tr.create(t, "/npctl/locks/apply/"+contenderName(7), "not JSON")
 	must(t, two.Sync(t.Context()))
 	var locked *state.LockedError
 	if _, err := two.Lock(t.Context(), "apply", state.Holder{}); !errors.As(err, &locked) || !strings.Contains(locked.Holder.UserHost, "session") {
 		t.Errorf("%v, want that some session holds it", err)
 	}
-	if _, err := two.ForceUnlock(t.Context(), locked.Holder.ID); err != nil || tr.there(t, stranger) {
-		t.Errorf("%v; the stranger's contender must be gone", err)
+	if _, err := two.ForceUnlock(t.Context(), locked.Holder.ID); err != nil || tr.there(t, foreign) {
+		t.Errorf("%v; the foreign contender must be deleted", err)
 	}
 }

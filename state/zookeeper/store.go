@@ -76,7 +76,8 @@ func newStore(opts Options) (*Store, error) {
 	s.numbers = &numbers{session: s.session, cache: known, mu: s.mu}
 	s.transactions = &transactions{session: s.session, mirror: s.mirror, cache: known, locks: s.locks, presence: s.presence,
 		numbers: s.numbers, mu: s.mu}
-	s.private = &privateRecords{store: opts.Private, session: s.session, mirror: s.mirror, cache: known, numbers: s.numbers, log: opts.Log, mu: s.mu}
+	s.private = &privateRecords{store: opts.Private, session: s.session, numbers: s.numbers, log: opts.Log, mu: s.mu,
+		cache: known}
 	s.upkeep = &upkeep{session: s.session, mirror: s.mirror, cache: known, locks: s.locks, presence: s.presence, log: opts.Log,
 		now: opts.Now, wake: upkeepWake, mu: s.mu, staleLockDirs: map[string]int64{}}
 	return s, nil

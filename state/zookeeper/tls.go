@@ -93,7 +93,7 @@ func readPEM(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close() //nolint:errcheck // opened for reading
 	text, err := io.ReadAll(io.LimitReader(f, maxPEM+1))
 	if err == nil && len(text) > maxPEM {
 		err = fmt.Errorf("%s is larger than %d bytes", name, maxPEM)

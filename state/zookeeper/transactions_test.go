@@ -253,7 +253,7 @@ func TestOwnWriteIsReadAgainOnlyAfterAForeignChange(t *testing.T) {
 		results[1].Stat, results[2].Stat = &zk.Stat{Version: 1}, &zk.Stat{Mzxid: 9}
 		w.done(results, nil)
 		s.mu.Unlock()
-		s.mirror.endOwnWrite(w.hold)
+		s.mirror.endOwnWrite(w.own)
 		record, revision := s.record(t, resources.KindNode, "0000000001")
 		if record.(*resources.Node).State != resources.StateInUse || revision != 9 {
 			t.Errorf("%+v at revision %d, want the committed record at 9", record, revision)

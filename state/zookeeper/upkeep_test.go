@@ -29,7 +29,7 @@ func TestLockDirectoriesAreRemovedAfterEightHours(t *testing.T) {
 				t.Errorf("the directory of a request that is gone: there %t, want %t", got, tc.want)
 			}
 			if !tr.there(t, locks+"/200-0000000002") || !tr.there(t, locks+"/200-0000000003"+held) {
-				t.Error("the directory of a request that there is, or one that somebody is in, is gone")
+				t.Error("the directory of an existing request, or a directory in use, was deleted")
 			}
 		})
 	}

@@ -38,7 +38,7 @@ type write struct {
 	lost  map[int]func()  // called if the lock that the operation with this index checks is not held
 	gone  map[string]bool // paths that it deletes
 	adds  []string        // directories of the records that it creates
-	hold  *ownWrite
+	own   *ownWrite
 	over  []*contender // contenders that end with it
 
 	claims  []*claim    // claims that it makes
@@ -57,7 +57,7 @@ func (t *transactions) write(ctx context.Context, changes []*change, flags []fla
 	if err != nil {
 		return err
 	}
-	defer t.mirror.endOwnWrite(w.hold)
+	defer t.mirror.endOwnWrite(w.own)
 	results, failed, err := t.session.multi(ctx, "write", w.ops)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +74,7 @@ func (t *transactions) newWrite(changes []*change, flags []flag, contenders []*c
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w := &write{session: t.session, cache: t.cache, locks: t.locks, maker: newDirCreator(t.cache, t.session), lost: map[int]func(){},
-		gone: map[string]bool{}, hold: &ownWrite{paths: map[string]bool{}, parents: map[string]bool{}, events: map[string]int{}, gone: map[string]bool{}}}
+		gone: map[string]bool{}, own: &ownWrite{paths: map[string]bool{}, parents: map[string]bool{}, events: map[string]int{}, gone: map[string]bool{}}}
 	w.checks(changes)
 	for _, c := range changes {
 		if c.old == nil && c.op.Record != nil {
@@ -99,7 +99,7 @@ func (t *transactions) newWrite(changes []*change, flags []flag, contenders []*c
 		}
 	}
 	w.add(&zk.SetDataRequest{Path: t.session.serverPath(serialAt), Version: -1}, forSerial, serialAt, nil)
-	t.mirror.startOwnWrite(w.hold)
+	t.mirror.startOwnWrite(w.own)
 	return w, nil
 }
 
@@ -185,7 +185,7 @@ func (w *write) change(c *change) {
 }
 
 func (w *write) set(c *change, version int32) {
-	w.hold.paths[c.at] = true
+	w.own.paths[c.at] = true
 	w.add(&zk.SetDataRequest{Path: w.session.serverPath(c.at), Data: c.data, Version: version}, forRecord, c.at, c)
 }
 
@@ -198,9 +198,9 @@ func (w *write) create(c *change) {
 	op := &zk.CreateRequest{Path: w.session.serverPath(c.at), Data: c.data, Acl: openACL}
 	if c.number {
 		op.Path, op.Flags = w.session.serverPath(c.at+c.prefix()), zk.FlagSequence
-		w.hold.parents[parentOf(c.at)] = true
+		w.own.parents[parentOf(c.at)] = true
 	} else {
-		w.hold.paths[c.at] = true
+		w.own.paths[c.at] = true
 		w.maker.made[c.at] = true
 	}
 	w.add(op, forRecord, c.at, c)
@@ -222,7 +222,7 @@ func (w *write) createParents(dir string) {
 // that still has uploads remains, without data.
 func (w *write) delete(c *change) {
 	known := w.cache
-	w.hold.paths[c.at] = true
+	w.own.paths[c.at] = true
 	if c.key.Kind == resources.KindBuild && w.hasUploads(c.at) {
 		w.add(&zk.SetDataRequest{Path: w.session.serverPath(c.at), Version: c.old.version}, forRecord, c.at, c)
 		return
@@ -274,7 +274,7 @@ func (w *write) hasUploads(build string) bool {
 func (w *write) emptyBuild(upload string) {
 	build := strings.Join(strings.Split(upload, "/")[:6], "/")
 	z := w.cache.node(build)
-	if z != nil && z.known && len(z.data) == 0 && !w.hasUploads(build) && !w.hold.paths[build] {
+	if z != nil && z.known && len(z.data) == 0 && !w.hasUploads(build) && !w.own.paths[build] {
 		w.removeAll(build)
 	}
 }

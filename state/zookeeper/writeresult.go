@@ -99,11 +99,11 @@ func (w *write) result(c *change, r zk.MultiResponse, serial *zk.Stat) {
 	if got.record != nil {
 		c.result = state.Entry{Record: w.cache.withResolvedIDs(clone(got.record)), Revision: state.Revision(got.mzxid)}
 	}
-	if w.hold.gone[at] {
+	if w.own.gone[at] {
 		return
 	}
 	w.cache.put(at, got)
-	if w.hold.events[at] <= 1 {
+	if w.own.events[at] <= 1 {
 		w.cache.markRead(at)
 	}
 }

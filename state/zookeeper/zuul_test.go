@@ -193,7 +193,7 @@ func TestLocksAreExclusive(t *testing.T) {
 	})
 	wg.Wait()
 	if times.Load() == 0 {
-		t.Error("nobody ever had the lock")
+		t.Error("no process ever had the lock")
 	}
 }
 
