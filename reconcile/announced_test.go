@@ -22,7 +22,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/openstack"
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"

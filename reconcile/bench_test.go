@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/plan"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/npctl/npctl/builders"
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 )

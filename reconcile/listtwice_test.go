@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )

@@ -19,9 +19,9 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/internal/process"
 	"github.com/npctl/npctl/internal/qemuimg/qemuimgtest"
-	"github.com/npctl/npctl/internal/sandboxcloud"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/state"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 )
 
 // afar is a builder that creates and keeps images on another host.

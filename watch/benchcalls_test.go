@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/builders"
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources/schema"
 	"github.com/npctl/npctl/state"

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 )
 
 // hall has a thousand static machines.

@@ -11,8 +11,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/drivers/static"
-	"github.com/npctl/npctl/internal/sandboxcloud"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )

@@ -14,7 +14,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"

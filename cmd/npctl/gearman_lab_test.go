@@ -20,9 +20,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	wire "github.com/npctl/npctl/internal/gearman"
 	"github.com/npctl/npctl/internal/gearman/gearmantest"
-	"github.com/npctl/npctl/internal/sandboxcloud"
 )
 
 // patience is the timeout of conditions that a test waits for.

@@ -11,7 +11,7 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/urfave/cli/v3"
 
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 )
 
 const sandboxDescription = `Serves the simulated OpenStack of npctl (identity, image, compute, network and block storage)

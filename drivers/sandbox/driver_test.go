@@ -24,8 +24,8 @@ import (
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/openstack/openstacktest"
 	"github.com/npctl/npctl/drivers/sandbox"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/internal/keyscan"
-	"github.com/npctl/npctl/internal/sandboxcloud"
 	"github.com/npctl/npctl/internal/sandboxssh"
 	"github.com/npctl/npctl/resources"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/gocty"
 
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 )
 
 // optionsOf converts the provider's configuration to options of the cloud. A null configuration means the defaults.

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 )
 
 // openCloud opens the cloud in a file. A new cloud gets an address range that no adjacent sandbox uses; the mutex

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 )
 
 func TestNewSandboxReadsOnlyNeighbouringSandboxes(t *testing.T) {

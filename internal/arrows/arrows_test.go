@@ -32,6 +32,9 @@ var arrows = map[string][]string{
 	"state/migrate":  {"state", "state/location", "state/bolt", "state/zookeeper", "resources", "plan", "reconcile", "internal/hints"},
 	"drivers":        {"resources", "resources/schema"},
 	"drivers/*":      {"drivers", "resources", "resources/schema", "internal/*"},
+	// the driver and the cloud that it serves
+	"drivers/sandbox":              {"drivers", "drivers/sandbox/sandboxcloud", "resources", "resources/schema", "internal/*"},
+	"drivers/sandbox/sandboxcloud": {"internal/*"},
 	// stages foreign attachments for the suite of all drivers
 	"drivers/openstack/openstacktest": {"drivers/drivertest"},
 

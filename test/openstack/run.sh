@@ -12,7 +12,7 @@ began=$SECONDS
 took() { echo "run.sh: $* took $((SECONDS - began)) s"; began=$SECONDS; }
 
 # Compiles the tests while apt and the lab leave a core idle.
-go vet -tags integration ./test/openstack/lab ./drivers/openstack ./internal/sandboxcloud ./test/integration ./cmd/npctl &
+go vet -tags integration ./test/openstack/lab ./drivers/openstack ./drivers/sandbox/sandboxcloud ./test/integration ./cmd/npctl &
 vet=$!
 
 test/dib/install.sh # examples/openstack.hcl builds its image
@@ -30,7 +30,7 @@ go_test ./test/openstack/lab
 took "testing the lab"
 go_test -run '^TestReal' ./drivers/openstack
 took "the driver contract suite"
-go_test ./internal/sandboxcloud
+go_test ./drivers/sandbox/sandboxcloud
 took "comparing the sandbox cloud"
 builders/dib/testdata/own-dev.sh bash -euo pipefail -c '. test/lib/gotest.sh; go_test "$@"' - -run '^TestOpenStack' ./test/integration ./cmd/npctl
 took "npctl as a whole"

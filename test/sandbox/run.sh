@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs the real openstack command line client against the sandbox cloud: in the tests of internal/sandboxcloud, and against
+# Runs the real openstack command line client against the sandbox cloud: in the tests of drivers/sandbox/sandboxcloud, and against
 # the program `npctl sandbox`. Fails if it cannot.
 #
 #   NPCTL_OPENSTACK   the client to use; without it the script installs one from PyPI into NPCTL_VENV
@@ -21,7 +21,7 @@ fi
 export NPCTL_OPENSTACK
 "$NPCTL_OPENSTACK" --version
 
-GO_TEST_TAGS=openstackclient go_test -run 'TestOpenStackClient' ./internal/sandboxcloud
+GO_TEST_TAGS=openstackclient go_test -run 'TestOpenStackClient' ./drivers/sandbox/sandboxcloud
 
 npctl=${NPCTL:-bin/npctl}
 work=$(mktemp -d)

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )

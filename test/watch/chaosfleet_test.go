@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/npctl/npctl/internal/sandboxcloud"
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 )
 
 // The values in chaosFleet.
