@@ -251,17 +251,10 @@ func (c *claims) keys() map[resources.Key]bool {
 	return keys
 }
 
-// claimRecord claims the record of a long-running step. It returns errChanged if another process has changed the record
-// since the step was planned; the next plan covers the record again.
+// claimRecord claims the record of a step. It returns errChanged if another process has changed the record since the
+// step was planned; the next plan covers the record again.
 func (x *execution) claimRecord(ctx context.Context, s plan.Step) error {
-	if x.cache.claims.store == nil || !isLongRunning(s) {
-		return nil
-	}
-	switch {
-	case s.Record.Kind == resources.KindNode && s.Action == plan.ActionDelete: // removeNode claims the record
-		return nil
-	case s.Record.Kind == resources.KindNode, s.Record.Kind == resources.KindUpload, s.Record.Kind == resources.KindBuild:
-	default:
+	if x.cache.claims.store == nil {
 		return nil
 	}
 	entry, err := x.cache.claims.acquire(ctx, s.ID, s.Record)

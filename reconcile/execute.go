@@ -238,58 +238,6 @@ func (x *execution) skip(s plan.Step, err error) {
 	x.report(Event{Kind: EventSkipped, Step: s, Err: err})
 }
 
-// do executes one step and returns the ID of the record that it created, if any.
-func (x *execution) do(ctx context.Context, s plan.Step) (string, error) {
-	if s.Provider != "" && s.Action != plan.ActionForget {
-		if err := x.rememberProvider(ctx, s.Provider); err != nil {
-			return "", err
-		}
-	}
-	if s.Action != plan.ActionLaunch { // launch claims its record
-		if err := x.claimRecord(ctx, s); err != nil {
-			return "", err
-		}
-	}
-	switch {
-	case s.Action == plan.ActionForget:
-		return s.Record.ID, x.cache.drop(ctx, s.Record)
-	case s.Action == plan.ActionServe:
-		return s.Request, x.serve(ctx, s)
-	case s.Action == plan.ActionDecline:
-		return s.Request, x.decline(ctx, s)
-	case s.Thing == plan.ThingRequest && s.Action == plan.ActionUpdate:
-		return s.Request, x.restartRequest(ctx, s)
-	case s.Thing == plan.ThingNode && s.Action == plan.ActionUpdate && !s.ChecksMachine():
-		return s.Record.ID, x.updateNode(ctx, s)
-	case s.Thing == plan.ThingUpload && s.Action == plan.ActionUpdate:
-		return s.Record.ID, x.updateUpload(ctx, s)
-	case s.Thing == plan.ThingRecord && s.Action == plan.ActionUpdate:
-		return s.Record.ID, nil // rememberProvider and rememberImages have written it
-	case s.Action == plan.ActionBuild:
-		return x.build(ctx, s)
-	case s.Action == plan.ActionConvert:
-		return s.Build, x.convertBuild(ctx, s)
-	case s.Action == plan.ActionUpload:
-		return x.upload(ctx, s)
-	case s.Action == plan.ActionLaunch:
-		return x.launch(ctx, s)
-	case s.Action == plan.ActionRegister || s.Action == plan.ActionUpdate:
-		return x.registerStatic(ctx, s)
-	case s.Thing == plan.ThingNode:
-		return s.Record.ID, x.deleteNode(ctx, s)
-	case s.Thing == plan.ThingUpload:
-		return s.Record.ID, x.deleteUpload(ctx, s)
-	case s.Thing == plan.ThingBuild:
-		return s.Record.ID, x.deleteBuild(ctx, s)
-	case s.Thing == plan.ThingFile:
-		return "", x.deleteFile(ctx, s)
-	case s.Thing == plan.ThingLeftover:
-		return s.External, x.deleteLeftover(ctx, s)
-	default:
-		return "", fmt.Errorf("this npctl cannot %s a %s", s.Action, s.Thing)
-	}
-}
-
 // progress returns a function that reports a phase of a step.
 func (x *execution) progress(s plan.Step) func(phase string, done, total int64) {
 	return func(phase string, done, total int64) {

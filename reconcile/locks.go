@@ -28,29 +28,42 @@ func IsImageLock(name string) bool {
 
 // LockOf returns the name of the lock that a step needs in a shared store, or "" if it needs none.
 func LockOf(s *plan.Step) string {
-	switch {
-	case ofImages(s) && s.Image != "":
-		return ImageLock(s.Image)
-	case ofImages(s) && s.Record.Kind == resources.KindImage:
-		return ImageLock(s.Record.ID)
-	case ofImages(s):
-		return ImagesLock
-	case s.Provider != "":
-		return ProviderLock(s.Provider)
-	default:
-		return ""
+	if lock := kindOf(s).lock; lock != nil {
+		return lock(s)
 	}
+	return providerLock(s)
 }
 
-func ofImages(s *plan.Step) bool {
-	switch s.Thing {
-	case plan.ThingBuild, plan.ThingUpload, plan.ThingFile:
-		return true
-	case plan.ThingLeftover:
-		return s.Type == "image"
-	default:
-		return s.Record.Kind == resources.KindImage
+// providerLock returns the lock of a step on objects of a provider.
+func providerLock(s *plan.Step) string {
+	if s.Provider == "" {
+		return ""
 	}
+	return ProviderLock(s.Provider)
+}
+
+// imageLock returns the lock of a step on builds, their files or their uploads.
+func imageLock(s *plan.Step) string {
+	if s.Image == "" {
+		return ImagesLock
+	}
+	return ImageLock(s.Image)
+}
+
+// recordLock returns the lock of a step on the record of an image or provider.
+func recordLock(s *plan.Step) string {
+	if s.Record.Kind == resources.KindImage {
+		return ImageLock(s.Record.ID)
+	}
+	return providerLock(s)
+}
+
+// leftoverLock returns the lock of a step on an object without a record.
+func leftoverLock(s *plan.Step) string {
+	if s.Type == "image" {
+		return ImagesLock
+	}
+	return providerLock(s)
 }
 
 // underLocks acquires the locks of a plan in a shared store until release is called. A daemon through which the store

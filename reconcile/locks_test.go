@@ -23,11 +23,11 @@ func TestStepsOfImagesAreUnderTheLockOfTheirImage(t *testing.T) {
 		"file":             {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingFile, Image: "debian"}, "image debian"},
 		"leaked file":      {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingLeftover, Type: "file"}, ""},
 		"leaked image":     {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingLeftover, Type: "image", Provider: "cloud"}, ImagesLock},
-		"record of image":  {plan.Step{Thing: plan.ThingRecord, Record: resources.Key{Kind: resources.KindImage, ID: "debian"}}, "image debian"},
+		"record of image":  {plan.Step{Action: plan.ActionUpdate, Thing: plan.ThingRecord, Record: resources.Key{Kind: resources.KindImage, ID: "debian"}}, "image debian"},
 		"leaked server":    {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingLeftover, Type: "instance", Provider: "cloud"}, "provider cloud"},
 		"launch":           {plan.Step{Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "cloud"}, "provider cloud"},
 		"request":          {plan.Step{Action: plan.ActionServe, Thing: plan.ThingRequest, Provider: "cloud"}, "provider cloud"},
-		"nobody's request": {plan.Step{Thing: plan.ThingRequest}, ""},
+		"nobody's request": {plan.Step{Action: plan.ActionDecline, Thing: plan.ThingRequest}, ""},
 	} {
 		if got := LockOf(&c.step); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

@@ -116,10 +116,10 @@ func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 	var begun []plan.Step
 	under := map[string]int{} // long-running steps by provider
 	for _, s := range r.running {
-		under[s.Provider] += count(isLongRunning(s.Step))
+		under[s.Provider] += count(!kindOf(&s.Step).brief)
 	}
 	for _, s := range p.Steps {
-		if len(s.Needs)+len(s.After) > 0 || r.stopping || isLongRunning(s) && under[s.Provider] >= maxStartedPerProvider {
+		if len(s.Needs)+len(s.After) > 0 || r.stopping || !kindOf(&s).brief && under[s.Provider] >= maxStartedPerProvider {
 			continue
 		}
 		if s.Action == plan.ActionLaunch { // each plan numbers its launches from the start, so the number identifies nothing
@@ -130,7 +130,7 @@ func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 			continue // the plan may not know the result of the previous run of the step yet
 		}
 		r.running[s.ID] = runningStep{s, make(chan struct{})}
-		under[s.Provider] += count(isLongRunning(s))
+		under[s.Provider] += count(!kindOf(&s).brief)
 		begun = append(begun, s)
 	}
 	r.mu.Unlock()
@@ -181,7 +181,7 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 	case len(stale) > 0:
 		noted()
 		id, err = x.do(ctx, s)
-	case isLongRunning(s):
+	case !kindOf(&s).brief:
 		noted()
 		var free func()
 		if free, err = x.acquireSlot(ctx, s); err == nil {
@@ -199,7 +199,7 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 	delete(r.running, s.ID)
 	r.stepEpoch++
 	r.endedAt[s.ID] = r.stepEpoch
-	if isLongRunning(s) && errors.Is(err, state.ErrLocked) {
+	if !kindOf(&s).brief && errors.Is(err, state.ErrLocked) {
 		r.lockedElsewhereUntil[s.ID] = x.Now().Add(lockedElsewherePause)
 	}
 	r.mu.Unlock()
@@ -208,18 +208,6 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 		return
 	}
 	x.finish(s, id, err, time.Since(started), failures)
-}
-
-// isLongRunning reports whether a step takes longer than writing a record.
-func isLongRunning(s plan.Step) bool {
-	switch s.Action {
-	case plan.ActionServe, plan.ActionDecline, plan.ActionForget:
-		return false
-	case plan.ActionUpdate:
-		return s.ChecksMachine()
-	default:
-		return true
-	}
 }
 
 // launch creates a node.

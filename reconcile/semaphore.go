@@ -142,7 +142,13 @@ func uploadSemaphore(provider string) string { return "upload " + provider }
 // uploadsAtATime is the default number of concurrent uploads to a provider.
 const uploadsAtATime = 2
 
-func uploadsOf(p *resources.Provider) int { return cmp.Or(int(p.MaxUploads), uploadsAtATime) }
+// uploadsOf returns how many uploads to a provider run at a time. p is nil if the provider is not configured.
+func uploadsOf(p *resources.Provider) int {
+	if p == nil {
+		return uploadsAtATime
+	}
+	return cmp.Or(int(p.MaxUploads), uploadsAtATime)
+}
 
 // defaultConcurrency is how many steps send requests to a provider at a time if max_concurrency does not limit the
 // steps in progress.
@@ -151,31 +157,34 @@ const defaultConcurrency = 20
 func providerSemaphore(name string) string { return "provider " + name }
 
 // concurrencyOf returns how many steps of a provider run at a time, and whether the limit applies to all steps in
-// progress or only to steps that send requests.
+// progress or only to steps that send requests. p is nil if the provider is not configured.
 func concurrencyOf(p *resources.Provider) (size int, limited bool) {
-	if p.MaxConcurrency > 0 {
+	if p != nil && p.MaxConcurrency > 0 {
 		return int(p.MaxConcurrency), true
 	}
 	return defaultConcurrency, false
 }
 
-// acquireSlot waits for a slot of the step's provider or of its kind of image work.
+// acquireSlot waits for the slot that the step's kind needs.
 func (x *execution) acquireSlot(ctx context.Context, s plan.Step) (release func(), err error) {
-	key, size, limited := providerSemaphore(s.Provider), defaultConcurrency, false
-	uploads := uploadsAtATime
-	if p, ok := x.provider(s.Provider); ok {
-		size, limited = concurrencyOf(p)
-		uploads = uploadsOf(p)
+	p, _ := x.provider(s.Provider)
+	switch kindOf(&s).slot {
+	case slotWork:
+		work := x.workOf(s)
+		return x.acquire(ctx, work, x.workSize(work))
+	case slotUpload:
+		return x.acquire(ctx, uploadSemaphore(s.Provider), uploadsOf(p))
+	default:
+		return x.acquireProvider(ctx, s, p)
 	}
-	switch s.Action {
-	case plan.ActionBuild, plan.ActionConvert:
-		key = x.workOf(s)
-		size = x.workSize(key)
-	case plan.ActionUpload:
-		key, size = uploadSemaphore(s.Provider), uploads
-	}
-	release, err = x.acquire(ctx, key, size)
-	if err != nil || limited || s.Action == plan.ActionBuild || s.Action == plan.ActionConvert || s.Action == plan.ActionUpload {
+}
+
+// acquireProvider waits for a slot of the step's provider. If max_concurrency is not set, the step may release the slot
+// early.
+func (x *execution) acquireProvider(ctx context.Context, s plan.Step, p *resources.Provider) (release func(), err error) {
+	size, limited := concurrencyOf(p)
+	release, err = x.acquire(ctx, providerSemaphore(s.Provider), size)
+	if err != nil || limited {
 		return release, err
 	}
 	early := sync.OnceFunc(release)
