@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -157,72 +156,11 @@ func (v values) usable(name string) (cty.Value, bool) {
 	return value, value.IsWhollyKnown() && !value.IsNull()
 }
 
-func (v values) text(name string) string {
-	if value, ok := v.usable(name); ok {
-		return value.AsString()
+// decode copies the values to the tagged fields of a struct, see schema.Decode. Decoding of the body has checked them.
+func (v values) decode(into any) {
+	if err := schema.DecodeValues(v, into); err != nil {
+		panic(fmt.Sprintf("decode %T: %v", into, err))
 	}
-	return ""
-}
-
-func (v values) flag(name string) bool {
-	value, ok := v.usable(name)
-	return ok && value.True()
-}
-
-func (v values) integer(name string) int64 {
-	if p := v.limit(name); p != nil {
-		return *p
-	}
-	return 0
-}
-
-// limit returns nil for an attribute that is not set.
-func (v values) limit(name string) *int64 {
-	value, ok := v.usable(name)
-	if !ok {
-		return nil
-	}
-	n, _ := value.AsBigFloat().Int64()
-	return &n
-}
-
-func (v values) number(name string) float64 {
-	value, ok := v.usable(name)
-	if !ok {
-		return 0
-	}
-	n, _ := value.AsBigFloat().Float64()
-	return n
-}
-
-// duration returns a duration attribute. Decoding has checked its syntax.
-func (v values) duration(name string) time.Duration {
-	d, _ := parseDuration(v.text(name))
-	return d
-}
-
-func (v values) texts(name string) []string {
-	value, ok := v.usable(name)
-	if !ok || value.LengthInt() == 0 {
-		return nil
-	}
-	var words []string
-	for _, element := range value.AsValueSlice() {
-		words = append(words, element.AsString())
-	}
-	return words
-}
-
-func (v values) textMap(name string) map[string]string {
-	value, ok := v.usable(name)
-	if !ok || value.LengthInt() == 0 {
-		return nil
-	}
-	words := map[string]string{}
-	for key, element := range value.AsValueMap() {
-		words[key] = element.AsString()
-	}
-	return words
 }
 
 // rangeOf returns the position of an attribute, or that of the block if the attribute is not set.

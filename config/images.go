@@ -127,8 +127,10 @@ func (r *imageReader) image(d *draft) *parsedImage {
 		}
 	}
 	all := r.bodies.complete(d.content, nil)
-	fillImage(&made.Image, all)
 	r.checkFormats(d, all)
+	all.decode(&made.Image)
+	made.Formats, made.KeepFormats = resources.ImageFormats(made.Formats), resources.ImageFormats(made.KeepFormats)
+	made.Login.ConnectionPort = portOf(made.Login)
 	bodies := []values{all}
 	if d.kind == resources.ZuulImage {
 		r.fillZuulImage(made, d, all)
@@ -137,17 +139,6 @@ func (r *imageReader) image(d *draft) *parsedImage {
 	}
 	r.digests.add(made.Ref().String(), made.Builder, d.at, bodies...)
 	return made
-}
-
-func fillImage(i *resources.Image, all values) {
-	i.Formats, i.KeepFormats = resources.ImageFormats(all.texts("formats")), resources.ImageFormats(all.texts("keep_formats"))
-	i.DeleteAfterUpload = all.flag("delete_after_upload")
-	i.RebuildAge = all.duration("rebuild_age")
-	i.Keep = int(all.integer("keep"))
-	i.BuildTimeout = all.duration("build_timeout")
-	i.Pause, i.PreventDestroy = all.flag("pause"), all.flag("prevent_destroy")
-	i.Properties, i.Tags = all.textMap("properties"), all.texts("tags")
-	i.Login = login(all)
 }
 
 // fillDiskimage returns the values of the builder block, nil after an error.
@@ -195,24 +186,14 @@ func (r *imageReader) fillBuilder(made *parsedImage, kind string, b schema.Block
 	showStatic(made.Static, "", b, all)
 }
 
-// login returns the login of a body after defaults.
-func login(all values) resources.Login {
-	made := resources.Login{
-		Username: all.text("username"), PythonPath: all.text("python_path"), ShellType: all.text("shell_type"),
-		ConnectionType: all.text("connection_type"), ConnectionPort: all.integer("connection_port"),
-	}
-	if made.ConnectionPort == 0 {
-		made.ConnectionPort = defaultPort(made.ConnectionType)
-	}
-	return made
-}
-
-// defaultPort returns the port of a connection type, or 0 if it uses none.
-func defaultPort(connectionType string) int64 {
-	switch connectionType {
-	case "":
+// portOf returns the port of a login, by default that of its connection type, or 0 if it uses none.
+func portOf(login resources.Login) int64 {
+	switch {
+	case login.ConnectionPort != 0:
+		return login.ConnectionPort
+	case login.ConnectionType == "":
 		return 0
-	case "winrm", "psrp":
+	case login.ConnectionType == "winrm", login.ConnectionType == "psrp":
 		return 5986
 	default:
 		return 22
@@ -231,9 +212,20 @@ func allFormats(drivers map[string]schema.Driver) []string {
 	return known
 }
 
+// stringsOf returns a list of strings, nil if it is null or unknown.
+func stringsOf(all values, name string) []string {
+	var list []string
+	if value, ok := all.usable(name); ok {
+		for _, element := range value.AsValueSlice() {
+			list = append(list, element.AsString())
+		}
+	}
+	return list
+}
+
 func (r *imageReader) checkFormats(d *draft, all values) {
 	for _, name := range []string{"formats", "keep_formats"} {
-		for _, format := range all.texts(name) {
+		for _, format := range stringsOf(all, name) {
 			if !slices.Contains(r.formats, resources.ImageFormat(format)) {
 				r.unknownFormat(d.content.rangeOf(name), format)
 			}

@@ -17,9 +17,8 @@ func (r *blockReader) readLabels(vertices map[string]*vertex, ctx *hcl.EvalConte
 			continue
 		}
 		r.digests.add("label."+one.name, "", at, all)
-		labels[one.name] = &parsedLabel{at: at, Label: resources.Label{
-			Name: one.name, MinReady: all.integer("min_ready"), MaxReadyAge: all.duration("max_ready_age"), Source: sourceOf(at),
-		}}
+		labels[one.name] = &parsedLabel{at: at, Label: resources.Label{Name: one.name, Source: sourceOf(at)}}
+		all.decode(&labels[one.name].Label)
 	}
 	return labels
 }

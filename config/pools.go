@@ -45,16 +45,9 @@ func (r *providerReader) pools(p *parsedProvider, parts []part, scope *hcl.EvalC
 func (r *providerReader) pool(p *parsedProvider, one instance, ctx *hcl.EvalContext, static cty.Value, provider values) *parsedPool {
 	at := one.block.DefRange()
 	c, all := r.body(one.block, ctx, p.specs.pool)
-	made := &parsedPool{at: at, Pool: resources.Pool{
-		Name: one.name, MaxServers: all.limit("max_servers"), MaxCores: all.limit("max_cores"), MaxRAM: all.limit("max_ram"),
-		MaxVolumes: all.limit("max_volumes"), MaxVolumeGB: all.limit("max_volume_gb"),
-		IgnoreProviderQuota: all.flag("ignore_provider_quota"), Priority: p.Priority,
-		NodeAttributes: all.textMap("node_attributes"), Config: all.of(p.specs.Pool), Source: sourceOf(at),
-	}}
+	made := &parsedPool{at: at, Pool: resources.Pool{Name: one.name, Priority: p.Priority, Config: all.of(p.specs.Pool), Source: sourceOf(at)}}
+	all.decode(&made.Pool)
 	r.digests.add("provider."+p.Name+".pool."+one.name, "", at, all)
-	if own := all.limit("priority"); own != nil {
-		made.Priority = *own
-	}
 	around := &poolContext{provider: p, pool: all, shown: map[string]string{}, hashed: map[string]cty.Value{
 		"driver": cty.StringVal(p.specs.kind), "provider": static, "pool": staticOf(p.specs.poolOnly, all),
 	}}
@@ -147,9 +140,10 @@ func (r *providerReader) node(p *parsedProvider, pool *parsedPool, one instance,
 	}
 	c, all := r.body(one.block, ctx, s.node)
 	made := parsedNode{at: at, labelsAt: *c.rangeOf("labels"), StaticNode: resources.StaticNode{
-		Name: one.name, Address: all.text("address"), Labels: all.texts("labels"), HostKeys: all.texts("host_keys"),
-		Slots: all.integer("slots"), Login: login(all), Config: all.of(s.Node), Source: sourceOf(at), Static: map[string]string{},
+		Name: one.name, Config: all.of(s.Node), Source: sourceOf(at), Static: map[string]string{},
 	}}
+	all.decode(&made.StaticNode)
+	made.Login.ConnectionPort = portOf(made.Login)
 	if made.Address == "" {
 		made.Address = one.name
 	}

@@ -50,13 +50,8 @@ func (r *providerReader) provider(one instance, s *driverSpecs, ctx *hcl.EvalCon
 	c, all := r.body(one.block, ctx, s.provider)
 	made := &parsedProvider{specs: s, at: at, cloudImages: map[string]*parsedCloudImage{}, Provider: resources.Provider{
 		Name: one.name, Driver: s.kind, Config: all.of(s.Provider), Source: sourceOf(at),
-		LaunchTimeout: all.duration("launch_timeout"), BootTimeout: all.duration("boot_timeout"),
-		LaunchAttempts: all.integer("launch_attempts"), APITimeout: all.duration("api_timeout"),
-		Rate: all.number("rate"), MaxConcurrency: all.integer("max_concurrency"), Priority: all.integer("priority"),
-		ImageNames: all.text("image_name_format"), UploadTimeout: all.duration("upload_timeout"),
-		MaxUploads:     all.integer("max_uploads"),
-		PostUploadHook: all.text("post_upload_hook"), PreventDestroy: all.flag("prevent_destroy"),
 	}}
+	all.decode(&made.Provider)
 	r.digests.add("provider."+one.name, s.kind, at, all)
 	r.checkHook(made.PostUploadHook, c.rangeOf("post_upload_hook"))
 	parts := map[string][]part{}
@@ -133,10 +128,9 @@ func (r *providerReader) cloudImage(p *parsedProvider, one instance, ctx *hcl.Ev
 		return
 	}
 	c, all := r.body(one.block, ctx, p.specs.cloudImage)
-	made := resources.CloudImageSpec{
-		Name: one.name, ImageID: all.text("image_id"), Image: all.text("image_name"), Filters: all.textMap("filters"),
-		Login: login(all), Config: all.of(p.specs.CloudImage), Source: sourceOf(at),
-	}
+	made := resources.CloudImageSpec{Name: one.name, Config: all.of(p.specs.CloudImage), Source: sourceOf(at)}
+	all.decode(&made)
+	made.Login.ConnectionPort = portOf(made.Login)
 	r.digests.add("provider."+p.Name+".cloud_image."+one.name, "", at, all)
 	var written []string
 	for _, name := range []string{"image_id", "image_name", "filters"} {
@@ -175,10 +169,11 @@ func (r *providerReader) providerImages(p *parsedProvider, parts []part) {
 			seen[one.name] = at
 			_, all := r.body(one.block, one.context(part.ctx), p.specs.providerImage)
 			r.digests.add("provider."+p.Name+".image."+one.name, "", at, all)
-			p.images = append(p.images, &parsedProviderImage{at: at, ProviderImage: resources.ProviderImage{
-				Image: resources.ImageRef{Name: one.name}, Pause: all.flag("pause"), Properties: all.textMap("properties"),
-				Tags: all.texts("tags"), Login: login(all), Config: all.of(p.specs.Image), Values: plannedValues(p.specs.Image, all), Source: sourceOf(at),
-			}})
+			made := &parsedProviderImage{at: at, ProviderImage: resources.ProviderImage{Image: resources.ImageRef{Name: one.name},
+				Config: all.of(p.specs.Image), Values: plannedValues(p.specs.Image, all), Source: sourceOf(at)}}
+			all.decode(&made.ProviderImage)
+			made.Login.ConnectionPort = portOf(made.Login)
+			p.images = append(p.images, made)
 		}
 	}
 }

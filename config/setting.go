@@ -4,14 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-	str2duration "github.com/xhit/go-str2duration/v2"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
@@ -116,7 +113,7 @@ func checkValue(want *schema.Attribute, value cty.Value) error {
 		}
 	}
 	if want.Format == schema.FormatDuration {
-		if _, err := parseDuration(value.AsString()); err != nil {
+		if _, err := schema.ParseDuration(value.AsString()); err != nil {
 			return err
 		}
 	}
@@ -147,25 +144,6 @@ func checkOneOf(options []string, value cty.Value) error {
 		}
 	}
 	return nil
-}
-
-// durationShape matches durations of any size.
-var durationShape = regexp.MustCompile(`^[-+]?([0-9]+(\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h|d|w))+$`)
-
-// parseDuration reads "90s", "24h", "7d12h" or "2w".
-func parseDuration(text string) (time.Duration, error) {
-	d, err := str2duration.ParseDuration(text)
-	switch {
-	case err != nil && durationShape.MatchString(text):
-		return 0, fmt.Errorf("the duration %q is too large; the largest is about 290 years", text)
-	case err != nil && strings.Trim(text, "0123456789") == "" && text != "":
-		return 0, fmt.Errorf("the duration %q has no unit; for seconds write %q", text, text+"s")
-	case err != nil:
-		return 0, fmt.Errorf("%q is not a duration; write it like \"90s\", \"10m\", \"24h\", \"7d\" or \"2w\"", text)
-	case d < 0:
-		return 0, fmt.Errorf("the duration %q is negative", text)
-	}
-	return d, nil
 }
 
 // convertTo converts a value with the rules of the language. The error states the expected type and shows no values.

@@ -51,30 +51,19 @@ func (r *settingsReader) settings(blocks []*hclsyntax.Block, ctx *hcl.EvalContex
 	}
 	all := r.bodies.complete(c, nil)
 	r.incomplete["npctl"] = r.incomplete["npctl"] || !all["gearman"].IsWhollyKnown()
-	r.checkVersion(all.text("required_version"), c)
+	r.checkVersion(all, c)
 	r.digests.add("npctl", "", c.at, all)
-	return resources.Settings{
-		Dir:          string(r.dir),
-		ImagesDir:    all.text("images_dir"),
-		BuildLogDir:  all.text("build_log_dir"),
-		BuildLogKeep: int(all.integer("build_log_retention")),
-		State:        r.stateSettings(c.parts),
-		MaxHoldAge:   all.duration("max_hold_age"),
-		ImageWork: resources.ImageWork{Builds: all.integer("max_builds"), Fetches: all.integer("max_fetches"),
-			Snapshots: all.integer("max_snapshot_builds"), Conversions: all.integer("max_conversions")},
-		TenantLimits:  tenantLimits(all),
-		Gearman:       gearman(all),
-		MaxRequests:   int(all.integer("max_requests")),
-		LeakLimit:     int(all.integer("leak_limit")),
-		LeakSightings: all.duration("leak_age"),
-		Source:        sourceOf(c.at),
-	}
+	settings := resources.Settings{Dir: string(r.dir), State: r.stateSettings(c.parts), Source: sourceOf(c.at)}
+	all.decode(&settings)
+	return settings
 }
 
-func (r *settingsReader) checkVersion(constraint string, c *content) {
-	if constraint == "" {
+func (r *settingsReader) checkVersion(all values, c *content) {
+	required, ok := all.usable("required_version")
+	if !ok || required.AsString() == "" {
 		return
 	}
+	constraint := required.AsString()
 	at := c.rangeOf("required_version")
 	wanted, err := version.NewConstraint(constraint)
 	if err != nil {
@@ -117,35 +106,4 @@ func (r *settingsReader) stateSettings(parts []part) resources.StateSettings {
 	_, all := r.body(block, parts[0].ctx, s)
 	r.digests.add("npctl.state", kind, block.DefRange(), all)
 	return resources.StateSettings{Kind: kind, Config: all.of(r.states[kind])}
-}
-
-func tenantLimits(all values) []resources.TenantLimit {
-	limits, ok := all.usable("tenant_limit")
-	if !ok {
-		return nil
-	}
-	var list []resources.TenantLimit
-	for tenant, object := range limits.AsValueMap() {
-		v := values(object.AsValueMap())
-		list = append(list, resources.TenantLimit{
-			Tenant: tenant, MaxServers: v.limit("max_servers"), MaxCores: v.limit("max_cores"), MaxRAM: v.limit("max_ram"),
-			MaxVolumes: v.limit("max_volumes"), MaxVolumeGB: v.limit("max_volume_gb"),
-		})
-	}
-	sortBy(list, func(t resources.TenantLimit) string { return t.Tenant })
-	return list
-}
-
-func gearman(all values) *resources.Gearman {
-	object, ok := all.usable("gearman")
-	if !ok {
-		return nil
-	}
-	v := values(object.AsValueMap())
-	made := &resources.Gearman{Servers: v.texts("servers")}
-	if object, ok := v.usable("tls"); ok {
-		tls := values(object.AsValueMap())
-		made.TLS = &resources.TLS{CA: tls.text("ca"), Cert: tls.text("cert"), Key: tls.text("key")}
-	}
-	return made
 }

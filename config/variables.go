@@ -27,8 +27,8 @@ type variable struct {
 	want        cty.Type // DynamicPseudoType without a type attribute
 	defaults    *typeexpr.Defaults
 	fallback    cty.Value // the default; cty.NilVal when there is none
-	nullable    bool
-	sensitive   bool
+	Nullable    bool      `config:"nullable"`
+	Sensitive   bool      `config:"sensitive"`
 	validations []part
 	given       *externalValue
 	value       cty.Value
@@ -78,7 +78,7 @@ func (r *variableReader) variables(blocks []*hclsyntax.Block, auto []string, bas
 
 // variable reads one variable block.
 func (r *variableReader) variable(block *hclsyntax.Block, base *hcl.EvalContext) *variable {
-	v := &variable{name: block.Labels[0], at: block.DefRange(), want: cty.DynamicPseudoType, nullable: true}
+	v := &variable{name: block.Labels[0], at: block.DefRange(), want: cty.DynamicPseudoType, Nullable: true}
 	body := *block.Body
 	body.Attributes = maps.Clone(body.Attributes)
 	typeAttr, defaultAttr := body.Attributes["type"], body.Attributes["default"]
@@ -86,7 +86,8 @@ func (r *variableReader) variable(block *hclsyntax.Block, base *hcl.EvalContext)
 	delete(body.Attributes, "default")
 	c := r.bodies.decode(&body, base, r.specs.variable, block.DefRange())
 	all := r.bodies.complete(c, nil)
-	v.nullable, v.sensitive, v.validations = all.flag("nullable"), all.flag("sensitive"), c.parts
+	all.decode(v)
+	v.validations = c.parts
 	if typeAttr != nil {
 		want, defaults, diags := typeexpr.TypeConstraintWithDefaults(typeAttr.Expr)
 		r.add(diags...)
@@ -99,7 +100,7 @@ func (r *variableReader) variable(block *hclsyntax.Block, base *hcl.EvalContext)
 }
 
 func (r *variableReader) variableDefault(v *variable, attr *hclsyntax.Attribute, typed bool, base *hcl.EvalContext) {
-	if v.sensitive {
+	if v.Sensitive {
 		r.sources.hide(attr.Expr)
 	}
 	if r.defaultRefers(attr.Expr) {
@@ -143,7 +144,7 @@ func (r *variableReader) convertToVariable(v *variable, value cty.Value, at hcl.
 		r.problem(at.Ptr(), "Wrong type", fmt.Sprintf("For the variable %q, %s is not valid: %s.", v.name, what, conversionError(err, v.want)))
 		return cty.DynamicVal, false
 	}
-	if converted.IsNull() && !v.nullable {
+	if converted.IsNull() && !v.Nullable {
 		if v.fallback != cty.NilVal && what != "the default" {
 			return v.fallback, true
 		}
@@ -170,12 +171,12 @@ func (r *variableReader) variableValue(v *variable) cty.Value {
 		value = cty.DynamicVal
 	}
 	v.value = value
-	shown := VariableValue{Sensitive: v.sensitive || value.ContainsMarked(), From: from}
+	shown := VariableValue{Sensitive: v.Sensitive || value.ContainsMarked(), From: from}
 	if !shown.Sensitive && value.IsWhollyKnown() {
 		shown.Value = argumentText(value)
 	}
 	r.shown[v.name] = shown
-	if v.sensitive {
+	if v.Sensitive {
 		return value.Mark(sensitive)
 	}
 	return value
@@ -184,7 +185,7 @@ func (r *variableReader) variableValue(v *variable) cty.Value {
 // unknownOf returns an unknown value of the variable's type.
 func unknownOf(v *variable) cty.Value {
 	value := cty.UnknownVal(plainType(v.want))
-	if v.nullable || value.Type() == cty.DynamicPseudoType {
+	if v.Nullable || value.Type() == cty.DynamicPseudoType {
 		return value
 	}
 	return value.RefineNotNull()

@@ -79,7 +79,7 @@ func (r *variableReader) readValues(path string, accept fileType, all map[string
 			continue
 		}
 		v.given = &externalValue{from: path, expr: attr.Expr, at: attr.Expr.Range()}
-		if v.sensitive {
+		if v.Sensitive {
 			r.sources.hideRange(attr.Expr.Range())
 		}
 	}
@@ -104,7 +104,7 @@ func (r *variableReader) givenValue(v *variable) cty.Value {
 	}
 	value, diags := r.eval.meter.value(expr, nil)
 	if diags.HasErrors() {
-		if v.sensitive {
+		if v.Sensitive {
 			diags = hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Invalid value for variable", Subject: at.Ptr(),
 				Detail: fmt.Sprintf("The value of the sensitive variable %q cannot be evaluated.", v.name)}}
 		}
@@ -127,7 +127,7 @@ func takesExpression(want cty.Type, text string) bool {
 func (r *variableReader) showText(v *variable) hcl.Range {
 	name := fmt.Sprintf("<value of var.%s from %s>", v.name, v.given.from)
 	src := []byte(v.given.text)
-	if v.sensitive {
+	if v.Sensitive {
 		src = []byte("(sensitive)")
 	}
 	v.given.at = r.sources.addText(name, src)
@@ -138,7 +138,7 @@ func (r *variableReader) showText(v *variable) hcl.Range {
 func (r *variableReader) parseArgument(v *variable) hclsyntax.Expression {
 	at := r.showText(v)
 	expr, diags := r.sources.parseExpression([]byte(v.given.text), at.Filename)
-	if diags.HasErrors() && v.sensitive {
+	if diags.HasErrors() && v.Sensitive {
 		diags = hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Invalid value for variable", Subject: at.Ptr(),
 			Detail: fmt.Sprintf("The value of the sensitive variable %q is not an HCL expression.", v.name)}}
 	}

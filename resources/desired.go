@@ -9,6 +9,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
+// The tags `config` name the attributes of the blocks; see schema.Decode.
+
 // Desired is the validated configuration with all defaults filled in. All lists are sorted by name.
 type Desired struct {
 	Settings  Settings
@@ -62,26 +64,26 @@ type Block struct {
 // Settings is the npctl block.
 type Settings struct {
 	Dir           string        // absolute directory of the configuration; base of relative paths
-	ImagesDir     string        // directory of the image files
-	BuildLogDir   string        // directory of the build logs, one log per build
-	BuildLogKeep  int           // number of old logs kept per image
+	ImagesDir     string        `config:"images_dir"`          // directory of the image files
+	BuildLogDir   string        `config:"build_log_dir"`       // directory of the build logs, one log per build
+	BuildLogKeep  int           `config:"build_log_retention"` // number of old logs kept per image
 	State         StateSettings // the store of the records
-	MaxHoldAge    time.Duration // 0 means no limit
-	TenantLimits  []TenantLimit
-	Gearman       *Gearman
-	MaxRequests   int           // maximum number of open requests; 0 means no limit
-	LeakLimit     int           // maximum number of leaks deleted within LeakSightings (leak_age)
-	LeakSightings time.Duration // minimum time between the two sightings of a leak (leak_age)
-	ImageWork     ImageWork
+	MaxHoldAge    time.Duration `config:"max_hold_age"` // 0 means no limit
+	TenantLimits  []TenantLimit `config:"tenant_limit"`
+	Gearman       *Gearman      `config:"gearman"`
+	MaxRequests   int           `config:"max_requests"` // maximum number of open requests; 0 means no limit
+	LeakLimit     int           `config:"leak_limit"`   // maximum number of leaks deleted within LeakSightings (leak_age)
+	LeakSightings time.Duration `config:"leak_age"`     // minimum time between the two sightings of a leak (leak_age)
+	ImageWork     ImageWork     `config:",inline"`
 	Source        Source
 }
 
 // ImageWork limits how many steps of each kind of image work run at a time.
 type ImageWork struct {
-	Builds      int64 // builds on this host
-	Fetches     int64 // downloads of zuul images
-	Snapshots   int64
-	Conversions int64
+	Builds      int64 `config:"max_builds"`  // builds on this host
+	Fetches     int64 `config:"max_fetches"` // downloads of zuul images
+	Snapshots   int64 `config:"max_snapshot_builds"`
+	Conversions int64 `config:"max_conversions"`
 }
 
 // StateSettings selects the store of the records.
@@ -92,30 +94,32 @@ type StateSettings struct {
 
 // TenantLimit limits what one tenant uses at a time; nil means no limit.
 type TenantLimit struct {
-	Tenant      string
-	MaxServers  *int64
-	MaxCores    *int64
-	MaxRAM      *int64 // MiB
-	MaxVolumes  *int64
-	MaxVolumeGB *int64 // of all volumes
+	Tenant      string `config:",label"`
+	MaxServers  *int64 `config:"max_servers"`
+	MaxCores    *int64 `config:"max_cores"`
+	MaxRAM      *int64 `config:"max_ram"` // MiB
+	MaxVolumes  *int64 `config:"max_volumes"`
+	MaxVolumeGB *int64 `config:"max_volume_gb"` // of all volumes
 }
 
 // Gearman lists the job servers to which the build hosts connect.
 type Gearman struct {
-	Servers []string // host:port
-	TLS     *TLS
+	Servers []string `config:"servers"` // host:port
+	TLS     *TLS     `config:"tls"`
 }
 
 // TLS holds the paths of PEM files.
 type TLS struct {
-	CA, Cert, Key string
+	CA   string `config:"ca"`
+	Cert string `config:"cert"`
+	Key  string `config:"key"`
 }
 
 // Label is the name by which a request asks for a node.
 type Label struct {
 	Name        string
-	MinReady    int64
-	MaxReadyAge time.Duration // 0 means no limit
+	MinReady    int64         `config:"min_ready"`
+	MaxReadyAge time.Duration `config:"max_ready_age"` // 0 means no limit
 	Source      Source
 }
 
@@ -140,21 +144,21 @@ func (r ImageRef) String() string { return fmt.Sprintf("%s.%s", r.Kind, r.Name) 
 // Image is an image that npctl builds or fetches, uploads and deletes: a diskimage or zuul_image block.
 type Image struct {
 	Name              string
-	Kind              ImageKind // DiskImage or ZuulImage
-	Builder           string    // builder kind; "zuul" for a ZuulImage
-	Config            cty.Value // the decoded block of the builder
-	Formats           []string  // formats beyond the needs of providers
-	KeepFormats       []string  // formats kept on disk despite DeleteAfterUpload
-	DeleteAfterUpload bool
-	RebuildAge        time.Duration // 0 means no rebuild by age
-	Keep              int           // number of newest ready builds to keep
-	BuildTimeout      time.Duration
-	Pause             bool
-	PreventDestroy    bool
-	Login             Login
-	Properties        map[string]string
-	Tags              []string
-	Hashes            Hashes // of the replacing attributes, computed from Hashed
+	Kind              ImageKind         // DiskImage or ZuulImage
+	Builder           string            // builder kind; "zuul" for a ZuulImage
+	Config            cty.Value         // the decoded block of the builder
+	Formats           []string          `config:"formats"`      // formats beyond the needs of providers
+	KeepFormats       []string          `config:"keep_formats"` // formats kept on disk despite DeleteAfterUpload
+	DeleteAfterUpload bool              `config:"delete_after_upload"`
+	RebuildAge        time.Duration     `config:"rebuild_age"` // 0 means no rebuild by age
+	Keep              int               `config:"keep"`        // number of newest ready builds to keep
+	BuildTimeout      time.Duration     `config:"build_timeout"`
+	Pause             bool              `config:"pause"`
+	PreventDestroy    bool              `config:"prevent_destroy"`
+	Login             Login             `config:",inline"`
+	Properties        map[string]string `config:"properties"`
+	Tags              []string          `config:"tags"`
+	Hashes            Hashes            // of the replacing attributes, computed from Hashed
 	Hashed            HashSource
 	Static            map[string]string // the replacing attributes as text, sensitive ones masked, to show what changed
 	Source            Source
@@ -187,11 +191,11 @@ func (l Login) withDefaults(below Login) Login {
 
 // Login is the user name, connection type and port by which a job connects to nodes of an image.
 type Login struct {
-	Username       string `json:"username,omitempty"`
-	PythonPath     string `json:"python_path,omitempty"`
-	ShellType      string `json:"shell_type,omitempty"`
-	ConnectionType string `json:"connection_type,omitempty"` // ssh, winrm, network_cli, …
-	ConnectionPort int64  `json:"connection_port,omitempty"`
+	Username       string `json:"username,omitempty" config:"username"`
+	PythonPath     string `json:"python_path,omitempty" config:"python_path"`
+	ShellType      string `json:"shell_type,omitempty" config:"shell_type"`
+	ConnectionType string `json:"connection_type,omitempty" config:"connection_type"` // ssh, winrm, network_cli, …
+	ConnectionPort int64  `json:"connection_port,omitempty" config:"connection_port"`
 }
 
 // OverSSH reports whether jobs connect to nodes with this login by SSH.
@@ -203,19 +207,19 @@ func (l Login) OverSSH() bool {
 type Provider struct {
 	Name           string
 	Driver         string
-	Config         cty.Value // the decoded attributes of the driver
-	LaunchTimeout  time.Duration
-	BootTimeout    time.Duration
-	LaunchAttempts int64
-	APITimeout     time.Duration // of one API call
-	Rate           float64       // API calls per second; 0 means no limit
-	MaxConcurrency int64         // steps in progress at a time; 0: no limit on waiting steps, 20 active ones at a time
-	Priority       int64         // lower goes first
-	ImageNames     string        // template of the names of uploads
-	UploadTimeout  time.Duration
-	MaxUploads     int64 // at a time
-	PostUploadHook string
-	PreventDestroy bool
+	Config         cty.Value     // the decoded attributes of the driver
+	LaunchTimeout  time.Duration `config:"launch_timeout"`
+	BootTimeout    time.Duration `config:"boot_timeout"`
+	LaunchAttempts int64         `config:"launch_attempts"`
+	APITimeout     time.Duration `config:"api_timeout"`       // of one API call
+	Rate           float64       `config:"rate"`              // API calls per second; 0 means no limit
+	MaxConcurrency int64         `config:"max_concurrency"`   // steps in progress at a time; 0: no limit on waiting steps, 20 active ones at a time
+	Priority       int64         `config:"priority"`          // lower goes first
+	ImageNames     string        `config:"image_name_format"` // template of the names of uploads
+	UploadTimeout  time.Duration `config:"upload_timeout"`
+	MaxUploads     int64         `config:"max_uploads"` // at a time
+	PostUploadHook string        `config:"post_upload_hook"`
+	PreventDestroy bool          `config:"prevent_destroy"`
 	Pools          []Pool
 	CloudImages    []CloudImageSpec
 	Images         []ProviderImage
@@ -225,10 +229,10 @@ type Provider struct {
 // ProviderImage holds a provider's settings for an uploaded image.
 type ProviderImage struct {
 	Image      ImageRef
-	Pause      bool // pauses uploads to this provider
-	Properties map[string]string
-	Tags       []string
-	Login      Login
+	Pause      bool              `config:"pause"` // pauses uploads to this provider
+	Properties map[string]string `config:"properties"`
+	Tags       []string          `config:"tags"`
+	Login      Login             `config:",inline"`
 	Config     cty.Value
 	Values     map[string]string // as in Offer
 	Source     Source
@@ -237,10 +241,10 @@ type ProviderImage struct {
 // CloudImageSpec is an image that exists in the cloud, found by ID, by name or by filters (the newest match wins).
 type CloudImageSpec struct {
 	Name    string
-	ImageID string
-	Image   string // exact name in the cloud
-	Filters map[string]string
-	Login   Login
+	ImageID string            `config:"image_id"`
+	Image   string            `config:"image_name"` // exact name in the cloud
+	Filters map[string]string `config:"filters"`
+	Login   Login             `config:",inline"`
 	Config  cty.Value
 	Source  Source
 }
@@ -248,14 +252,14 @@ type CloudImageSpec struct {
 // Pool is a part of a provider with limits of its own. A nil limit means no limit.
 type Pool struct {
 	Name                string
-	MaxServers          *int64
-	MaxCores            *int64
-	MaxRAM              *int64 // MiB
-	MaxVolumes          *int64
-	MaxVolumeGB         *int64
-	IgnoreProviderQuota bool
-	Priority            int64
-	NodeAttributes      map[string]string
+	MaxServers          *int64            `config:"max_servers"`
+	MaxCores            *int64            `config:"max_cores"`
+	MaxRAM              *int64            `config:"max_ram"` // MiB
+	MaxVolumes          *int64            `config:"max_volumes"`
+	MaxVolumeGB         *int64            `config:"max_volume_gb"`
+	IgnoreProviderQuota bool              `config:"ignore_provider_quota"`
+	Priority            int64             `config:"priority"`
+	NodeAttributes      map[string]string `config:"node_attributes"`
 	Config              cty.Value
 	Offers              []Offer
 	Nodes               []StaticNode
@@ -300,11 +304,11 @@ func (p *Pool) LabelNames() []string {
 // StaticNode is a machine that exists without npctl: a `node` block.
 type StaticNode struct {
 	Name     string
-	Address  string // host to connect to; the name by default
-	Labels   []string
-	HostKeys []string
-	Slots    int64
-	Login    Login
+	Address  string   `config:"address"` // host to connect to; the name by default
+	Labels   []string `config:"labels"`
+	HostKeys []string `config:"host_keys"`
+	Slots    int64    `config:"slots"`
+	Login    Login    `config:",inline"`
 	Config   cty.Value
 	Hashes   Hashes // computed from Hashed
 	Hashed   HashSource
