@@ -34,16 +34,16 @@ func better(a, b *option) int {
 }
 
 // options lists the pools that could serve a request, the best one first, and the declines of pools that never can.
-func (d *dispatch) options(r *resources.Request) (options []*option, declined []resources.Decline) {
-	for _, s := range d.world.pools {
-		if !d.offersAny(s, r.Labels) {
+func (rp *requestPlanner) options(r *resources.Request) (options []*option, declined []resources.Decline) {
+	for _, s := range rp.world.pools {
+		if !s.offersAny(r.Labels) {
 			continue
 		}
 		if k := slices.IndexFunc(r.Declined, func(n resources.Decline) bool { return s.at.is(n) && n.Zone == "" }); k >= 0 {
 			declined = append(declined, r.Declined[k])
 			continue
 		}
-		switch o, why := d.optionAt(r, s, nil); why {
+		switch o, why := rp.optionAt(r, s, nil); why {
 		case "":
 			options = append(options, o)
 		case zonesDeclined:
@@ -58,23 +58,23 @@ func (d *dispatch) options(r *resources.Request) (options []*option, declined []
 
 // optionAt checks one pool. have lists the nodes that the request already has there. why is set if the pool never
 // can.
-func (d *dispatch) optionAt(r *resources.Request, s *poolState, have []string) (o *option, why string) {
-	if r.Provider != "" && r.Provider != s.at.provider && !d.seen.Shared {
+func (rp *requestPlanner) optionAt(r *resources.Request, s *poolState, have []string) (o *option, why string) {
+	if r.Provider != "" && r.Provider != s.at.provider && !rp.world.seen.Shared {
 		return nil, "the request wants provider " + r.Provider
 	}
 	o = &option{poolState: s, zone: r.Placement.Zone, nodes: make([]string, len(r.Labels)), offers: make([]*poolOffer, len(r.Labels))}
-	if why := d.offered(o, r); why != "" {
+	if why := rp.offered(o, r); why != "" {
 		return nil, why
 	}
 	if slices.ContainsFunc(o.offers, func(at *poolOffer) bool { return at != nil }) {
-		o.share = d.freeShare(s, d.free)
+		o.share = rp.capacity.freeShare(s)
 	}
-	if !d.reachable(s.at.provider) {
+	if !rp.world.reachable(s.at.provider) {
 		o.blocker = &blocker{text: "the provider does not respond"}
 		return o, ""
 	}
 	if !r.Fresh {
-		d.reuse(o, r, have)
+		rp.reuse(o, r, have)
 	}
 	if o.zone == "" && len(r.Labels) > 1 {
 		zones, known := zonesLeft(o, r)
@@ -85,7 +85,7 @@ func (d *dispatch) optionAt(r *resources.Request, s *poolState, have []string) (
 			o.zone = spread(zones, r.ID)
 		}
 	}
-	return o, d.missing(o, r, have)
+	return o, rp.missing(o, r, have)
 }
 
 // zonesDeclined is the reason why a pool cannot serve a request that all its zones have declined.
@@ -125,9 +125,9 @@ func spread(zones []string, id string) string {
 }
 
 // offered finds the pool's offer of each label, or returns why the pool cannot serve a label.
-func (d *dispatch) offered(o *option, r *resources.Request) string {
+func (rp *requestPlanner) offered(o *option, r *resources.Request) string {
 	for i, label := range r.Labels {
-		at := d.offerIn(o.poolState, label)
+		at := o.poolState.offers[label]
 		switch {
 		case at == nil && o.slots[label] < countOf(r.Labels[:i+1], label):
 			return fmt.Sprintf("it has no label %s, or fewer machines than are asked for", label)
@@ -149,8 +149,8 @@ func countOf(labels []string, label string) (n int64) {
 }
 
 // reuse selects ready nodes of the pool, all from one zone: the zone that serves most of the request.
-func (d *dispatch) reuse(o *option, r *resources.Request, have []string) {
-	idle := d.idle[o.at]
+func (rp *requestPlanner) reuse(o *option, r *resources.Request, have []string) {
+	idle := rp.idle[o.at]
 	if idle == nil || !slices.ContainsFunc(r.Labels, func(label string) bool { return idle.labels[label] > 0 }) {
 		return
 	}
@@ -184,7 +184,7 @@ func (o *option) launchesIn(zone string, nodes, have []string) bool {
 
 // missing adds up the nodes to launch. It returns why the pool can never launch them, and sets the blocker if it
 // cannot now.
-func (d *dispatch) missing(o *option, r *resources.Request, have []string) (never string) {
+func (rp *requestPlanner) missing(o *option, r *resources.Request, have []string) (never string) {
 	var all resources.ResourceAmounts
 	for i, at := range o.offers {
 		if at != nil {
@@ -198,40 +198,37 @@ func (d *dispatch) missing(o *option, r *resources.Request, have []string) (neve
 			o.need = plus(o.need, at.each)
 		}
 		if o.blocker == nil {
-			o.blocker = d.launchBlocker(at, r.Labels[i])
+			o.blocker = rp.launchBlocker(at, r.Labels[i])
 			o.blocked = o.blocker != nil
 		}
 	}
-	if why := d.oversizeBlocker(o, all); why != nil {
+	if why := rp.oversizeBlocker(o, all); why != nil {
 		return "the request is too large: " + why.String()
 	}
-	if why := d.beyondTenant(r, o); why != "" && have == nil {
+	if why := rp.tenants.beyondTenant(r, o); why != "" && have == nil {
 		return why
 	}
 	if o.blocker == nil && o.missing > 0 {
-		o.blocker = d.roomBlocker(o)
+		o.blocker = rp.roomBlocker(o)
 	}
 	return ""
 }
 
 // launchBlocker returns why a node of the label cannot be launched now, regardless of capacity, or nil.
-func (d *dispatch) launchBlocker(at *poolOffer, label string) *blocker {
+func (rp *requestPlanner) launchBlocker(at *poolOffer, label string) *blocker {
 	if at == nil {
 		return &blocker{text: fmt.Sprintf("all machines with label %s are taken", label)}
 	}
-	if why := d.offerBlocker(at); why != "" {
-		return &blocker{text: why}
-	}
-	return nil
+	return rp.placement.offerBlocker(at)
 }
 
 // oversizeBlocker returns why the nodes do not fit into the pool, or into the quota of its provider, even if both are
 // empty, or nil.
-func (d *dispatch) oversizeBlocker(o *option, all resources.ResourceAmounts) *blocker {
+func (rp *requestPlanner) oversizeBlocker(o *option, all resources.ResourceAmounts) *blocker {
 	if why := overLimits(o.pool, resources.ResourceAmounts{}, all); why != nil {
 		return why
 	}
-	view, looked := d.view(o.at.provider)
+	view, looked := rp.world.view(o.at.provider)
 	if !looked || o.pool.IgnoreProviderQuota || all.Instances == 0 {
 		return nil
 	}
@@ -239,57 +236,57 @@ func (d *dispatch) oversizeBlocker(o *option, all resources.ResourceAmounts) *bl
 }
 
 // roomBlocker returns the limit that leaves no capacity now for the nodes to launch, or nil.
-func (d *dispatch) roomBlocker(o *option) *blocker {
-	if o.reservedForRequest {
+func (rp *requestPlanner) roomBlocker(o *option) *blocker {
+	if rp.reserved[o.at] {
 		return &blocker{text: "free capacity is reserved for a request that has waited longer"}
 	}
-	if why := overLimits(o.pool, d.pool(o.at.provider, o.at.pool).use, o.need); why != nil {
+	if why := overLimits(o.pool, rp.capacity.pool(o.at.provider, o.at.pool).use, o.need); why != nil {
 		return why
 	}
-	if left := d.free[o.at.provider]; left != nil && !o.pool.IgnoreProviderQuota {
+	if left := rp.capacity.free[o.at.provider]; left != nil && !o.pool.IgnoreProviderQuota {
 		return overQuota(*left, o.need)
 	}
 	return nil
 }
 
 // allocate counts the nodes and the capacity of an option as used, so that no other request gets them.
-func (d *dispatch) allocate(o *option) {
+func (rp *requestPlanner) allocate(o *option) {
 	for _, id := range o.nodes {
 		if id == "" {
 			continue
 		}
-		n := d.world.node[id]
-		d.idle[o.at].remove(n)
+		n := rp.world.node[id]
+		rp.idle[o.at].remove(n)
 		for _, label := range n.Labels {
-			d.readyCount[label]--
+			rp.capacity.readyCount[label]--
 		}
 	}
-	use := d.pool(o.at.provider, o.at.pool)
+	use := rp.capacity.pool(o.at.provider, o.at.pool)
 	use.use = plus(use.use, o.need)
-	if left := d.free[o.at.provider]; left != nil {
+	if left := rp.capacity.free[o.at.provider]; left != nil {
 		*left = minus(*left, o.need)
 	}
 }
 
 // waitForRoom makes a request wait for capacity. After reserveAfter its pool reserves capacity for it. If idle nodes
 // fill the pool, evictIdleNodes removes them.
-func (d *dispatch) waitForRoom(r *resources.Request, options []*option) {
-	if d.opt.Explain {
+func (rp *requestPlanner) waitForRoom(r *resources.Request, options []*option) {
+	if rp.world.opt.Explain {
 		var reasons []string
 		for _, o := range options {
 			reasons = append(reasons, fmt.Sprintf("%s: %s", o.at, o.blocker))
 		}
-		d.explainWait(r, strings.Join(reasons, "; "))
+		rp.explainWait(r, strings.Join(reasons, "; "))
 	}
 	for _, o := range options {
-		d.poolHasWaiters[o.at] = true
+		rp.poolHasWaiters[o.at] = true
 	}
 	for _, o := range options {
-		if o.reservedForRequest || !d.reachable(o.at.provider) {
+		if rp.reserved[o.at] || !rp.world.reachable(o.at.provider) {
 			continue
 		}
-		d.noteCapacityWaiter(r, o)
-		d.reserve(r, o)
+		rp.noteCapacityWaiter(r, o)
+		rp.reserve(r, o)
 		return
 	}
 }

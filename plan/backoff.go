@@ -50,39 +50,39 @@ const clockSlack = time.Minute
 
 // inBackoff reports whether the next attempt has to wait. A failure dated in the future was recorded before the clock
 // was set back: its true time is unknown, so it delays nothing.
-func (c *computation) inBackoff(f *resources.Failure, p backoff) bool {
-	return c.opt.HonorBackoff && f != nil && !f.Time.After(c.seen.Now.Add(clockSlack)) && c.seen.Now.Before(p.next(f))
+func (w *world) inBackoff(f *resources.Failure, p backoff) bool {
+	return w.opt.HonorBackoff && f != nil && !f.Time.After(w.seen.Now.Add(clockSlack)) && w.seen.Now.Before(p.next(f))
 }
 
 // withoutFailing removes failed steps in backoff and the steps that need them.
-func (c *computation) withoutFailing(steps []Step) []Step {
+func (d *draft) withoutFailing(steps []Step) []Step {
 	waiting := map[string]bool{}
 	for _, s := range steps {
-		f, p := c.seen.FailingSteps[s.ID], stepBackoff
+		f, p := d.world.seen.FailingSteps[s.ID], stepBackoff
 		if s.Action == ActionDelete {
 			p = deleteBackoff
 		}
-		if s.Action == ActionLaunch || !c.inBackoff(f, p) { // launches have their own backoff
+		if s.Action == ActionLaunch || !d.world.inBackoff(f, p) { // launches have their own backoff
 			continue
 		}
 		waiting[s.ID] = true
-		c.note(Warning, NoteFailing, s.Address, s.Source, "%s of %s has failed %s; it is tried again after %s: %s", s.Action, s.Address,
+		d.note(Warning, NoteFailing, s.Address, s.Source, "%s of %s has failed %s; it is tried again after %s: %s", s.Action, s.Address,
 			times(f.Count), clock(p.next(f)), firstLine(f.Error))
 	}
 	return without(steps, waiting)
 }
 
 // imageRecord returns the record of an image, or an empty one.
-func (c *computation) imageRecord(image string) *resources.ImageRecord {
-	if r := c.world.image[image]; r != nil {
+func (w *world) imageRecord(image string) *resources.ImageRecord {
+	if r := w.image[image]; r != nil {
 		return r
 	}
 	return &resources.ImageRecord{Name: image}
 }
 
 // failedBefore adds the earlier failures to the evidence.
-func (c *computation) failedBefore(img *resources.Image, due dueBuild) dueBuild {
-	if f := c.imageRecord(img.Name).Failure; f != nil && due.reason != "" {
+func (ip *imagePlanner) failedBefore(img *resources.Image, due dueBuild) dueBuild {
+	if f := ip.world.imageRecord(img.Name).Failure; f != nil && due.reason != "" {
 		due.evidence = append(due.evidence, failureFacts(f)...)
 	}
 	return due
@@ -109,3 +109,20 @@ func times(n int) string {
 }
 
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// breakerThreshold is the number of consecutive failed launches that stops all launches in a provider until the
+// backoff ends.
+const breakerThreshold = 5
+
+// breaker returns why launches of the offer are postponed after failures, or "".
+func (w *world) breaker(at *poolOffer) string {
+	offer := w.seen.LaunchFailures[OfferAddress(at.at.provider, at.at.pool, at.offer.Label)]
+	whole := w.seen.LaunchFailures[ProviderAddress(at.provider.Name)]
+	for _, f := range []*resources.Failure{offer, whole} {
+		if f == nil || f == whole && f.Count < breakerThreshold || !w.inBackoff(f, launchBackoffAfter(f)) {
+			continue
+		}
+		return fmt.Sprintf("launches have failed %s, the next attempt is after %s: %s", times(f.Count), clock(launchBackoffAfter(f).next(f)), f.Error)
+	}
+	return ""
+}

@@ -45,7 +45,7 @@ func TestFailedDeleteIsRetriedWithBackoff(t *testing.T) {
 // TestFailureInTheFutureDelaysNothing has failures of a build, an upload, a launch and a deletion from a time when
 // the clock was a year ahead.
 func TestFailureInTheFutureDelaysNothing(t *testing.T) {
-	c := &computation{opt: Options{HonorBackoff: true}, seen: Observed{Now: now}}
+	c := &world{opt: Options{HonorBackoff: true}, seen: Observed{Now: now}}
 	for ahead, want := range map[time.Duration]bool{-time.Second: true, 30 * time.Second: true, 365 * 24 * time.Hour: false} {
 		for _, p := range []backoff{buildBackoff, uploadBackoff, launchBackoff, unreachableBackoff, staticBackoff, deleteBackoff} {
 			if got := c.inBackoff(&resources.Failure{Count: 1, Time: now.Add(ahead)}, p); got != want {

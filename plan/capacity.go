@@ -1,42 +1,56 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/npctl/npctl/resources"
 )
 
-// blocker is the reason why more nodes cannot be launched now, such as a limit. Its text is built on demand: the
-// waits of most requests are never explained.
-type blocker struct {
-	text     string // if it is not a limit
-	resource string
-	limit    int64 // the limit; of a quota: the amount left
-	needed   int64 // the amount in use; of a quota: the amount needed
-	quota    bool
+// capacity is the use of pools and quotas by the nodes that exist, stay and are planned, and the number of nodes that
+// count towards min_ready.
+type capacity struct {
+	world      *world
+	pools      map[poolKey]*poolUse
+	free       map[string]*resources.ResourceAmounts // by provider: the remaining quota
+	readyCount map[string]int                        // by label
 }
 
-func (l *blocker) String() string {
-	switch {
-	case l.text != "":
-		return l.text
-	case l.quota:
-		return fmt.Sprintf("quota: %d %s left and %d needed", max(l.limit, 0), l.resource, l.needed)
-	default:
-		return fmt.Sprintf("%s is %d and %d are taken", l.resource, l.limit, l.needed)
+func newCapacity(w *world) *capacity {
+	return &capacity{world: w, pools: map[poolKey]*poolUse{}, free: map[string]*resources.ResourceAmounts{}, readyCount: map[string]int{}}
+}
+
+// poolUse is the resources that the nodes of a pool use, and the steps that will free some of them.
+type poolUse struct {
+	use     resources.ResourceAmounts
+	frees   []string                             // delete steps that no launch relies on yet
+	leaving resources.ResourceAmounts            // the resources that those will free together
+	going   resources.ResourceAmounts            // the resources of nodes that are being deleted or returned now
+	freed   map[string]resources.ResourceAmounts // by delete step, including claimed ones: the resources that it will free
+}
+
+func (c *capacity) pool(provider, pool string) *poolUse {
+	key := poolKey{provider, pool}
+	if c.pools[key] == nil {
+		c.pools[key] = &poolUse{freed: map[string]resources.ResourceAmounts{}}
 	}
+	return c.pools[key]
+}
+
+// count adds a node that stays to the use of its pool.
+func (c *capacity) count(n *resources.Node) {
+	pool := c.pool(n.Provider, n.Pool)
+	pool.use = plus(pool.use, amounts(n))
 }
 
 // freeShare returns the free part of the pool's servers, from 0 to 1. For a pool without max_servers it uses the
 // quota of the provider.
-func (c *computation) freeShare(s *poolState, free map[string]*resources.ResourceAmounts) float64 {
+func (c *capacity) freeShare(s *poolState) float64 {
 	if s.pool.MaxServers != nil && *s.pool.MaxServers > 0 {
 		used := c.pool(s.at.provider, s.at.pool).use.Instances
 		return 1 - float64(used)/float64(*s.pool.MaxServers)
 	}
-	view, _ := c.view(s.at.provider)
-	if left := free[s.at.provider]; left != nil && view.Quota.Limit.Instances > 0 {
+	view, _ := c.world.view(s.at.provider)
+	if left := c.free[s.at.provider]; left != nil && view.Quota.Limit.Instances > 0 {
 		return float64(left.Instances) / float64(view.Quota.Limit.Instances)
 	}
 	return 1
@@ -44,69 +58,29 @@ func (c *computation) freeShare(s *poolState, free map[string]*resources.Resourc
 
 // capacityBlocker returns the limit that leaves no capacity for one more node of the offer, or nil. Nodes that this
 // plan deletes release their capacity.
-func (c *computation) capacityBlocker(p *poolOffer, free map[string]*resources.ResourceAmounts) *blocker {
+func (c *capacity) capacityBlocker(p *poolOffer) *blocker {
 	pool := c.pool(p.at.provider, p.at.pool)
 	if why := overLimits(p.pool, minus(pool.use, pool.leaving), p.each); why != nil {
 		return why
 	}
-	if left := free[p.at.provider]; left != nil && !p.pool.IgnoreProviderQuota {
+	if left := c.free[p.at.provider]; left != nil && !p.pool.IgnoreProviderQuota {
 		return overQuota(plus(*left, pool.leaving), p.each)
 	}
 	return nil
 }
 
-// overLimits returns the limit of the pool that more nodes would exceed, or nil.
-func overLimits(p *resources.Pool, use, more resources.ResourceAmounts) *blocker {
-	over := func(limit *int64, use, more int64) bool { return limit != nil && more > 0 && use+more > *limit }
-	switch {
-	case over(p.MaxServers, use.Instances, more.Instances):
-		return &blocker{resource: "max_servers", limit: *p.MaxServers, needed: use.Instances}
-	case over(p.MaxCores, use.Cores, more.Cores):
-		return &blocker{resource: "max_cores", limit: *p.MaxCores, needed: use.Cores}
-	case over(p.MaxRAM, use.RAM, more.RAM):
-		return &blocker{resource: "max_ram", limit: *p.MaxRAM, needed: use.RAM}
-	case over(p.MaxVolumes, use.Volumes, more.Volumes):
-		return &blocker{resource: "max_volumes", limit: *p.MaxVolumes, needed: use.Volumes}
-	case over(p.MaxVolumeGB, use.VolumeGB, more.VolumeGB):
-		return &blocker{resource: "max_volume_gb", limit: *p.MaxVolumeGB, needed: use.VolumeGB}
-	default:
-		return nil
-	}
-}
-
-// overQuota returns the quota that has too little left, or nil.
-func overQuota(left, more resources.ResourceAmounts) *blocker {
-	switch {
-	case more.Instances > left.Instances:
-		return &blocker{resource: "instances", limit: left.Instances, needed: more.Instances, quota: true}
-	case more.Cores > left.Cores:
-		return &blocker{resource: "cores", limit: left.Cores, needed: more.Cores, quota: true}
-	case more.RAM > left.RAM:
-		return &blocker{resource: "ram", limit: left.RAM, needed: more.RAM, quota: true}
-	case more.Volumes > left.Volumes:
-		return &blocker{resource: "volumes", limit: left.Volumes, needed: more.Volumes, quota: true}
-	case more.VolumeGB > left.VolumeGB:
-		return &blocker{resource: "volume_gb", limit: left.VolumeGB, needed: more.VolumeGB, quota: true}
-	case more.Addresses > left.Addresses:
-		return &blocker{resource: "floating IPs", limit: left.Addresses, needed: more.Addresses, quota: true}
-	default:
-		return nil
-	}
-}
-
-// freeQuota returns the remaining quota of each provider. Foreign instances count as used.
-func (c *computation) freeQuota() map[string]*resources.ResourceAmounts {
-	free := map[string]*resources.ResourceAmounts{}
-	for name := range c.seen.Providers {
-		view := c.seen.Providers[name]
+// setQuota sets the remaining quota of each provider. Foreign instances count as used, and deletedBy names the records
+// that the plan deletes.
+func (c *capacity) setQuota(deletedBy map[resources.Key]string) {
+	for name := range c.world.seen.Providers {
+		view := c.world.seen.Providers[name]
 		if view.Err != "" {
 			continue
 		}
 		left := remaining(view.Quota.Limit, view.used())
-		free[name] = &left
-		c.sinceListing(name, &view, free[name])
+		c.free[name] = &left
+		c.sinceListing(name, &view, deletedBy)
 	}
-	return free
 }
 
 // remaining returns the limits minus the used amounts; an unlimited amount counts as 1<<40.
@@ -138,9 +112,10 @@ func (v *ProviderView) used() resources.ResourceAmounts {
 
 // sinceListing accounts for changes that the cloud's figures do not show yet: nodes being launched, and instances
 // deleted since the listing.
-func (c *computation) sinceListing(provider string, view *ProviderView, free *resources.ResourceAmounts) {
+func (c *capacity) sinceListing(provider string, view *ProviderView, deletedBy map[resources.Key]string) {
+	free := c.free[provider]
 	for _, n := range c.world.nodes[provider] {
-		if !n.Static && c.deletedBy[n.Key()] == "" {
+		if !n.Static && deletedBy[n.Key()] == "" {
 			*free = minus(*free, c.unseen(n))
 		}
 	}
@@ -161,7 +136,7 @@ func (c *computation) sinceListing(provider string, view *ProviderView, free *re
 
 // unseen returns the resources of a node that the cloud's figures do not include yet. Volumes and addresses of an
 // instance appear some time after the instance.
-func (c *computation) unseen(n *resources.Node) resources.ResourceAmounts {
+func (c *capacity) unseen(n *resources.Node) resources.ResourceAmounts {
 	instance, shown := c.world.instances[n.ID]
 	rest := amounts(n)
 	switch {
@@ -196,32 +171,10 @@ func (u *poolUse) release(step string, free *resources.ResourceAmounts) {
 }
 
 // needsRelease reports whether one more node fits only after another one is deleted.
-func (c *computation) needsRelease(at *poolOffer, use *poolUse, free map[string]*resources.ResourceAmounts) bool {
+func (c *capacity) needsRelease(at *poolOffer, use *poolUse) bool {
 	if overLimits(at.pool, use.use, at.each) != nil {
 		return true
 	}
-	l := free[at.at.provider]
+	l := c.free[at.at.provider]
 	return l != nil && !at.pool.IgnoreProviderQuota && overQuota(*l, at.each) != nil
 }
-
-// OverLimits returns the limit of the pool that more would exceed in addition to use, or "".
-func OverLimits(pool *resources.Pool, use, more resources.ResourceAmounts) string {
-	if l := overLimits(pool, use, more); l != nil {
-		return l.String()
-	}
-	return ""
-}
-
-// OverQuota returns the quota that has too little left for more, or "".
-func OverQuota(q resources.Quota, more resources.ResourceAmounts) string {
-	if l := overQuota(remaining(q.Limit, q.Used), more); l != nil {
-		return l.String()
-	}
-	return ""
-}
-
-// Amounts returns the resources that a node uses, at least one instance.
-func Amounts(n *resources.Node) resources.ResourceAmounts { return amounts(n) }
-
-// Plus adds amounts.
-func Plus(a, b resources.ResourceAmounts) resources.ResourceAmounts { return plus(a, b) }

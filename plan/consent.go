@@ -48,11 +48,11 @@ func (c *Consent) Error() string {
 
 // consent returns a Consent if the steps remove more than a configuration may remove without consent, and marks the
 // steps that need it. Replacements and the removal of expired objects do not count.
-func (c *computation) consent(steps []Step) *Consent {
-	if c.opt.AllowDestroy != "" || c.opt.Destroy || len(c.opt.Remove) > 0 || len(c.opt.Upload) > 0 {
+func (rv review) consent(steps []Step) *Consent {
+	if rv.world.opt.AllowDestroy != "" || rv.world.opt.Destroy || len(rv.world.opt.Remove) > 0 || len(rv.world.opt.Upload) > 0 {
 		return nil
 	}
-	consent := &Consent{Things: c.things(), Empty: len(c.declared.Providers) == 0 && len(c.declared.Images) == 0}
+	consent := &Consent{Things: rv.things(), Empty: len(rv.world.declared.Providers) == 0 && len(rv.world.declared.Images) == 0}
 	made, shrunk := 0, 0
 	for _, s := range steps {
 		switch {
@@ -68,7 +68,7 @@ func (c *computation) consent(steps []Step) *Consent {
 	removed := len(consent.Removed)
 	lost := removed - shrunk - made // a renamed block removes objects and creates as many
 	isMost := consent.Things >= smallFleet && lost*2 > consent.Things
-	if removed == 0 || removed <= MaxUnconfirmedRemovals && !isMost && !consent.Empty && !c.opt.RequireConsent {
+	if removed == 0 || removed <= MaxUnconfirmedRemovals && !isMost && !consent.Empty && !rv.world.opt.RequireConsent {
 		return nil
 	}
 	for i := range steps {
@@ -96,21 +96,21 @@ func (s *Step) creates() bool {
 }
 
 // things counts the nodes, builds and uploads of this process, without those in state deleting.
-func (c *computation) things() int {
+func (rv review) things() int {
 	n := 0
-	for _, nodes := range c.world.nodes {
+	for _, nodes := range rv.world.nodes {
 		for _, node := range nodes {
 			if node.State != resources.StateDeleting {
 				n++
 			}
 		}
 	}
-	for _, u := range c.seen.Records.Uploads {
-		if u.State != resources.StateDeleting && !c.world.isForeign(u.Provider) {
+	for _, u := range rv.world.seen.Records.Uploads {
+		if u.State != resources.StateDeleting && !rv.world.isForeign(u.Provider) {
 			n++
 		}
 	}
-	for _, b := range c.seen.Records.Builds {
+	for _, b := range rv.world.seen.Records.Builds {
 		if b.State != resources.StateDeleting {
 			n++
 		}
@@ -119,11 +119,11 @@ func (c *computation) things() int {
 }
 
 // withConsent adds to a plan that it needs consent: as a problem or, with HonorBackoff (the daemon), as a note.
-func (c *computation) withConsent(p Plan) Plan {
-	if p.Consent = c.consent(p.Steps); p.Consent == nil {
+func (rv review) withConsent(p Plan) Plan {
+	if p.Consent = rv.consent(p.Steps); p.Consent == nil {
 		return p
 	}
-	if c.opt.HonorBackoff {
+	if rv.world.opt.HonorBackoff {
 		p.Notes = append(p.Notes, Note{Severity: Warning, Code: NoteConsent, Text: p.Consent.Error() + "; npctl does not run these removals"})
 		return p
 	}

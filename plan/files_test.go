@@ -18,7 +18,7 @@ func TestChangedInputFilesAreNamed(t *testing.T) {
 		"an older record": {nil, before, nil},
 		"too many now":    {before, nil, nil},
 	} {
-		c := &computation{seen: Observed{Records: Records{Templates: []*resources.Template{{Hash: "v1:00", Files: test.recorded}}}}}
+		c := &world{seen: Observed{Records: Records{Templates: []*resources.Template{{Hash: "v1:00", Files: test.recorded}}}}}
 		if diff := cmp.Diff(test.want, c.changedFiles("v1:00", test.now)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

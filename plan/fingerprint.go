@@ -62,6 +62,6 @@ func (a Attributes) Digest() string {
 	return digest(parts...)
 }
 
-func (c *computation) fingerprint(key resources.Key) Fingerprint {
-	return Fingerprint{Subject: key.String(), Digest: AttributesOf(c.seen.Records.Get(key)).Digest()}
+func (w *world) fingerprint(key resources.Key) Fingerprint {
+	return Fingerprint{Subject: key.String(), Digest: AttributesOf(w.seen.Records.Get(key)).Digest()}
 }

@@ -23,7 +23,7 @@ func TestCopyOfTheStateHasTheSameFingerprints(t *testing.T) {
 	here.Put(record, 17)
 	there.Put(&copied, 46)
 	at := func(r Records) Fingerprint {
-		return (&computation{seen: Observed{Records: r}}).fingerprint(record.Key())
+		return (&world{seen: Observed{Records: r}}).fingerprint(record.Key())
 	}
 	if at(here) != at(there) || at(here) == at(Records{}) {
 		t.Errorf("%v, %v, without the record %v", at(here), at(there), at(Records{}))

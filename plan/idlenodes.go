@@ -13,15 +13,15 @@ type idleNodes struct {
 	labels map[string]int    // number of nodes with the label
 }
 
-// idleNodes lists the ready nodes that are assigned to no request and stay.
-func (c *computation) idleNodes() map[poolKey]*idleNodes {
+// idleNodesOf lists the ready nodes that are assigned to no request and stay.
+func idleNodesOf(w *world, d *draft) map[poolKey]*idleNodes {
 	all := map[poolKey]*idleNodes{}
-	for _, provider := range c.world.names {
-		if !c.reachable(provider) {
+	for _, provider := range w.names {
+		if !w.reachable(provider) {
 			continue
 		}
-		for _, n := range c.world.nodes[provider] {
-			if n.State == resources.StateReady && n.Request == "" && c.deletedBy[n.Key()] == "" && !c.busy(n.Key()) && !c.updatedRecords[n.Key()] {
+		for _, n := range w.nodes[provider] {
+			if n.State == resources.StateReady && n.Request == "" && d.deletedBy[n.Key()] == "" && !w.busy(n.Key()) && !d.updatedRecords[n.Key()] {
 				key := poolKey{provider, n.Pool}
 				if all[key] == nil {
 					all[key] = &idleNodes{labels: map[string]int{}}

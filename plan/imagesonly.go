@@ -8,9 +8,9 @@ import (
 
 // onlyImages keeps the steps of the images in Options.Images with the steps that they need, and the notes and
 // problems about these images. With -target it keeps those about the targets.
-func (c *computation) onlyImages(p Plan) Plan {
-	p.Steps = withNeeds(p.Steps, func(s Step) bool { return s.Thing != ThingNode && slices.Contains(c.opt.Images, s.Image) })
-	about, users := c.aboutImages(), c.usersOf(c.opt.Images)
+func (rv review) onlyImages(p Plan) Plan {
+	p.Steps = withNeeds(p.Steps, func(s Step) bool { return s.Thing != ThingNode && slices.Contains(rv.world.opt.Images, s.Image) })
+	about, users := rv.aboutImages(), rv.usersOf(rv.world.opt.Images)
 	p.Notes = slices.DeleteFunc(p.Notes, func(n Note) bool {
 		return !about[n.Address] && (n.Code != "deferred" || !users[n.Address])
 	})
@@ -30,14 +30,14 @@ func (c *computation) onlyImages(p Plan) Plan {
 }
 
 // aboutImages returns the addresses of the images and their uploads, and whether they are targeted.
-func (c *computation) aboutImages() map[Address]bool {
+func (rv review) aboutImages() map[Address]bool {
 	about := map[Address]bool{}
 	add := func(at Address) {
-		about[at] = len(c.opt.Targets) == 0 || within([]Address{at}, c.opt.Targets)
+		about[at] = len(rv.world.opt.Targets) == 0 || within([]Address{at}, rv.world.opt.Targets)
 	}
-	for _, image := range c.opt.Images {
-		add(imageAddress(c.imageKind(image), image))
-		for _, provider := range c.world.names {
+	for _, image := range rv.world.opt.Images {
+		add(imageAddress(rv.world.imageKind(image), image))
+		for _, provider := range rv.world.names {
 			add(uploadAddress(provider, image))
 		}
 	}
@@ -45,14 +45,14 @@ func (c *computation) aboutImages() map[Address]bool {
 }
 
 // usersOf returns the addresses of the targeted providers that boot from the images.
-func (c *computation) usersOf(images []string) map[Address]bool {
+func (rv review) usersOf(images []string) map[Address]bool {
 	users := map[Address]bool{}
-	for _, s := range c.world.pools {
+	for _, s := range rv.world.pools {
 		at := ProviderAddress(s.at.provider)
 		uses := slices.ContainsFunc(s.pool.Offers, func(o resources.Offer) bool {
 			return o.Image.Kind != resources.CloudImage && slices.Contains(images, o.Image.Name)
 		})
-		if uses && (len(c.opt.Targets) == 0 || concerns(c.opt.Targets, at)) {
+		if uses && (len(rv.world.opt.Targets) == 0 || concerns(rv.world.opt.Targets, at)) {
 			users[at] = true
 		}
 	}

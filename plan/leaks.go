@@ -14,36 +14,46 @@ import (
 // ourName matches the names of nodes. An instance with such a name and without our ownership tags is a look-alike.
 var ourName = regexp.MustCompile(`^np\d{10}$`)
 
-// leaks plans the deletion of leaks. A leak is deleted only after two sightings that are leak_age apart, and only
+// leakPlanner plans the deletion of leaks. A leak is deleted only after two sightings that are leak_age apart, and only
 // leak_limit of them within leak_age: after a restore of the state from a backup, everything that was created since
 // looks leaked.
-func (c *computation) leaks() {
-	left := c.want.Settings.LeakLimit - c.recentLeakDeletions()
-	c.oldState()
-	slices.SortFunc(c.world.leaks, func(a, b leak) int {
+type leakPlanner struct {
+	world         *world
+	draft         *draft
+	leaks         []leak
+	stateOutdated bool // the state is older than the clouds, and leaks are kept
+}
+
+// planLeaks returns all leaks, including the lost ones.
+func planLeaks(w *world, d *draft, lost []leak) []leak {
+	lp := &leakPlanner{world: w, draft: d, leaks: slices.Concat(w.leaks, lost)}
+	left := lp.world.want.Settings.LeakLimit - lp.recentLeakDeletions()
+	lp.oldState()
+	slices.SortFunc(lp.leaks, func(a, b leak) int {
 		return cmp.Or(cmp.Compare(a.provider, b.provider), cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id))
 	})
 	held := 0
-	for _, s := range c.world.leaks {
-		reason, evidence := c.leakReason(s)
+	for _, s := range lp.leaks {
+		reason, evidence := lp.leakReason(s)
 		switch {
 		case reason == "":
 			continue
-		case c.deletionStarted(s):
-		case left <= 0 && !c.opt.Destroy:
+		case lp.deletionStarted(s):
+		case left <= 0 && !lp.world.opt.Destroy:
 			held++
 			continue
 		default:
 			left--
 		}
-		c.add(Step{Address: leakAddress(s), Action: ActionDelete, Thing: ThingLeftover, Reason: reason,
+		lp.draft.add(Step{Address: leakAddress(s), Action: ActionDelete, Thing: ThingLeftover, Reason: reason,
 			Evidence: evidence, Provider: s.provider, Type: s.kind, External: s.id,
 			Preconditions: []Fingerprint{{Subject: string(leakAddress(s)), Digest: digest(s.marks.ID, s.id)}}})
 	}
 	if held > 0 {
-		c.note(Warning, "leak-limit", "", c.want.Settings.Source,
-			"%s to be deleted: leak_limit allows %d in %s", text.Count(held, "more leaked thing", "more leaked things")+" "+waitsOr(held), c.want.Settings.LeakLimit, c.want.Settings.LeakSightings)
+		lp.draft.note(Warning, "leak-limit", "", lp.world.want.Settings.Source,
+			"%s to be deleted: leak_limit allows %d in %s", text.Count(held, "more leaked thing", "more leaked things")+" "+waitsOr(held), lp.world.want.Settings.LeakLimit, lp.world.want.Settings.LeakSightings)
 	}
+	return lp.leaks
 }
 
 func waitsOr(n int) string {
@@ -54,48 +64,48 @@ func waitsOr(n int) string {
 }
 
 // recentLeakDeletions counts the leaks with a deletion that started within leak_age.
-func (c *computation) recentLeakDeletions() int {
+func (lp *leakPlanner) recentLeakDeletions() int {
 	n := 0
-	for _, s := range c.seen.Records.Sightings {
-		if c.isRecent(s) {
+	for _, s := range lp.world.seen.Records.Sightings {
+		if lp.isRecent(s) {
 			n++
 		}
 	}
 	return n
 }
 
-func (c *computation) isRecent(s *resources.Sighting) bool {
-	return !s.Deleted.IsZero() && c.seen.Now.Sub(s.Deleted) < c.want.Settings.LeakSightings
+func (lp *leakPlanner) isRecent(s *resources.Sighting) bool {
+	return !s.Deleted.IsZero() && lp.world.seen.Now.Sub(s.Deleted) < lp.world.want.Settings.LeakSightings
 }
 
 // deletionStarted reports whether the deletion of a leak started within leak_age, so that leak_limit has counted it.
-func (c *computation) deletionStarted(s leak) bool {
-	seen := c.sighting(s)
-	return seen != nil && c.isRecent(seen)
+func (lp *leakPlanner) deletionStarted(s leak) bool {
+	seen := lp.sighting(s)
+	return seen != nil && lp.isRecent(seen)
 }
 
 // oldState notes that the state is older than the clouds, and sets stateOutdated, which keeps the leaks: they may be
 // nodes in use that lost their records.
-func (c *computation) oldState() {
+func (lp *leakPlanner) oldState() {
 	var first *resources.Sighting
 	n := 0
-	for _, s := range c.world.leaks {
-		if seen := c.sighting(s); seen != nil && seen.NewerThanState {
+	for _, s := range lp.leaks {
+		if seen := lp.sighting(s); seen != nil && seen.NewerThanState {
 			if n++; first == nil || seen.Record.ID < first.Record.ID {
 				first = seen
 			}
 		}
 	}
-	if n == 0 || c.opt.Destroy {
+	if n == 0 || lp.world.opt.Destroy {
 		return
 	}
 	held := "npctl deletes no object without a record unless -allow-destroy=all is set"
-	if c.opt.AllowDestroy == AllowAll {
+	if lp.world.opt.AllowDestroy == AllowAll {
 		held = "-allow-destroy=all: objects without a record are deleted as leaked"
 	} else {
-		c.stateOutdated = true
+		lp.stateOutdated = true
 	}
-	c.note(Warning, NoteOldState, "", resources.Source{}, "the state is older than the clouds: %s with IDs that this state did not assign (such as %s); "+
+	lp.draft.note(Warning, NoteOldState, "", resources.Source{}, "the state is older than the clouds: %s with IDs that this state did not assign (such as %s); "+
 		"it was restored from a backup, or is a copy; %s", text.Count(n, "thing", "things"), first.Record, held)
 }
 
@@ -105,18 +115,18 @@ const NoteOldState = "state-outdated"
 // orphans plans the deletion of the associated resources of a node without an instance, and returns the steps. The
 // floating IP of an instance that was deleted without npctl remains, and without the record it is a leak like any
 // other.
-func (c *computation) orphans(n *resources.Node) []string {
-	if _, found := c.world.instances[n.ID]; found {
+func (np *nodePlanner) orphans(n *resources.Node) []string {
+	if _, found := np.world.instances[n.ID]; found {
 		return nil // deleted with the instance
 	}
-	parts := c.world.parts[n.ID]
+	parts := slices.Clone(np.world.parts[n.ID])
 	slices.SortFunc(parts, func(a, b leak) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id)) })
 	var steps []string
 	for _, s := range parts {
 		if s.inUse {
 			continue
 		}
-		steps = append(steps, c.add(Step{Address: leakAddress(s), Action: ActionDelete, Thing: ThingLeftover, Reason: ReasonOrphaned,
+		steps = append(steps, np.draft.add(Step{Address: leakAddress(s), Action: ActionDelete, Thing: ThingLeftover, Reason: ReasonOrphaned,
 			Evidence: []Fact{{"name", s.name}, {"node", n.ID}}, Provider: s.provider, Type: s.kind, External: s.id,
 			Preconditions: []Fingerprint{{Subject: string(leakAddress(s)), Digest: digest(s.marks.ID, s.id)}}}))
 	}
@@ -131,16 +141,16 @@ func leakAddress(s leak) Address {
 }
 
 // leakReason returns why a leak is to be deleted, or "" if it stays for now.
-func (c *computation) leakReason(s leak) (Reason, []Fact) {
+func (lp *leakPlanner) leakReason(s leak) (Reason, []Fact) {
 	evidence := []Fact{{"name", s.name}, {string(s.marks.Kind), s.marks.ID}}
 	if s.inUse {
-		c.note(Warning, "leak-in-use", leakAddress(s), resources.Source{},
+		lp.draft.note(Warning, "leak-in-use", leakAddress(s), resources.Source{},
 			"%s %s has our ownership tags and no record, and is in use; npctl does not delete it", s.kind, s.id)
 		return "", nil
 	}
 	reason, what := ReasonLeaked, "has no record"
 	switch {
-	case s.of.Kind == resources.KindBuild && c.busy(s.of):
+	case s.of.Kind == resources.KindBuild && lp.world.busy(s.of):
 		return "", nil // the build is running
 	case s.of.Kind == resources.KindBuild:
 		return ReasonUnfinished, evidence
@@ -148,41 +158,41 @@ func (c *computation) leakReason(s leak) (Reason, []Fact) {
 		reason, what = ReasonDuplicate, fmt.Sprintf("is not the object of record %s", s.of)
 		evidence = append(evidence, Fact{"record", s.of.String()})
 	}
-	if c.opt.Destroy {
+	if lp.world.opt.Destroy {
 		if reason == ReasonLeaked {
 			reason = ReasonDestroy
 		}
 		return reason, evidence
 	}
-	if c.stateOutdated {
-		c.note(Info, "leak-kept", leakAddress(s), resources.Source{},
+	if lp.stateOutdated {
+		lp.draft.note(Info, "leak-kept", leakAddress(s), resources.Source{},
 			"%s %s (%s) has our ownership tags and %s; npctl does not delete it, because the state is older than the clouds", s.kind, s.name, s.id, what)
 		return "", nil
 	}
-	seen := c.sighting(s)
-	if seen == nil || c.seen.Now.Sub(seen.First) < c.want.Settings.LeakSightings {
-		c.note(Info, "leak-sighted", leakAddress(s), resources.Source{},
+	seen := lp.sighting(s)
+	if seen == nil || lp.world.seen.Now.Sub(seen.First) < lp.world.want.Settings.LeakSightings {
+		lp.draft.note(Info, "leak-sighted", leakAddress(s), resources.Source{},
 			"%s %s (%s) has our ownership tags and %s; npctl deletes it if it still exists %s after an apply has listed it",
-			s.kind, s.name, s.id, what, c.want.Settings.LeakSightings)
+			s.kind, s.name, s.id, what, lp.world.want.Settings.LeakSightings)
 		return "", nil
 	}
 	return reason, append(evidence, Fact{"first seen", seen.First.UTC().Format(time.RFC3339)})
 }
 
-func (c *computation) sighting(s leak) *resources.Sighting {
+func (lp *leakPlanner) sighting(s leak) *resources.Sighting {
 	key := (&resources.Sighting{Provider: s.provider, Type: s.kind, External: s.id}).Key().ID
-	i := slices.IndexFunc(c.seen.Records.Sightings, func(r *resources.Sighting) bool { return r.Key().ID == key })
+	i := slices.IndexFunc(lp.world.seen.Records.Sightings, func(r *resources.Sighting) bool { return r.Key().ID == key })
 	if i < 0 {
 		return nil
 	}
-	return c.seen.Records.Sightings[i]
+	return lp.world.seen.Records.Sightings[i]
 }
 
 // Sightings returns the sighting records after these observations: new leaks with the time of their first sighting,
 // known leaks with one more sighting and, in gone, the sightings of listed providers that no longer have the leak.
 // Sightings with a deletion within age stay, since leak_limit counts them.
 func Sightings(seen Observed, age time.Duration) (now []*resources.Sighting, gone []resources.Key) {
-	w := newWorld(resources.Desired{}, resources.Desired{}, seen)
+	w := newWorld(resources.Desired{}, seen, Options{})
 	there := map[resources.Key]bool{}
 	for _, s := range w.leaks {
 		record := resources.Sighting{Provider: s.provider, Type: s.kind, External: s.id, First: seen.Now,
@@ -208,29 +218,29 @@ func Sightings(seen Observed, age time.Duration) (now []*resources.Sighting, gon
 }
 
 // noteForeignResources notes the foreign instances in our projects: their number and size, and look-alikes.
-func (c *computation) noteForeignResources() {
-	for _, provider := range c.world.names {
-		view, looked := c.view(provider)
+func (d *draft) noteForeignResources() {
+	for _, provider := range d.world.names {
+		view, looked := d.world.view(provider)
 		if !looked {
 			continue
 		}
 		var others int
 		var use resources.ResourceAmounts
-		adopted := c.world.adoptedNodes(provider)
+		adopted := d.world.adoptedNodes(provider)
 		for k := range view.Instances {
 			i := &view.Instances[k]
-			if i.Marks.Installation == c.seen.Installation || i.Marks.Installation == "" && adopted[i.ID] != nil {
+			if i.Marks.Installation == d.world.seen.Installation || i.Marks.Installation == "" && adopted[i.ID] != nil {
 				continue
 			}
 			others++
 			use = plus(use, i.Resources)
 			if ourName.MatchString(i.Name) || i.Marks.Installation != "" {
-				c.note(Info, "look-alike", ProviderAddress(provider)+Address(".server."+i.ID), resources.Source{},
+				d.note(Info, "look-alike", ProviderAddress(provider)+Address(".server."+i.ID), resources.Source{},
 					"server %s (%s) looks like a node but %s; npctl ignores it", i.Name, i.ID, lookAlike(i.Marks))
 			}
 		}
 		if others > 0 {
-			c.note(Info, "unmanaged", ProviderAddress(provider), c.source(provider),
+			d.note(Info, "unmanaged", ProviderAddress(provider), d.world.source(provider),
 				"%s of others in the project, ignored%s", text.Count(others, "server", "servers"), cores(use))
 		}
 	}

@@ -9,12 +9,12 @@ import (
 )
 
 // logins plans to update the login of an image's uploads to that of the configuration. Nodes launched later get it.
-func (c *computation) logins(img *resources.Image, p *resources.Provider) {
-	if !c.reachable(p.Name) {
+func (ip *imagePlanner) logins(img *resources.Image, p *resources.Provider) {
+	if !ip.world.reachable(p.Name) {
 		return
 	}
-	for _, u := range c.readyUploads(img.Name, p.Name) {
-		if u.Unmarked && c.seen.Shared { // uploaded by another program, which keeps its own login
+	for _, u := range ip.draft.readyUploads(img.Name, p.Name) {
+		if u.Unmarked && ip.world.seen.Shared { // uploaded by another program, which keeps its own login
 			continue
 		}
 		changes := loginChanges(u.Login, img.LoginIn(p))
@@ -22,23 +22,23 @@ func (c *computation) logins(img *resources.Image, p *resources.Provider) {
 			continue
 		}
 		at := uploadAddress(p.Name, img.Name)
-		c.loginUpdates[u.Key()] = c.add(Step{ID: "update login of upload " + u.ID, Address: at, Action: ActionUpdate, Thing: ThingUpload,
+		ip.loginUpdates[u.Key()] = ip.draft.add(Step{ID: "update login of upload " + u.ID, Address: at, Action: ActionUpdate, Thing: ThingUpload,
 			Reason: ReasonConfigChanged, Image: img.Name, Build: u.Build, Provider: p.Name, Record: u.Key(), Changes: changes, Source: img.Source})
-		if n := c.readyOn(p.Name, u); n > 0 {
-			c.note(Info, "login-kept", at, img.Source, "%s of %s in %s: no change of the login until the next launch",
+		if n := ip.draft.readyOn(p.Name, u); n > 0 {
+			ip.draft.note(Info, "login-kept", at, img.Source, "%s of %s in %s: no change of the login until the next launch",
 				text.Count(n, "ready node", "ready nodes"), img.Name, p.Name)
 		}
 	}
 }
 
 // readyOn counts the ready nodes of a provider that run from one of its uploads and stay.
-func (c *computation) readyOn(provider string, uploads ...*resources.Upload) (n int) {
+func (d *draft) readyOn(provider string, uploads ...*resources.Upload) (n int) {
 	if len(uploads) == 0 {
 		return 0
 	}
-	for _, node := range c.world.nodes[provider] {
+	for _, node := range d.world.nodes[provider] {
 		runs := slices.ContainsFunc(uploads, func(u *resources.Upload) bool { return node.Upload == u.ID })
-		if runs && node.State == resources.StateReady && c.deletedBy[node.Key()] == "" {
+		if runs && node.State == resources.StateReady && d.deletedBy[node.Key()] == "" {
 			n++
 		}
 	}

@@ -30,27 +30,27 @@ func ofOtherBuilder(seen Observed, b *resources.Build) bool {
 }
 
 // ownedByOtherBuilder reports whether a build of an image that is not configured here is left to the builder that made it.
-func (c *computation) ownedByOtherBuilder(b *resources.Build) bool {
-	return !c.opt.Destroy && ofOtherBuilder(c.seen, b)
+func (ip *imagePlanner) ownedByOtherBuilder(b *resources.Build) bool {
+	return !ip.world.opt.Destroy && ofOtherBuilder(ip.world.seen, b)
 }
 
 // leftToOtherBuilder reports whether another registered builder manages the image. The upload of a given build is not
 // left to it: the files of that build are here.
-func (c *computation) leftToOtherBuilder(img *resources.Image) bool {
-	if !c.seen.Shared || c.opt.Destroy || len(c.opt.Upload) > 0 {
+func (ip *imagePlanner) leftToOtherBuilder(img *resources.Image) bool {
+	if !ip.world.seen.Shared || ip.world.opt.Destroy || len(ip.world.opt.Upload) > 0 {
 		return false
 	}
-	newest := OtherBuilder(c.seen, img.Name)
+	newest := OtherBuilder(ip.world.seen, img.Name)
 	if newest == nil {
 		return false
 	}
 	at := imageAddress(img.Kind, img.Name)
 	addresses := []Address{at}
-	for _, p := range c.users(img) {
+	for _, p := range ip.users(img) {
 		addresses = append(addresses, uploadAddress(p.Name, img.Name))
 	}
-	if c.isReplaceTarget(addresses...) {
-		c.problems = append(c.problems, Problem{Address: at, Source: img.Source, Text: "npctl on " + newest.Host + " manages this image, because it has the newest build",
+	if ip.draft.isReplaceTarget(addresses...) {
+		ip.draft.problems = append(ip.draft.problems, Problem{Address: at, Source: img.Source, Text: "npctl on " + newest.Host + " manages this image, because it has the newest build",
 			Hint: "run the command there, or request a build from it with npctl image build " + img.Name})
 	}
 	return true

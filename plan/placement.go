@@ -2,10 +2,25 @@ package plan
 
 import (
 	"cmp"
-	"slices"
+	"fmt"
 
 	"github.com/npctl/npctl/resources"
 )
+
+// placement decides whether and where a node can be launched, for min_ready and for requests.
+type placement struct {
+	world          *world
+	draft          *draft
+	capacity       *capacity
+	plannedUploads map[imageAt]string       // upload steps by image and provider
+	loginUpdates   map[resources.Key]string // uploads with a changed login, and the step that records it
+	blockers       map[*poolOffer]*blocker  // results of offerBlocker
+}
+
+func newPlacement(w *world, d *draft, use *capacity, images *imagePlanner) *placement {
+	return &placement{world: w, draft: d, capacity: use, plannedUploads: images.plannedUploads, loginUpdates: images.loginUpdates,
+		blockers: map[*poolOffer]*blocker{}}
+}
 
 // placementOrder decides between two pools that could launch a node, for min_ready and for requests: first the lower
 // priority (a pool without one has its provider's), then the larger share of free servers, then the name of the
@@ -19,46 +34,72 @@ func placementOrder(a, b *poolState, shareA, shareB float64) int {
 	)
 }
 
-// nextLaunch chooses the offer for the next node of a label, and the node that it replaces, if any. A successor stays
-// in the pool of its predecessor while that pool has capacity, including the capacity that the predecessor frees.
-// placementOrder decides about all other nodes.
-func (c *computation) nextLaunch(places []*poolOffer, label string, free map[string]*resources.ResourceAmounts) (*poolOffer, *replacedNode) {
-	retired := c.replaceable(label)
-	stays := func(at *poolOffer) bool {
-		return slices.ContainsFunc(retired, func(r *replacedNode) bool { return r.pool == at.at })
-	}
-	at := c.best(places, free, stays)
-	if at == nil {
-		at = c.best(places, free, func(*poolOffer) bool { return true })
-	}
-	if at == nil || len(retired) == 0 {
-		return at, nil
-	}
-	i := slices.IndexFunc(retired, func(r *replacedNode) bool { return r.pool == at.at })
-	old := retired[max(i, 0)]
-	c.replacedNodes[label] = slices.DeleteFunc(retired, func(r *replacedNode) bool { return r == old })
-	c.pools[old.pool].claim(old.step)
-	return at, old
-}
-
-// replaceable lists the nodes of a label that a launch can replace: no other launch waits for their deletion.
-func (c *computation) replaceable(label string) []*replacedNode {
-	c.replacedNodes[label] = slices.DeleteFunc(c.replacedNodes[label], func(r *replacedNode) bool {
-		return !slices.Contains(c.pools[r.pool].frees, r.step)
-	})
-	return c.replacedNodes[label]
-}
-
 // best returns the first, in placementOrder, of the accepted offers with capacity for one more node, or nil.
-func (c *computation) best(places []*poolOffer, free map[string]*resources.ResourceAmounts, accept func(*poolOffer) bool) *poolOffer {
+func (pl *placement) best(places []*poolOffer, accept func(*poolOffer) bool) *poolOffer {
 	var best *poolOffer
 	for _, p := range places {
-		if !accept(p) || c.capacityBlocker(p, free) != nil {
+		if !accept(p) || pl.capacity.capacityBlocker(p) != nil {
 			continue
 		}
-		if best == nil || placementOrder(p.poolState, best.poolState, c.freeShare(p.poolState, free), c.freeShare(best.poolState, free)) < 0 {
+		if best == nil || placementOrder(p.poolState, best.poolState, pl.capacity.freeShare(p.poolState), pl.capacity.freeShare(best.poolState)) < 0 {
 			best = p
 		}
 	}
 	return best
+}
+
+// offerBlocker returns why the offer cannot launch nodes, regardless of capacity, or nil.
+func (pl *placement) offerBlocker(at *poolOffer) *blocker {
+	why, known := pl.blockers[at]
+	if !known {
+		why = pl.findOfferBlocker(at)
+		pl.blockers[at] = why
+	}
+	return why
+}
+
+func (pl *placement) findOfferBlocker(at *poolOffer) *blocker {
+	if !pl.world.reachable(at.at.provider) {
+		return &blocker{text: "the provider did not respond"}
+	}
+	if why := pl.world.breaker(at); why != "" {
+		return &blocker{text: why}
+	}
+	if at.offer.Image.Kind == resources.CloudImage {
+		return nil
+	}
+	key := imageAt{at.offer.Image.Name, at.at.provider}
+	if pl.plannedUploads[key] == "" && len(pl.draft.readyUploads(key.image, key.provider)) == 0 {
+		return &blocker{text: fmt.Sprintf("image %s is missing and is not being uploaded", at.offer.Image)}
+	}
+	return nil
+}
+
+// imageOf makes the launch wait for the image: for the success of its upload if the provider has no usable one, else
+// only for the end of the upload.
+func (pl *placement) imageOf(s *Step, at *poolOffer) {
+	ref := at.offer.Image
+	if ref.Kind == resources.CloudImage {
+		view, _ := pl.world.view(s.Provider)
+		if image := view.CloudImages[ref.Name].Image; image.ID != "" {
+			s.Evidence = append(s.Evidence, Fact{"image", fmt.Sprintf("%s (%s)", image.Name, image.ID)})
+			s.Preconditions = append(s.Preconditions, Fingerprint{Subject: "provider." + s.Provider + ".cloud_image." + ref.Name,
+				Digest: digest(image.ID)})
+		}
+		return
+	}
+	coming, ready := pl.plannedUploads[imageAt{ref.Name, s.Provider}], pl.draft.readyUploads(ref.Name, s.Provider)
+	if len(ready) > 0 {
+		s.Upload = ready[0].ID
+		if update := pl.loginUpdates[ready[0].Key()]; update != "" {
+			s.Needs = append(s.Needs, update)
+		}
+	}
+	switch {
+	case coming == "":
+	case len(ready) == 0:
+		s.Needs = append(s.Needs, coming)
+	default:
+		s.After = append(s.After, coming)
+	}
 }

@@ -10,17 +10,17 @@ import (
 )
 
 // planLaunch sets the planned values of a launch: the attributes of its offer, with their resolved names as far as
-// known.
-func (c *computation) planLaunch(s *Step, at *poolOffer) {
+// known. uploads are the planned uploads.
+func planLaunch(w *world, s *Step, at *poolOffer, uploads map[imageAt]string) {
 	values := map[string]string{}
 	maps.Copy(values, at.offer.Values)
-	view, _ := c.view(s.Provider)
+	view, _ := w.view(s.Provider)
 	maps.Copy(values, view.Offers[OfferKey{at.at.pool, at.offer.Label}].Values)
 	values["image"] = jsonText(at.offer.Image.String())
 	if s.Zone != "" {
 		values["zone"] = jsonText(s.Zone)
 	}
-	image := c.knownImage(s, at)
+	image := knownImage(w, s, at, uploads)
 	if image.ID != "" {
 		values["image_id"] = jsonText(image.ID)
 	}
@@ -31,14 +31,14 @@ func (c *computation) planLaunch(s *Step, at *poolOffer) {
 }
 
 // knownImage returns the cloud image that a launch boots from, unless it is not uploaded yet.
-func (c *computation) knownImage(s *Step, at *poolOffer) resources.RemoteImage {
+func knownImage(w *world, s *Step, at *poolOffer, uploads map[imageAt]string) resources.RemoteImage {
 	ref := at.offer.Image
 	if ref.Kind == resources.CloudImage {
-		view, _ := c.view(s.Provider)
+		view, _ := w.view(s.Provider)
 		return view.CloudImages[ref.Name].Image
 	}
-	upload := c.world.upload[s.Upload]
-	if upload == nil || c.plannedUploads[imageAt{ref.Name, s.Provider}] != "" {
+	upload := w.upload[s.Upload]
+	if upload == nil || uploads[imageAt{ref.Name, s.Provider}] != "" {
 		return resources.RemoteImage{}
 	}
 	return resources.RemoteImage{ID: upload.ExternalID, Name: upload.Name}

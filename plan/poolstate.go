@@ -7,15 +7,18 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
+type poolKey struct{ provider, pool string }
+
+func (k poolKey) String() string { return k.provider + "/" + k.pool }
+
 // poolState is a configured pool, with the data that does not depend on a request.
 type poolState struct {
-	at                 poolKey
-	provider           *resources.Provider
-	pool               *resources.Pool
-	offers             map[string]*poolOffer     // by label, filled on demand; nil if the pool has no offer of the label
-	slots              map[string]int64          // of static nodes, by label
-	reservedForRequest bool                      // free capacity is reserved for a request that has waited long
-	peer               *resources.RegisteredPool // its registration, in a shared store
+	at       poolKey
+	provider *resources.Provider
+	pool     *resources.Pool
+	offers   map[string]*poolOffer     // by label
+	slots    map[string]int64          // of static nodes, by label
+	peer     *resources.RegisteredPool // its registration, in a shared store
 }
 
 // poolOffer is an offer of a pool, with its state in the cloud.
@@ -25,8 +28,6 @@ type poolOffer struct {
 	each     resources.ResourceAmounts // resources of one node
 	zones    []string                  // zones to choose from; none if the cloud chooses
 	problems []resources.Problem
-	launched int     // number of launches for min_ready in this plan
-	blocker  *string // cached result of offerBlocker
 }
 
 // newPoolStates lists the pools in the order of the configuration.
@@ -48,16 +49,21 @@ func newPoolStates(want resources.Desired) (sites []*poolState, byKey map[poolKe
 	return sites, byKey
 }
 
-// offerIn returns the pool's offer of the label with its state in the cloud, or nil if the pool has none.
-func (c *computation) offerIn(s *poolState, label string) *poolOffer {
-	at, known := s.offers[label]
-	if known {
-		return at
-	}
-	if offer := s.pool.Offer(label); offer != nil {
-		at = &poolOffer{poolState: s, offer: offer, each: resources.ResourceAmounts{Instances: 1}}
-		if view, looked := c.view(s.at.provider); looked {
-			seen := view.Offers[OfferKey{s.at.pool, label}]
+// resolveOffers sets the offers of all pools with their state in the cloud.
+func (w *world) resolveOffers() {
+	for _, s := range w.pools {
+		view, looked := w.view(s.at.provider)
+		for i := range s.pool.Offers {
+			offer := &s.pool.Offers[i]
+			if s.offers[offer.Label] != nil {
+				continue
+			}
+			at := &poolOffer{poolState: s, offer: offer, each: resources.ResourceAmounts{Instances: 1}}
+			s.offers[offer.Label] = at
+			if !looked {
+				continue
+			}
+			seen := view.Offers[OfferKey{s.at.pool, offer.Label}]
 			at.each, at.zones, at.problems = seen.Resources, seen.Zones, seen.Problems
 			at.each.Instances = 1
 			if offer.Image.Kind == resources.CloudImage {
@@ -65,26 +71,14 @@ func (c *computation) offerIn(s *poolState, label string) *poolOffer {
 			}
 		}
 	}
-	s.offers[label] = at
-	return at
 }
 
 // offersAny reports whether the pool has one of the labels.
-func (c *computation) offersAny(s *poolState, labels []string) bool {
+func (s *poolState) offersAny(labels []string) bool {
 	return slices.ContainsFunc(labels, func(label string) bool {
 		_, exists := s.slots[label]
-		return exists || c.offerIn(s, label) != nil
+		return exists || s.offers[label] != nil
 	})
-}
-
-// replanAsDeleted deletes a ready node that an earlier decision kept.
-func (c *computation) replanAsDeleted(n *resources.Node, reason Reason, evidence ...Fact) {
-	for _, label := range n.Labels {
-		c.readyCount[label]--
-	}
-	use := c.pool(n.Provider, n.Pool)
-	use.use = minus(use.use, amounts(n)) // endNode counts it again
-	c.endNode(n, reason, evidence...)
 }
 
 // problemText describes the error in a name of the configuration.

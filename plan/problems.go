@@ -9,10 +9,10 @@ import (
 )
 
 // cloudProblems reports the errors that the clouds found in names of the configuration.
-func (c *computation) cloudProblems() {
-	for i := range c.want.Providers {
-		p := &c.want.Providers[i]
-		view, looked := c.view(p.Name)
+func (d *draft) cloudProblems() {
+	for i := range d.world.want.Providers {
+		p := &d.world.want.Providers[i]
+		view, looked := d.world.view(p.Name)
 		if !looked {
 			continue
 		}
@@ -20,26 +20,26 @@ func (c *computation) cloudProblems() {
 			for k := range p.Pools[j].Offers {
 				o := &p.Pools[j].Offers[k]
 				for _, problem := range view.Offers[OfferKey{p.Pools[j].Name, o.Label}].Problems {
-					c.problem(OfferAddress(p.Name, p.Pools[j].Name, o.Label), p.Name, problem, o.Source)
+					d.problem(OfferAddress(p.Name, p.Pools[j].Name, o.Label), p.Name, problem, o.Source)
 				}
 			}
 		}
 		for j := range p.CloudImages {
 			image := &p.CloudImages[j]
 			for _, problem := range view.CloudImages[image.Name].Problems {
-				c.problem(ProviderAddress(p.Name)+Address(".cloud_image."+image.Name), p.Name, problem, image.Source)
+				d.problem(ProviderAddress(p.Name)+Address(".cloud_image."+image.Name), p.Name, problem, image.Source)
 			}
 		}
 	}
 }
 
-func (c *computation) problem(at Address, provider string, p resources.Problem, source resources.Source) {
+func (d *draft) problem(at Address, provider string, p resources.Problem, source resources.Source) {
 	text := fmt.Sprintf("%s = %q: %s", p.Attribute, p.Value, p.Detail)
 	hint := ""
 	if len(p.Suggestions) > 0 {
 		hint = "did you mean " + strings.Join(p.Suggestions, ", ") + "?"
 	}
-	c.problems = append(c.problems, Problem{Address: at, Provider: provider, Text: text, Hint: hint, Source: source})
+	d.problems = append(d.problems, Problem{Address: at, Provider: provider, Text: text, Hint: hint, Source: source})
 }
 
 // forbidden returns a problem for each step that prevent_destroy or -allow-destroy forbids. The whole plan is not

@@ -21,10 +21,10 @@ type Tools struct {
 var work = map[Action]string{ActionBuild: "build", ActionConvert: "conversion"}
 
 // missingPrograms notes the steps that will fail because a program is missing.
-func (c *computation) missingPrograms(steps []Step) (notes []Note) {
+func (rv review) missingPrograms(steps []Step) (notes []Note) {
 	seen := map[string]bool{}
 	for _, s := range steps {
-		for _, program := range c.lacks(s) {
+		for _, program := range rv.lacks(s) {
 			text := fmt.Sprintf("this host lacks %s, so the %s of %s will fail", program.Name, work[s.Action], s.Address)
 			if program.Package != "" {
 				text += "; install the Debian package " + program.Package
@@ -39,18 +39,18 @@ func (c *computation) missingPrograms(steps []Step) (notes []Note) {
 }
 
 // lacks lists the missing programs that the step needs.
-func (c *computation) lacks(s Step) []Program {
-	tools := c.seen.Tools[s.Image]
+func (rv review) lacks(s Step) []Program {
+	tools := rv.world.seen.Tools[s.Image]
 	switch s.Action {
 	case ActionBuild:
 		needed := slices.Clone(tools.Missing)
 		foreign := func(format string) bool { return !slices.Contains(tools.Formats, format) }
 		if tools.Formats != nil && slices.ContainsFunc(s.Formats, foreign) {
-			needed = append(needed, c.seen.Converter...)
+			needed = append(needed, rv.world.seen.Converter...)
 		}
 		return needed
 	case ActionConvert:
-		return c.seen.Converter
+		return rv.world.seen.Converter
 	default:
 		return nil
 	}

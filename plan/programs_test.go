@@ -30,7 +30,7 @@ func TestMissingProgramsAreNoted(t *testing.T) {
 		"no such step": {Observed{Converter: converter}, []Step{{Action: ActionDelete, Image: "debian"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &computation{seen: test.seen}
+			c := review{&world{seen: test.seen}}
 			var got []string
 			for _, n := range c.missingPrograms(test.steps) {
 				if n.Code != "program-missing" || n.Severity != Warning || n.Address != "diskimage.debian" {

@@ -12,14 +12,14 @@ import (
 // label, so that min_ready is met there.
 
 // reassignReason returns why a pending request makes no progress in its pool, or "".
-func (d *dispatch) reassignReason(r *resources.Request, nodes []string) string {
-	view, asked := d.seen.Providers[r.Placement.Provider]
-	silent := asked && view.Err != "" && !d.seen.Frozen[r.Placement.Provider]
+func (rp *requestPlanner) reassignReason(r *resources.Request, nodes []string) string {
+	view, asked := rp.world.seen.Providers[r.Placement.Provider]
+	silent := asked && view.Err != "" && !rp.world.seen.Frozen[r.Placement.Provider]
 	for _, id := range nodes {
-		switch n := d.world.node[id]; {
-		case n == nil || n.State == resources.StateReady || d.busy(n.Key()):
-		case d.postponedNodes[id] != "":
-			return d.postponedNodes[id]
+		switch n := rp.world.node[id]; {
+		case n == nil || n.State == resources.StateReady || rp.world.busy(n.Key()):
+		case rp.nodes.postponedNodes[id] != "":
+			return rp.nodes.postponedNodes[id]
 		case silent:
 			return "the provider does not respond"
 		}
@@ -29,40 +29,40 @@ func (d *dispatch) reassignReason(r *resources.Request, nodes []string) string {
 
 // reassign releases a request from the pool that accepted it, if another provider can serve it now. The nodes in the
 // old pool become unassigned.
-func (d *dispatch) reassign(r *resources.Request, why string) bool {
+func (rp *requestPlanner) reassign(r *resources.Request, why string) bool {
 	again := *r
 	again.State, again.Placement = resources.StateRequested, resources.Placement{}
-	if !d.servedElsewhere(&again, poolKey{r.Placement.Provider, r.Placement.Pool}) {
+	if !rp.servedElsewhere(&again, poolKey{r.Placement.Provider, r.Placement.Pool}) {
 		return false
 	}
-	d.add(restartStep(r, ReasonUnavailable, Fact{r.Placement.Provider + "/" + r.Placement.Pool, why}))
+	rp.draft.add(restartStep(r, ReasonUnavailable, Fact{r.Placement.Provider + "/" + r.Placement.Pool, why}))
 	return true
 }
 
 // offeredElsewhere reports whether another provider offers the same label, without known problems or failures.
-func (c *computation) offeredElsewhere(here *poolOffer) bool {
-	return slices.ContainsFunc(c.world.pools, func(s *poolState) bool {
-		if s.at.provider == here.at.provider || !c.reachable(s.at.provider) {
+func (w *world) offeredElsewhere(here *poolOffer) bool {
+	return slices.ContainsFunc(w.pools, func(s *poolState) bool {
+		if s.at.provider == here.at.provider || !w.reachable(s.at.provider) {
 			return false
 		}
-		at := c.offerIn(s, here.offer.Label)
-		return at != nil && len(at.problems) == 0 && c.breaker(at) == ""
+		at := s.offers[here.offer.Label]
+		return at != nil && len(at.problems) == 0 && w.breaker(at) == ""
 	})
 }
 
 // servedElsewhere reports whether a pool of another provider can serve a request now, and allocates its capacity. The
 // capacity of the pools of other processes is unknown here.
-func (d *dispatch) servedElsewhere(r *resources.Request, here poolKey) bool {
+func (rp *requestPlanner) servedElsewhere(r *resources.Request, here poolKey) bool {
 	var options []*option
-	if d.seen.Shared {
-		options, _ = d.sharedOptions(r)
+	if rp.world.seen.Shared {
+		options, _ = rp.sharedOptions(r)
 	} else {
-		options, _ = d.options(r)
+		options, _ = rp.options(r)
 	}
 	i := slices.IndexFunc(options, func(o *option) bool { return o.at.provider != here.provider && o.blocker == nil })
 	if i >= 0 {
-		d.allocate(options[i])
+		rp.allocate(options[i])
 		return true
 	}
-	return d.seen.Shared && slices.ContainsFunc(d.candidates(r), func(p *resources.RegisteredPool) bool { return !p.Own && !p.Paused && p.Provider != here.provider })
+	return rp.world.seen.Shared && slices.ContainsFunc(rp.candidates(r), func(p *resources.RegisteredPool) bool { return !p.Own && !p.Paused && p.Provider != here.provider })
 }

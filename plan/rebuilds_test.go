@@ -364,13 +364,13 @@ func (w *workshop) settledImage(t *rapid.T, d resources.Desired, img *resources.
 	if r := w.remembered(img.Name); r.Failure != nil || len(r.Uploads) > 0 {
 		t.Fatalf("a failure of %s is still remembered: %+v, %v\n%v", img.Name, r.Failure, r.Uploads, w.steps)
 	}
-	c := &computation{want: d, seen: *w.Observed, world: newWorld(d, d, *w.Observed)}
+	c := newImagePlanner(w.world(d), newDraft(w.world(d)))
 	newest, needed, files := c.newestReady(img.Name), map[string]bool{}, 0
 	if newest == nil || img.Kind == resources.ZuulImage && newest.Version != "last" {
 		t.Fatalf("the newest build of %s is %+v\n%v", img.Name, newest, w.steps)
 	}
 	for _, p := range d.Providers {
-		uploads := c.readyUploads(img.Name, p.Name)
+		uploads := c.draft.readyUploads(img.Name, p.Name)
 		if len(uploads) == 0 || len(uploads) > img.Keep || uploads[0].Build != newest.ID {
 			t.Fatalf("%s has %d uploads of %s, of which %d are kept and the newest should be of %s\n%v", p.Name, len(uploads), img.Name, img.Keep, newest.ID, w.steps)
 		}
@@ -389,7 +389,7 @@ func (w *workshop) settledImage(t *rapid.T, d resources.Desired, img *resources.
 	}
 }
 
-func (w *workshop) world(d resources.Desired) *inventory { return newWorld(d, d, *w.Observed) }
+func (w *workshop) world(d resources.Desired) *world { return newWorld(d, *w.Observed, Options{}) }
 
 // overtaken is a fleet with three builds, of which the second was never uploaded before the third was made.
 func overtaken() (resources.Desired, Observed) {

@@ -21,43 +21,50 @@ const (
 	failedRetention = time.Hour
 )
 
-// requests plans the steps of the node requests, the most urgent one first.
-func (c *computation) requests() {
-	if c.opt.RefreshOnly || len(c.seen.Records.Requests) == 0 {
-		return
-	}
-	d := &dispatch{computation: c, idle: c.idleNodes(), tenants: c.tenantUse(), reservedTenants: map[string]bool{}, blockedByCapacity: map[poolKey]*capacityWaiter{},
-		permanentlyBlocked: map[string]bool{}}
-	for _, r := range byUrgency(c.seen.Records.Requests) {
-		switch {
-		case c.busy(r.Key()):
-		case c.seen.Shared:
-			d.sharedRequest(r)
-		case r.State == resources.StateFailed: // the reason of the failure stays, even with Options.Destroy
-			c.forgetRequest(r)
-		case c.opt.Destroy:
-			d.fail(r, ReasonDestroy)
-		case r.State == resources.StateFulfilled:
-			d.fulfilled(r)
-		case !r.Deadline.IsZero() && c.seen.Now.After(r.Deadline):
-			d.fail(r, ReasonDeadline)
-		case r.State == resources.StatePending:
-			d.pending(r)
-		default:
-			d.requested(r)
-		}
-	}
-	d.evictIdleNodes()
+// requestPlanner plans the steps of the node requests, the most urgent one first.
+type requestPlanner struct {
+	world              *world
+	draft              *draft
+	capacity           *capacity
+	placement          *placement
+	nodes              *nodePlanner
+	tenants            *tenants
+	idle               map[poolKey]*idleNodes
+	reserved           map[poolKey]bool // pools with capacity that is reserved for a request that has waited long
+	blockedByCapacity  map[poolKey]*capacityWaiter
+	permanentlyBlocked map[string]bool  // shapes of requests without capacity in this plan: capacity only decreases
+	poolHasWaiters     map[poolKey]bool // pools that requests wait for
 }
 
-// dispatch is the state of one round of assignments.
-type dispatch struct {
-	*computation
-	idle               map[poolKey]*idleNodes
-	tenants            map[string]resources.ResourceAmounts
-	reservedTenants    map[string]bool // tenants with a request that has waited long
-	blockedByCapacity  map[poolKey]*capacityWaiter
-	permanentlyBlocked map[string]bool // shapes of requests without capacity in this round: capacity only decreases
+// planRequests returns the pools that requests wait for.
+func planRequests(w *world, d *draft, use *capacity, place *placement, nodes *nodePlanner) []resources.Placement {
+	if w.opt.RefreshOnly || len(w.seen.Records.Requests) == 0 {
+		return nil
+	}
+	rp := &requestPlanner{world: w, draft: d, capacity: use, placement: place, nodes: nodes, tenants: newTenants(w), idle: idleNodesOf(w, d),
+		reserved: map[poolKey]bool{}, blockedByCapacity: map[poolKey]*capacityWaiter{}, permanentlyBlocked: map[string]bool{},
+		poolHasWaiters: map[poolKey]bool{}}
+	for _, r := range byUrgency(rp.world.seen.Records.Requests) {
+		switch {
+		case rp.world.busy(r.Key()):
+		case rp.world.seen.Shared:
+			rp.sharedRequest(r)
+		case r.State == resources.StateFailed: // the reason of the failure stays, even with Options.Destroy
+			rp.forgetRequest(r)
+		case rp.world.opt.Destroy:
+			rp.fail(r, ReasonDestroy)
+		case r.State == resources.StateFulfilled:
+			rp.fulfilled(r)
+		case !r.Deadline.IsZero() && rp.world.seen.Now.After(r.Deadline):
+			rp.fail(r, ReasonDeadline)
+		case r.State == resources.StatePending:
+			rp.pending(r)
+		default:
+			rp.requested(r)
+		}
+	}
+	rp.evictIdleNodes()
+	return rp.waiting()
 }
 
 func byUrgency(requests []*resources.Request) []*resources.Request {
@@ -71,28 +78,28 @@ func byUrgency(requests []*resources.Request) []*resources.Request {
 func requestAddress(id string) Address { return Address("request." + id) }
 
 // requested finds a placement for a request, declines it, or makes it wait.
-func (d *dispatch) requested(r *resources.Request) {
+func (rp *requestPlanner) requested(r *resources.Request) {
 	shape := shapeOf(r)
-	if d.permanentlyBlocked[shape] {
+	if rp.permanentlyBlocked[shape] {
 		return
 	}
-	options, declined := d.options(r)
+	options, declined := rp.options(r)
 	if len(options) == 0 {
-		d.decline(r, declined)
+		rp.decline(r, declined)
 		return
 	}
-	if why := d.overTenantLimit(r, options[0]); why != "" {
-		d.explainWait(r, why)
+	if why := rp.tenants.overTenantLimit(r, options[0]); why != "" {
+		rp.explainWait(r, why)
 		return
 	}
 	for _, o := range options {
 		if o.blocker == nil {
-			d.accept(r, o)
+			rp.accept(r, o)
 			return
 		}
 	}
-	d.waitForRoom(r, options)
-	d.permanentlyBlocked[shape] = shape != "" && !d.opt.Explain
+	rp.waitForRoom(r, options)
+	rp.permanentlyBlocked[shape] = shape != "" && !rp.world.opt.Explain
 }
 
 // shapeOf returns the same string for requests that the same pools can serve, or "" for a request with declines.
@@ -104,78 +111,78 @@ func shapeOf(r *resources.Request) string {
 }
 
 // accept accepts the request: it assigns ready nodes at once and launches the missing ones.
-func (d *dispatch) accept(r *resources.Request, o *option) {
-	s := d.serveStep(r, o.place(), o.nodes)
+func (rp *requestPlanner) accept(r *resources.Request, o *option) {
+	s := rp.serveStep(r, o.place(), o.nodes)
 	s.Reason = ReasonRequestWaiting
-	id := d.add(s)
-	d.allocate(o)
-	d.charge(r, o)
+	id := rp.draft.add(s)
+	rp.allocate(o)
+	rp.tenants.charge(r, o)
 	for i := range r.Labels {
 		if o.nodes[i] == "" {
-			d.launchFor(r, o, i, id)
+			rp.launchFor(r, o, i, id)
 		}
 	}
 }
 
-func (d *dispatch) serveStep(r *resources.Request, at resources.Placement, nodes []string) Step {
+func (rp *requestPlanner) serveStep(r *resources.Request, at resources.Placement, nodes []string) Step {
 	return Step{ID: "serve request " + r.ID, Address: requestAddress(r.ID), Action: ActionServe, Thing: ThingRequest, Provider: at.Provider,
 		Pool: at.Pool, Zone: at.Zone, Label: strings.Join(r.Labels, ","), Nodes: nodes, Record: r.Key(), Request: r.ID}
 }
 
-func (d *dispatch) launchFor(r *resources.Request, o *option, i int, needs ...string) {
+func (rp *requestPlanner) launchFor(r *resources.Request, o *option, i int, needs ...string) {
 	at, label := o.offers[i], r.Labels[i]
 	s := Step{ID: fmt.Sprintf("launch request %s #%d", r.ID, i+1), Address: OfferAddress(o.at.provider, o.at.pool, label),
 		Action: ActionLaunch, Thing: ThingNode, Reason: ReasonRequestWaiting, Provider: o.at.provider, Pool: o.at.pool, Label: label,
 		Zone: o.zone, Image: at.offer.Image.Name, Request: r.ID, Source: at.offer.Source, Needs: needs,
-		Estimate: d.launchEstimate(o.at.provider, label), Evidence: []Fact{{"request", r.ID}}}
-	d.imageOf(&s, at)
-	d.planLaunch(&s, at)
-	d.add(s)
+		Estimate: rp.world.launchEstimate(o.at.provider, label), Evidence: []Fact{{"request", r.ID}}}
+	rp.placement.imageOf(&s, at)
+	planLaunch(rp.world, &s, at, rp.placement.plannedUploads)
+	rp.draft.add(s)
 }
 
 // pending continues a request that a pool has accepted: it is fulfilled once all its nodes are ready.
-func (d *dispatch) pending(r *resources.Request) {
+func (rp *requestPlanner) pending(r *resources.Request) {
 	at := poolKey{r.Placement.Provider, r.Placement.Pool}
-	if failed := d.failedNode(r); failed != nil {
-		d.declinedNow(r, d.declineOf(at, r.Placement.Zone, "a node could not be launched: "+failed.Error))
+	if failed := rp.failedNode(r); failed != nil {
+		rp.declinedNow(r, rp.declineOf(at, r.Placement.Zone, "a node could not be launched: "+failed.Error))
 		return
 	}
-	nodes, ready := d.nodesOf(r)
+	nodes, ready := rp.nodesOf(r)
 	if ready == len(r.Labels) {
-		s := d.serveStep(r, r.Placement, nodes)
+		s := rp.serveStep(r, r.Placement, nodes)
 		s.Reason = ReasonNodesReady
-		d.add(s)
+		rp.draft.add(s)
 		return
 	}
-	if why := d.reassignReason(r, nodes); why != "" {
-		if d.reassign(r, why) {
+	if why := rp.reassignReason(r, nodes); why != "" {
+		if rp.reassign(r, why) {
 			return
 		}
-		d.explainWait(r, why)
+		rp.explainWait(r, why)
 	}
 	if !slices.Contains(nodes, "") {
 		return // the missing nodes are being launched
 	}
-	o, why := d.optionFor(r, at, nodes)
+	o, why := rp.optionFor(r, at, nodes)
 	switch {
 	case why != "":
-		d.declinedNow(r, d.declineOf(at, "", why))
+		rp.declinedNow(r, rp.declineOf(at, "", why))
 	case o.blocker != nil:
-		d.poolHasWaiters[at] = true
-		d.explainWait(r, o.blocker.String())
-		d.noteCapacityWaiter(r, o)
-		d.reserve(r, o)
+		rp.poolHasWaiters[at] = true
+		rp.explainWait(r, o.blocker.String())
+		rp.noteCapacityWaiter(r, o)
+		rp.reserve(r, o)
 	default:
-		d.allocateMissing(r, o, nodes)
+		rp.allocateMissing(r, o, nodes)
 	}
 }
 
 // optionFor is like optionAt, for a pool that may no longer be configured.
-func (d *dispatch) optionFor(r *resources.Request, at poolKey, have []string) (*option, string) {
-	switch s := d.world.poolByKey[at]; {
+func (rp *requestPlanner) optionFor(r *resources.Request, at poolKey, have []string) (*option, string) {
+	switch s := rp.world.poolByKey[at]; {
 	case s != nil:
-		return d.optionAt(r, s, have)
-	case d.world.providers[at.provider] == nil:
+		return rp.optionAt(r, s, have)
+	case rp.world.providers[at.provider] == nil:
 		return nil, "the provider is no longer configured"
 	default:
 		return nil, "the pool is no longer configured"
@@ -183,7 +190,7 @@ func (d *dispatch) optionFor(r *resources.Request, at poolKey, have []string) (*
 }
 
 // allocateMissing assigns or launches the nodes that a pending request still lacks.
-func (d *dispatch) allocateMissing(r *resources.Request, o *option, have []string) {
+func (rp *requestPlanner) allocateMissing(r *resources.Request, o *option, have []string) {
 	more := slices.Clone(o.nodes)
 	for i := range have {
 		if have[i] != "" {
@@ -191,30 +198,30 @@ func (d *dispatch) allocateMissing(r *resources.Request, o *option, have []strin
 		}
 	}
 	if !slices.Equal(more, have) {
-		s := d.serveStep(r, r.Placement, more)
+		s := rp.serveStep(r, r.Placement, more)
 		s.Reason = ReasonRequestWaiting
-		d.add(s)
+		rp.draft.add(s)
 	}
-	d.allocate(o)
+	rp.allocate(o)
 	for i := range r.Labels {
 		if more[i] == "" {
-			d.launchFor(r, o, i)
+			rp.launchFor(r, o, i)
 		}
 	}
 }
 
 // nodesOf matches the nodes of a request with its labels. A node that is being launched counts as present and not as
 // ready.
-func (d *dispatch) nodesOf(r *resources.Request) (nodes []string, ready int) {
+func (rp *requestPlanner) nodesOf(r *resources.Request) (nodes []string, ready int) {
 	nodes = make([]string, len(r.Labels))
-	for _, n := range d.world.requestNodes[r.ID] {
-		if d.deletedBy[n.Key()] != "" || n.State == resources.StateFailed || n.State == resources.StateAborted || n.State == resources.StateDeleting {
+	for _, n := range rp.world.requestNodes[r.ID] {
+		if rp.draft.deletedBy[n.Key()] != "" || n.State == resources.StateFailed || n.State == resources.StateAborted || n.State == resources.StateDeleting {
 			continue
 		}
 		for i, label := range r.Labels {
 			if nodes[i] == "" && slices.Contains(n.Labels, label) {
 				nodes[i] = n.ID
-				if n.State == resources.StateReady && (!d.seen.Shared || !d.busy(n.Key())) { // the requestor will claim it
+				if n.State == resources.StateReady && (!rp.world.seen.Shared || !rp.world.busy(n.Key())) { // the requestor will claim it
 					ready++
 				}
 				break
@@ -224,8 +231,8 @@ func (d *dispatch) nodesOf(r *resources.Request) (nodes []string, ready int) {
 	return nodes, ready
 }
 
-func (d *dispatch) failedNode(r *resources.Request) *resources.Node {
-	for _, n := range d.world.requestNodes[r.ID] {
+func (rp *requestPlanner) failedNode(r *resources.Request) *resources.Node {
+	for _, n := range rp.world.requestNodes[r.ID] {
 		if n.State == resources.StateFailed && n.Provider == r.Placement.Provider && n.Pool == r.Placement.Pool {
 			return n
 		}
@@ -234,29 +241,29 @@ func (d *dispatch) failedNode(r *resources.Request) *resources.Node {
 }
 
 // fulfilled fails a fulfilled request if its requestor has not taken the nodes within takeTimeout.
-func (d *dispatch) fulfilled(r *resources.Request) {
-	if d.seen.Now.Sub(r.StateTime) > takeTimeout {
-		d.fail(r, ReasonNeverTaken, Fact{"limit", takeTimeout.String()})
+func (rp *requestPlanner) fulfilled(r *resources.Request) {
+	if rp.world.seen.Now.Sub(r.StateTime) > takeTimeout {
+		rp.fail(r, ReasonNeverTaken, Fact{"limit", takeTimeout.String()})
 	}
 }
 
 // declinedNow declines a request that a pool had accepted.
-func (d *dispatch) declinedNow(r *resources.Request, no resources.Decline) {
-	if d.seen.Shared {
-		d.declineShared(r, []resources.Decline{no})
+func (rp *requestPlanner) declinedNow(r *resources.Request, no resources.Decline) {
+	if rp.world.seen.Shared {
+		rp.declineShared(r, []resources.Decline{no})
 		return
 	}
-	d.decline(r, append(slices.Clone(r.Declined), no))
+	rp.decline(r, append(slices.Clone(r.Declined), no))
 }
 
 // decline records that pools will not serve the request. If no other pool is left, the request fails with all
 // reasons.
-func (d *dispatch) decline(r *resources.Request, declined []resources.Decline) {
+func (rp *requestPlanner) decline(r *resources.Request, declined []resources.Decline) {
 	s := Step{ID: "decline request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest,
 		Reason: ReasonDeclined, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: declined}
 	again := *r
 	again.Declined = declined
-	options, all := d.options(&again)
+	options, all := rp.options(&again)
 	if len(options) == 0 {
 		s.ID, s.Reason, s.Declined = "fail request "+r.ID, ReasonAllDeclined, all
 	}
@@ -264,25 +271,25 @@ func (d *dispatch) decline(r *resources.Request, declined []resources.Decline) {
 	if len(s.Declined) == 0 {
 		s.Evidence = []Fact{{"pools", "none offers " + strings.Join(r.Labels, " and ")}}
 	}
-	d.add(s)
+	rp.draft.add(s)
 }
 
-func (d *dispatch) fail(r *resources.Request, reason Reason, evidence ...Fact) {
-	d.add(Step{ID: "fail request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest, Reason: reason,
+func (rp *requestPlanner) fail(r *resources.Request, reason Reason, evidence ...Fact) {
+	rp.draft.add(Step{ID: "fail request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest, Reason: reason,
 		Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: r.Declined, Evidence: evidence})
 }
 
-func (c *computation) forgetRequest(r *resources.Request) {
-	if c.seen.Now.Sub(r.StateTime) > failedRetention {
-		c.add(Step{ID: "forget request " + r.ID, Address: requestAddress(r.ID), Action: ActionForget, Thing: ThingRequest,
+func (rp *requestPlanner) forgetRequest(r *resources.Request) {
+	if rp.world.seen.Now.Sub(r.StateTime) > failedRetention {
+		rp.draft.add(Step{ID: "forget request " + r.ID, Address: requestAddress(r.ID), Action: ActionForget, Thing: ThingRequest,
 			Reason: ReasonFailed, Record: r.Key(), Request: r.ID})
 	}
 }
 
 // waiting lists the pools that requests wait for.
-func (c *computation) waiting() (pools []resources.Placement) {
-	for _, s := range c.world.pools {
-		if c.poolHasWaiters[s.at] {
+func (rp *requestPlanner) waiting() (pools []resources.Placement) {
+	for _, s := range rp.world.pools {
+		if rp.poolHasWaiters[s.at] {
 			pools = append(pools, resources.Placement{Provider: s.at.provider, Pool: s.at.pool})
 		}
 	}
@@ -290,8 +297,8 @@ func (c *computation) waiting() (pools []resources.Placement) {
 }
 
 // explainWait adds a note why a request is not served yet, if Options.Explain is set.
-func (d *dispatch) explainWait(r *resources.Request, why string) {
-	if d.opt.Explain {
-		d.note(Info, "waiting", requestAddress(r.ID), resources.Source{}, "%s", why)
+func (rp *requestPlanner) explainWait(r *resources.Request, why string) {
+	if rp.world.opt.Explain {
+		rp.draft.note(Info, "waiting", requestAddress(r.ID), resources.Source{}, "%s", why)
 	}
 }

@@ -8,14 +8,14 @@ import (
 )
 
 // deleteBuild plans the removal of a build's files and record, after its uploads.
-func (c *computation) deleteBuild(b *resources.Build, reason Reason, needs ...string) {
-	for _, u := range c.world.uploads[b.Image] {
+func (ip *imagePlanner) deleteBuild(b *resources.Build, reason Reason, needs ...string) {
+	for _, u := range ip.world.uploads[b.Image] {
 		if u.Build == b.ID {
-			if id, gone := c.deletedBy[u.Key()]; gone {
+			if id, gone := ip.draft.deletedBy[u.Key()]; gone {
 				needs = append(needs, id)
-			} else if !c.reachable(u.Provider) {
+			} else if !ip.world.reachable(u.Provider) {
 				return
-			} else if id := c.deleteUpload(u, reason); id != "" {
+			} else if id := ip.deleteUpload(u, reason); id != "" {
 				needs = append(needs, id)
 			} else {
 				return // an upload stays, and so does the build's record
@@ -27,94 +27,94 @@ func (c *computation) deleteBuild(b *resources.Build, reason Reason, needs ...st
 		evidence = append(evidence, Fact{"error", b.Error})
 	}
 	at := imageAddress(b.Kind, b.Image)
-	c.add(Step{ID: "delete build " + b.ID, Address: at, Action: ActionDelete, Thing: ThingBuild, Reason: reason,
+	ip.draft.add(Step{ID: "delete build " + b.ID, Address: at, Action: ActionDelete, Thing: ThingBuild, Reason: reason,
 		Evidence: evidence, Image: b.Image, Build: b.ID, Record: b.Key(), Needs: needs})
 }
 
 // superseded plans the removal of builds and uploads beyond the number to keep. A planned build counts as kept, and
 // the uploads that it replaces are deleted only after its own.
-func (c *computation) superseded(img *resources.Image, users []*resources.Provider, planned string) {
-	for _, name := range c.uploadingProviders(img.Name) {
+func (ip *imagePlanner) superseded(img *resources.Image, users []*resources.Provider, planned string) {
+	for _, name := range ip.uploadingProviders(img.Name) {
 		used := slices.ContainsFunc(users, func(p *resources.Provider) bool { return p.Name == name })
 		if !used {
-			c.dropUploads(img.Name, name, ReasonImageRemoved)
+			ip.dropUploads(img.Name, name, ReasonImageRemoved)
 			continue
 		}
 		keep, needs := img.Keep, []string(nil)
-		if id := c.plannedUploads[imageAt{img.Name, name}]; id != "" {
+		if id := ip.plannedUploads[imageAt{img.Name, name}]; id != "" {
 			keep, needs = keep-1, []string{id}
 		}
-		for i, u := range c.readyUploads(img.Name, name) {
+		for i, u := range ip.draft.readyUploads(img.Name, name) {
 			switch {
-			case c.replacedUploads[u.Key()] && len(needs) > 0:
-				c.deleteUpload(u, ReasonRequested, needs...)
+			case ip.replacedUploads[u.Key()] && len(needs) > 0:
+				ip.deleteUpload(u, ReasonRequested, needs...)
 			case i >= keep:
-				c.deleteUpload(u, ReasonSuperseded, needs...)
+				ip.deleteUpload(u, ReasonSuperseded, needs...)
 			}
 		}
 	}
-	c.supersededBuilds(img, planned)
+	ip.supersededBuilds(img, planned)
 }
 
 // supersededBuilds plans the removal of builds beyond the number to keep. Builds with uploads count first, so that an
 // older build that was never uploaded is removed. The newest build always stays, unless a new one is planned, because
 // it is uploaded next.
-func (c *computation) supersededBuilds(img *resources.Image, planned string) {
+func (ip *imagePlanner) supersededBuilds(img *resources.Image, planned string) {
 	keep, needs := img.Keep, []string(nil)
 	if planned != "" {
 		keep, needs = keep-1, []string{planned}
 	}
-	newest := c.newestReady(img.Name)
+	newest := ip.newestReady(img.Name)
 	var idle []*resources.Build
-	for _, b := range c.world.builds[img.Name] {
+	for _, b := range ip.world.builds[img.Name] {
 		switch {
-		case b.State != resources.StateReady || c.deletedBy[b.Key()] != "":
-		case c.uploadsRemain(b) || c.uploads(b) || b == newest && planned == "":
+		case b.State != resources.StateReady || ip.draft.deletedBy[b.Key()] != "":
+		case ip.uploadsRemain(b) || ip.uploads(b) || b == newest && planned == "":
 			keep--
 		default:
 			idle = append(idle, b)
 		}
 	}
 	for _, b := range idle[min(max(keep, 0), len(idle)):] {
-		c.deleteBuild(b, ReasonSuperseded, slices.Clone(needs)...)
+		ip.deleteBuild(b, ReasonSuperseded, slices.Clone(needs)...)
 	}
 }
 
 // uploadsRemain reports whether a provider keeps an upload of the build, which still needs the build's record.
-func (c *computation) uploadsRemain(b *resources.Build) bool {
-	return slices.ContainsFunc(c.world.uploads[b.Image], func(u *resources.Upload) bool {
-		return u.Build == b.ID && c.deletedBy[u.Key()] == ""
+func (ip *imagePlanner) uploadsRemain(b *resources.Build) bool {
+	return slices.ContainsFunc(ip.world.uploads[b.Image], func(u *resources.Upload) bool {
+		return u.Build == b.ID && ip.draft.deletedBy[u.Key()] == ""
 	})
 }
 
 // uploads reports whether this plan uploads the build.
-func (c *computation) uploads(b *resources.Build) bool {
-	return slices.ContainsFunc(c.steps, func(s Step) bool { return s.Action == ActionUpload && s.Build == b.ID })
+func (ip *imagePlanner) uploads(b *resources.Build) bool {
+	return slices.ContainsFunc(ip.draft.steps, func(s Step) bool { return s.Action == ActionUpload && s.Build == b.ID })
 }
 
 // removedImages plans the removal of images that are no longer configured.
-func (c *computation) removedImages() {
+func (ip *imagePlanner) removedImages() {
 	var names []string
-	for name := range c.world.builds {
+	for name := range ip.world.builds {
 		names = append(names, name)
 	}
-	for name := range c.world.uploads {
+	for name := range ip.world.uploads {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if c.world.images[name] != nil {
+		if ip.world.images[name] != nil {
 			continue
 		}
-		for _, provider := range c.uploadingProviders(name) {
-			c.dropUploads(name, provider, ReasonImageRemoved)
+		for _, provider := range ip.uploadingProviders(name) {
+			ip.dropUploads(name, provider, ReasonImageRemoved)
 		}
-		for _, b := range c.world.builds[name] {
-			if b.Remote && c.seen.Shared || c.ownedByOtherBuilder(b) {
+		for _, b := range ip.world.builds[name] {
+			if b.Remote && ip.world.seen.Shared || ip.ownedByOtherBuilder(b) {
 				continue // another process may own the image
 			}
-			if !c.uploadsRemain(b) {
-				c.deleteBuild(b, c.because(ReasonImageRemoved))
+			if !ip.uploadsRemain(b) {
+				ip.deleteBuild(b, ip.world.because(ReasonImageRemoved))
 			}
 		}
 	}
@@ -123,15 +123,15 @@ func (c *computation) removedImages() {
 // uploadedFiles plans the removal of the local files of an image with delete_after_upload after every provider has
 // the newest build, or the build that this plan creates: the files of that build, and of older builds, which are not
 // uploaded any more.
-func (c *computation) uploadedFiles(img *resources.Image, users []*resources.Provider, planned string) {
-	newest := c.newestReady(img.Name)
+func (ip *imagePlanner) uploadedFiles(img *resources.Image, users []*resources.Provider, planned string) {
+	newest := ip.newestReady(img.Name)
 	if !img.DeleteAfterUpload || len(users) == 0 || planned == "" && newest == nil {
 		return
 	}
 	var needs []string
 	for _, p := range users {
-		id := c.plannedUploads[imageAt{img.Name, p.Name}]
-		if id == "" && (planned != "" || c.uploadOf(img.Name, p.Name, newest.ID) == nil) {
+		id := ip.plannedUploads[imageAt{img.Name, p.Name}]
+		if id == "" && (planned != "" || ip.uploadOf(img.Name, p.Name, newest.ID) == nil) {
 			return
 		}
 		if id != "" {
@@ -141,25 +141,25 @@ func (c *computation) uploadedFiles(img *resources.Image, users []*resources.Pro
 	s := Step{Address: imageAddress(img.Kind, img.Name), Action: ActionDelete, Thing: ThingFile, Reason: ReasonUploaded,
 		Image: img.Name, Needs: needs, Source: img.Source}
 	if planned != "" {
-		for _, format := range c.step(planned).Formats {
+		for _, format := range ip.draft.step(planned).Formats {
 			s.ID, s.Format = fmt.Sprintf("delete %s file of the next build of %s", format, img.Name), format
-			c.addFile(img, s)
+			ip.addFile(img, s)
 		}
 	}
-	for _, b := range c.world.builds[img.Name] {
-		if b.State != resources.StateReady || c.deletedBy[b.Key()] != "" || b.Remote {
+	for _, b := range ip.world.builds[img.Name] {
+		if b.State != resources.StateReady || ip.draft.deletedBy[b.Key()] != "" || b.Remote {
 			continue // deleted with the build, or kept by the other host
 		}
 		for _, f := range b.Files {
 			s.ID, s.Format, s.Build, s.External = "delete file "+f.Name, f.Format, b.ID, f.Name
 			s.Evidence = []Fact{{"file", f.Name}}
-			c.addFile(img, s)
+			ip.addFile(img, s)
 		}
 	}
 }
 
-func (c *computation) addFile(img *resources.Image, s Step) {
+func (ip *imagePlanner) addFile(img *resources.Image, s Step) {
 	if !slices.Contains(img.KeepFormats, s.Format) {
-		c.add(s)
+		ip.draft.add(s)
 	}
 }

@@ -35,7 +35,7 @@ const OwnRequestor = "npctl:"
 func isOwnRequest(r *resources.Request) bool { return strings.HasPrefix(r.Requestor, OwnRequestor) }
 
 // withPeers sets the registration of each pool that this process has registered, except in frozen providers.
-func (w *inventory) withPeers(peers []resources.RegisteredPool, frozen map[string]bool) {
+func (w *world) withPeers(peers []resources.RegisteredPool, frozen map[string]bool) {
 	for i := range peers {
 		p := &peers[i]
 		if s := w.poolByKey[poolKey{p.Provider, p.Pool}]; s != nil && p.Own && !frozen[p.Provider] {
@@ -45,26 +45,26 @@ func (w *inventory) withPeers(peers []resources.RegisteredPool, frozen map[strin
 }
 
 // serving reports whether this process has a registered pool in a provider that is not frozen.
-func (c *computation) serving() bool {
-	return slices.ContainsFunc(c.seen.RegisteredPools, func(p resources.RegisteredPool) bool { return p.Own && !c.seen.Frozen[p.Provider] })
+func (w *world) serving() bool {
+	return slices.ContainsFunc(w.seen.RegisteredPools, func(p resources.RegisteredPool) bool { return p.Own && !w.seen.Frozen[p.Provider] })
 }
 
 // abandoned reports whether a pending request has lost the process that accepted it.
-func (c *computation) abandoned(r *resources.Request) bool {
-	return c.seen.Shared && r != nil && r.State == resources.StatePending && !c.seen.OwnClaims[r.Key()] && !c.busy(r.Key())
+func (w *world) abandoned(r *resources.Request) bool {
+	return w.seen.Shared && r != nil && r.State == resources.StatePending && !w.seen.OwnClaims[r.Key()] && !w.busy(r.Key())
 }
 
 // userGone reports whether the user of a node is gone. Users claim the nodes that they use; users that came through
 // npctl have a lease at most.
-func (c *computation) userGone(n *resources.Node) bool {
-	return c.seen.Shared && !c.seen.OwnClaims[n.Key()] && !strings.HasPrefix(n.Requestor, OwnRequestor)
+func (w *world) userGone(n *resources.Node) bool {
+	return w.seen.Shared && !w.seen.OwnClaims[n.Key()] && !strings.HasPrefix(n.Requestor, OwnRequestor)
 }
 
 // orphanedByRequest reports whether a node belongs to an abandoned request. The restart of the request frees it.
-func (c *computation) orphanedByRequest(n *resources.Node) bool {
+func (w *world) orphanedByRequest(n *resources.Node) bool {
 	switch n.State {
 	case resources.StateInit, resources.StateBuilding, resources.StateReady:
-		return n.Request != "" && c.abandoned(c.world.requests[n.Request]) && c.serving()
+		return n.Request != "" && w.abandoned(w.requests[n.Request]) && w.serving()
 	default:
 		return false
 	}
@@ -72,17 +72,17 @@ func (c *computation) orphanedByRequest(n *resources.Node) bool {
 
 // inTransit reports whether a requestor has taken a node that is not in state in-use yet: Zuul locks a node first and
 // sets the state when it starts to work on it.
-func (c *computation) inTransit(n *resources.Node) bool {
-	return n.Request != "" && c.seen.ForeignClaims[n.Key()]
+func (w *world) inTransit(n *resources.Node) bool {
+	return n.Request != "" && w.seen.ForeignClaims[n.Key()]
 }
 
 // handleForeignState handles a node in a state that only other programs set, and reports whether it was such a node.
-func (c *computation) handleForeignState(n *resources.Node) bool {
+func (np *nodePlanner) handleForeignState(n *resources.Node) bool {
 	switch {
-	case !c.seen.Shared:
+	case !np.world.seen.Shared:
 		return false
 	case n.State == "testing":
-		c.count(n)
+		np.capacity.count(n)
 	default:
 		return false
 	}
@@ -90,38 +90,38 @@ func (c *computation) handleForeignState(n *resources.Node) bool {
 }
 
 // sharedRequest plans the steps of a request that no other process has claimed.
-func (d *dispatch) sharedRequest(r *resources.Request) {
+func (rp *requestPlanner) sharedRequest(r *resources.Request) {
 	answered := r.IsDone()
 	switch {
-	case answered && !isOwnRequest(r) || !answered && !d.serving():
-	case d.opt.Destroy:
+	case answered && !isOwnRequest(r) || !answered && !rp.world.serving():
+	case rp.world.opt.Destroy:
 		if isOwnRequest(r) {
-			d.fail(r, ReasonDestroy)
+			rp.fail(r, ReasonDestroy)
 		}
 	case r.State == resources.StateFailed:
-		d.forgetRequest(r)
+		rp.forgetRequest(r)
 	case r.State == resources.StateFulfilled:
-		d.fulfilled(r)
-	case d.abandoned(r):
-		d.restart(r)
-	case !r.Deadline.IsZero() && d.seen.Now.After(r.Deadline):
-		d.fail(r, ReasonDeadline)
+		rp.fulfilled(r)
+	case rp.world.abandoned(r):
+		rp.restart(r)
+	case !r.Deadline.IsZero() && rp.world.seen.Now.After(r.Deadline):
+		rp.fail(r, ReasonDeadline)
 	case r.State == resources.StatePending:
-		d.pending(r)
+		rp.pending(r)
 	default:
-		d.offeredToAll(r)
+		rp.offeredToAll(r)
 	}
 }
 
 // restart frees the nodes of an abandoned request, in all providers, and opens the request to all pools again.
-func (d *dispatch) restart(r *resources.Request) {
+func (rp *requestPlanner) restart(r *resources.Request) {
 	s := restartStep(r, ReasonAbandoned, Fact{"pending since", clock(r.StateTime)})
-	for _, n := range d.seen.Records.Nodes {
-		if n.Request == r.ID && d.orphanedByRequest(n) && !d.busy(n.Key()) {
+	for _, n := range rp.world.seen.Records.Nodes {
+		if n.Request == r.ID && rp.world.orphanedByRequest(n) && !rp.world.busy(n.Key()) {
 			s.Nodes = append(s.Nodes, n.ID)
 		}
 	}
-	d.add(s)
+	rp.draft.add(s)
 }
 
 func restartStep(r *resources.Request, reason Reason, why Fact) Step {
@@ -130,35 +130,35 @@ func restartStep(r *resources.Request, reason Reason, why Fact) Step {
 }
 
 // offeredToAll finds a placement for a request that other processes may serve as well.
-func (d *dispatch) offeredToAll(r *resources.Request) {
-	shape := d.sharedShape(r)
-	if d.permanentlyBlocked[shape] {
+func (rp *requestPlanner) offeredToAll(r *resources.Request) {
+	shape := rp.sharedShape(r)
+	if rp.permanentlyBlocked[shape] {
 		return
 	}
-	options, declined := d.sharedOptions(r)
+	options, declined := rp.sharedOptions(r)
 	switch {
-	case len(options) > 0 && options[0].blocker == nil && d.overTenantLimit(r, options[0]) == "":
-		d.accept(r, options[0])
+	case len(options) > 0 && options[0].blocker == nil && rp.tenants.overTenantLimit(r, options[0]) == "":
+		rp.accept(r, options[0])
 		return
-	case d.seen.StoreReconnected && len(d.candidates(r)) == 0:
-		d.explainWait(r, "no registered pool can serve it, and the store recovered just now")
+	case rp.world.seen.StoreReconnected && len(rp.candidates(r)) == 0:
+		rp.explainWait(r, "no registered pool can serve it, and the store recovered just now")
 		return
-	case len(declined) > 0 || d.declinedByAll(r.Declined):
-		d.declineShared(r, declined)
+	case len(declined) > 0 || rp.declinedByAll(r.Declined):
+		rp.declineShared(r, declined)
 	}
 	if len(options) == 0 {
 		return
 	}
-	if why := d.overTenantLimit(r, options[0]); why != "" {
-		d.explainWait(r, why)
+	if why := rp.tenants.overTenantLimit(r, options[0]); why != "" {
+		rp.explainWait(r, why)
 		return
 	}
-	d.waitForRoom(r, options)
-	d.permanentlyBlocked[shape] = shape != "" && !d.opt.Explain
+	rp.waitForRoom(r, options)
+	rp.permanentlyBlocked[shape] = shape != "" && !rp.world.opt.Explain
 }
 
 // sharedShape is like shapeOf, and also depends on the pools that have declined the request.
-func (d *dispatch) sharedShape(r *resources.Request) string {
+func (rp *requestPlanner) sharedShape(r *resources.Request) string {
 	again := *r
 	again.Declined = nil
 	shape := shapeOf(&again)
@@ -173,15 +173,15 @@ func (d *dispatch) sharedShape(r *resources.Request) string {
 
 // sharedOptions lists our pools that could serve a request and do not leave it to another process, pools with
 // capacity first and then the best one first, and the declines of pools that never can.
-func (d *dispatch) sharedOptions(r *resources.Request) (options []*option, declined []resources.Decline) {
-	candidates := d.candidates(r)
-	for _, s := range d.world.pools {
+func (rp *requestPlanner) sharedOptions(r *resources.Request) (options []*option, declined []resources.Decline) {
+	candidates := rp.candidates(r)
+	for _, s := range rp.world.pools {
 		if s.peer == nil || declinedBy(r.Declined, s.peer.ID) || leavesTo(s.peer, candidates) {
 			continue
 		}
-		o, why := d.optionAt(r, s, nil)
+		o, why := rp.optionAt(r, s, nil)
 		if why != "" {
-			declined = append(declined, d.declineOf(s.at, "", why))
+			declined = append(declined, rp.declineOf(s.at, "", why))
 			continue
 		}
 		options = append(options, o)
@@ -202,9 +202,9 @@ func fullLast(a, b *option) int {
 }
 
 // candidates lists the registered pools that may serve a request, only those of the preferred provider if it has any.
-func (d *dispatch) candidates(r *resources.Request) (candidates []*resources.RegisteredPool) {
-	for i := range d.seen.RegisteredPools {
-		if p := &d.seen.RegisteredPools[i]; servesAll(p, r.Labels) && !declinedBy(r.Declined, p.ID) {
+func (rp *requestPlanner) candidates(r *resources.Request) (candidates []*resources.RegisteredPool) {
+	for i := range rp.world.seen.RegisteredPools {
+		if p := &rp.world.seen.RegisteredPools[i]; servesAll(p, r.Labels) && !declinedBy(r.Declined, p.ID) {
 			candidates = append(candidates, p)
 		}
 	}
@@ -241,36 +241,36 @@ func declinedBy(declined []resources.Decline, id string) bool {
 
 // declineOf returns the decline of one of our pools or zones. That of a zone has no pool ID: it does not concern
 // other processes.
-func (d *dispatch) declineOf(at poolKey, zone, why string) resources.Decline {
+func (rp *requestPlanner) declineOf(at poolKey, zone, why string) resources.Decline {
 	n := resources.Decline{Provider: at.provider, Pool: at.pool, Zone: zone, Reason: why}
-	if s := d.world.poolByKey[at]; s != nil && s.peer != nil && zone == "" {
+	if s := rp.world.poolByKey[at]; s != nil && s.peer != nil && zone == "" {
 		n.PoolID = s.peer.ID
 	}
 	return n
 }
 
 // declinedByAll reports whether every registered pool has declined.
-func (d *dispatch) declinedByAll(declined []resources.Decline) bool {
-	return !slices.ContainsFunc(d.seen.RegisteredPools, func(p resources.RegisteredPool) bool { return !declinedBy(declined, p.ID) })
+func (rp *requestPlanner) declinedByAll(declined []resources.Decline) bool {
+	return !slices.ContainsFunc(rp.world.seen.RegisteredPools, func(p resources.RegisteredPool) bool { return !declinedBy(declined, p.ID) })
 }
 
 // declineShared adds declines of our pools to those of the request.
-func (d *dispatch) declineShared(r *resources.Request, more []resources.Decline) {
+func (rp *requestPlanner) declineShared(r *resources.Request, more []resources.Decline) {
 	all := slices.Concat(r.Declined, more)
-	all = append(all, d.standbyDeclines(all)...)
+	all = append(all, rp.standbyDeclines(all)...)
 	s := Step{ID: "decline request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest,
 		Reason: ReasonDeclined, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: all}
 	told := more
-	if d.declinedByAll(all) {
+	if rp.declinedByAll(all) {
 		s.ID, s.Reason, told = "fail request "+r.ID, ReasonAllDeclined, all
 	}
 	s.Evidence = declineFacts(told)
-	d.add(s)
+	rp.draft.add(s)
 }
 
 // standbyDeclines declines for the standbys of pools that have declined: they would decline for the same reason.
-func (d *dispatch) standbyDeclines(declined []resources.Decline) (alike []resources.Decline) {
-	for _, p := range d.seen.RegisteredPools {
+func (rp *requestPlanner) standbyDeclines(declined []resources.Decline) (alike []resources.Decline) {
+	for _, p := range rp.world.seen.RegisteredPools {
 		i := slices.IndexFunc(declined, func(n resources.Decline) bool {
 			return n.PoolID != "" && n.Zone == "" && n.Provider == p.Provider && n.Pool == p.Pool
 		})

@@ -14,31 +14,39 @@ type slotKey struct {
 	slot                 int64
 }
 
-// staticNodes registers, updates and unregisters the slots of static nodes.
-func (c *computation) staticNodes() {
-	records, twice := c.slotRecords()
-	for i := range c.want.Providers {
-		p := &c.want.Providers[i]
+// staticPlanner registers, updates and unregisters the slots of static nodes.
+type staticPlanner struct {
+	world    *world
+	draft    *draft
+	capacity *capacity
+	nodes    *nodePlanner
+}
+
+func planStaticNodes(w *world, d *draft, use *capacity, nodes *nodePlanner) {
+	sp := &staticPlanner{w, d, use, nodes}
+	records, twice := sp.slotRecords()
+	for i := range sp.world.want.Providers {
+		p := &sp.world.want.Providers[i]
 		for _, pool := range p.Pools {
 			for j := range pool.Nodes {
-				c.slots(p, pool.Name, &pool.Nodes[j], records)
+				sp.slots(p, pool.Name, &pool.Nodes[j], records)
 			}
 		}
 	}
-	for _, n := range c.leftSlots(records) {
-		c.removeSlot(n, c.whyLeft(n))
+	for _, n := range sp.leftSlots(records) {
+		sp.removeSlot(n, sp.whyLeft(n))
 	}
 	for _, n := range twice {
-		c.removeSlot(n, ReasonDuplicate)
+		sp.removeSlot(n, ReasonDuplicate)
 	}
 }
 
 // slotRecords returns the record of each slot, and the duplicates: a slot is for one job at a time. The record of a
 // slot that is taken stays.
-func (c *computation) slotRecords() (records map[slotKey]*resources.Node, twice []*resources.Node) {
+func (sp *staticPlanner) slotRecords() (records map[slotKey]*resources.Node, twice []*resources.Node) {
 	records = map[slotKey]*resources.Node{}
-	for _, provider := range c.world.names {
-		for _, n := range c.world.nodes[provider] {
+	for _, provider := range sp.world.names {
+		for _, n := range sp.world.nodes[provider] {
 			if !n.Static {
 				continue
 			}
@@ -47,7 +55,7 @@ func (c *computation) slotRecords() (records map[slotKey]*resources.Node, twice 
 			switch {
 			case other == nil:
 				records[key] = n
-			case c.taken(n) && !c.taken(other):
+			case sp.taken(n) && !sp.taken(other):
 				records[key], twice = n, append(twice, other)
 			default:
 				twice = append(twice, n)
@@ -58,57 +66,57 @@ func (c *computation) slotRecords() (records map[slotKey]*resources.Node, twice 
 }
 
 // taken reports whether a slot is in use, on hold, reserved for a request, or being removed.
-func (c *computation) taken(n *resources.Node) bool {
+func (sp *staticPlanner) taken(n *resources.Node) bool {
 	switch n.State {
 	case resources.StateInUse, resources.StateHold, resources.StateDeleting:
 		return true
 	default:
-		return c.world.owns(n) || c.inTransit(n)
+		return sp.world.owns(n) || sp.world.inTransit(n)
 	}
 }
 
 // slots plans the slots of one configured machine and removes their records from the map.
-func (c *computation) slots(p *resources.Provider, pool string, node *resources.StaticNode, records map[slotKey]*resources.Node) {
+func (sp *staticPlanner) slots(p *resources.Provider, pool string, node *resources.StaticNode, records map[slotKey]*resources.Node) {
 	for slot := range node.Slots {
 		key := slotKey{p.Name, pool, node.Name, slot}
 		n := records[key]
 		delete(records, key)
 		s := Step{Address: slotAddress(key, node.Slots), Thing: ThingNode, Provider: p.Name, Pool: pool,
 			Label: strings.Join(node.Labels, ","), Node: node.Name, Slot: slot, Source: node.Source}
-		taken := n != nil && c.taken(n)
+		taken := n != nil && sp.taken(n)
 		for _, label := range node.Labels {
-			if !taken && (n != nil || c.reachable(p.Name)) {
-				c.readyCount[label]++
+			if !taken && (n != nil || sp.world.reachable(p.Name)) {
+				sp.capacity.readyCount[label]++
 			}
 		}
-		if !c.reachable(p.Name) {
+		if !sp.world.reachable(p.Name) {
 			continue
 		}
 		switch {
 		case n == nil:
 			s.Action, s.Reason = ActionRegister, ReasonNewStaticNode
-			c.add(s)
-		case c.useExpired(n) != "" && !c.opt.Destroy:
-			c.endUse(n)
-		case n.State == resources.StateFailed && c.inBackoff(&resources.Failure{Count: int(n.Attempt), Time: n.StateTime}, staticBackoff):
-			c.note(Warning, "unreachable", s.Address, node.Source, "static node %s does not respond: %s", node.Name, n.Error)
-		case c.orphanedByRequest(n):
-		case n.State == resources.StateReady && n.Request != "" && !c.world.owns(n):
-			c.releaseFromRequest(n)
+			sp.draft.add(s)
+		case sp.world.useExpired(n) != "" && !sp.world.opt.Destroy:
+			sp.nodes.endUse(n)
+		case n.State == resources.StateFailed && sp.world.inBackoff(&resources.Failure{Count: int(n.Attempt), Time: n.StateTime}, staticBackoff):
+			sp.draft.note(Warning, "unreachable", s.Address, node.Source, "static node %s does not respond: %s", node.Name, n.Error)
+		case sp.world.orphanedByRequest(n):
+		case n.State == resources.StateReady && n.Request != "" && !sp.world.owns(n):
+			sp.nodes.releaseFromRequest(n)
 		case n.State == resources.StateUsed || n.State == resources.StateFailed:
 			s.Action, s.Reason, s.Record = ActionUpdate, ReasonUsed, n.Key()
-			c.add(s)
+			sp.draft.add(s)
 		case n.State == resources.StateDeleting:
-			c.removeSlot(n, ReasonUnfinished)
+			sp.removeSlot(n, ReasonUnfinished)
 		case !node.Hashes.Match(n.Hash):
 			s.Action, s.Reason, s.Record = ActionUpdate, ReasonConfigChanged, n.Key()
-			s.Changes = c.changes(n.Hash, node.Static)
+			s.Changes = sp.world.changes(n.Hash, node.Static)
 			for i := range s.Changes {
 				s.Changes[i].Forces = false
 			}
-			c.add(s)
+			sp.draft.add(s)
 		default:
-			c.kept.addresses = append(c.kept.addresses, s.Address)
+			sp.draft.kept.addresses = append(sp.draft.kept.addresses, s.Address)
 		}
 	}
 }
@@ -122,7 +130,7 @@ func slotAddress(key slotKey, slots int64) Address {
 }
 
 // leftSlots lists the records of slots that are no longer configured, by ID.
-func (c *computation) leftSlots(records map[slotKey]*resources.Node) []*resources.Node {
+func (sp *staticPlanner) leftSlots(records map[slotKey]*resources.Node) []*resources.Node {
 	var left []*resources.Node
 	for _, n := range records {
 		left = append(left, n)
@@ -132,14 +140,14 @@ func (c *computation) leftSlots(records map[slotKey]*resources.Node) []*resource
 }
 
 // whyLeft returns why a slot is no longer configured.
-func (c *computation) whyLeft(n *resources.Node) Reason {
+func (sp *staticPlanner) whyLeft(n *resources.Node) Reason {
 	if n.State == resources.StateDeleting {
 		return ReasonUnfinished
 	}
-	if c.configuredSlots(n) > 0 {
+	if sp.configuredSlots(n) > 0 {
 		return ReasonSlotRemoved
 	}
-	_, removed := c.placeOfNode(n)
+	_, removed := sp.world.placeOfNode(n)
 	if removed == ReasonProviderRemoved || removed == ReasonPoolRemoved {
 		return removed
 	}
@@ -147,8 +155,8 @@ func (c *computation) whyLeft(n *resources.Node) Reason {
 }
 
 // configuredSlots returns the configured number of slots of a record's machine.
-func (c *computation) configuredSlots(n *resources.Node) int64 {
-	s := c.world.poolByKey[poolKey{n.Provider, n.Pool}]
+func (sp *staticPlanner) configuredSlots(n *resources.Node) int64 {
+	s := sp.world.poolByKey[poolKey{n.Provider, n.Pool}]
 	if s == nil {
 		return 0
 	}
@@ -160,9 +168,9 @@ func (c *computation) configuredSlots(n *resources.Node) int64 {
 }
 
 // registeredSlots returns the number of slots of a record's machine according to the records.
-func (c *computation) registeredSlots(n *resources.Node) int64 {
+func (sp *staticPlanner) registeredSlots(n *resources.Node) int64 {
 	slots := int64(0)
-	for _, other := range c.world.nodes[n.Provider] {
+	for _, other := range sp.world.nodes[n.Provider] {
 		if other.Static && other.Pool == n.Pool && other.Hostname == n.Hostname {
 			slots = max(slots, other.Slot+1)
 		}
@@ -171,18 +179,18 @@ func (c *computation) registeredSlots(n *resources.Node) int64 {
 }
 
 // removeSlot plans the removal of the record of a slot. The machine is not changed.
-func (c *computation) removeSlot(n *resources.Node, reason Reason) {
+func (sp *staticPlanner) removeSlot(n *resources.Node, reason Reason) {
 	key := slotKey{n.Provider, n.Pool, n.Hostname, n.Slot}
-	at := slotAddress(key, max(c.configuredSlots(n), c.registeredSlots(n)))
-	if !c.reachable(n.Provider) {
+	at := slotAddress(key, max(sp.configuredSlots(n), sp.registeredSlots(n)))
+	if !sp.world.reachable(n.Provider) {
 		return
 	}
-	if n.State != resources.StateDeleting && c.taken(n) && !c.opt.Destroy {
-		c.note(Info, "in-use", at, resources.Source{},
+	if n.State != resources.StateDeleting && sp.taken(n) && !sp.world.opt.Destroy {
+		sp.draft.note(Info, "in-use", at, resources.Source{},
 			"static node %s is %s and stays until it is returned", n.Hostname, n.State)
 		return
 	}
-	c.add(Step{ID: "unregister node " + n.ID, Address: at, Action: ActionUnregister, Thing: ThingNode,
-		Reason: c.because(reason), Provider: n.Provider, Pool: n.Pool, Node: n.Hostname, Slot: n.Slot,
+	sp.draft.add(Step{ID: "unregister node " + n.ID, Address: at, Action: ActionUnregister, Thing: ThingNode,
+		Reason: sp.world.because(reason), Provider: n.Provider, Pool: n.Pool, Node: n.Hostname, Slot: n.Slot,
 		Label: strings.Join(n.Labels, ","), Record: n.Key(), Evidence: []Fact{{"state", string(n.State)}}})
 }

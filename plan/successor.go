@@ -30,32 +30,32 @@ type NodePlacement struct {
 }
 
 // planReplacement plans the deletion of a node that a launch may replace.
-func (c *computation) planReplacement(n *resources.Node, offer *resources.Offer, reason Reason, changes []Change, evidence ...Fact) {
-	id := c.endNode(n, reason, evidence...)
-	gone := c.step(id)
+func (np *nodePlanner) planReplacement(n *resources.Node, offer *resources.Offer, reason Reason, changes []Change, evidence ...Fact) {
+	id := np.endNode(n, reason, evidence...)
+	gone := np.draft.step(id)
 	for _, change := range changes { // not a replacement until a launch is paired with it
 		change.Forces = false
 		gone.Changes = append(gone.Changes, change)
 	}
-	c.replacedNodes[offer.Label] = append(c.replacedNodes[offer.Label], &replacedNode{poolKey{n.Provider, n.Pool}, id, n, changes})
+	np.replacedNodes[offer.Label] = append(np.replacedNodes[offer.Label], &replacedNode{poolKey{n.Provider, n.Pool}, id, n, changes})
 }
 
 // replace pairs a launch with the deletion of the node that it replaces. The node is deleted after its successor is
 // ready if both fit, else before the launch.
-func (c *computation) replace(s *Step, old *replacedNode, at *poolOffer, use *poolUse, free map[string]*resources.ResourceAmounts) {
-	gone := c.step(old.step)
+func (mp *minReadyPlanner) replace(s *Step, old *replacedNode, at *poolOffer, use *poolUse) {
+	gone := mp.draft.step(old.step)
 	s.Replaces, gone.Replaces = true, true
 	s.Reason = gone.Reason
 	if old.pool == at.at {
 		s.Changes, gone.Changes = old.forced, old.forced
 		s.Evidence = append([]Fact{{"replaces", string(gone.Address)}}, s.Evidence...)
 	} else {
-		c.move(s, gone, old, at, free)
+		mp.move(s, gone, old, at)
 	}
 	_, here := use.freed[old.step]
-	if here && c.needsRelease(at, use, free) {
+	if here && mp.capacity.needsRelease(at, use) {
 		s.Needs = append(s.Needs, old.step)
-		use.release(old.step, free[s.Provider])
+		use.release(old.step, mp.capacity.free[s.Provider])
 	} else {
 		gone.Needs = append(gone.Needs, s.ID)
 	}
@@ -63,15 +63,15 @@ func (c *computation) replace(s *Step, old *replacedNode, at *poolOffer, use *po
 
 // move marks both halves of a replacement with a successor in another pool. Its changes are the differences between
 // the two nodes.
-func (c *computation) move(s, gone *Step, old *replacedNode, at *poolOffer, free map[string]*resources.ResourceAmounts) {
-	move := &Move{Node: old.node.ID, From: NodePlacement{old.pool.provider, old.pool.pool, c.flavorOf(old.node)},
-		To: NodePlacement{at.at.provider, at.at.pool, c.flavorAt(at)}}
+func (mp *minReadyPlanner) move(s, gone *Step, old *replacedNode, at *poolOffer) {
+	move := &Move{Node: old.node.ID, From: NodePlacement{old.pool.provider, old.pool.pool, mp.placement.flavorOf(old.node)},
+		To: NodePlacement{at.at.provider, at.at.pool, mp.placement.flavorAt(at)}}
 	s.Move, gone.Move = move, move
-	s.Changes = c.changes(old.node.Hash, at.offer.Static)
+	s.Changes = mp.world.changes(old.node.Hash, at.offer.Static)
 	for i := range s.Changes {
 		s.Changes[i].Forces = false
 	}
-	if why := c.noSuccessorAt(old, s.Label, free); why != "" {
+	if why := mp.noSuccessorAt(old, s.Label); why != "" {
 		s.Evidence = append([]Fact{{old.pool.String(), why}}, s.Evidence...)
 	}
 	gone.Changes = nil
@@ -85,39 +85,39 @@ func (c *computation) move(s, gone *Step, old *replacedNode, at *poolOffer, free
 }
 
 // noSuccessorAt returns why the pool of a replaced node does not get its successor, or "".
-func (c *computation) noSuccessorAt(old *replacedNode, label string, free map[string]*resources.ResourceAmounts) string {
-	here := c.offerIn(c.world.poolByKey[old.pool], label)
+func (mp *minReadyPlanner) noSuccessorAt(old *replacedNode, label string) string {
+	here := mp.world.poolByKey[old.pool].offers[label]
 	if here == nil {
 		return "the pool no longer offers the label"
 	}
-	if why := c.offerBlocker(here); why != "" {
-		return why
+	if why := mp.placement.offerBlocker(here); why != nil {
+		return why.String()
 	}
-	if why := c.capacityBlocker(here, free); why != nil {
+	if why := mp.capacity.capacityBlocker(here); why != nil {
 		return why.String()
 	}
 	return ""
 }
 
 // flavorOf returns the flavor of a node, from the configuration that it was created with or else from the cloud.
-func (c *computation) flavorOf(n *resources.Node) string {
-	if template := c.template(n.Hash); template != nil {
+func (pl *placement) flavorOf(n *resources.Node) string {
+	if template := pl.world.template(n.Hash); template != nil {
 		if flavor := staticText(template.Static["flavor"]); flavor != "" {
 			return flavor
 		}
 	}
-	if instance := c.world.instances[n.ID]; instance != nil {
+	if instance := pl.world.instances[n.ID]; instance != nil {
 		return instance.Flavor
 	}
 	return ""
 }
 
 // flavorAt returns the flavor of a new node, from the configuration or else from the cloud.
-func (c *computation) flavorAt(at *poolOffer) string {
+func (pl *placement) flavorAt(at *poolOffer) string {
 	if flavor := staticText(at.offer.Static["flavor"]); flavor != "" {
 		return flavor
 	}
-	view, _ := c.view(at.at.provider)
+	view, _ := pl.world.view(at.at.provider)
 	return view.Offers[OfferKey{at.at.pool, at.offer.Label}].Flavor
 }
 

@@ -43,10 +43,10 @@ func (u *Unchanged) UnmarshalJSON(list []byte) error {
 }
 
 // unchanged returns the objects that match the desired state, without nodes that a later decision deletes.
-func (c *computation) unchanged() Unchanged {
-	slices.Sort(c.kept.addresses)
+func (d *draft) unchanged() Unchanged {
+	slices.Sort(d.kept.addresses)
 	return Unchanged{
-		addresses: slices.Compact(c.kept.addresses),
-		nodes:     slices.DeleteFunc(c.kept.nodes, func(n *resources.Node) bool { return c.deletedBy[n.Key()] != "" }),
+		addresses: slices.Compact(d.kept.addresses),
+		nodes:     slices.DeleteFunc(d.kept.nodes, func(n *resources.Node) bool { return d.deletedBy[n.Key()] != "" }),
 	}
 }

@@ -17,14 +17,14 @@ func (o *Observed) ownsFiles() bool {
 
 // unknownFiles notes image files that have no record and are not known to belong to this state, as after a loss of
 // the state. Another state may use them, so npctl never deletes them.
-func (c *computation) unknownFiles() {
-	seen := c.seen
+func (d *draft) unknownFiles() {
+	seen := d.world.seen
 	if seen.ownsFiles() {
 		return // then files without a record are leaks and have steps
 	}
 	var names []string
 	for _, f := range seen.Files {
-		if id := BuildIDOfFile(f.Name); id != "" && c.world.build[id] == nil {
+		if id := BuildIDOfFile(f.Name); id != "" && d.world.build[id] == nil {
 			names = append(names, f.Name)
 		}
 	}
@@ -40,7 +40,7 @@ func (c *computation) unknownFiles() {
 	if len(names) == 1 {
 		of = "it"
 	}
-	c.note(Info, "unknown-files", "", c.want.Settings.Source,
+	d.note(Info, "unknown-files", "", d.world.want.Settings.Source,
 		"%s in images_dir without a record in this state (%s): a lost or another state has built %s; npctl does not delete %[3]s",
 		text.Count(len(names), "image file", "image files"), shown, of)
 }

@@ -48,9 +48,9 @@ func markLockHolderBusy(seen Observed) Observed {
 const CodeInProgress = "in-progress"
 
 // noteWorker notes the process that works on the state.
-func (c *computation) noteWorker() {
-	if w := c.seen.LockHolder; w != nil {
-		c.note(Warning, CodeInProgress, "", resources.Source{},
+func (d *draft) noteWorker() {
+	if w := d.world.seen.LockHolder; w != nil {
+		d.note(Warning, CodeInProgress, "", resources.Source{},
 			"%s (process %d on %s) has been working on the state for %s since %s; the plan skips the records that it may be changing",
 			w.Who, w.PID, w.Host, w.Operation, clock(w.Since))
 	}
@@ -58,16 +58,16 @@ func (c *computation) noteWorker() {
 
 // workedOn reports whether the lock holder may be building or uploading the image. The later steps of the image are
 // unknown then.
-func (c *computation) workedOn(image string) bool {
-	if c.seen.LockHolder == nil {
+func (w *world) workedOn(image string) bool {
+	if w.seen.LockHolder == nil {
 		return false
 	}
-	for _, b := range c.world.builds[image] {
+	for _, b := range w.builds[image] {
 		if b.State == resources.StateBuilding {
 			return true
 		}
 	}
-	for _, u := range c.world.uploads[image] {
+	for _, u := range w.uploads[image] {
 		if u.State == resources.StateUploading {
 			return true
 		}

@@ -31,7 +31,7 @@ func TestRecordsOfLockHolderAreSkipped(t *testing.T) {
 	if got.Busy[ready.Key()] || len(before.Busy) > 0 {
 		t.Errorf("busy: %v, before: %v", got.Busy, before.Busy)
 	}
-	c := &computation{seen: got, world: newWorld(resources.Desired{}, resources.Desired{}, got)}
+	c := newWorld(resources.Desired{}, got, Options{})
 	for image, want := range map[string]bool{"debian": true, "other": true, "third": false} {
 		if c.workedOn(image) != want {
 			t.Errorf("the worker is at %s: %v", image, !want)

@@ -7,8 +7,14 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// inventory joins the observed records with the objects in the clouds.
-type inventory struct {
+// world is everything that the planner knows: the desired state, the observed state, the options, and the indexes over
+// them that join records with the objects in the clouds. It is built once and read only.
+type world struct {
+	want     resources.Desired // without objects if everything is to be deleted
+	declared resources.Desired // the whole configuration
+	seen     Observed
+	opt      Options
+
 	providers    map[string]*resources.Provider // desired, by name
 	pools        []*poolState                   // desired pools, in the order of the configuration
 	poolByKey    map[poolKey]*poolState
@@ -44,10 +50,15 @@ type leak struct {
 	inUse    bool          // by an existing object
 }
 
-// newWorld returns the inventory of an observation. declared is the whole configuration; want is empty if everything
-// is to be deleted.
-func newWorld(declared, want resources.Desired, seen Observed) *inventory {
-	w := &inventory{
+// newWorld indexes a configuration and an observation.
+func newWorld(declared resources.Desired, seen Observed, opt Options) *world {
+	want := declared
+	if opt.Destroy {
+		want = resources.Desired{Settings: want.Settings, Digests: want.Digests}
+	}
+	w := &world{
+		want: want, declared: declared, seen: seen, opt: opt,
+
 		providers:    map[string]*resources.Provider{},
 		images:       map[string]*resources.Image{},
 		builds:       map[string][]*resources.Build{},
@@ -90,10 +101,12 @@ func newWorld(declared, want resources.Desired, seen Observed) *inventory {
 			w.join(name, &view, seen.Installation)
 		}
 	}
+	w.resolveOffers()
+	w.withPeers(seen.RegisteredPools, seen.Frozen)
 	return w
 }
 
-func (w *inventory) indexDesired(want resources.Desired) {
+func (w *world) indexDesired(want resources.Desired) {
 	for i := range want.Providers {
 		w.providers[want.Providers[i].Name] = &want.Providers[i]
 	}
@@ -103,7 +116,7 @@ func (w *inventory) indexDesired(want resources.Desired) {
 	w.pools, w.poolByKey = newPoolStates(want)
 }
 
-func (w *inventory) indexRecords(r Records) {
+func (w *world) indexRecords(r Records) {
 	for _, b := range r.Builds {
 		w.builds[b.Image] = append(w.builds[b.Image], b)
 		w.build[b.ID] = b
@@ -172,12 +185,12 @@ func ownProviders(declared resources.Desired, r Records) map[string]bool {
 }
 
 // isForeign reports whether a provider belongs to other processes only.
-func (w *inventory) isForeign(provider string) bool {
+func (w *world) isForeign(provider string) bool {
 	return w.ownProviders != nil && !w.ownProviders[provider]
 }
 
 // owns reports whether the node is reserved for a pending or fulfilled request.
-func (w *inventory) owns(n *resources.Node) bool {
+func (w *world) owns(n *resources.Node) bool {
 	if n.Request == "" || n.State == resources.StateInUse || n.State == resources.StateUsed || n.State == resources.StateHold {
 		return false
 	}
@@ -193,112 +206,6 @@ func (w *inventory) owns(n *resources.Node) bool {
 }
 
 // newestUpload orders by the age of the build.
-func (w *inventory) newestUpload(a, b *resources.Upload) int {
+func (w *world) newestUpload(a, b *resources.Upload) int {
 	return resources.CompareUploads(a, b, func(id string) *resources.Build { return w.build[id] })
-}
-
-// join finds the object of each record of the provider, and the objects without a record. Two providers may lead to
-// the same cloud project: objects that belong to a record of the other provider are skipped.
-func (w *inventory) join(provider string, view *ProviderView, installation string) {
-	adopted := w.adoptedNodes(provider)
-	for k := range view.Instances {
-		i := &view.Instances[k]
-		if n := adopted[i.ID]; n != nil && i.Marks.Installation == "" && !view.DeletedInstances[i.ID] {
-			w.instances[n.ID] = i
-			continue
-		}
-		if i.Marks.Installation != installation || installation == "" || view.DeletedInstances[i.ID] {
-			continue
-		}
-		s := leak{provider: provider, kind: "server", id: i.ID, name: i.Name, marks: i.Marks}
-		if i.Marks.Kind == resources.KindBuild {
-			w.leaks = append(w.leaks, w.ofBuild(s))
-			continue
-		}
-		n := w.node[i.Marks.ID]
-		switch before := w.instances[i.Marks.ID]; {
-		case n == nil:
-			w.leaks = append(w.leaks, s)
-		case n.Provider != provider:
-		case n.ExternalID != "" && n.ExternalID != i.ID:
-			s.of = n.Key()
-			w.leaks = append(w.leaks, s)
-		case before != nil && before.ID < i.ID: // two instances and no ID in the record: the lower ID stays, in any order
-			s.of = n.Key()
-			w.leaks = append(w.leaks, s)
-		case before != nil:
-			w.leaks = append(w.leaks, leak{provider: provider, kind: "server", id: before.ID, name: before.Name,
-				marks: before.Marks, of: n.Key()})
-			w.instances[n.ID] = i
-		default:
-			w.instances[n.ID] = i
-		}
-	}
-	w.joinImages(provider, view, installation)
-	for _, l := range view.Leftovers {
-		if l.Marks.Installation != installation || installation == "" {
-			continue
-		}
-		s := leak{provider: provider, kind: l.Type, id: l.ID, name: l.Name, marks: l.Marks, inUse: l.InUse && (l.Type != "port" || !view.lacksServer(l.Server))}
-		switch n := w.node[l.Marks.ID]; {
-		case n == nil:
-			w.leaks = append(w.leaks, s)
-		case n.Provider == provider:
-			w.parts[n.ID] = append(w.parts[n.ID], s)
-		}
-	}
-}
-
-// lacksServer reports whether the listing does not contain the server. Neutron may name a server for a port long
-// after the server is deleted.
-func (v *ProviderView) lacksServer(id string) bool {
-	return id != "" && !slices.ContainsFunc(v.Instances, func(i resources.Instance) bool { return i.ID == id })
-}
-
-// ofBuild adds the build to the leak of an instance or snapshot that a build created. A build deletes them when it
-// ends, so an existing one belongs to a running or interrupted build.
-func (w *inventory) ofBuild(s leak) leak {
-	if b := w.build[s.marks.ID]; b != nil {
-		s.of = b.Key()
-	}
-	return s
-}
-
-// adoptedNodes returns, by instance ID, the nodes of a provider that other programs launched, such as the Nodepool
-// that managed it before. Their instances have no ownership tags; only the records assign them to the provider.
-func (w *inventory) adoptedNodes(provider string) map[string]*resources.Node {
-	if w.ownProviders == nil {
-		return nil
-	}
-	adopted := map[string]*resources.Node{}
-	for _, n := range w.nodes[provider] {
-		if n.Hash == "" && n.ExternalID != "" {
-			adopted[n.ExternalID] = n
-		}
-	}
-	return adopted
-}
-
-func (w *inventory) joinImages(provider string, view *ProviderView, installation string) {
-	for _, image := range view.Images {
-		if image.Marks.Installation != installation || installation == "" {
-			continue
-		}
-		u := w.upload[image.Marks.ID]
-		s := leak{provider: provider, kind: "image", id: image.ID, name: image.Name, marks: image.Marks}
-		if image.Marks.Kind == resources.KindBuild {
-			w.leaks = append(w.leaks, w.ofBuild(s))
-			continue
-		}
-		switch {
-		case u == nil:
-			w.leaks = append(w.leaks, s)
-		case u.Provider != provider:
-		case u.ExternalID != "" && u.ExternalID != image.ID:
-			s.of = u.Key()
-			w.leaks = append(w.leaks, s)
-		default:
-			w.remote[u.ID] = image
-		}
-	}
 }
