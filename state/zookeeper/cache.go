@@ -151,50 +151,13 @@ func (c *cache) put(at string, got content) {
 	c.setRecord(at, z, got.record)
 }
 
-func (c *cache) setRecord(at string, z *znode, record resources.Record) {
-	old := z.record
-	if z.record = record; z.ref.role != roleRecord {
-		return
-	}
-	byID := c.records[z.ref.kind]
-	if byID == nil {
-		byID = map[string]string{}
-		c.records[z.ref.kind] = byID
-	}
-	if old != nil && (record == nil || record.Key() != old.Key()) {
-		c.changedRecords[old.Key()] = struct{}{}
-		delete(byID, old.Key().ID)
-		delete(c.sorted, z.ref.kind)
-	}
-	if record == nil {
-		return
-	}
-	if other := byID[record.Key().ID]; other != "" && other != at { // a client has copied the record to another path
-		z.record = withID(record, z.ref.id)
-	}
-	c.changedRecords[z.record.Key()] = struct{}{}
-	if id := z.record.Key().ID; byID[id] == "" {
-		byID[id] = at
-		delete(c.sorted, z.ref.kind)
-	}
-}
-
-func (c *cache) setPeer(z *znode, peer *component) {
-	if z.peer != nil && c.peers[z.peer.ID] == z.peer {
-		delete(c.peers, z.peer.ID)
-	}
-	if z.peer = peer; peer != nil && peer.ID != "" {
-		c.peers[peer.ID] = peer
-	}
-}
-
 // children applies a listing that was requested after the event with number since.
 func (c *cache) children(at string, names []string, since uint64) {
 	z := c.add(at)
 	listed := make(map[string]bool, len(names))
 	for _, name := range names {
 		listed[name] = true
-		if below := at + "/" + name; c.nodes[below] == nil && c.deletedDuringLoad[below] <= since {
+		if below := at + "/" + name; c.nodes[below] == nil && !c.deletedAfter(below, since) {
 			c.add(below)
 		}
 	}
@@ -203,38 +166,6 @@ func (c *cache) children(at string, names []string, since uint64) {
 			c.remove(below)
 		}
 	}
-}
-
-// find returns the path and the znode of a record.
-func (c *cache) find(key resources.Key) (string, *znode) {
-	at, ok := c.records[key.Kind][key.ID]
-	if !ok {
-		return "", nil
-	}
-	return at, c.nodes[at]
-}
-
-// hasRecord reports whether there is a record.
-func (c *cache) hasRecord(kind resources.Kind, id string) bool { return c.records[kind][id] != "" }
-
-// uploadAt returns the ID of the upload at the path that id stands for, or id itself if there is no such upload.
-func (c *cache) uploadAt(id string) string {
-	if at, ok := uploadPath(id); ok {
-		if z := c.nodes[at]; z != nil && z.record != nil {
-			return z.record.Key().ID
-		}
-	}
-	return id
-}
-
-// ids returns the IDs of all records of a kind, sorted.
-func (c *cache) ids(kind resources.Kind) []string {
-	ids, ok := c.sorted[kind]
-	if !ok {
-		ids = slices.Sorted(maps.Keys(c.records[kind]))
-		c.sorted[kind] = ids
-	}
-	return ids
 }
 
 // node returns a znode, or nil.
@@ -251,6 +182,20 @@ func (c *cache) kids(at string) map[string]bool {
 // isSet reports whether a flag exists.
 func (c *cache) isSet(f string) bool { return c.nodes[f] != nil }
 
+// lastEvent returns the number of the newest event.
+func (c *cache) lastEvent() uint64 { return c.seq }
+
+// startLoad remembers deletions until endLoad, because a listing that was requested before may contain the znodes.
+func (c *cache) startLoad() { c.deletedDuringLoad = map[string]uint64{} }
+
+func (c *cache) endLoad() { c.deletedDuringLoad = nil }
+
+// deletedAfter reports whether a znode was deleted during the load by an event after the one with number since.
+func (c *cache) deletedAfter(at string, since uint64) bool { return c.deletedDuringLoad[at] > since }
+
+// dirtyPaths returns the paths to read, with the number of the newest event. The caller does not change the map.
+func (c *cache) dirtyPaths() map[string]uint64 { return c.dirty }
+
 // isDirty reports whether a znode has changed since it was last read.
 func (c *cache) isDirty(at string) bool {
 	_, dirty := c.dirty[at]
@@ -265,34 +210,6 @@ func (c *cache) queuedDirs() iter.Seq[string] { return maps.Keys(c.queues) }
 
 // contenders returns the names of the contenders in a lock directory.
 func (c *cache) contenders(dir string) map[string]bool { return c.queues[dir] }
-
-// takeChanges returns the keys of the records that changed since its previous call.
-func (c *cache) takeChanges() map[resources.Key]struct{} {
-	keys := c.changedRecords
-	c.changedRecords = map[resources.Key]struct{}{}
-	return keys
-}
-
-// emptyRecords lists the records without data that were created before a time in milliseconds since 1970.
-func (c *cache) emptyRecords(before int64) (paths []string) {
-	for at, z := range c.nodes {
-		if z.ref.role == roleRecord && z.known && len(z.data) == 0 && z.created <= before {
-			paths = append(paths, at)
-		}
-	}
-	return paths
-}
-
-// components returns the registered pools by ID, in the order of the IDs.
-func (c *cache) components() iter.Seq2[string, *component] {
-	return func(yield func(string, *component) bool) {
-		for _, id := range slices.Sorted(maps.Keys(c.peers)) {
-			if !yield(id, c.peers[id]) {
-				return
-			}
-		}
-	}
-}
 
 // subtree lists a znode and its descendants, children before parents.
 func (c *cache) subtree(at string) []string {

@@ -81,7 +81,7 @@ func (m *mirror) caughtUp(epoch uint64) {
 	defer m.mu.Unlock()
 	if synced, first := m.session.markSynced(epoch); synced {
 		if m.loadedAt == 0 {
-			m.loadedAt = m.cache.seq + 1
+			m.loadedAt = m.cache.lastEvent() + 1
 		}
 		m.current(first)
 	}
@@ -96,7 +96,7 @@ func (m *mirror) drain(ctx context.Context) error {
 	batch := map[string]result{}
 	for range maxRounds {
 		m.mu.Lock()
-		since := m.cache.seq
+		since := m.cache.lastEvent()
 		paths := m.readable(batch)
 		m.mu.Unlock()
 		if len(paths) == 0 {
@@ -125,7 +125,7 @@ func (m *mirror) drain(ctx context.Context) error {
 // readable lists the paths that changed after they were last read. mu is held.
 func (m *mirror) readable(batch map[string]result) []string {
 	var paths []string
-	for at, seq := range m.cache.dirty {
+	for at, seq := range m.cache.dirtyPaths() {
 		if r, ok := batch[at]; ok && r.since >= seq || m.inOwnWrite(at) {
 			continue
 		}
@@ -144,7 +144,7 @@ type result struct {
 
 // take stores a result in the cache, unless the znode has changed since the read. mu is held.
 func (m *mirror) take(at string, r result) {
-	seq, dirty := m.cache.dirty[at]
+	seq, dirty := m.cache.dirtyPaths()[at]
 	switch {
 	case !dirty || seq > r.since || m.inOwnWrite(at):
 	case !r.there:

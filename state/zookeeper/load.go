@@ -15,11 +15,11 @@ import (
 // load reads the whole tree, level by level, while events arrive.
 func (m *mirror) load(ctx context.Context) error {
 	m.mu.Lock()
-	m.cache.deletedDuringLoad = map[string]uint64{}
+	m.cache.startLoad()
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
-		m.cache.deletedDuringLoad = nil
+		m.cache.endLoad()
 		m.mu.Unlock()
 	}()
 	level := []string{rootDir, namedDir, frozenDir}
@@ -42,7 +42,7 @@ type listing struct {
 
 func (m *mirror) loadLevel(ctx context.Context, paths []string) (next []string, err error) {
 	m.mu.Lock()
-	since := m.cache.seq
+	since := m.cache.lastEvent()
 	m.mu.Unlock()
 	listings := make([]listing, len(paths))
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -96,7 +96,7 @@ func (m *mirror) takeListing(at string, l listing, since uint64) (next []string)
 	case !l.there:
 		m.cache.remove(at)
 		return nil
-	case z == nil && m.cache.deletedDuringLoad[at] > since:
+	case z == nil && m.cache.deletedAfter(at, since):
 		return nil
 	}
 	z = m.cache.add(at)

@@ -65,10 +65,10 @@ func (m *mirror) sync(ctx context.Context) error {
 		return err
 	}
 	m.mu.Lock()
-	upTo := m.cache.seq
+	upTo := m.cache.lastEvent()
 	m.mu.Unlock()
 	return m.settle(ctx, func() bool {
-		for at, seq := range m.cache.dirty {
+		for at, seq := range m.cache.dirtyPaths() {
 			if seq <= upTo && !m.inOwnWrite(at) {
 				return false
 			}
