@@ -148,14 +148,14 @@ func downloadImage(c *call) (*answer, error) {
 }
 
 // sendContent sends an image and applies faults. An error means that the client has disconnected.
-func (c *call) sendContent(w io.Writer, content io.Reader, size int64) {
-	if _, bent := c.effect(Corrupt); bent && size > 0 {
+func (by scope) sendContent(w io.Writer, content io.Reader, size int64) {
+	if _, bent := by.effect(Corrupt); bent && size > 0 {
 		first := make([]byte, 1)
 		_, _ = io.ReadFull(content, first)
 		first[0] ^= 0xff
 		_, _ = w.Write(first)
 	}
-	if _, cut := c.effect(Truncate); cut {
+	if _, cut := by.effect(Truncate); cut {
 		_, _ = io.CopyN(w, content, size/2)
 		if flusher, ok := w.(http.Flusher); ok {
 			flusher.Flush()

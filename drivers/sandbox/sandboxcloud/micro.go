@@ -59,8 +59,8 @@ func microHeader(h http.Header) string {
 // volumeMaximum is the newest announced microversion of block storage; no response depends on it.
 const volumeMaximum = "3.70"
 
-func volumeVersion(c *call) string {
-	if _, version, found := strings.Cut(c.request.Header.Get("OpenStack-API-Version"), "volume "); found && version != "latest" {
+func volumeVersion(h http.Header) string {
+	if _, version, found := strings.Cut(h.Get("OpenStack-API-Version"), "volume "); found && version != "latest" {
 		return version
 	}
 	return volumeMaximum

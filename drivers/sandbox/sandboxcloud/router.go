@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -154,74 +153,5 @@ func (c *call) fail(err error) {
 	if told.status == http.StatusUnauthorized {
 		c.writer.Header().Set("WWW-Authenticate", fmt.Sprintf("Keystone uri=%q", c.base()+roots[identity]))
 	}
-	c.send(errorAnswer(c.route.service, told, c.request.Header.Get("Accept")))
-}
-
-// send writes the response.
-func (c *call) send(a *answer) {
-	body, err := a.encode()
-	if err != nil {
-		panic("sandboxcloud: answer cannot be written as JSON: " + err.Error())
-	}
-	c.head(a)
-	if a.stream != nil {
-		a.stream(c.writer)
-		return
-	}
-	if len(body) > 0 {
-		c.writer.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	}
-	c.writer.WriteHeader(a.status)
-	if c.request.Method != http.MethodHead {
-		_, _ = c.writer.Write(body) // an error means that the client has disconnected
-	}
-}
-
-// head sets the headers of all responses of the service.
-func (c *call) head(a *answer) {
-	h := c.writer.Header()
-	if kind := c.contentType(a); kind != "" {
-		h.Set("Content-Type", kind)
-	}
-	// The version lists, and glance's 401, bypass the middleware that adds the other headers.
-	bare := c.route.operation == "version.list" && c.route.service != identity ||
-		c.route.service == imaging && a.status == http.StatusUnauthorized
-	if !bare {
-		h.Set("X-Openstack-Request-Id", c.requestID)
-		c.versionHead(h, a.status)
-	}
-	for name, values := range a.header {
-		h[name] = values
-	}
-}
-
-// contentType returns the content type, which the services set even without a body.
-func (c *call) contentType(a *answer) string {
-	switch {
-	case a.body != nil || a.text != nil || c.route.service == compute:
-		return "application/json"
-	case c.route.service == cinder || c.route.service == imaging && c.request.Method != http.MethodGet:
-		return "text/html; charset=UTF-8"
-	}
-	return ""
-}
-
-// versionHead sets the microversion headers, unless authentication failed before the request reached the service.
-func (c *call) versionHead(h http.Header, status int) {
-	if status == http.StatusUnauthorized {
-		return
-	}
-	switch c.route.service {
-	case identity:
-		h.Set("Vary", "X-Auth-Token")
-	case compute:
-		h.Set("X-Compute-Request-Id", c.requestID)
-		h.Set("OpenStack-API-Version", "compute "+c.micro.String())
-		h.Set("X-OpenStack-Nova-API-Version", c.micro.String())
-		h.Set("Vary", "OpenStack-API-Version, X-OpenStack-Nova-API-Version")
-	case cinder:
-		h.Set("X-Compute-Request-Id", c.requestID)
-		h.Set("OpenStack-API-Version", "volume "+volumeVersion(c))
-		h.Set("Vary", "OpenStack-API-Version")
-	}
+	c.response().send(errorAnswer(c.route.service, told, c.request.Header.Get("Accept")))
 }

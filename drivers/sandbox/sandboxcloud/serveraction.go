@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // serverAction is POST /servers/{id}/action. The single key of the body names the action.
@@ -31,11 +32,11 @@ func (c *call) act(w *cloudState, s *server, name string, body json.RawMessage) 
 	case "os-getConsoleOutput":
 		return s.console(body)
 	case "os-stop":
-		return c.switchPower(s, name, "ACTIVE", "SHUTOFF", powerOff)
+		return s.switchPower(c.now, name, "ACTIVE", "SHUTOFF", powerOff)
 	case "os-start":
-		return c.switchPower(s, name, "SHUTOFF", "ACTIVE", powerRunning)
+		return s.switchPower(c.now, name, "SHUTOFF", "ACTIVE", powerRunning)
 	case "reboot":
-		return c.switchPower(s, name, "ACTIVE", "ACTIVE", powerRunning)
+		return s.switchPower(c.now, name, "ACTIVE", "ACTIVE", powerRunning)
 	case "lock", "unlock":
 		s.Locked = name == "lock"
 		return accepted(nil)
@@ -52,12 +53,12 @@ func (c *call) act(w *cloudState, s *server, name string, body json.RawMessage) 
 	return nil, badRequest("There is no such action: %s", name)
 }
 
-func (c *call) switchPower(s *server, action, from, to string, power int) (*answer, error) {
+func (s *server) switchPower(now time.Time, action, from, to string, power int) (*answer, error) {
 	if s.Status != from || s.Task != "" {
 		return nil, refuse(http.StatusConflict, "Cannot '%s' instance %s while it is in vm_state %s", strings.TrimPrefix(action, "os-"), s.ID, vmState(s.Status))
 	}
 	s.Status, s.Power = to, power
-	s.touch(c.now)
+	s.touch(now)
 	return accepted(nil)
 }
 
@@ -94,14 +95,14 @@ func (s *server) console(body json.RawMessage) (*answer, error) {
 	return ok(view{"output": strings.Join(lines, "\n")})
 }
 
-func (c *call) changeGroups(w *cloudState, s *server, add bool, body json.RawMessage) (*answer, error) {
+func (by scope) changeGroups(w *cloudState, s *server, add bool, body json.RawMessage) (*answer, error) {
 	var in nameView
 	if err := json.Unmarshal(body, &in); err != nil {
 		return nil, badRequest("%s", jsonMistake(err))
 	}
-	g, err := w.findGroup(c.who.project, in.Name, c.now)
+	g, err := w.findGroup(by.who.project, in.Name, by.now)
 	if err != nil {
-		return nil, refuse(http.StatusNotFound, "Security group %s not found for project %s.", in.Name, c.who.project)
+		return nil, refuse(http.StatusNotFound, "Security group %s not found for project %s.", in.Name, by.who.project)
 	}
 	s.Groups = slices.DeleteFunc(slices.Clone(s.Groups), func(name string) bool { return name == g.Name })
 	for _, p := range w.portsOf[s.ID] {

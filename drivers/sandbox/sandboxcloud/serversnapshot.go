@@ -85,7 +85,7 @@ func (c *call) newSnapshot(w *cloudState, s *server, name string, metadata map[s
 // copyDisk sets the content of the snapshot to that of the server's image, since no machine has changed it. If the
 // sandbox has not kept that content, it creates a small raw image that names the server.
 func (c *call) copyDisk(i *image, s *server, from *image) {
-	content, err := c.contentOf(from)
+	content, err := c.cloud.contents.read(from, c.cloud.options.KeepBytes)
 	if err == nil {
 		i.DiskFormat = from.DiskFormat
 	} else {
@@ -102,17 +102,17 @@ func (c *call) copyDisk(i *image, s *server, from *image) {
 	i.describe(d)
 }
 
-func (c *call) contentOf(i *image) ([]byte, error) {
+func (k *contents) read(i *image, limit int64) ([]byte, error) {
 	if i == nil {
 		return nil, io.EOF
 	}
-	content, err := c.cloud.contents.open(i.ID)
+	content, err := k.open(i.ID)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = content.Close() }()
 	var all bytes.Buffer
-	_, err = io.Copy(&all, io.LimitReader(content, c.cloud.options.KeepBytes+1))
+	_, err = io.Copy(&all, io.LimitReader(content, limit+1))
 	return all.Bytes(), err
 }
 

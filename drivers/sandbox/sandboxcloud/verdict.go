@@ -3,7 +3,6 @@ package sandboxcloud
 import (
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -19,10 +18,10 @@ func (c *call) decideFault() (faultDecision, error) {
 	}
 	var met faultDecision
 	for _, r := range rules {
-		if !c.matches(r) {
+		if !r.matches(c) {
 			continue
 		}
-		fires, err := c.counted(r)
+		fires, err := c.cloud.store.countHit(c.now, r, c.cloud.faults.seed)
 		if err != nil {
 			return nil, err
 		}
@@ -35,19 +34,19 @@ func (c *call) decideFault() (faultDecision, error) {
 	return met, nil
 }
 
-func (c *call) matches(r rule) bool {
+func (r rule) matches(c *call) bool {
 	return r.operation.match(c.route.operation) && r.method.match(c.request.Method) &&
 		r.path.match(c.request.URL.Path) && (r.Name == "" || r.name.match(c.subject()))
 }
 
-// counted counts a matching call and reports whether it must fail.
-func (c *call) counted(r rule) (fires bool, err error) {
+// countHit counts a matching call and reports whether it must fail.
+func (s *store) countHit(now time.Time, r rule, seed uint64) (fires bool, err error) {
 	if r.always() {
 		return true, nil
 	}
-	err = c.update(func(w *cloudState) error {
+	err = s.update(now, func(w *cloudState) error {
 		h := w.FaultHits[r.key]
-		fires = r.fires(&h, c.cloud.faults.seed)
+		fires = r.fires(&h, seed)
 		w.FaultHits[r.key] = h
 		return nil
 	})
@@ -111,7 +110,7 @@ func (v faultDecision) before(c *call) error {
 		case Answer:
 			return f.refusal()
 		case OverQuota:
-			return c.overQuota()
+			return c.route.overQuota()
 		case LostBefore:
 			panic(http.ErrAbortHandler)
 		case HangBefore:
@@ -131,11 +130,11 @@ func (v faultDecision) after(c *call, a *answer) error {
 			c.hang()
 		case Truncate:
 			if a.stream == nil { // otherwise the writer of the stream cuts it
-				c.sendHalf(a)
+				c.response().sendHalf(a)
 			}
 		}
 	}
-	c.send(a)
+	c.response().send(a)
 	return nil
 }
 
@@ -161,23 +160,10 @@ func (c *call) hang() {
 	panic(http.ErrAbortHandler)
 }
 
-// sendHalf announces the whole response and cuts it in the middle.
-func (c *call) sendHalf(a *answer) {
-	text, err := a.encode()
-	if err == nil && len(text) > 1 {
-		c.head(a)
-		c.writer.Header().Set("Content-Length", strconv.Itoa(len(text)))
-		c.writer.WriteHeader(a.status)
-		_, _ = c.writer.Write(text[:len(text)/2])
-		_ = http.NewResponseController(c.writer).Flush() // in-process there is nothing to flush
-	}
-	panic(http.ErrAbortHandler)
-}
-
 // overQuota returns the service's quota error.
-func (c *call) overQuota() error {
-	what, _, _ := strings.Cut(c.route.operation, ".")
-	switch c.route.service {
+func (r *route) overQuota() error {
+	what, _, _ := strings.Cut(r.operation, ".")
+	switch r.service {
 	case neutron:
 		return refuseNeutron(http.StatusConflict, "OverQuota", "Quota exceeded for resources: ['%s'].", strings.ReplaceAll(what, "floating_ip", "floatingip"))
 	case cinder:
