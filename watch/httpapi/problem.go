@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/state"
@@ -42,15 +41,7 @@ func withHint(f *apiError, hint string) *apiError {
 }
 
 // quoted quotes client input, truncated and as valid UTF-8.
-func quoted(text string) string {
-	if len(text) > reflectAtMost {
-		text = strings.ToValidUTF8(text[:reflectAtMost], "") + "…"
-	}
-	if !utf8.ValidString(text) {
-		text = strings.ToValidUTF8(text, "\uFFFD")
-	}
-	return fmt.Sprintf("%q", text)
-}
+func quoted(value string) string { return text.Quote(value) }
 
 // problem converts an error into the problem document of the response.
 func problem(err error) wire.Problem {

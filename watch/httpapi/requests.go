@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -48,15 +49,11 @@ func (q requestRoutes) list(c *call) (any, error) {
 func assignments(nodes []*resources.Node) map[string][]string {
 	assigned := map[string][]string{}
 	for _, n := range nodes {
-		if n.Request != "" && waitsForRequest(n) {
+		if n.Request != "" && inspect.IsAssigned(n) {
 			assigned[n.Request] = append(assigned[n.Request], n.ID)
 		}
 	}
 	return assigned
-}
-
-func waitsForRequest(n *resources.Node) bool {
-	return n.State == resources.StateReady || n.State == resources.StateInit || n.State == resources.StateBuilding
 }
 
 // page sorts a list by ID and returns the requested part, and the ID to continue from if more follow.
@@ -102,7 +99,7 @@ func (q requestRoutes) create(c *call) (any, error) {
 
 // checkLabels rejects labels that no pool offers, with the nearest offered label as a hint.
 func checkLabels(want resources.Desired, labels []string) error {
-	declared, offered := knownLabels(want), offeredLabels(want)
+	declared, offered := inspect.KnownLabels(want), inspect.OfferedLabels(want)
 	for _, label := range labels {
 		if label == "" || slices.Contains(offered, label) {
 			continue
@@ -118,28 +115,6 @@ func checkLabels(want resources.Desired, labels []string) error {
 		return f
 	}
 	return nil
-}
-
-// knownLabels lists the labels that are declared or that a pool offers.
-func knownLabels(want resources.Desired) []string {
-	names := offeredLabels(want)
-	for _, l := range want.Labels {
-		names = append(names, l.Name)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// offeredLabels lists the labels that pools offer.
-func offeredLabels(want resources.Desired) []string {
-	var names []string
-	for i := range want.Providers {
-		for j := range want.Providers[i].Pools {
-			names = append(names, want.Providers[i].Pools[j].LabelNames()...)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 func (q requestRoutes) show(c *call) (any, error) { return q.answered(c, c.id()) }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
@@ -36,16 +37,7 @@ func (r statusRoutes) steps(*call) (any, error) {
 func shownSteps(steps []plan.Step) []wire.Step {
 	shown := make([]wire.Step, len(steps))
 	for i := range steps {
-		shown[i] = shownStep(&steps[i])
-	}
-	return shown
-}
-
-func shownStep(s *plan.Step) wire.Step {
-	shown := wire.Step{ID: s.ID, Address: string(s.Address), Action: string(s.Action), Thing: string(s.Thing), Reason: string(s.Reason),
-		Text: s.Reason.Text(), Image: s.Image, Provider: s.Provider, Pool: s.Pool, Label: s.Label, Request: s.Request, Needs: s.Needs, Estimate: s.Estimate}
-	if s.Record.Kind != "" {
-		shown.Record = s.Record.String()
+		shown[i] = inspect.StepView(&steps[i])
 	}
 	return shown
 }

@@ -1,4 +1,4 @@
-package httpapi
+package inspect
 
 import (
 	"cmp"
@@ -13,11 +13,11 @@ import (
 
 // request explains the state of a request.
 func (e *explanation) request(id string) error {
-	i := slices.IndexFunc(e.records.Requests, func(r *resources.Request) bool { return r.ID == id })
+	i := slices.IndexFunc(e.Observed.Records.Requests, func(r *resources.Request) bool { return r.ID == id })
 	if i < 0 {
-		return withHint(notFound("there is no request %s", quoted(id)), "npctl request list shows all requests")
+		return &NotFoundError{Kind: "request", Name: id, Hint: "npctl request list shows all requests"}
 	}
-	r := e.records.Requests[i]
+	r := e.Observed.Records.Requests[i]
 	e.State = string(r.State)
 	e.steps(func(s *plan.Step) bool { return s.Request == id })
 	e.fact("labels", strings.Join(r.Labels, ", "))
@@ -26,7 +26,7 @@ func (e *explanation) request(id string) error {
 	e.fact("event id", r.EventID)
 	e.fact("requested provider", r.Provider)
 	if !r.Deadline.IsZero() {
-		e.fact("deadline", "in "+rounded(r.Deadline.Sub(e.now)))
+		e.fact("deadline", "in "+rounded(r.Deadline.Sub(e.in.Now)))
 	}
 	for _, d := range r.Declined {
 		e.fact("declined by "+d.Provider+"/"+d.Pool, d.Reason)
@@ -46,8 +46,8 @@ func (e *explanation) request(id string) error {
 	default:
 		e.requested(r)
 	}
-	if e.would.Do != "" {
-		e.Summary = "Other processes serve it; npctl would " + e.would.String() + "."
+	if e.in.Shadow != "" {
+		e.Summary = "Other processes serve it; npctl would " + e.in.Shadow + "."
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (e *explanation) requested(r *resources.Request) {
 
 // before counts the requests that are more urgent than r.
 func (e *explanation) before(r *resources.Request) (n int) {
-	for _, other := range e.records.Requests {
+	for _, other := range e.Observed.Records.Requests {
 		if other.State == resources.StateRequested && cmp.Or(cmp.Compare(other.Priority, r.Priority), cmp.Compare(other.RelativePriority, r.RelativePriority),
 			other.Created.Compare(r.Created), cmp.Compare(other.ID, r.ID)) < 0 {
 			n++
@@ -112,8 +112,8 @@ func (e *explanation) pending(r *resources.Request) {
 
 // nodesOf adds the nodes of a request. It returns the number of ready nodes and of all nodes.
 func (e *explanation) nodesOf(r *resources.Request) (ready, total int) {
-	for _, n := range e.records.Nodes {
-		if n.Request != r.ID || !waitsForRequest(n) {
+	for _, n := range e.Observed.Records.Nodes {
+		if n.Request != r.ID || !IsAssigned(n) {
 			continue
 		}
 		total++
@@ -134,7 +134,7 @@ func (e *explanation) nodesOf(r *resources.Request) (ready, total int) {
 
 // usual returns the median duration in the history of a subject, or "" if it has none.
 func (e *explanation) usual(subject string) string {
-	for _, h := range e.records.Histories {
+	for _, h := range e.Observed.Records.Histories {
 		if h.Subject == subject && len(h.Seconds) > 0 {
 			sorted := slices.Sorted(slices.Values(h.Seconds))
 			return rounded(seconds(sorted[len(sorted)/2]))

@@ -1,4 +1,4 @@
-package httpapi
+package inspect
 
 import (
 	"fmt"
@@ -14,11 +14,11 @@ import (
 
 // label explains the number of nodes of a label.
 func (e *explanation) label(name string) error {
-	names := knownLabels(e.pass.Desired)
+	names := KnownLabels(e.Desired)
 	if !slices.Contains(names, name) {
-		return unknown("label", name, names)
+		return &NotFoundError{Kind: "label", Name: name, Known: names}
 	}
-	l := e.snapshot.label(name)
+	l := e.Label(name)
 	hasLabel := func(labels string) bool { return slices.Contains(strings.Split(labels, ","), name) }
 	e.steps(func(s *plan.Step) bool { return s.Thing == plan.ThingNode && hasLabel(s.Label) })
 	e.fact("nodes", counts(l.Nodes))
@@ -33,7 +33,7 @@ func (e *explanation) label(name string) error {
 	e.notes("note", func(at plan.Address) bool {
 		return at == plan.Address("label."+name) || strings.HasSuffix(string(at), ".label."+name)
 	})
-	for _, r := range e.records.Requests {
+	for _, r := range e.Observed.Records.Requests {
 		if r.IsOpen() && slices.Contains(r.Labels, name) && len(e.Related) < 20 {
 			e.relate("request/" + r.ID)
 		}
@@ -84,15 +84,14 @@ func counts(states map[resources.State]int) string {
 
 // image explains the state of an image.
 func (e *explanation) image(name string) error {
-	i := slices.IndexFunc(e.pass.Desired.Images, func(img resources.Image) bool { return img.Name == name })
-	builds := slices.DeleteFunc(slices.Clone(e.records.Builds), func(b *resources.Build) bool { return b.Image != name })
-	slices.SortFunc(builds, func(a, b *resources.Build) int { return b.StateTime.Compare(a.StateTime) })
+	i := slices.IndexFunc(e.Desired.Images, func(img resources.Image) bool { return img.Name == name })
+	builds := BuildsOf(e.Observed.Records, name)
 	if i < 0 && len(builds) == 0 {
 		var names []string
-		for _, img := range e.pass.Desired.Images {
+		for _, img := range e.Desired.Images {
 			names = append(names, img.Name)
 		}
-		return unknown("image", name, names)
+		return &NotFoundError{Kind: "image", Name: name, Known: names}
 	}
 	e.steps(func(s *plan.Step) bool { return s.Image == name && s.Thing != plan.ThingNode })
 	states := map[resources.State]int{}
@@ -103,7 +102,7 @@ func (e *explanation) image(name string) error {
 	if len(builds) > 0 {
 		e.fact("newest build", fmt.Sprintf("%s, %s for %s", builds[0].ID[:min(8, len(builds[0].ID))], builds[0].State, e.since(builds[0].StateTime)))
 	}
-	for _, u := range e.records.Uploads {
+	for _, u := range e.Observed.Records.Uploads {
 		if u.Image == name {
 			e.fact("upload to "+u.Provider, fmt.Sprintf("%s for %s, of build %s", u.State, e.since(u.StateTime), u.Build[:min(8, len(u.Build))]))
 			e.relate("provider/" + u.Provider)
@@ -120,7 +119,7 @@ func (e *explanation) image(name string) error {
 		e.State, e.Summary = "not configured", "It is no longer configured; npctl deletes it as soon as nothing uses it."
 	case len(e.Running) > 0:
 		e.State, e.Summary = "at work", fmt.Sprintf("%s is running: %s.", e.Running[0].Action, e.Running[0].Text)
-	case paused || e.pass.Desired.Images[i].Pause:
+	case paused || e.Desired.Images[i].Pause:
 		e.State, e.Summary = "paused", "It is paused, so it is not built."
 	case len(e.Planned) > 0:
 		e.State, e.Summary = "to be done", fmt.Sprintf("%s is planned: %s.", e.Planned[0].Action, e.Planned[0].Text)
@@ -132,7 +131,7 @@ func (e *explanation) image(name string) error {
 
 // imageRecord adds the failures and the pause from the record of an image, and reports whether it is paused.
 func (e *explanation) imageRecord(name string) (paused bool) {
-	for _, r := range e.records.Images {
+	for _, r := range e.Observed.Records.Images {
 		if r.Name != name {
 			continue
 		}
@@ -154,7 +153,7 @@ func (e *explanation) imageRecord(name string) (paused bool) {
 
 // usedBy adds the labels that boot from an image, with their providers.
 func (e *explanation) usedBy(image string) {
-	for _, p := range e.pass.Desired.Providers {
+	for _, p := range e.Desired.Providers {
 		for _, pool := range p.Pools {
 			for _, o := range pool.Offers {
 				if o.Image.Name == image && o.Image.Kind != resources.CloudImage {
@@ -168,19 +167,19 @@ func (e *explanation) usedBy(image string) {
 // provider explains the state of a provider.
 func (e *explanation) provider(name string) error {
 	var names []string
-	for _, p := range e.pass.Desired.Providers {
+	for _, p := range e.Desired.Providers {
 		names = append(names, p.Name)
 	}
-	for _, p := range e.records.Providers {
+	for _, p := range e.Observed.Records.Providers {
 		names = append(names, p.Name)
 	}
 	if !slices.Contains(names, name) {
-		return unknown("provider", name, names)
+		return &NotFoundError{Kind: "provider", Name: name, Known: names}
 	}
 	e.steps(func(s *plan.Step) bool { return s.Provider == name })
 	use, states := e.use(func(n *resources.Node) bool { return n.Provider == name })
 	e.fact("nodes", counts(states))
-	view := e.pass.Observed.Providers[name]
+	view := e.Observed.Providers[name]
 	if !view.ListedAt.IsZero() {
 		e.fact("last listed", e.since(view.ListedAt)+" ago")
 		e.fact("quota", quotaText(view.Quota))
@@ -190,7 +189,7 @@ func (e *explanation) provider(name string) error {
 		return at == plan.ProviderAddress(name) || strings.HasPrefix(string(at), "provider."+name+".")
 	})
 	switch {
-	case e.providerProblems(name) && e.pass.Observed.Frozen[name]:
+	case e.providerProblems(name) && e.Observed.Frozen[name]:
 		e.State, e.Summary = "frozen", "It is frozen."
 	case view.Err != "":
 		e.State, e.Summary = "not answering", "It cannot be queried, so nothing is planned for it: "+strings.TrimSuffix(view.Err, ".")+"."

@@ -1,4 +1,4 @@
-package httpapi
+package inspect
 
 import (
 	"testing"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/watch"
 )
 
 func TestCloudStatusIsTheNewestKnown(t *testing.T) {
@@ -24,8 +23,8 @@ func TestCloudStatusIsTheNewestKnown(t *testing.T) {
 		"without server":      {ago(40 * time.Second), resources.Node{}, ""},
 	} {
 		test.node.Provider = "cloud"
-		e := &explanation{now: now, snapshot: snapshot{pass: watch.Pass{Observed: plan.Observed{Providers: map[string]plan.ProviderView{"cloud": {ListedAt: test.listed,
-			Instances: []resources.Instance{{ID: "4711", Status: resources.StatusPending, Fault: "no host"}}}}}}}}
+		e := &explanation{in: WhyInput{Now: now}, Fleet: Fleet{Observed: plan.Observed{Providers: map[string]plan.ProviderView{"cloud": {ListedAt: test.listed,
+			Instances: []resources.Instance{{ID: "4711", Status: resources.StatusPending, Fault: "no host"}}}}}}}
 		if got := e.inCloud(&test.node); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}

@@ -1,4 +1,4 @@
-package httpapi
+package inspect
 
 import (
 	"cmp"
@@ -15,11 +15,11 @@ func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Se
 
 // node explains the state of a node.
 func (e *explanation) node(id string) error {
-	i := slices.IndexFunc(e.records.Nodes, func(n *resources.Node) bool { return n.ID == id })
+	i := slices.IndexFunc(e.Observed.Records.Nodes, func(n *resources.Node) bool { return n.ID == id })
 	if i < 0 {
-		return withHint(notFound("there is no node %s", quoted(id)), "npctl node list shows all nodes")
+		return &NotFoundError{Kind: "node", Name: id, Hint: "npctl node list shows all nodes"}
 	}
-	n := e.records.Nodes[i]
+	n := e.Observed.Records.Nodes[i]
 	e.State = string(n.State)
 	e.steps(func(s *plan.Step) bool { return s.Record == n.Key() || slices.Contains(s.Nodes, id) })
 	e.nodeFacts(n)
@@ -66,27 +66,27 @@ func (e *explanation) inUse(n *resources.Node, since string) {
 		e.wait("requestor", "its user must return it: npctl node return %s", n.ID)
 		return
 	}
-	e.fact("lease", fmt.Sprintf("of %q, until %s (in %s)", n.Lease.Holder, n.Lease.Until.UTC().Format(time.RFC3339), rounded(n.Lease.Until.Sub(e.now))))
+	e.fact("lease", fmt.Sprintf("of %q, until %s (in %s)", n.Lease.Holder, n.Lease.Until.UTC().Format(time.RFC3339), rounded(n.Lease.Until.Sub(e.in.Now))))
 	e.wait("lease", "its user must return it, or the lease must end")
 }
 
 func (e *explanation) held(n *resources.Node, since string) {
 	e.Summary = fmt.Sprintf("It has been held for %s%s.", since, map[bool]string{true: ": " + strings.TrimSuffix(n.Comment, "."), false: ""}[n.Comment != ""])
 	until := n.HoldUntil
-	if most := e.pass.Desired.Settings.MaxHoldAge; most > 0 && (until.IsZero() || n.StateTime.Add(most).Before(until)) {
+	if most := e.Desired.Settings.MaxHoldAge; most > 0 && (until.IsZero() || n.StateTime.Add(most).Before(until)) {
 		until = n.StateTime.Add(most)
 	}
 	if until.IsZero() {
 		e.wait("hold", "a person must release it: npctl node release %s", n.ID)
 		return
 	}
-	e.wait("hold", "it is held until %s (in %s), or npctl node release %s", until.UTC().Format(time.RFC3339), rounded(until.Sub(e.now)), n.ID)
+	e.wait("hold", "it is held until %s (in %s), or npctl node release %s", until.UTC().Format(time.RFC3339), rounded(until.Sub(e.in.Now)), n.ID)
 }
 
 // inCloud describes a node's instance in the newest listing, and the age of the listing. If the launch ended after that
 // listing, the instance was active when the launch ended.
 func (e *explanation) inCloud(n *resources.Node) string {
-	view := e.pass.Observed.Providers[n.Provider]
+	view := e.Observed.Providers[n.Provider]
 	for _, instance := range view.Instances {
 		if n.ExternalID == "" || instance.ID != n.ExternalID {
 			continue
