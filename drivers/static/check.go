@@ -14,6 +14,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/keyscan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
 )
 
 const defaultTimeout = 5 * time.Second
@@ -21,10 +22,10 @@ const defaultTimeout = 5 * time.Second
 // Check implements drivers.Checker. Nodes that use SSH must have all host keys of the configuration; other nodes must
 // accept a connection. Without host_key_checking, Check returns the configured keys and does not connect.
 func (*Cloud) Check(ctx context.Context, node resources.StaticNode) ([]string, error) {
-	if !checked(node.Config) {
+	if !settingsOf(node.Config).HostKeyChecking {
 		return node.HostKeys, ctx.Err()
 	}
-	address, limit := addressOf(node), timeoutOf(node.Config)
+	address, limit := addressOf(node), settingsOf(node.Config).Timeout
 	if !node.Login.OverSSH() {
 		return nil, dial(ctx, node.Name, address, limit)
 	}
@@ -72,27 +73,17 @@ func addressOf(node resources.StaticNode) string {
 	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.FormatInt(port, 10))
 }
 
-func checked(config cty.Value) bool {
-	v, ok := attribute(config, "host_key_checking")
-	return !ok || v.Type() != cty.Bool || v.True()
+// nodeSettings are the driver's attributes of a node block.
+type nodeSettings struct {
+	HostKeyChecking bool          `config:"host_key_checking"`
+	Timeout         time.Duration `config:"timeout"`
 }
 
-func timeoutOf(config cty.Value) time.Duration {
-	v, ok := attribute(config, "timeout")
-	if !ok || v.Type() != cty.String {
-		return defaultTimeout
+// settingsOf returns the settings of a node, the defaults without a valid configuration.
+func settingsOf(config cty.Value) nodeSettings {
+	s := nodeSettings{HostKeyChecking: true}
+	if err := schema.Decode(config, &s); err != nil || s.Timeout <= 0 {
+		s.Timeout = defaultTimeout
 	}
-	d, err := time.ParseDuration(v.AsString())
-	if err != nil || d <= 0 {
-		return defaultTimeout
-	}
-	return d
-}
-
-func attribute(config cty.Value, name string) (cty.Value, bool) {
-	if config == cty.NilVal || config.IsNull() || !config.Type().IsObjectType() || !config.Type().HasAttribute(name) {
-		return cty.NilVal, false
-	}
-	v := config.GetAttr(name)
-	return v, !v.IsNull() && v.IsKnown()
+	return s
 }

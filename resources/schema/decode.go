@@ -17,7 +17,7 @@ import (
 //   - a time.Duration: an attribute with FormatDuration
 //   - a struct: a block with Max 1 and without label
 //   - a slice of structs: all other blocks, those with a label in the order of their labels
-//   - a pointer to one of these: nil if the attribute or block is not set
+//   - a pointer to one of these: unchanged if the attribute or block is not set
 //
 // A field with the tag `config:",label"` gets the label of a nested block. The fields of a struct with the tag
 // `config:",inline"` are part of the block. Decode removes marks. A field keeps its value if the attribute is null,
@@ -69,7 +69,9 @@ func decodeField(value cty.Value, into reflect.Value) error {
 		into.SetInt(int64(d))
 		return err
 	case kind == reflect.Pointer:
-		into.Set(reflect.New(into.Type().Elem()))
+		if into.IsNil() {
+			into.Set(reflect.New(into.Type().Elem()))
+		}
 		return decodeField(value, into.Elem())
 	case kind == reflect.Struct && value.Type().IsObjectType():
 		return decodeStruct(value.AsValueMap(), "", into)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	str2duration "github.com/xhit/go-str2duration/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/resources/schema"
@@ -53,35 +52,44 @@ func tlsBlock() schema.Block {
 	}
 }
 
+// settings is the decoded block.
+type settings struct {
+	Hosts          []string      `config:"hosts"`
+	Chroot         string        `config:"chroot"`
+	SessionTimeout time.Duration `config:"session_timeout"`
+	File           string        `config:"file"`
+	TLS            *tlsSettings  `config:"tls"`
+}
+
+type tlsSettings struct {
+	Cert            string `config:"cert"`
+	Key             string `config:"key"`
+	CA              string `config:"ca"`
+	VerifyHostNames *bool  `config:"verify_host_names"`
+}
+
 // FromConfig reads the block. Relative paths start at dir. The caller sets the options that the block does not have,
 // most notably the private store, which it opens from the returned file.
 func FromConfig(config cty.Value, dir string) (opts Options, file string, err error) {
 	if config == cty.NilVal || config.IsNull() || !config.IsWhollyKnown() {
 		return Options{}, "", errors.New("state \"zookeeper\": its values are not known")
 	}
-	config, _ = config.UnmarkDeep()
-	for _, host := range config.GetAttr("hosts").AsValueSlice() {
-		opts.Hosts = append(opts.Hosts, plain(host))
-	}
-	opts.Chroot = plain(config.GetAttr("chroot"))
-	if opts.SessionTimeout, err = str2duration.ParseDuration(plain(config.GetAttr("session_timeout"))); err != nil {
-		return Options{}, "", fmt.Errorf("state \"zookeeper\": session_timeout: %w", err)
-	}
-	if opts.TLS, err = tlsFrom(config.GetAttr("tls"), dir); err != nil {
+	var s settings
+	if err := schema.Decode(config, &s); err != nil {
 		return Options{}, "", fmt.Errorf("state \"zookeeper\": %w", err)
 	}
-	return opts, beside(dir, plain(config.GetAttr("file"))), nil
+	opts = Options{Hosts: s.Hosts, Chroot: s.Chroot, SessionTimeout: s.SessionTimeout}
+	if opts.TLS, err = s.TLS.options(dir); err != nil {
+		return Options{}, "", fmt.Errorf("state \"zookeeper\": %w", err)
+	}
+	return opts, beside(dir, s.File), nil
 }
 
-func tlsFrom(config cty.Value, dir string) (*TLS, error) {
-	if config.IsNull() {
+func (s *tlsSettings) options(dir string) (*TLS, error) {
+	if s == nil {
 		return nil, nil
 	}
-	t := &TLS{Cert: beside(dir, plain(config.GetAttr("cert"))), Key: beside(dir, plain(config.GetAttr("key"))),
-		CA: beside(dir, plain(config.GetAttr("ca")))}
-	if verify := config.GetAttr("verify_host_names"); !verify.IsNull() {
-		t.AnyName = verify.False()
-	}
+	t := &TLS{Cert: beside(dir, s.Cert), Key: beside(dir, s.Key), CA: beside(dir, s.CA), AnyName: s.VerifyHostNames != nil && !*s.VerifyHostNames}
 	if (t.Cert == "") != (t.Key == "") {
 		return nil, errors.New("tls: set both cert and key, or neither")
 	}
@@ -94,13 +102,6 @@ func tlsFrom(config cty.Value, dir string) (*TLS, error) {
 // String returns the location of the state for messages.
 func (o *Options) String() string {
 	return strings.Join(o.Hosts, ",") + strings.TrimSuffix(o.Chroot, "/")
-}
-
-func plain(v cty.Value) string {
-	if v.IsNull() {
-		return ""
-	}
-	return v.AsString()
 }
 
 func beside(dir, file string) string {
@@ -137,7 +138,7 @@ func checkChroot(chroot cty.Value) error {
 }
 
 func checkSession(timeout cty.Value) error {
-	if d, err := str2duration.ParseDuration(timeout.AsString()); err == nil && d < leastSession {
+	if d, err := schema.ParseDuration(timeout.AsString()); err == nil && d < leastSession {
 		return fmt.Errorf("%q is less than %s, the minimum that a server grants", timeout.AsString(), leastSession)
 	}
 	return nil
