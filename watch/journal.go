@@ -3,14 +3,10 @@ package watch
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/npctl/npctl/internal/text"
-	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -25,10 +21,10 @@ const (
 type Journal struct {
 	runner  *reconcile.Runner
 	onEvent func(resources.Event) // called with each event that a client caused; may be nil
+	unsaved unsavedEvents
 
-	mu      sync.Mutex // guards the fields below
-	events  []Numbered // oldest first
-	unsaved []resources.Event
+	mu      sync.Mutex     // guards the fields below
+	events  []Numbered     // oldest first
 	pieces  []string       // IDs of records, oldest first
 	page    page           // the newest of them, unless a client wrote it
 	clients map[string]int // number of known events of each record that this daemon did not create, by ID
@@ -69,9 +65,9 @@ func (j *Journal) Add(event resources.Event) {
 
 // add records an event.
 func (j *Journal) add(event resources.Event) {
+	j.unsaved.add(event) // before append, which wakes keep
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.unsaved = newest(append(j.unsaved, event))
 	j.append(event)
 }
 
@@ -163,21 +159,7 @@ func (j *Journal) keep(ctx context.Context) {
 
 // flush writes the unsaved events and removes the oldest records beyond the limit.
 func (j *Journal) flush(ctx context.Context) error {
-	j.mu.Lock()
-	events := j.unsaved
-	j.unsaved = nil
-	j.mu.Unlock()
-	for len(events) > 0 {
-		written, err := j.write(ctx, events)
-		if err != nil {
-			j.mu.Lock()
-			j.unsaved = newest(append(events, j.unsaved...))
-			j.mu.Unlock()
-			return fmt.Errorf("write journal: %w", err)
-		}
-		events = events[written:]
-	}
-	return nil
+	return j.unsaved.flush(func(events []resources.Event) (int, error) { return j.write(ctx, events) })
 }
 
 // write writes as many events as fit into one record.
@@ -207,108 +189,4 @@ func (j *Journal) step(event reconcile.Event) {
 	if e, ok := journaled(event); ok {
 		j.add(e)
 	}
-}
-
-// journaled returns the journal event for a step event; ok is false when the journal does not record it.
-func journaled(event reconcile.Event) (e resources.Event, ok bool) {
-	s := &event.Step
-	switch event.Kind {
-	case reconcile.EventStart, reconcile.EventDone, reconcile.EventFailed:
-	default:
-		return e, false
-	}
-	if event.Kind == reconcile.EventStart && s.Thing == plan.ThingRequest {
-		return e, false // its end follows immediately
-	}
-	e = resources.Event{Time: event.Time, Code: string(s.Action) + "-" + string(event.Kind), Subject: subjectOf(s, event.ID), EventID: s.EventID}
-	e.Related = relatedTo(s, e.Subject)
-	e.Text = stepText(event)
-	return e, true
-}
-
-// stepText describes a step event.
-func stepText(event reconcile.Event) string {
-	s := &event.Step
-	done := event.Kind == reconcile.EventDone
-	switch {
-	case done && s.Action == plan.ActionServe:
-		return reservedText(s)
-	case done && s.Action == plan.ActionDecline:
-		return declinedText(s)
-	case done:
-		return fmt.Sprintf("%s %s done in %s", s.Action, s.Address, event.Took.Round(time.Millisecond))
-	case event.Kind == reconcile.EventFailed:
-		return fmt.Sprintf("%s %s failed: %v", s.Action, s.Address, event.Err)
-	}
-	text := fmt.Sprintf("%s %s: %s", s.Action, s.Address, s.Reason.Text())
-	for _, f := range s.Evidence {
-		text += fmt.Sprintf(", %s: %s", f.Name, f.Value)
-	}
-	return text
-}
-
-// reservedText returns text such as "reserved in rack/main: node 0000000001, 1 node launching".
-func reservedText(s *plan.Step) string {
-	var parts []string
-	launching := 0
-	for _, id := range s.Nodes {
-		if id == "" {
-			launching++
-		} else {
-			parts = append(parts, "node "+id)
-		}
-	}
-	if launching > 0 {
-		parts = append(parts, text.Count(launching, "node launching", "nodes launching"))
-	}
-	return "reserved in " + s.Provider + "/" + s.Pool + ": " + strings.Join(parts, ", ")
-}
-
-// declinedText returns text such as "failed: its deadline has passed" or "declined: a pool cannot serve it (rack/main:
-// no quota)".
-func declinedText(s *plan.Step) string {
-	if s.Reason == plan.ReasonDeclined {
-		return "declined: " + s.Cause()
-	}
-	return "failed: " + s.Cause()
-}
-
-// subjectOf returns the record or block that a step is about.
-func subjectOf(s *plan.Step, id string) string {
-	switch {
-	case s.Thing == plan.ThingRequest:
-		return "request/" + s.Request
-	case s.Thing == plan.ThingNode && s.Record.ID != "":
-		return s.Record.String()
-	case s.Thing == plan.ThingNode && id != "":
-		return "node/" + id
-	case s.Image != "" && s.Thing != plan.ThingNode:
-		return "image/" + s.Image
-	case s.Label != "":
-		return "label/" + s.Label
-	case s.Provider != "":
-		return "provider/" + s.Provider
-	default:
-		return string(s.Address)
-	}
-}
-
-// relatedTo returns the other records and blocks that a step refers to.
-func relatedTo(s *plan.Step, subject string) []string {
-	related := []string{}
-	add := func(kind, name string) {
-		if subject2 := kind + "/" + name; name != "" && subject2 != subject && !slices.Contains(related, subject2) {
-			related = append(related, subject2)
-		}
-	}
-	add("request", s.Request)
-	add("image", s.Image)
-	add("provider", s.Provider)
-	for label := range strings.SplitSeq(s.Label, ",") {
-		add("label", label)
-	}
-	for _, id := range s.Nodes {
-		add("node", id)
-	}
-	return related
 }

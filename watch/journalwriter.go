@@ -2,7 +2,6 @@ package watch
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/npctl/npctl/reconcile"
@@ -12,24 +11,20 @@ import (
 
 // JournalWriter writes the steps of a command that runs without a daemon, such as npctl apply, to the journal.
 type JournalWriter struct {
-	store state.Store
-
-	mu      sync.Mutex // guards unsaved
-	unsaved []resources.Event
+	store   state.Store
+	unsaved unsavedEvents
 
 	writing sync.Mutex // held by Flush; guards page
 	page    page
 }
 
-// NewNotes returns a JournalWriter for a store. Flush requires permission to write records there.
-func NewNotes(store state.Store) *JournalWriter { return &JournalWriter{store: store} }
+// NewJournalWriter returns a JournalWriter for a store. Flush requires permission to write records there.
+func NewJournalWriter(store state.Store) *JournalWriter { return &JournalWriter{store: store} }
 
 // Step records a step event. It is for reconcile.Options.Report.
 func (n *JournalWriter) Step(event reconcile.Event) {
 	if e, ok := journaled(event); ok {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.unsaved = newest(append(n.unsaved, e))
+		n.unsaved.add(e)
 	}
 }
 
@@ -44,21 +39,7 @@ func (n *JournalWriter) Keep(ctx context.Context) {
 func (n *JournalWriter) Flush(ctx context.Context) error {
 	n.writing.Lock()
 	defer n.writing.Unlock()
-	n.mu.Lock()
-	events := n.unsaved
-	n.unsaved = nil
-	n.mu.Unlock()
-	for len(events) > 0 {
-		written, err := n.write(ctx, events)
-		if err != nil {
-			n.mu.Lock()
-			n.unsaved = newest(append(events, n.unsaved...))
-			n.mu.Unlock()
-			return fmt.Errorf("write journal: %w", err)
-		}
-		events = events[written:]
-	}
-	return nil
+	return n.unsaved.flush(func(events []resources.Event) (int, error) { return n.write(ctx, events) })
 }
 
 // write writes as many events as fit into one record.

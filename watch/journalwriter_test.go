@@ -23,7 +23,7 @@ func TestJournalWriterKeepsTheNewestEvents(t *testing.T) {
 	defer store.Close() //nolint:errcheck // test cleanup
 	const rounds, each = 40, 3
 	for round := range rounds {
-		notes := watch.NewNotes(store)
+		notes := watch.NewJournalWriter(store)
 		for i := range each {
 			notes.Step(reconcile.Event{Kind: reconcile.EventDone, ID: fmt.Sprint(round*each + i),
 				Step: plan.Step{Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "one", Label: "small"}})
@@ -61,7 +61,7 @@ func TestFrequentEventsShareARecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close() //nolint:errcheck // test cleanup
-	notes := watch.NewNotes(store)
+	notes := watch.NewJournalWriter(store)
 	const events = 250
 	for i := range events {
 		notes.Step(reconcile.Event{Kind: reconcile.EventDone, ID: fmt.Sprint(i),
@@ -104,7 +104,7 @@ func TestEventsOfRequestsNameTheirNodes(t *testing.T) {
 	}
 	failed := step(plan.ActionDecline, plan.ReasonDeadline, nil)
 	failed.Kind, failed.Err = reconcile.EventFailed, errors.New("no disk")
-	notes := watch.NewNotes(store)
+	notes := watch.NewJournalWriter(store)
 	want := []string{
 		"reserved in rack/main: 1 node launching",
 		"reserved in rack/main: node 0000000001, 2 nodes launching",

@@ -240,7 +240,7 @@ func served(err error) error {
 
 // journal starts to record steps in the journal. The returned function stops that and writes the remaining entries.
 func (s *session) journal(ctx context.Context) (notes *watch.JournalWriter, end func()) {
-	notes = watch.NewNotes(s.store)
+	notes = watch.NewJournalWriter(s.store)
 	keeping, stop := context.WithCancel(ctx)
 	var keeper sync.WaitGroup
 	keeper.Go(func() { notes.Keep(keeping) })
