@@ -66,6 +66,9 @@ func (c *Clients) Hold(ctx context.Context, id, reason string, until time.Time) 
 	})
 }
 
+// deletedCode is the code of the event of DeleteNode.
+const deletedCode = "let-go"
+
 // change applies a change to a node record. The callback refuses the states in which a step works on the node.
 func (c *Clients) change(ctx context.Context, id, code string, change func(*resources.Node, time.Time) error) (node *resources.Node, err error) {
 	err = RetryConflict(ctx, func() error {
@@ -84,7 +87,10 @@ func (c *Clients) change(ctx context.Context, id, code string, change func(*reso
 		node = entries[0].Record.(*resources.Node)
 		if code != "" {
 			text := code
-			if n.Comment != "" && code == "held" {
+			switch {
+			case code == deletedCode:
+				text = "deleted by a client"
+			case n.Comment != "" && code == "held":
 				text += ": " + n.Comment
 			}
 			c.journal.Add(resources.Event{Time: now, Subject: n.Key().String(), Code: code, Text: text, Related: labelSubjects(n.Labels)})
@@ -112,7 +118,7 @@ func (c *Clients) DeleteNode(ctx context.Context, id, reason string, force bool)
 	if utf8.RuneCountInString(reason) > textAtMost {
 		return nil, fmt.Errorf("%w: the reason is longer than %d characters", ErrInvalid, textAtMost)
 	}
-	return c.change(ctx, id, "let-go", func(n *resources.Node, now time.Time) error {
+	return c.change(ctx, id, deletedCode, func(n *resources.Node, now time.Time) error {
 		switch n.State {
 		case resources.StateUsed, resources.StateDeleting:
 			return nil

@@ -37,8 +37,8 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	todo.Steps = runnableSteps(p, sync.OnceValue(func() bool { return d.formatsKnown(engine.Desired, seen.Now) }))
 	decided := time.Since(started)
 	d.images.setWanted(todo.Steps)
-	begun := d.startSteps(ctx, todo, seen)
-	pass := Pass{Desired: engine.Desired, Observed: seen, Plan: p, Started: begun, Leads: d.served(), Took: time.Since(started)}
+	startedSteps := d.startSteps(ctx, todo, seen)
+	pass := Pass{Desired: engine.Desired, Observed: seen, Plan: p, Started: startedSteps, Leads: d.served(), Took: time.Since(started)}
 	d.mu.Lock()
 	d.last = pass
 	d.mu.Unlock()

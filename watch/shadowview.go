@@ -111,8 +111,8 @@ func launchedFor(n *resources.Node, r *resources.Request) bool {
 
 // gone marks the instance of an omitted node as deleted, which returns its share of the quota.
 func (v *shadowObserved) gone(n *resources.Node) {
-	seen, looked := v.Providers[n.Provider]
-	if !looked || n.ExternalID == "" {
+	seen, known := v.Providers[n.Provider]
+	if !known || n.ExternalID == "" {
 		return
 	}
 	gone := maps.Clone(seen.DeletedInstances)

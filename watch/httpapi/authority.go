@@ -29,7 +29,7 @@ func (a *authority) authorize(w http.ResponseWriter, r *http.Request, need role,
 	switch {
 	case is >= need:
 		return who, is, nil
-	case is == nobody:
+	case is == anonymous:
 		return who, is, unauthorized(w)
 	default:
 		return who, is, withHint(&apiError{status: http.StatusForbidden, code: wire.CodeForbidden, detail: "the role of token " + quoted(who) + " is read-only"},
@@ -44,10 +44,10 @@ func (a *authority) checkToken(w http.ResponseWriter, r *http.Request, token str
 	if wait := a.limiter.wait(from, now); wait > 0 {
 		a.invalid(guessThrottled)
 		w.Header().Set("Retry-After", retryAfter(wait))
-		return "", nobody, withHint(&apiError{status: http.StatusTooManyRequests, code: wire.CodeThrottled,
+		return "", anonymous, withHint(&apiError{status: http.StatusTooManyRequests, code: wire.CodeThrottled,
 			detail: "too many invalid tokens from your address; this one was not checked"}, "wait, and try again with a valid token")
 	}
-	if who, is = a.tokens.find(token); is == nobody {
+	if who, is = a.tokens.find(token); is == anonymous {
 		a.limiter.invalidToken(from, now)
 		a.invalid(guessUnknown)
 	}
@@ -70,7 +70,7 @@ func bearer(r *http.Request) (token string, found bool) {
 // revoked reports whether the token of a call was revoked, or lost the required role, since the call started.
 func (c *call) revoked() bool {
 	token, found := bearer(c.r)
-	if c.role == local || c.route.need == nobody || !found || c.Tokens == nil {
+	if c.role == local || c.route.need == anonymous || !found || c.Tokens == nil {
 		return false
 	}
 	if _, c.role = c.Tokens.find(token); c.role < c.route.need {

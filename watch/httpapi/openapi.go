@@ -76,7 +76,7 @@ func (r *route) describe(s schemas) object {
 		s.named[t.Name()].(object)["additionalProperties"] = false
 	}
 	switch r.need {
-	case nobody:
+	case anonymous:
 		op["security"] = []object{}
 	case full:
 		op["description"] = "Requires a token with the role full."

@@ -37,7 +37,7 @@ func TestChangesWithinOneClockTickAreDetected(t *testing.T) {
 	}
 	write(after)
 	tokens.due()
-	if _, role := tokens.find(before); role != nobody {
+	if _, role := tokens.find(before); role != anonymous {
 		t.Error("a token is valid that was replaced by one of the same length at the same time")
 	}
 	if _, role := tokens.find(after); role != full {
@@ -62,7 +62,7 @@ func TestDeletedTokenFileRevokesAllTokens(t *testing.T) {
 	}
 	for range 2 {
 		tokens.due()
-		if _, role := tokens.find(token); role != nobody {
+		if _, role := tokens.find(token); role != anonymous {
 			t.Error("a token is valid whose file is gone")
 		}
 	}

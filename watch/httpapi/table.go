@@ -15,10 +15,10 @@ func (s *Server) table() []route {
 	status := statusRoutes{s.daemon, s.Version, time.Now(), s.Metrics, s.locks.suspendedBy}
 	requests, nodes, events := requestRoutes{s.daemon}, nodeRoutes{s.daemon}, newEventRoutes(s.daemon)
 	return []route{
-		{method: get, path: "/livez", need: nobody, name: "live", summary: "Liveness check: reports whether the daemon completes passes.", answer: wire.Health{}, do: status.live},
-		{method: get, path: "/readyz", need: nobody, name: "ready", answer: wire.Health{}, do: status.ready,
+		{method: get, path: "/livez", need: anonymous, name: "live", summary: "Liveness check: reports whether the daemon completes passes.", answer: wire.Health{}, do: status.live},
+		{method: get, path: "/readyz", need: anonymous, name: "ready", answer: wire.Health{}, do: status.ready,
 			summary: "Readiness check: reports whether every served provider was listed since the start. 503 if not."},
-		{method: get, path: "/openapi.json", need: nobody, name: "openapi", summary: "Returns this description.", answer: json.RawMessage{}, do: func(*call) (any, error) { return json.RawMessage(s.openapi), nil }},
+		{method: get, path: "/openapi.json", need: anonymous, name: "openapi", summary: "Returns this description.", answer: json.RawMessage{}, do: func(*call) (any, error) { return json.RawMessage(s.openapi), nil }},
 		{method: get, path: "/metrics", need: reader, name: "metrics", summary: "Returns metrics in the Prometheus format.", answer: "", media: "text/plain", do: status.metrics},
 		{method: get, path: v + "/status", need: reader, name: "status", summary: "Returns a summary of the daemon's state.", answer: wire.Status{}, do: status.status},
 

@@ -19,10 +19,10 @@ import (
 type role int
 
 const (
-	nobody role = iota // no valid token
-	reader             // read everything except the data that requestors attach to requests
-	full               // everything that is served beyond the machine
-	local              // everything, for callers on the unix socket
+	anonymous role = iota // no valid token
+	reader                // read everything except the data that requestors attach to requests
+	full                  // everything that is served beyond the machine
+	local                 // everything, for callers on the unix socket
 )
 
 // The names of roles in a token file.
