@@ -84,11 +84,11 @@ func (a *app) command() *cli.Command {
 		Before:                    a.before,
 		Action:                    rootAction,
 		Commands: []*cli.Command{
-			a.initCommand(), a.validateCommand(), a.fmtCommand(),
-			a.planCommand(), a.applyCommand(), a.destroyCommand(), a.watchCommand(),
-			a.requestCommand(), a.nodeCommand(), a.statusCommand(), a.whyCommand(), a.eventsCommand(), a.freezeCommand(), a.thawCommand(), a.reloadCommand(),
-			a.imageCommand(), a.builderCommand(), a.showCommand(), a.graphCommand(), a.stateCommand(), a.forceUnlockCommand(),
-			a.sandboxCommand(), a.versionCommand(), a.completionCommand(), a.helpCommand(), a.docsCommand(),
+			newInitCommand(a), newValidateCommand(a), newFmtCommand(a),
+			newPlanCommand(a), newApplyCommand(a), newDestroyCommand(a), newWatchCommand(a),
+			newRequestCommand(a), newNodeCommand(a), newStatusCommand(a), newWhyCommand(a), newEventsCommand(a), newFreezeCommand(a), newThawCommand(a), newReloadCommand(a),
+			newImageCommand(a), newBuilderCommand(a), newShowCommand(a), newGraphCommand(a), newStateCommand(a), newForceUnlockCommand(a),
+			newSandboxCommand(a), newVersionCommand(a), newCompletionCommand(a), newHelpCommand(a), newDocsCommand(a),
 		},
 	}
 	for _, c := range root.Commands {

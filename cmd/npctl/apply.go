@@ -46,7 +46,7 @@ type applyCommand struct {
 	operation   string // apply or destroy
 }
 
-func (a *app) applyCommand() *cli.Command {
+func newApplyCommand(a *app) *cli.Command {
 	c := &applyCommand{app: a, operation: "apply"}
 	return &cli.Command{
 		Name: "apply", Category: categoryMain, Usage: "apply the configuration", ArgsUsage: "[PLANFILE]",

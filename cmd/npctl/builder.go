@@ -30,7 +30,7 @@ type builderCommand struct {
 	variables       variableOptions
 }
 
-func (a *app) builderCommand() *cli.Command {
+func newBuilderCommand(a *app) *cli.Command {
 	c := &builderCommand{app: a}
 	return &cli.Command{
 		Name:     "builder",

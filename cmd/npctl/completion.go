@@ -42,7 +42,7 @@ Examples:
 
 Exit codes: 0, or 1 on an error.`
 
-func (a *app) completionCommand() *cli.Command {
+func newCompletionCommand(a *app) *cli.Command {
 	scripts := map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}
 	return &cli.Command{
 		Name: "completion", Category: categoryOther, Usage: "print a script for completion in a shell", ArgsUsage: "bash|zsh|fish",

@@ -14,7 +14,7 @@ Examples:
 
 Exit codes: 0 all objects are removed, 1 error or some objects are not removed, 130 interrupted.`
 
-func (a *app) destroyCommand() *cli.Command {
+func newDestroyCommand(a *app) *cli.Command {
 	c := &applyCommand{app: a, operation: "destroy"}
 	c.destroy = true
 	return &cli.Command{

@@ -10,7 +10,7 @@ import (
 )
 
 // docsCommand prints docs/configuration.md; "make docs" runs it.
-func (a *app) docsCommand() *cli.Command {
+func newDocsCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name: "docs", Hidden: true, Usage: "print the reference of the configuration language as Markdown",
 		Action: func(_ context.Context, cmd *cli.Command) error {

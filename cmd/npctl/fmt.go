@@ -38,7 +38,7 @@ type fmtCommand struct {
 	check, diff, recursive, write, list bool
 }
 
-func (a *app) fmtCommand() *cli.Command {
+func newFmtCommand(a *app) *cli.Command {
 	c := &fmtCommand{app: a}
 	return &cli.Command{
 		Name: "fmt", Category: categoryMain, Usage: "bring configuration files into the canonical layout",

@@ -25,7 +25,7 @@ Examples:
 
 Exit codes: 0 unlocked, 1 error, or not approved.`
 
-func (a *app) forceUnlockCommand() *cli.Command {
+func newForceUnlockCommand(a *app) *cli.Command {
 	force := false
 	return &cli.Command{
 		Name: "force-unlock", Category: categoryState, Usage: "take the lock of the state from a dead process", ArgsUsage: "LOCK_ID",

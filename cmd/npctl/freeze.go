@@ -26,7 +26,7 @@ type freezeDocument struct {
 	Images        []wire.Image    `json:"images"`
 }
 
-func (a *app) freezeCommand() *cli.Command {
+func newFreezeCommand(a *app) *cli.Command {
 	c := &freezeCommand{daemonCommand: daemonCommand{app: a}, frozen: true}
 	return &cli.Command{
 		Name: "freeze", Category: categoryDaemon, Usage: "stop all actions in providers or on images", ArgsUsage: "PROVIDER|image/NAME...",
@@ -47,7 +47,7 @@ Exit codes: 0, or 1 on an error.` + daemonHelp,
 	}
 }
 
-func (a *app) thawCommand() *cli.Command {
+func newThawCommand(a *app) *cli.Command {
 	c := &freezeCommand{daemonCommand: daemonCommand{app: a}}
 	return &cli.Command{
 		Name: "thaw", Category: categoryDaemon, Usage: "resume actions in providers or on images", ArgsUsage: "PROVIDER|image/NAME...",

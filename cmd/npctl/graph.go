@@ -29,7 +29,7 @@ type graphCommand struct {
 	kind string
 }
 
-func (a *app) graphCommand() *cli.Command {
+func newGraphCommand(a *app) *cli.Command {
 	c := &graphCommand{app: a}
 	return &cli.Command{
 		Name: "graph", Category: categoryOther, Usage: "print the steps of a plan as a graph", ArgsUsage: "[PLANFILE]", Description: graphDescription,

@@ -20,13 +20,13 @@ type imageCommand struct {
 	json bool
 }
 
-func (a *app) imageCommand() *cli.Command {
+func newImageCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name: "image", Category: categoryMain, Usage: "show, build, upload and remove images", Description: imageDescription,
 		Commands: []*cli.Command{
-			a.imageListCommand(), a.imageShowCommand(), a.imageLogCommand(),
-			a.imageBuildCommand(), a.imageUploadCommand(), a.imageDeleteCommand(),
-			a.imagePauseCommand(), a.imageUnpauseCommand(),
+			newImageListCommand(a), newImageShowCommand(a), newImageLogCommand(a),
+			newImageBuildCommand(a), newImageUploadCommand(a), newImageDeleteCommand(a),
+			newImagePauseCommand(a), newImageUnpauseCommand(a),
 		},
 	}
 }

@@ -30,7 +30,7 @@ Examples:
 
 Exit codes: 0 all steps are done, 1 error or some steps are not done, 130 interrupted.`
 
-func (a *app) imageBuildCommand() *cli.Command {
+func newImageBuildCommand(a *app) *cli.Command {
 	c := a.newImageChange("image build")
 	only := false
 	return &cli.Command{

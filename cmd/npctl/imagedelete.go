@@ -39,7 +39,7 @@ type imageDeletion struct {
 	reason                         string
 }
 
-func (a *app) imageDeleteCommand() *cli.Command {
+func newImageDeleteCommand(a *app) *cli.Command {
 	c := a.newImageChange("image delete")
 	var wish imageDeletion
 	return &cli.Command{

@@ -26,7 +26,7 @@ Examples:
 
 Exit codes: 0, or 1 on an error.`
 
-func (a *app) imageListCommand() *cli.Command {
+func newImageListCommand(a *app) *cli.Command {
 	c := &imageCommand{app: a}
 	return &cli.Command{
 		Name: "list", Usage: "show every image in one line", Description: imageListDescription,

@@ -41,7 +41,7 @@ type imageLogCommand struct {
 	every  time.Duration // poll interval of a growing log
 }
 
-func (a *app) imageLogCommand() *cli.Command {
+func newImageLogCommand(a *app) *cli.Command {
 	c := &imageLogCommand{imageCommand: imageCommand{app: a}, every: 500 * time.Millisecond}
 	return &cli.Command{
 		Name: "log", Usage: "print the log of a build", ArgsUsage: "NAME", Description: imageLogDescription,

@@ -41,7 +41,7 @@ type imagePauseCommand struct {
 	reason string
 }
 
-func (a *app) imagePauseCommand() *cli.Command {
+func newImagePauseCommand(a *app) *cli.Command {
 	c := &imagePauseCommand{imageCommand: imageCommand{app: a}, paused: true}
 	return &cli.Command{
 		Name: "pause", Usage: "stop builds of images", ArgsUsage: "NAME...", Description: imagePauseDescription,
@@ -51,7 +51,7 @@ func (a *app) imagePauseCommand() *cli.Command {
 	}
 }
 
-func (a *app) imageUnpauseCommand() *cli.Command {
+func newImageUnpauseCommand(a *app) *cli.Command {
 	c := &imagePauseCommand{imageCommand: imageCommand{app: a}}
 	return &cli.Command{
 		Name: "unpause", Usage: "resume builds of images", ArgsUsage: "NAME...", Description: imageUnpauseDescription,

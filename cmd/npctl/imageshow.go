@@ -25,7 +25,7 @@ Examples:
 
 Exit codes: 0, or 1 on an error or when there is no such image.`
 
-func (a *app) imageShowCommand() *cli.Command {
+func newImageShowCommand(a *app) *cli.Command {
 	c := &imageCommand{app: a}
 	return &cli.Command{
 		Name: "show", Usage: "show the details of an image", ArgsUsage: "NAME", Description: imageShowDescription,

@@ -34,7 +34,7 @@ type imageUploadOptions struct {
 	again        bool
 }
 
-func (a *app) imageUploadCommand() *cli.Command {
+func newImageUploadCommand(a *app) *cli.Command {
 	c := a.newImageChange("image upload")
 	var wish imageUploadOptions
 	return &cli.Command{

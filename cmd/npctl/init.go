@@ -33,7 +33,7 @@ Exit codes: 0, or 1 on an error.`
 // starterFiles maps the values of -from to the starters.
 var starterFiles = map[string]string{"sandbox": "quickstart.hcl", "openstack": "openstack.hcl"}
 
-func (a *app) initCommand() *cli.Command {
+func newInitCommand(a *app) *cli.Command {
 	from := ""
 	return &cli.Command{
 		Name: "init", Category: categoryMain, Usage: "write a configuration to start from", Description: initDescription,

@@ -21,7 +21,7 @@ type eventsCommand struct {
 	limit   int
 }
 
-func (a *app) eventsCommand() *cli.Command {
+func newEventsCommand(a *app) *cli.Command {
 	c := &eventsCommand{daemonCommand: daemonCommand{app: a}}
 	return &cli.Command{
 		Name: "events", Category: categoryDaemon, Usage: "show recent events",

@@ -52,7 +52,7 @@ type migrateCommand struct {
 	after func(what string) error
 }
 
-func (a *app) stateMigrateCommand() *cli.Command {
+func newStateMigrateCommand(a *app) *cli.Command {
 	c := &migrateCommand{app: a, after: func(string) error { return nil }}
 	return &cli.Command{
 		Name: "migrate", Usage: "move the state to the location in the configuration", Description: stateMigrateDescription,

@@ -31,7 +31,7 @@ type nodeCommand struct {
 
 func (a *app) newNode() *nodeCommand { return &nodeCommand{daemonCommand: daemonCommand{app: a}} }
 
-func (a *app) nodeCommand() *cli.Command {
+func newNodeCommand(a *app) *cli.Command {
 	list, show := a.newNode(), a.newNode()
 	return &cli.Command{
 		Name: "node", Category: categoryDaemon, Usage: "show, hold, return and delete nodes", Description: nodeDescription,
@@ -44,7 +44,7 @@ func (a *app) nodeCommand() *cli.Command {
 				&cli.StringFlag{Name: "tenant", Category: categoryFilter, Destination: &list.filter.Tenant, Usage: "only those in use by a `TENANT`"},
 				&cli.StringFlag{Name: "request", Category: categoryFilter, Destination: &list.filter.Request, Usage: "only those for the request `ID`, or taken with it"})},
 			{Name: "show", Usage: "show the details of nodes", ArgsUsage: "ID...", Description: nodeShowDescription, Flags: show.flags(), Action: show.show},
-		}, a.nodeChanges()...),
+		}, newNodeChanges(a)...),
 	}
 }
 

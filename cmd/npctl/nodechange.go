@@ -18,8 +18,8 @@ import (
 type change func(ctx context.Context, d *client.Client, id string) (n wire.Node, told string, err error)
 
 // nodeChanges returns the subcommands of npctl node that change nodes or wait for them.
-func (a *app) nodeChanges() []*cli.Command {
-	return []*cli.Command{a.nodeHold(), a.nodeRelease(), a.nodeDelete(), a.nodeReturn(), a.nodeRenew(), a.nodeWait()}
+func newNodeChanges(a *app) []*cli.Command {
+	return []*cli.Command{newNodeHoldCommand(a), newNodeReleaseCommand(a), newNodeDeleteCommand(a), newNodeReturnCommand(a), newNodeRenewCommand(a), newNodeWaitCommand(a)}
 }
 
 func (c *nodeCommand) each(do change) cli.ActionFunc {
@@ -50,7 +50,7 @@ func (c *nodeCommand) each(do change) cli.ActionFunc {
 	}
 }
 
-func (a *app) nodeHold() *cli.Command {
+func newNodeHoldCommand(a *app) *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
 		Name: "hold", Usage: "keep nodes for debugging", ArgsUsage: "ID...",
@@ -80,7 +80,7 @@ Exit codes: 0, or 1 on an error.`,
 	}
 }
 
-func (a *app) nodeRelease() *cli.Command {
+func newNodeReleaseCommand(a *app) *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
 		Name: "release", Usage: "end the hold of nodes", ArgsUsage: "ID...",
@@ -106,7 +106,7 @@ func afterUseText(n *wire.Node) string {
 	return ": it is deleted."
 }
 
-func (a *app) nodeReturn() *cli.Command {
+func newNodeReturnCommand(a *app) *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
 		Name: "return", Usage: "return nodes after use", ArgsUsage: "ID...",
@@ -124,7 +124,7 @@ Exit codes: 0, or 1 on an error.`,
 	}
 }
 
-func (a *app) nodeRenew() *cli.Command {
+func newNodeRenewCommand(a *app) *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
 		Name: "renew", Usage: "renew the lease of nodes", ArgsUsage: "ID...",
@@ -148,7 +148,7 @@ Exit codes: 0, or 1 on an error, such as when the lease has ended.`,
 	}
 }
 
-func (a *app) nodeDelete() *cli.Command {
+func newNodeDeleteCommand(a *app) *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
 		Name: "delete", Usage: "delete nodes", ArgsUsage: "ID...",
@@ -174,7 +174,7 @@ Exit codes: 0, or 1 on an error.`,
 	}
 }
 
-func (a *app) nodeWait() *cli.Command {
+func newNodeWaitCommand(a *app) *cli.Command {
 	c := a.newNode()
 	c.states = string(resources.StateReady)
 	return &cli.Command{

@@ -46,7 +46,7 @@ type planCommand struct {
 	lock          bool
 }
 
-func (a *app) planCommand() *cli.Command {
+func newPlanCommand(a *app) *cli.Command {
 	c := &planCommand{app: a}
 	return &cli.Command{
 		Name: "plan", Category: categoryMain, Usage: "show the changes that apply would make, and why", Description: planDescription,

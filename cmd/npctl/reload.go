@@ -16,7 +16,7 @@ type reloadDocument struct {
 	wire.Reloaded
 }
 
-func (a *app) reloadCommand() *cli.Command {
+func newReloadCommand(a *app) *cli.Command {
 	c := &daemonCommand{app: a}
 	allow := false
 	return &cli.Command{

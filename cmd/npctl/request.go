@@ -25,13 +25,13 @@ type requestCommand struct {
 	lease, timeout                     time.Duration
 }
 
-func (a *app) requestCommand() *cli.Command {
+func newRequestCommand(a *app) *cli.Command {
 	list, show := a.newRequest(), a.newRequest()
 	cancel, wait, take := a.newRequest(), a.newRequest(), a.newRequest()
 	return &cli.Command{
 		Name: "request", Category: categoryDaemon, Usage: "request nodes", Description: requestDescription,
 		Commands: []*cli.Command{
-			a.requestCreateCommand(),
+			newRequestCreateCommand(a),
 			{Name: "list", Usage: "list requests", Description: requestListDescription, Action: list.list, Flags: list.flags(
 				&cli.StringFlag{Name: "state", Category: categoryFilter, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas: requested, pending, fulfilled, failed"},
 				&cli.StringFlag{Name: "label", Category: categoryFilter, Destination: &list.label, Usage: "only those for a `LABEL`"},

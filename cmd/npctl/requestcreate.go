@@ -42,7 +42,7 @@ type requestCreate struct {
 	wait, take     bool
 }
 
-func (a *app) requestCreateCommand() *cli.Command {
+func newRequestCreateCommand(a *app) *cli.Command {
 	c := &requestCreate{requestCommand: a.newRequest()}
 	flags := []cli.Flag{
 		&cli.StringSliceFlag{Name: "label", Category: categoryRequest, Destination: &c.labels, Usage: "request a node of a `LABEL`; may be given several times"},

@@ -41,7 +41,7 @@ type sandboxCommand struct {
 	buildTime, deleteTime        time.Duration
 }
 
-func (a *app) sandboxCommand() *cli.Command {
+func newSandboxCommand(a *app) *cli.Command {
 	c := &sandboxCommand{app: a}
 	return &cli.Command{
 		Name: "sandbox", Category: categoryOther, Usage: "serve a simulated OpenStack on a loopback address", Description: sandboxDescription,

@@ -30,7 +30,7 @@ type showCommand struct {
 	json, verbose bool
 }
 
-func (a *app) showCommand() *cli.Command {
+func newShowCommand(a *app) *cli.Command {
 	c := &showCommand{app: a}
 	return &cli.Command{
 		Name: "show", Category: categoryState, Usage: "show a saved plan, or the state", ArgsUsage: "[PLANFILE]", Description: showDescription,

@@ -41,7 +41,7 @@ type stateCommand struct {
 	lockTimeout                    time.Duration
 }
 
-func (a *app) stateCommand() *cli.Command {
+func newStateCommand(a *app) *cli.Command {
 	c := &stateCommand{app: a}
 	asJSON := &cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print one JSON document (see docs/json.md)"}
 	all := &cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "internal records too: providers, templates, sightings, histories"}
@@ -56,7 +56,7 @@ func (a *app) stateCommand() *cli.Command {
 			{Name: "rm", Usage: "forget records without deleting the objects", ArgsUsage: "ADDRESS...", Description: stateRmDescription,
 				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "dry-run", Destination: &c.dryRun, Usage: "only show the records to forget"}}, Action: c.rm},
 			{Name: "pull", Usage: "print the whole state as JSON", Description: statePullDescription, Action: c.pull},
-			c.stateMigrateCommand(),
+			newStateMigrateCommand(c.app),
 			{Name: "push", Usage: "replace the whole state", ArgsUsage: "FILE|-", Description: statePushDescription,
 				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "force", Destination: &c.force, Usage: "accept a document of another installation, or an older one"}}, Action: c.push},
 		},

@@ -38,7 +38,7 @@ type statusDocument struct {
 	Events        []wire.Event    `json:"events"`
 }
 
-func (a *app) statusCommand() *cli.Command {
+func newStatusCommand(a *app) *cli.Command {
 	c := &statusCommand{daemonCommand: daemonCommand{app: a}}
 	return &cli.Command{
 		Name: "status", Category: categoryDaemon, Usage: "show the status of npctl watch",

@@ -22,7 +22,7 @@ Examples:
 
 Exit codes: 0 the configuration is valid (warnings are allowed), 1 it is not.`
 
-func (a *app) validateCommand() *cli.Command {
+func newValidateCommand(a *app) *cli.Command {
 	var v variableOptions
 	asJSON := false
 	return &cli.Command{

@@ -39,7 +39,7 @@ type versionReport struct {
 	States        []string `json:"states"`
 }
 
-func (a *app) versionCommand() *cli.Command {
+func newVersionCommand(a *app) *cli.Command {
 	asJSON := false
 	return &cli.Command{
 		Name: "version", Category: categoryOther, Usage: "show the version of npctl",

@@ -60,7 +60,7 @@ type watchCommand struct {
 	reloads                             <-chan struct{}   // receives a hint for each request to reload the configuration
 }
 
-func (a *app) watchCommand() *cli.Command {
+func newWatchCommand(a *app) *cli.Command {
 	c := &watchCommand{app: a}
 	flags := []cli.Flag{
 		&cli.StringSliceFlag{Name: "provider", Category: categoryService, Destination: &c.providers, Usage: "serve only provider `NAME` and skip the others; may be given several times"},

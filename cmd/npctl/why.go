@@ -21,7 +21,7 @@ type whyDocument struct {
 	wire.Why
 }
 
-func (a *app) whyCommand() *cli.Command {
+func newWhyCommand(a *app) *cli.Command {
 	c := &daemonCommand{app: a}
 	return &cli.Command{
 		Name: "why", Category: categoryDaemon, Usage: "explain the progress of an object, and what it waits for", ArgsUsage: "SUBJECT",
