@@ -63,7 +63,7 @@ func (x *execution) rememberImages(ctx context.Context, p plan.Plan) error {
 		if !made[img.Name] {
 			continue
 		}
-		err := x.changeImage(ctx, img.Name, img.Kind, func(r *resources.ImageRecord) {
+		err := x.imageRecords().change(ctx, img.Name, img.Kind, func(r *resources.ImageRecord) {
 			r.Kind, r.PreventDestroy = img.Kind, img.PreventDestroy
 			maps.DeleteFunc(r.Uploads, func(provider string, _ *resources.Failure) bool {
 				_, configured := x.provider(provider)
@@ -120,7 +120,7 @@ func (x *execution) tidy(ctx context.Context) error {
 	if len(all[resources.Build](x.cache)) > 0 || x.seen.Installation == "" {
 		return nil
 	}
-	return x.releaseImagesDir(x.seen.Installation)
+	return x.files().release(x.seen.Installation)
 }
 
 // futureSlack is how far in the future the date of a build may be before it is attributed to a clock that was set back.

@@ -53,15 +53,13 @@ func (x *execution) build(ctx context.Context, s plan.Step) (string, error) {
 		return m.build.ID, m.failed(ctx, err)
 	}
 	x.recordDuration("build/"+img.Name, m.build.Seconds)
-	x.results.Lock()
-	x.built[img.Name] = m.build.ID
-	x.results.Unlock()
+	x.results.addBuild(img.Name, m.build.ID)
 	if store, ok := x.Store.(state.BuildRequester); ok {
 		if err := store.RequestBuild(ctx, img.Name, false); err != nil {
 			return m.build.ID, err
 		}
 	}
-	return m.build.ID, x.changeImage(ctx, img.Name, img.Kind, func(r *resources.ImageRecord) { r.Failure = nil })
+	return m.build.ID, x.imageRecords().change(ctx, img.Name, img.Kind, func(r *resources.ImageRecord) { r.Failure = nil })
 }
 
 func (x *execution) imageBuilder(name string) (*resources.Image, builders.Builder, error) {
@@ -164,10 +162,10 @@ func (m *imageBuild) runBuilder(ctx context.Context) error {
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return fmt.Errorf("create the work directory of the build: %w", err)
 	}
-	if err := m.claimImagesDir(m.seen.Installation); err != nil {
+	if err := m.files().claim(m.seen.Installation); err != nil {
 		return err
 	}
-	defer m.removeWork(ctx, filepath.Base(work))
+	defer m.files().removeWork(ctx, filepath.Base(work))
 	if err := m.checkDiskSpace(); err != nil {
 		return err
 	}
@@ -291,8 +289,8 @@ func (m *imageBuild) failed(ctx context.Context, cause error) error {
 	}
 	var remembered error
 	if !interrupted {
-		remembered = m.changeImage(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) {
-			r.Failure = m.failedAgain(r.Failure, cause, b.ID)
+		remembered = m.imageRecords().change(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) {
+			r.Failure = failedAgain(r.Failure, m.Now(), cause, b.ID)
 			r.Failure.Hash, r.Failure.Requested = b.Hash, m.step.Reason == plan.ReasonRequested
 			if errors.Is(cause, builders.ErrVersionGone) && b.Version != "" {
 				r.MissingVersions = append(r.MissingVersions[max(0, len(r.MissingVersions)-gonesAtMost+1):], b.Version)
@@ -331,7 +329,7 @@ func (x *execution) deleteBuild(ctx context.Context, s plan.Step) error {
 // removeBuild removes the files of a build on this host or a remote one. A running remote build is stopped.
 func (x *execution) removeBuild(ctx context.Context, b *resources.Build) error {
 	if !b.Remote {
-		return x.removeBuildFiles(ctx, b)
+		return x.files().removeBuild(ctx, b)
 	}
 	remote, ok := x.Builders[b.Builder].(builders.Remote)
 	if !ok {
@@ -346,7 +344,7 @@ func (x *execution) removeBuild(ctx context.Context, b *resources.Build) error {
 	if err != nil {
 		return err
 	}
-	return x.removeBuildFiles(ctx, b) // npctl may have been killed before it removed the work directory
+	return x.files().removeBuild(ctx, b) // npctl may have been killed before it removed the work directory
 }
 
 // isGoneEverywhere reports whether a build that no host offers no longer exists, as opposed to being on a host that is

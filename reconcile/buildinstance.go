@@ -89,9 +89,9 @@ func (b *buildInstance) Close(ctx context.Context) error {
 // remove deletes the instance and its image, each even if deleting the other fails, and waits until listings show
 // neither.
 func (b *buildInstance) remove(ctx context.Context) error {
-	err := b.removeInstances(ctx, b.step, b.cloud, deletionTarget{external: b.external, marks: b.marks(), record: b.build})
+	err := b.instanceRemover(b.step, b.cloud).remove(ctx, deletionTarget{external: b.external, marks: b.marks(), record: b.build})
 	if b.captured {
-		err = errors.Join(err, b.removeImages(ctx, b.images, b.marks()))
+		err = errors.Join(err, b.imageRemover(b.images).remove(ctx, b.marks()))
 	}
 	return err
 }

@@ -115,7 +115,7 @@ func (w *buildServiceJob) tidyUp(ctx context.Context) error {
 		if known[b.ID] = b.State == resources.StateReady; known[b.ID] {
 			continue
 		}
-		if err := errors.Join(w.removeBuildFiles(ctx, b), w.cache.drop(ctx, b.Key())); err != nil {
+		if err := errors.Join(w.files().removeBuild(ctx, b), w.cache.drop(ctx, b.Key())); err != nil {
 			return err
 		}
 	}
@@ -124,7 +124,7 @@ func (w *buildServiceJob) tidyUp(ctx context.Context) error {
 	}
 	for _, file := range w.seen.Files {
 		if id := plan.BuildIDOfFile(file.Name); id != "" && !known[id] {
-			if err := w.removeFile(ctx, file.Name); err != nil {
+			if err := w.files().remove(ctx, file.Name); err != nil {
 				return err
 			}
 		}
@@ -138,10 +138,15 @@ func (w *buildServiceJob) dropUpload(ctx context.Context, u *resources.Upload) e
 		return err
 	}
 	defer release()
-	if err := w.removeImages(ctx, store, w.marksOf(u)); err != nil {
+	if err := w.imageRemover(store).remove(ctx, w.marksOf(u)); err != nil {
 		return err
 	}
 	return w.cache.drop(ctx, u.Key())
+}
+
+// marksOf returns the ownership tags of an upload.
+func (w *buildServiceJob) marksOf(u *resources.Upload) resources.OwnerTags {
+	return resources.OwnerTags{Installation: w.seen.Installation, Kind: resources.KindUpload, ID: u.ID}
 }
 
 // images returns a configured provider and its image store. The caller must call release after it has used the store.
@@ -179,7 +184,7 @@ func (e *Engine) Buildable() []string {
 // ListBuilds implements builders.BuildService.
 func (w *BuildService) ListBuilds(context.Context) ([]string, error) {
 	job := w.job()
-	files, err := job.files()
+	files, err := job.files().list()
 	if err != nil {
 		return nil, err
 	}
@@ -314,7 +319,7 @@ func (w *buildServiceJob) uploadTagged(ctx context.Context, store drivers.ImageS
 	if len(there) == 1 && there[0].Status == resources.StatusReady && there[0].Size == file.Size {
 		return there[0].ID, nil
 	}
-	if err := w.removeImages(ctx, store, s.Marks); err != nil {
+	if err := w.imageRemover(store).remove(ctx, s.Marks); err != nil {
 		return "", err
 	}
 	spec := w.imageSpec(p, b, file, &resources.Upload{ID: s.Marks.ID, Name: s.Name}, func(sent int64) {
@@ -338,7 +343,7 @@ func (w *buildServiceJob) uploadTagged(ctx context.Context, store drivers.ImageS
 func (w *buildServiceJob) undo(ctx context.Context, store drivers.ImageStore, marks resources.OwnerTags) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return w.removeImages(ctx, store, marks)
+	return w.imageRemover(store).remove(ctx, marks)
 }
 
 // uploadUntagged uploads for a caller that does not use ownership tags. The image carries the tags of this host, and

@@ -69,10 +69,10 @@ func (x *execution) rememberUnconverted(ctx context.Context, b *resources.Build,
 	for _, u := range all[resources.Upload](x.cache) {
 		has[u.Provider] = has[u.Provider] || u.Build == b.ID && u.State == resources.StateReady
 	}
-	return x.changeImage(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) {
+	return x.imageRecords().change(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) {
 		for _, p := range x.Desired.Providers {
 			if waits(p) && !has[p.Name] {
-				x.uploadFailed(r, p.Name, cause, b.ID)
+				uploadFailed(r, p.Name, x.Now(), cause, b.ID)
 			}
 		}
 	})

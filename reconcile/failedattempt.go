@@ -175,7 +175,7 @@ func (c *cleaner) delete(s plan.Step) error {
 	if err != nil {
 		return err
 	}
-	return c.x.removeInstances(ctx, s, cloud, c.x.machineOf(node)) // the record shows the next plan which pool cannot serve the request
+	return c.x.instanceRemover(s, cloud).remove(ctx, c.x.machineOf(node)) // the record shows the next plan which pool cannot serve the request
 }
 
 // note records that an instance is left, or removes it once it is deleted.

@@ -46,14 +46,14 @@ var stepKinds = map[stepKey]stepKind{
 
 	{plan.ActionLaunch, plan.ThingNode, false}:     {lock: providerLock, run: (*execution).launch},
 	{plan.ActionDelete, plan.ThingNode, false}:     {lock: providerLock, run: idOf(recordID, (*execution).deleteNode)},
-	{plan.ActionUpdate, plan.ThingNode, false}:     {lock: providerLock, brief: true, run: idOf(recordID, (*execution).updateNode)},
+	{plan.ActionUpdate, plan.ThingNode, false}:     {lock: providerLock, brief: true, run: idOf(recordID, onRecords(requestRecords.updateNode))},
 	{plan.ActionUpdate, plan.ThingNode, true}:      {lock: providerLock, claims: true, run: (*execution).registerStatic},
 	{plan.ActionRegister, plan.ThingNode, false}:   {lock: providerLock, claims: true, run: (*execution).registerStatic},
 	{plan.ActionUnregister, plan.ThingNode, false}: {lock: providerLock, claims: true, run: idOf(recordID, (*execution).deleteNode)},
 
 	{plan.ActionServe, plan.ThingRequest, false}:   {lock: providerLock, brief: true, run: idOf(requestID, (*execution).serve)},
-	{plan.ActionDecline, plan.ThingRequest, false}: {lock: providerLock, brief: true, run: idOf(requestID, (*execution).decline)},
-	{plan.ActionUpdate, plan.ThingRequest, false}:  {lock: providerLock, brief: true, run: idOf(requestID, (*execution).restartRequest)},
+	{plan.ActionDecline, plan.ThingRequest, false}: {lock: providerLock, brief: true, run: idOf(requestID, onRecords(requestRecords.decline))},
+	{plan.ActionUpdate, plan.ThingRequest, false}:  {lock: providerLock, brief: true, run: idOf(requestID, onRecords(requestRecords.restartRequest))},
 
 	{plan.ActionDelete, plan.ThingLeftover, false}: {lock: leftoverLock, run: idOf(externalID, (*execution).deleteLeftover)},
 	{plan.ActionUpdate, plan.ThingRecord, false}:   {lock: recordLock, brief: true, run: idOf(recordID, (*execution).recordWritten)},
@@ -92,6 +92,11 @@ func (x *execution) do(ctx context.Context, s plan.Step) (string, error) {
 // idOf returns a run function that reports a fixed ID of the step.
 func idOf(id func(*plan.Step) string, run func(*execution, context.Context, plan.Step) error) func(*execution, context.Context, plan.Step) (string, error) {
 	return func(x *execution, ctx context.Context, s plan.Step) (string, error) { return id(&s), run(x, ctx, s) }
+}
+
+// onRecords returns a run function that only changes requests and nodes.
+func onRecords(run func(requestRecords, context.Context, plan.Step) error) func(*execution, context.Context, plan.Step) error {
+	return func(x *execution, ctx context.Context, s plan.Step) error { return run(x.requestRecords(), ctx, s) }
 }
 
 func noID(*plan.Step) string         { return "" }

@@ -220,12 +220,7 @@ func (l *nodeLaunch) chooseImage(ctx context.Context) (err error) {
 
 // uploadOf returns the upload to boot from: created by this run, or named by the plan.
 func (l *nodeLaunch) uploadOf(image string) *resources.Upload {
-	l.results.Lock()
-	id, made := l.uploaded[uploadedTo{image, l.provider.Name}]
-	l.results.Unlock()
-	if !made {
-		id = l.step.Upload
-	}
+	id := cmp.Or(l.results.upload(image, l.provider.Name), l.step.Upload)
 	upload, _ := get[resources.Upload](l.cache, resources.Key{Kind: resources.KindUpload, ID: id})
 	return upload
 }

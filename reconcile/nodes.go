@@ -17,10 +17,6 @@ import (
 // deleteTimeout is the time limit for the deletion of an instance.
 const deleteTimeout = 10 * time.Minute
 
-// deletesAtMost limits the delete calls for one instance when the cloud accepts a deletion and then fails to complete
-// it.
-const deletesAtMost = 5
-
 // lookupTimeout bounds the lookup of a machine's address by its name.
 const lookupTimeout = 2 * time.Second
 
@@ -54,7 +50,7 @@ func (x *execution) removeNode(ctx context.Context, s plan.Step, node *resources
 	if err := x.cache.claim(ctx, s.ID, node, at); err != nil {
 		return err
 	}
-	if err := x.removeInstances(ctx, s, cloud, x.machineOf(node)); err != nil {
+	if err := x.instanceRemover(s, cloud).remove(ctx, x.machineOf(node)); err != nil {
 		return err
 	}
 	return x.cache.drop(ctx, node.Key())
@@ -63,13 +59,6 @@ func (x *execution) removeNode(ctx context.Context, s plan.Step, node *resources
 func (x *execution) rememberedProvider(name string) *resources.ProviderRecord {
 	record, _ := get[resources.ProviderRecord](x.cache, resources.Key{Kind: resources.KindProvider, ID: name})
 	return record
-}
-
-// deletionTarget is the object of a deletion: one instance, or every instance with the ownership tags of one record.
-type deletionTarget struct {
-	external string              // the cloud's ID; may be empty if the tags are sufficient
-	marks    resources.OwnerTags // required tags of the instance with this ID
-	record   string              // ID in the tags of further instances to delete; empty: none
 }
 
 // machineOf returns the deletion target of a node.
@@ -84,76 +73,6 @@ func (x *execution) machineOf(n *resources.Node) deletionTarget {
 func (x *execution) isMarked(provider, external string) bool {
 	i := slices.IndexFunc(x.seen.Providers[provider].Instances, func(i resources.Instance) bool { return i.ID == external })
 	return i >= 0 && x.seen.Providers[provider].Instances[i].Marks.Installation != ""
-}
-
-// removeInstances deletes every instance of d and waits until none is listed. Listings may lag behind: an instance that
-// no listing has shown counts as gone only after two listings without it. An instance without the expected ownership
-// tags belongs to another owner; it is not deleted and counts as gone.
-func (x *execution) removeInstances(ctx context.Context, s plan.Step, cloud drivers.Cloud, d deletionTarget) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, deleteTimeout, fmt.Errorf("not gone after %s", deleteTimeout))
-	defer cancel()
-	asked, foreign := map[string]int{}, map[string]bool{}
-	ask := func(id string, marks resources.OwnerTags) error {
-		if err := x.cache.claims.awaitConnected(ctx, s.ID); err != nil {
-			return err
-		}
-		asked[id]++
-		err := cloud.Delete(ctx, id, marks)
-		if errors.Is(err, drivers.ErrNotOurs) {
-			x.Log.Warn("instance belongs to another owner; not deleted", "step", s.ID, "provider", s.Provider, "instance", id, "error", err)
-			foreign[id] = true
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("delete instance %s: %w", id, err)
-		}
-		return nil
-	}
-	if d.external != "" {
-		if err := ask(d.external, d.marks); err != nil {
-			return err
-		}
-	}
-	x.releaseEarly(s)
-	x.progress(s)("waiting for the instance to be gone", 0, 0)
-	missing, shown := 0, false
-	return x.poll(cloud).await(ctx, func(now listing) (bool, error) {
-		left := now.left(d, foreign)
-		if len(left) == 0 {
-			missing++
-			return shown || missing > 1, nil
-		}
-		missing, shown = 0, true
-		for _, i := range left {
-			again := asked[i.ID] == 0 || i.Status == resources.StatusFailed || i.Status == resources.StatusReady && asked[i.ID] < deletesAtMost
-			if asked[i.ID] >= deletesAtMost && i.Status == resources.StatusFailed {
-				return false, fmt.Errorf("instance %s cannot be deleted after %d tries: %s", i.ID, deletesAtMost, i.Fault)
-			}
-			if !again {
-				continue
-			}
-			marks := i.Marks
-			if i.ID == d.external {
-				marks = d.marks
-			}
-			if err := ask(i.ID, marks); err != nil {
-				return false, err
-			}
-		}
-		return false, nil
-	})
-}
-
-// left returns the instances of d that are in the listing.
-func (l listing) left(d deletionTarget, foreign map[string]bool) []resources.Instance {
-	var left []resources.Instance
-	if d.record != "" {
-		left = append(left, l.byNode[d.record]...)
-	}
-	if i, found := l.byID[d.external]; found && len(left) == 0 {
-		left = append(left, i)
-	}
-	return slices.DeleteFunc(left, func(i resources.Instance) bool { return foreign[i.ID] })
 }
 
 // registerStatic writes or updates the record of a static node. The node is ready once its machine answers.
@@ -285,7 +204,7 @@ func (x *execution) countLeak(ctx context.Context, s plan.Step) error {
 // deleteLeftover deletes an object of ours that has no record.
 func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 	if s.Type == "file" {
-		return x.removeImageFile(ctx, s.External)
+		return x.files().removeImage(ctx, s.External)
 	}
 	cloud, release, err := x.cloud(ctx, s.Provider, x.rememberedProvider(s.Provider))
 	defer release()
@@ -302,7 +221,7 @@ func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 	case "server":
 		for _, i := range x.seen.Providers[s.Provider].Instances {
 			if i.ID == s.External {
-				return x.removeInstances(ctx, s, cloud, deletionTarget{external: i.ID, marks: i.Marks})
+				return x.instanceRemover(s, cloud).remove(ctx, deletionTarget{external: i.ID, marks: i.Marks})
 			}
 		}
 	case "image":

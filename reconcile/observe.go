@@ -2,11 +2,8 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -100,8 +97,8 @@ func (e *Engine) instanceOffers() map[string]plan.OfferRef {
 
 // Files observes the images directory.
 func (e *Engine) Files(seen *plan.Observed) (err error) {
-	seen.ImagesDirOwner = e.owner()
-	seen.Files, err = e.files()
+	seen.ImagesDirOwner = e.files().owner()
+	seen.Files, err = e.files().list()
 	return err
 }
 
@@ -296,24 +293,6 @@ func (e *Engine) inputs(ctx context.Context, seen *plan.Observed) error {
 		}
 	}
 	return nil
-}
-
-// files lists the images directory. A missing directory has no files.
-func (e *Engine) files() ([]plan.ImageFile, error) {
-	entries, err := os.ReadDir(e.imagesDir())
-	if errors.Is(err, fs.ErrNotExist) {
-		return []plan.ImageFile{}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list images: %w", err)
-	}
-	files := make([]plan.ImageFile, 0, len(entries))
-	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil {
-			files = append(files, plan.ImageFile{Name: entry.Name(), Size: info.Size()})
-		}
-	}
-	return files, nil
 }
 
 // records reads the whole store for the planner.

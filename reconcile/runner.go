@@ -207,7 +207,7 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 		x.Log.Debug("step outdated", "step", s.ID, "error", err)
 		return
 	}
-	x.finish(s, id, err, time.Since(started), failures)
+	x.reportEnd(s, id, err, time.Since(started), failures)
 }
 
 // launch creates a node.

@@ -48,7 +48,9 @@ func TestEachKindOfWorkOnImagesHasPlacesOfItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	build := func(image string) plan.Step { return plan.Step{ID: image, Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: image} }
+	build := func(image string) plan.Step {
+		return plan.Step{ID: image, Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: image}
+	}
 	convert := plan.Step{ID: "convert", Action: plan.ActionConvert, Thing: plan.ThingFile, Image: "dib"}
 	upload := plan.Step{ID: "upload", Action: plan.ActionUpload, Thing: plan.ThingUpload, Image: "dib", Provider: "one"}
 	all := map[string]struct {

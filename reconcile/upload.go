@@ -56,20 +56,13 @@ func (x *execution) upload(ctx context.Context, s plan.Step) (string, error) {
 		return u.ID, errors.Join(err, x.failUpload(ctx, store, u, b.Kind, err))
 	}
 	x.recordDuration(fmt.Sprintf("upload/%s/%s", s.Provider, s.Image), u.Seconds)
-	x.results.Lock()
-	x.uploaded[uploadedTo{s.Image, s.Provider}] = u.ID
-	x.results.Unlock()
-	return u.ID, x.changeImage(ctx, u.Image, b.Kind, func(r *resources.ImageRecord) { delete(r.Uploads, u.Provider) })
+	x.results.addUpload(s.Image, s.Provider, u.ID)
+	return u.ID, x.imageRecords().change(ctx, u.Image, b.Kind, func(r *resources.ImageRecord) { delete(r.Uploads, u.Provider) })
 }
 
 // buildOf returns the build to upload: from the step, or created by this run.
 func (x *execution) buildOf(s plan.Step) (*resources.Build, error) {
-	id := s.Build
-	if id == "" {
-		x.results.Lock()
-		id = x.built[s.Image]
-		x.results.Unlock()
-	}
+	id := cmp.Or(s.Build, x.results.build(s.Image))
 	b, ok := get[resources.Build](x.cache, resources.Key{Kind: resources.KindBuild, ID: id})
 	if !ok {
 		return nil, fmt.Errorf("build %s is not in the state any more", id)
@@ -264,18 +257,14 @@ func (x *execution) failUpload(ctx context.Context, store drivers.ImageStore, u 
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the caller returns the cause; the next plan deletes the rest
 	}
-	err := x.changeImage(ctx, u.Image, kind, func(r *resources.ImageRecord) { x.uploadFailed(r, u.Provider, cause, u.Build) })
+	err := x.imageRecords().change(ctx, u.Image, kind, func(r *resources.ImageRecord) { uploadFailed(r, u.Provider, x.Now(), cause, u.Build) })
 	if err != nil {
 		return err
 	}
-	if err := x.removeUploaded(ctx, store, u); err != nil {
+	if err := x.imageRemover(store).removeUploaded(ctx, u); err != nil {
 		return err
 	}
 	return x.cache.drop(ctx, u.Key())
-}
-
-func (x *execution) marksOf(u *resources.Upload) resources.OwnerTags {
-	return resources.OwnerTags{Installation: x.seen.Installation, Kind: resources.KindUpload, ID: u.ID}
 }
 
 // deleteUpload deletes an image from a cloud and then its record.
@@ -300,88 +289,8 @@ func (x *execution) deleteUpload(ctx context.Context, s plan.Step) error {
 	if err := x.cache.put(ctx, u); err != nil {
 		return err
 	}
-	if err := x.removeUploaded(ctx, store, u); err != nil {
+	if err := x.imageRemover(store).removeUploaded(ctx, u); err != nil {
 		return err
 	}
 	return x.cache.drop(ctx, u.Key())
-}
-
-// removeUploaded deletes the image of an upload record and every image with its ownership tags.
-func (x *execution) removeUploaded(ctx context.Context, store drivers.ImageStore, u *resources.Upload) error {
-	marks := x.marksOf(u)
-	if u.ExternalID != "" {
-		expected := marks
-		if u.Unmarked {
-			var err error
-			if expected, err = x.foreignTags(ctx, store, u); err != nil {
-				return err
-			}
-		}
-		if err := x.deleteImage(ctx, store, u.ExternalID, expected); err != nil {
-			return err
-		}
-	}
-	return x.removeImages(ctx, store, marks)
-}
-
-// foreignTags returns the ownership tags of an image that a host of another installation uploaded: the tags of that
-// installation, or none.
-func (x *execution) foreignTags(ctx context.Context, store drivers.ImageStore, u *resources.Upload) (resources.OwnerTags, error) {
-	images, err := store.ListImages(ctx)
-	if err != nil {
-		return resources.OwnerTags{}, err
-	}
-	for _, i := range images {
-		if i.ID == u.ExternalID && i.Marks.Installation != x.seen.Installation {
-			return i.Marks, nil
-		}
-	}
-	return resources.OwnerTags{}, nil
-}
-
-// deleteImage deletes one image. An image without the expected ownership tags belongs to another owner and is not
-// deleted.
-func (x *execution) deleteImage(ctx context.Context, store drivers.ImageStore, id string, expected resources.OwnerTags) error {
-	if err := x.cache.claims.awaitConnected(ctx, ""); err != nil {
-		return err
-	}
-	err := store.DeleteImage(ctx, id, expected)
-	if errors.Is(err, drivers.ErrNotOurs) {
-		x.Log.Warn("image belongs to another owner; not deleted", "image", id, "error", err)
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("delete image %s: %w", id, err)
-	}
-	return nil
-}
-
-// removeImages deletes every image with the given ownership tags and waits until a listing shows none.
-func (x *execution) removeImages(ctx context.Context, store drivers.ImageStore, marks resources.OwnerTags) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, deleteTimeout, fmt.Errorf("image not gone after %s", deleteTimeout))
-	defer cancel()
-	for {
-		images, err := imagesMarked(ctx, store, marks)
-		if err != nil || len(images) == 0 {
-			return err
-		}
-		for _, image := range images {
-			if err := x.deleteImage(ctx, store, image.ID, image.Marks); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-time.After(pollLeast):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// imagesMarked lists the images with the ownership tags of one record.
-func imagesMarked(ctx context.Context, store drivers.ImageStore, marks resources.OwnerTags) ([]resources.RemoteImage, error) {
-	images, err := store.ListImages(ctx)
-	return slices.DeleteFunc(images, func(i resources.RemoteImage) bool {
-		return i.Marks.Installation != marks.Installation || i.Marks.ID != marks.ID || i.Marks.Kind != marks.Kind
-	}), err
 }
