@@ -30,11 +30,11 @@ import (
 	"github.com/npctl/npctl/state/bolt"
 )
 
-// TestPlansAnnounceWhatCloudsAreAskedFor applies random configurations, with several providers and pools for each
+// TestPlanAnnouncesEveryCallToTheCloud applies random configurations, with several providers and pools for each
 // label, limits, priorities, requests, replacements and providers that do not respond. The text, the Markdown and the
 // JSON of each plan must announce exactly the requests that the clouds receive: their number, placement and attributes.
 // NPCTL_SEEDS=100 runs a hundred seeds, NPCTL_SEED=7 only the seventh.
-func TestPlansAnnounceWhatCloudsAreAskedFor(t *testing.T) {
+func TestPlanAnnouncesEveryCallToTheCloud(t *testing.T) {
 	first, last := 1, number("NPCTL_SEEDS", 8)
 	if only := number("NPCTL_SEED", 0); only > 0 {
 		first, last = only, only

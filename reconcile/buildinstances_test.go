@@ -122,7 +122,7 @@ func (l *lending) boot(t *testing.T) builders.Instance {
 
 func unmoved(string, int64, int64) {}
 
-func TestMachineIsLentAndGoesWithItsSnapshot(t *testing.T) {
+func TestBuildInstanceIsDeletedAfterItsSnapshot(t *testing.T) {
 	lend(t, func(t *testing.T, l *lending) {
 		m := l.boot(t)
 		if got, want := m.Login(), (resources.Login{Username: "admin", ConnectionType: "ssh", ConnectionPort: 2222}); got.Username != want.Username || got.ConnectionPort != want.ConnectionPort {
@@ -176,7 +176,7 @@ func TestMachineIsLentAndGoesWithItsSnapshot(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeLentIsExplained(t *testing.T) {
+func TestUnusableBuildInstanceIsExplained(t *testing.T) {
 	lend(t, func(t *testing.T, l *lending) {
 		for _, test := range []struct{ provider, pool, label, want string }{
 			{"two", "", "base", "provider two is not configured; there are one"},
@@ -199,7 +199,7 @@ func once(operation string, action sandboxcloud.Action) sandboxcloud.Fault {
 	return sandboxcloud.Fault{Operation: operation, Action: action, Times: 1}
 }
 
-func TestFaultsWhileAMachineIsLent(t *testing.T) {
+func TestFaultsOfABuildInstance(t *testing.T) {
 	for name, test := range map[string]struct {
 		faults []sandboxcloud.Fault
 		want   string // in the error; empty: no error
@@ -271,7 +271,7 @@ func TestCancelledAnywhereLeavesNoMachine(t *testing.T) {
 }
 
 // After a kill at any call, the next applies remove the remains of the build.
-func TestKilledWhileAMachineIsLent(t *testing.T) {
+func TestKilledDuringABuildInstance(t *testing.T) {
 	for at := 1; ; at++ {
 		died := false
 		lend(t, func(t *testing.T, l *lending) {

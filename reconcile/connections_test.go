@@ -7,8 +7,8 @@ import (
 	"github.com/npctl/npctl/plan"
 )
 
-// TestWhoListsAClosedProviderIsForgotten: each connection has one poller, which all waiting steps share.
-func TestWhoListsAClosedProviderIsForgotten(t *testing.T) {
+// TestPollerOfAClosedProviderIsRemoved: each connection has one poller, which all waiting steps share.
+func TestPollerOfAClosedProviderIsRemoved(t *testing.T) {
 	e := New(Options{Store: newShared(t)})
 	shared, err := newRun(t.Context(), e.Store)
 	if err != nil {

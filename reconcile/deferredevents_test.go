@@ -80,7 +80,7 @@ func ledgerOf(t *testing.T, s *early) *recordCache {
 
 // A node or build that this process was creating was reported before its commit had returned, and was treated as
 // abandoned by another process: builds were deleted while they ran.
-func TestRecordThatIsBeingMadeIsNotSeenAsNobodys(t *testing.T) {
+func TestRecordInCreationIsNotOrphaned(t *testing.T) {
 	for name, record := range map[string]resources.Record{
 		"node":  &resources.Node{State: resources.StateInit},
 		"build": &resources.Build{ID: "0123456789abcdef0123456789abcdef", State: resources.StateBuilding},

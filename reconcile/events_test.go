@@ -9,7 +9,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-func TestTheLogSaysWhatAStepIsAbout(t *testing.T) {
+func TestLogAttributesOfAStep(t *testing.T) {
 	for _, test := range []struct {
 		step plan.Step
 		id   string

@@ -180,7 +180,7 @@ func TestARequestThatEndsWhileItIsAnsweredIsForgotten(t *testing.T) {
 	}
 }
 
-func TestWhatOthersWriteRightAfterUsIsKnown(t *testing.T) {
+func TestWriteOfAnotherProcessAfterOursIsApplied(t *testing.T) {
 	s := newShared(t)
 	key := request(t, s)
 	l, err := openLedger(t.Context(), s)
@@ -255,7 +255,7 @@ func TestARequestIsClaimedAndGivenBackByTheCommitsThatAnswerIt(t *testing.T) {
 	}
 }
 
-func TestARequestThatAnotherHasClaimedIsLeftToIt(t *testing.T) {
+func TestClaimedRequestIsSkipped(t *testing.T) {
 	s := newShared(t)
 	key := request(t, s)
 	r, err := NewRunner(t.Context(), New(Options{Store: s}))
@@ -297,7 +297,7 @@ func TestNothingIsDoneInACloudUnlessTheStoreCanBeReliedUpon(t *testing.T) {
 	}
 }
 
-func TestWhatOthersWorkOnIsLeftAloneForAWhile(t *testing.T) {
+func TestLockedRecordIsSkippedForAWhile(t *testing.T) {
 	s := newShared(t)
 	entries, err := s.Store.Commit(t.Context(), state.Op{Record: &resources.Build{ID: "b1", Image: "tiny", Kind: resources.DiskImage, State: resources.StateBuilding}})
 	if err != nil {

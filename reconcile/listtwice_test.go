@@ -43,7 +43,7 @@ func oneCloud() string {
 	return strings.Replace(twoClouds[:cut], `label "large" { min_ready = 1 }`, ``, 1)
 }
 
-func TestWhatOneListingLacksIsNotLost(t *testing.T) {
+func TestObjectMissingInOneListingIsNotLost(t *testing.T) {
 	for name, f := range map[string]forgetful{
 		"servers, the first time":  {path: "/servers/detail", empty: `{"servers":[]}`, emptyFrom: 1, emptyTo: 1},
 		"servers, the second time": {path: "/servers/detail", empty: `{"servers":[]}`, emptyFrom: 2, emptyTo: 2},
@@ -63,7 +63,7 @@ func TestWhatOneListingLacksIsNotLost(t *testing.T) {
 	}
 }
 
-func TestWhatTwoListingsLackIsLost(t *testing.T) {
+func TestObjectMissingInTwoListingsIsLost(t *testing.T) {
 	for name, test := range map[string]struct {
 		forgetful
 		want string

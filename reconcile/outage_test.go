@@ -11,9 +11,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// TestApplyGoesOnWithWhatAnOutagePutOff: an apply ends although a cloud does not respond, and the next one uses up none
+// TestApplyResumesLaunchesAfterAnOutage: an apply ends although a cloud does not respond, and the next one uses up none
 // of the node's attempts.
-func TestApplyGoesOnWithWhatAnOutagePutOff(t *testing.T) {
+func TestApplyResumesLaunchesAfterAnOutage(t *testing.T) {
 	for _, action := range []sandboxcloud.Action{sandboxcloud.LostBefore, sandboxcloud.LostAfter, sandboxcloud.HangBefore} {
 		t.Run(string(action), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -43,8 +43,8 @@ func TestApplyGoesOnWithWhatAnOutagePutOff(t *testing.T) {
 	}
 }
 
-// TestApplyTriesAgainWhatWasNotAnswered: calls without a response are retried as often as failing launches.
-func TestApplyTriesAgainWhatWasNotAnswered(t *testing.T) {
+// TestApplyRetriesUnansweredLaunches: calls without a response are retried as often as failing launches.
+func TestApplyRetriesUnansweredLaunches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, strings.Replace(oneCloud(), "min_ready = 2", "min_ready = 1", 1), sandboxcloud.Options{})
 		cloud := l.driver.clouds["one"]

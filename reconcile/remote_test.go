@@ -90,7 +90,7 @@ func (l *lab) theBuild(t *testing.T) *resources.Build {
 	return records[0].(*resources.Build)
 }
 
-func TestFailedBuildElsewhereIsRemovedThere(t *testing.T) {
+func TestFailedRemoteBuildIsRemovedFromItsHost(t *testing.T) {
 	l := newLab(t, host, sandboxcloud.Options{})
 	away := fmt.Errorf("nobody has it: %w", builders.ErrHostUnavailable)
 	for name, remove := range map[string]error{"that is there": nil, "that nobody has": away} {
@@ -121,7 +121,7 @@ func (l *lab) logOf(t *testing.T) string {
 	return l.dir + "/build-logs/debian-" + b.ID + ".log"
 }
 
-func TestBuildElsewhereIsGoneOrAway(t *testing.T) {
+func TestRemoteBuildIsGoneOrItsHostIsDown(t *testing.T) {
 	away := fmt.Errorf("nobody has it: %w", builders.ErrHostUnavailable)
 	for name, test := range map[string]struct {
 		remove error
@@ -155,7 +155,7 @@ func TestBuildElsewhereIsGoneOrAway(t *testing.T) {
 }
 
 // A build that was interrupted before any host had finished it is dropped without finding its host.
-func TestInterruptedBuildElsewhereThatNobodyHasIsDropped(t *testing.T) {
+func TestInterruptedRemoteBuildOfNoHostIsDropped(t *testing.T) {
 	l := newLab(t, host, sandboxcloud.Options{})
 	if err := l.does(t, &afar{interrupted: true}, buildAfar); !errors.Is(err, reconcile.ErrInterrupted) {
 		t.Fatalf("got %v", err)

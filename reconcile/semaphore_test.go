@@ -10,7 +10,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-func TestEachKindOfWorkOnImagesHasPlacesOfItsOwn(t *testing.T) {
+func TestEachKindOfImageWorkHasItsSemaphore(t *testing.T) {
 	t.Parallel()
 	images := []resources.Image{{Name: "dib", Kind: resources.DiskImage, Builder: "dib"}, {Name: "fetched", Kind: resources.ZuulImage, Builder: "zuul"},
 		{Name: "snap", Kind: resources.DiskImage, Builder: "snapshot"}}

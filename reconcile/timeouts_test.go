@@ -12,9 +12,9 @@ import (
 	"github.com/npctl/npctl/reconcile"
 )
 
-// TestTimeoutsOfALaunchCanBeToldApart: an instance that does not answer, a cloud that takes too long to create one, and
+// TestTimeoutsOfALaunchAreDistinct: an instance that does not answer, a cloud that takes too long to create one, and
 // a cloud that does not respond.
-func TestTimeoutsOfALaunchCanBeToldApart(t *testing.T) {
+func TestTimeoutsOfALaunchAreDistinct(t *testing.T) {
 	for name, test := range map[string]struct {
 		options   sandboxcloud.Options
 		faults    []sandboxcloud.Fault

@@ -11,9 +11,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// TestANodeThatNobodyCanLookAtKeepsItsRecord: a run ends during launches, and the next one cannot log in to resume
+// TestNodeOfAnUnlistedProviderKeepsItsRecord: a run ends during launches, and the next one cannot log in to resume
 // them. The servers that the first run has requested stay on record.
-func TestANodeThatNobodyCanLookAtKeepsItsRecord(t *testing.T) {
+func TestNodeOfAnUnlistedProviderKeepsItsRecord(t *testing.T) {
 	for name, cancelled := range map[string]bool{"the cloud refuses": false, "the run is cancelled": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

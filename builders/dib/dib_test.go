@@ -205,7 +205,7 @@ func TestIncompleteChecksumFileIsAnError(t *testing.T) {
 	}
 }
 
-func TestTemporaryDirectoryMayLieElsewhere(t *testing.T) {
+func TestTemporaryDirectoryIsConfigurable(t *testing.T) {
 	elsewhere := t.TempDir()
 	b := &dib.Builder{Environ: []string{"PATH=" + fake(t, `test -d "$TMPDIR" && : > "$TMPDIR/x"`)}}
 	j := job(t, config(map[string]cty.Value{"tmp_dir": cty.StringVal(elsewhere)}), "raw")

@@ -57,7 +57,7 @@ func job(t *testing.T, config cty.Value, formats ...string) builders.Job {
 	}
 }
 
-func TestCommandIsToldWhatIsWanted(t *testing.T) {
+func TestCommandReceivesTheJob(t *testing.T) {
 	b := &exec.Builder{Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=/home/x", "USER=x", "OS_PASSWORD=secret", "https_proxy=http://proxy:3128"}}
 	j := job(t, config(map[string]cty.Value{
 		"command": words("sh", "-c", `env -u NPCTL_RUN_ID -u PWD -u PATH | sort; echo x > "$NPCTL_OUTPUT.raw"; test -d "$TMPDIR"`),
@@ -119,7 +119,7 @@ func TestFormatsMayHaveOtherNames(t *testing.T) {
 	}
 }
 
-func TestMissingFileNamesWhatIsThere(t *testing.T) {
+func TestMissingFileErrorListsTheDirectory(t *testing.T) {
 	j := job(t, config(map[string]cty.Value{"command": words("sh", "-c", `echo x > "$NPCTL_OUTPUT.img"`)}), "raw")
 	_, err := new(exec.Builder).Build(t.Context(), j, &bytes.Buffer{})
 	want := "the command succeeded but did not create " + j.Dir + "/debian-b1.raw; the command must create $NPCTL_OUTPUT.<format> " +

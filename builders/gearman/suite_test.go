@@ -36,7 +36,7 @@ func runSuite(t *testing.T, kind gearmantest.Kind, start func(*testing.T) protoc
 		"BuildsGoWhereTheyCanBeMade":   buildsGoWhereTheyCanBeMade,
 		"BuildIsNotMadeTwice":          notMadeTwice,
 		"RunningBuildIsJoined":         runningBuildIsJoined,
-		"LogAndPhasesAreToldAsItGoes":  logAndPhases,
+		"LogAndPhasesAreStreamed":      logAndPhases,
 		"FailureTellsWhy":              failureTellsWhy,
 		"TimeoutStopsTheHost":          timeoutStopsTheHost,
 		"KilledHostLeavesTheBuild":     killedHost,

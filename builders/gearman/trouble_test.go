@@ -142,7 +142,7 @@ func TestBuildThatTakesItsHostsDownIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestAnswersAreChecked(t *testing.T) {
+func TestResponsesAreChecked(t *testing.T) {
 	o := quick(t, gearmantest.Start(t, gearmantest.Gearmand).Addr())
 	answers := make(chan string, 1)
 	workAs(t, o, func(_ context.Context, task *protocol.Task) ([]byte, error) {

@@ -65,7 +65,7 @@ func TestMachineThatNeverAnswersShowsItsConsole(t *testing.T) {
 	}
 }
 
-func TestKeyThatTheMachineDoesNotKnowIsExplained(t *testing.T) {
+func TestUnknownKeyIsExplained(t *testing.T) {
 	tr := newTrial(t, map[string]cty.Value{"connect_timeout": text("500ms"), "username": text("root")})
 	tr.mustFail(t, "no login as root at", "unable to authenticate", "does the instance have the public key of private_key_file?")
 }
@@ -78,7 +78,7 @@ func TestMachineThatAnswersLateIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsFoundBeforeAMachineIsPaidFor(t *testing.T) {
+func TestMistakesAreFoundBeforeTheBoot(t *testing.T) {
 	for name, test := range map[string]struct {
 		written map[string]cty.Value
 		want    string
@@ -178,7 +178,7 @@ func TestSchemaChecks(t *testing.T) {
 	}
 }
 
-func TestBuilderSaysWhatItBorrows(t *testing.T) {
+func TestBuilderReturnsItsInstanceOffer(t *testing.T) {
 	provider, pool, label, err := new(snapshot.Builder).InstanceOffer(config(map[string]cty.Value{"pool": text("main")}))
 	if provider != "cloud" || pool != "main" || label != "base" || err != nil {
 		t.Errorf("Borrows = %q, %q, %q, %v", provider, pool, label, err)

@@ -173,7 +173,7 @@ func TestScriptOfAnotherLanguage(t *testing.T) {
 	}
 }
 
-func TestScriptThatFailsIsToldWithItsLastLines(t *testing.T) {
+func TestErrorOfAFailedScriptHasItsLastLines(t *testing.T) {
 	tr := newTrial(t, map[string]cty.Value{"inline": text("echo no such package >&2\nfalse\n" + makesDisk)})
 	tr.mustFail(t, "the inline script ended with exit code 1", "no such package")
 	if slices.Contains(tr.noted(), "capture") {
@@ -189,7 +189,7 @@ func TestScriptEndedByASignal(t *testing.T) {
 	tr.mustFail(t, "the inline script was terminated by signal 15")
 }
 
-func TestWhatAScriptLeavesRunningHoldsNothingUp(t *testing.T) {
+func TestBackgroundProcessOfAScriptDoesNotBlock(t *testing.T) {
 	tr := newTrial(t, nil)
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
@@ -235,7 +235,7 @@ func TestMachineThatStaysUpIsSnapshottedAllTheSame(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftWhateverFails(t *testing.T) {
+func TestFailedBuildLeavesNothing(t *testing.T) {
 	broken := errors.New("the cloud is on fire")
 	t.Run("boot", func(t *testing.T) {
 		tr := newTrial(t, nil)
@@ -315,7 +315,7 @@ func TestCancelledBuildDeletesItsMachine(t *testing.T) {
 	}
 }
 
-func TestBuildTimeoutIsOfTheWhole(t *testing.T) {
+func TestBuildTimeoutAppliesToTheWholeBuild(t *testing.T) {
 	t.Parallel()
 	tr := newTrial(t, nil)
 	tr.deaf = true
@@ -323,7 +323,7 @@ func TestBuildTimeoutIsOfTheWhole(t *testing.T) {
 	tr.mustFail(t, "wait for SSH at ", "timeout after 3s")
 }
 
-func TestJobWithoutMachinesIsExplained(t *testing.T) {
+func TestJobWithoutInstancesIsExplained(t *testing.T) {
 	tr := newTrial(t, nil)
 	tr.job.Instances = nil
 	tr.mustFail(t, "no build instances are available")

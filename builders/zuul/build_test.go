@@ -68,7 +68,7 @@ func newSite(t *testing.T) site {
 	return site{d, f}
 }
 
-func TestBuildIsFetchedAndRemembered(t *testing.T) {
+func TestBuildIsFetchedAndRecorded(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		t.Run(fmt.Sprintf("old %t", old), func(t *testing.T) {
 			s := newSite(t)
@@ -134,7 +134,7 @@ func checkContent(t *testing.T, j builders.Job, want map[string][]byte) {
 	}
 }
 
-func TestOnlyWhatIsWantedIsFetched(t *testing.T) {
+func TestOnlyNeededFormatsAreFetched(t *testing.T) {
 	for _, test := range []struct {
 		wanted, configured, files []string
 	}{
@@ -168,7 +168,7 @@ func TestOnlyWhatIsWantedIsFetched(t *testing.T) {
 	}
 }
 
-func TestNewestIsFetchedWhenNoneIsNamed(t *testing.T) {
+func TestNewestBuildIsTheDefault(t *testing.T) {
 	s := newSite(t)
 	s.rows = append(s.rows, periodic(9, 10, artifact("https://images.example.org/older.qcow2")))
 	made, err := quick().Build(t.Context(), job(t, s.block(), "qcow2"), &bytes.Buffer{})
@@ -217,7 +217,7 @@ func TestWrongChecksumIsRefusedAndNamed(t *testing.T) {
 	checkContent(t, j, nil)
 }
 
-func TestWhatHasVanishedIsGone(t *testing.T) {
+func TestVanishedBuildIsGone(t *testing.T) {
 	for name, vanish := range map[string]func(site){
 		"artifact": func(s site) { delete(s.files.content, "/5f3/debian.qcow2") },
 		"artifact for good": func(s site) {
@@ -247,7 +247,7 @@ func TestWhatHasVanishedIsGone(t *testing.T) {
 	}
 }
 
-func TestBadInputIsRefused(t *testing.T) {
+func TestBadInputIsRejected(t *testing.T) {
 	declare := func(length string) func(http.ResponseWriter, *http.Request) bool {
 		return func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("Content-Length", length)

@@ -44,7 +44,7 @@ func TestSchemaChecks(t *testing.T) {
 	}
 }
 
-func TestMistakesThatOnlyTheWholeBlockShows(t *testing.T) {
+func TestMistakesOfTheWholeBlock(t *testing.T) {
 	d := newDouble(t)
 	for _, test := range []struct {
 		config cty.Value

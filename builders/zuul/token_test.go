@@ -63,7 +63,7 @@ func TestTokenIsReadAtEachUse(t *testing.T) {
 	}
 }
 
-func TestTokenThatHasExpiredIsReadOnceMore(t *testing.T) {
+func TestExpiredTokenIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	d := newDouble(t, periodic(1, 1, raw))
 	// Each run prints another token.

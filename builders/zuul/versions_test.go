@@ -70,7 +70,7 @@ func TestOnlyMergedCodeIsTaken(t *testing.T) {
 	}
 }
 
-func TestBuildsWithoutTheImageAreLeftOut(t *testing.T) {
+func TestBuildsWithoutTheImageAreSkipped(t *testing.T) {
 	plain := func(address string) row { return row{"name": "x", "url": address} }
 	named := artifact("https://x/i.raw")
 	named["name"] = "the one"
@@ -112,7 +112,7 @@ func TestBuildsWithoutTheImageAreLeftOut(t *testing.T) {
 	}
 }
 
-func TestWhatIsAskedFor(t *testing.T) {
+func TestQueriesOfTheAPI(t *testing.T) {
 	d := newDouble(t)
 	config := d.block("pipelines", words("periodic", "post"), "branch", "stable/*", "poll_builds", 7)
 	if got := versions(t, quick(), config); len(got) > 0 {
@@ -151,7 +151,7 @@ func TestAnswerIsHeldAgainstTheQuestion(t *testing.T) {
 	}
 }
 
-func TestAddressesAsPeopleWriteThem(t *testing.T) {
+func TestFormsOfAddresses(t *testing.T) {
 	for _, test := range []struct {
 		prefix, written, tenant string
 		whiteLabel, noInfo      bool
@@ -205,7 +205,7 @@ func TestAddressesAsPeopleWriteThem(t *testing.T) {
 	}
 }
 
-func TestZuulIsAskedWhoItIsOnlyOnce(t *testing.T) {
+func TestZuulInfoIsQueriedOnce(t *testing.T) {
 	d, b := newDouble(t, periodic(1, 1, raw)), quick()
 	for range 3 {
 		if got := versions(t, b, d.block()); len(got) != 1 {
@@ -234,7 +234,7 @@ func TestTroubleOfTheAPIPasses(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheAPIAreToldApart(t *testing.T) {
+func TestErrorsOfTheAPIAreDistinct(t *testing.T) {
 	text := func(body string) func(http.ResponseWriter) bool {
 		return func(w http.ResponseWriter) bool { fmt.Fprint(w, body); return true }
 	}
