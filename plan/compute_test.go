@@ -255,7 +255,7 @@ problem node.0000000001: node 0000000001 is in-use, and the plan removes it
 			},
 			want: `delete provider.cloud.image.debian: image-removed [upload/1]
 delete diskimage.debian: image-removed [build/00000000000000000000000000000001] needs(delete upload 1)
-problem npctl: the configuration would remove 2 of 3 things (provider.cloud.image.debian, diskimage.debian), and more than half needs consent
+problem npctl: the configuration would remove 2 of 3 objects (provider.cloud.image.debian, diskimage.debian), and more than half needs consent
 problem provider.cloud.image.debian: the plan deletes upload provider.cloud.image.debian, and image debian has prevent_destroy
 problem diskimage.debian: the plan deletes build diskimage.debian, and image debian has prevent_destroy
 `},

@@ -38,12 +38,12 @@ func (c *Consent) Error() string {
 	}
 	list := strings.Join(names, ", ")
 	if c.Empty {
-		return fmt.Sprintf("the configuration is empty and would remove all %s (%s), which needs consent", text.Count(c.Things, "thing", "things"), list)
+		return fmt.Sprintf("the configuration is empty and would remove all %s (%s), which needs consent", text.Count(c.Things, "object", "objects"), list)
 	}
 	if len(c.Removed) > MaxUnconfirmedRemovals {
-		return fmt.Sprintf("the configuration would remove %s (%s), more than the %d that need no consent", text.Count(len(c.Removed), "thing", "things"), list, MaxUnconfirmedRemovals)
+		return fmt.Sprintf("the configuration would remove %s (%s), more than the %d that need no consent", text.Count(len(c.Removed), "object", "objects"), list, MaxUnconfirmedRemovals)
 	}
-	return fmt.Sprintf("the configuration would remove %d of %s (%s), and more than half needs consent", len(c.Removed), text.Count(c.Things, "thing", "things"), list)
+	return fmt.Sprintf("the configuration would remove %d of %s (%s), and more than half needs consent", len(c.Removed), text.Count(c.Things, "object", "objects"), list)
 }
 
 // consent returns a Consent if the steps remove more than a configuration may remove without consent, and marks the

@@ -76,9 +76,9 @@ func TestRemovalsThatNeedConsent(t *testing.T) {
 		want   string // in the problem; empty means that no consent is needed
 	}{
 		"nothing changes":                    {a: 20, b: 0, change: func(*resources.Desired) {}},
-		"more than ten":                      {a: 11, b: 30, change: drop("a"), want: "would remove 11 things"},
+		"more than ten":                      {a: 11, b: 30, change: drop("a"), want: "would remove 11 objects"},
 		"ten of many":                        {a: 10, b: 30, change: drop("a")},
-		"most of a small fleet":              {a: 5, b: 1, change: drop("a"), want: "would remove 5 of 8 things"},
+		"most of a small fleet":              {a: 5, b: 1, change: drop("a"), want: "would remove 5 of 8 objects"},
 		"half of a small fleet":              {a: 4, b: 2, change: drop("a")},
 		"a label is renamed":                 {a: 5, b: 0, change: rename},
 		"min_ready is lowered":               {a: 9, b: 0, change: func(d *resources.Desired) { d.Labels[0].MinReady, d.Labels[1].MinReady = 1, 0 }},

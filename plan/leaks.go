@@ -32,7 +32,7 @@ func planLeaks(w *world, d *draft, lost []leak) []leak {
 	slices.SortFunc(lp.leaks, func(a, b leak) int {
 		return cmp.Or(cmp.Compare(a.provider, b.provider), cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id))
 	})
-	held := 0
+	waiting := 0
 	for _, s := range lp.leaks {
 		reason, evidence := lp.leakReason(s)
 		switch {
@@ -40,7 +40,7 @@ func planLeaks(w *world, d *draft, lost []leak) []leak {
 			continue
 		case lp.deletionStarted(s):
 		case left <= 0 && !lp.world.opt.Destroy:
-			held++
+			waiting++
 			continue
 		default:
 			left--
@@ -49,9 +49,9 @@ func planLeaks(w *world, d *draft, lost []leak) []leak {
 			Evidence: evidence, Provider: s.provider, Type: s.kind, External: s.id,
 			Preconditions: []Fingerprint{{Subject: string(leakAddress(s)), Digest: digest(s.marks.ID, s.id)}}})
 	}
-	if held > 0 {
+	if waiting > 0 {
 		lp.draft.note(Warning, "leak-limit", "", lp.world.want.Settings.Source,
-			"%s to be deleted: leak_limit allows %d in %s", text.Count(held, "more leaked thing", "more leaked things")+" "+waitsOr(held), lp.world.want.Settings.LeakLimit, lp.world.want.Settings.LeakSightings)
+			"%s to be deleted: leak_limit allows %d in %s", text.Count(waiting, "more leaked object", "more leaked objects")+" "+waitsOr(waiting), lp.world.want.Settings.LeakLimit, lp.world.want.Settings.LeakSightings)
 	}
 	return lp.leaks
 }
@@ -99,14 +99,14 @@ func (lp *leakPlanner) oldState() {
 	if n == 0 || lp.world.opt.Destroy {
 		return
 	}
-	held := "npctl deletes no object without a record unless -allow-destroy=all is set"
+	effect := "npctl deletes no object without a record unless -allow-destroy=all is set"
 	if lp.world.opt.AllowDestroy == AllowAll {
-		held = "-allow-destroy=all: objects without a record are deleted as leaked"
+		effect = "-allow-destroy=all: objects without a record are deleted as leaked"
 	} else {
 		lp.stateOutdated = true
 	}
 	lp.draft.note(Warning, NoteOldState, "", resources.Source{}, "the state is older than the clouds: %s with IDs that this state did not assign (such as %s); "+
-		"it was restored from a backup, or is a copy; %s", text.Count(n, "thing", "things"), first.Record, held)
+		"it was restored from a backup, or is a copy; %s", text.Count(n, "object", "objects"), first.Record, effect)
 }
 
 // NoteOldState is the code of the note that the state is older than the clouds.

@@ -26,7 +26,7 @@ func withoutRelocated(seen Observed) Observed {
 		}
 		views = maps.Clone(views)
 		views[r.Name] = ProviderView{Rejected: true, Location: r.Location, Err: fmt.Sprintf("it now connects to %s, and its %s are in %s; "+
-			"add another provider block for the new location, and remove this block only with its earlier settings", view.Location, text.Count(made[r.Name], "thing", "things"), r.Location)}
+			"add another provider block for the new location, and remove this block only with its earlier settings", view.Location, text.Count(made[r.Name], "object", "objects"), r.Location)}
 	}
 	seen.Providers = views
 	return seen

@@ -260,11 +260,11 @@ func (rp *requestPlanner) declineShared(r *resources.Request, more []resources.D
 	all = append(all, rp.standbyDeclines(all)...)
 	s := Step{ID: "decline request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest,
 		Reason: ReasonDeclined, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: all}
-	told := more
+	reasons := more
 	if rp.declinedByAll(all) {
-		s.ID, s.Reason, told = "fail request "+r.ID, ReasonAllDeclined, all
+		s.ID, s.Reason, reasons = "fail request "+r.ID, ReasonAllDeclined, all
 	}
-	s.Evidence = declineFacts(told)
+	s.Evidence = declineFacts(reasons)
 	rp.draft.add(s)
 }
 
