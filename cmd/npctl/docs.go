@@ -9,7 +9,7 @@ import (
 	"github.com/npctl/npctl/config"
 )
 
-// docsCommand prints docs/configuration.md; "make docs" runs it.
+// newDocsCommand prints docs/configuration.md; "make docs" runs it.
 func newDocsCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name: "docs", Hidden: true, Usage: "print the reference of the configuration language as Markdown",

@@ -17,7 +17,7 @@ import (
 // change is the operation of a subcommand on one node. It returns the node and the message to print.
 type change func(ctx context.Context, d *client.Client, id string) (n wire.Node, told string, err error)
 
-// nodeChanges returns the subcommands of npctl node that change nodes or wait for them.
+// newNodeChanges returns the subcommands of npctl node that change nodes or wait for them.
 func newNodeChanges(a *app) []*cli.Command {
 	return []*cli.Command{newNodeHoldCommand(a), newNodeReleaseCommand(a), newNodeDeleteCommand(a), newNodeReturnCommand(a), newNodeRenewCommand(a), newNodeWaitCommand(a)}
 }

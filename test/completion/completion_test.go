@@ -65,7 +65,7 @@ func TestZsh(t *testing.T) {
 	s := newShell(t, "zsh", "-f")
 	s.run("source <(npctl completion zsh)")
 	s.typeLines()
-	s.shows("npctl apply -re\t", "make the thing at this ADDRESS anew")
+	s.shows("npctl apply -re\t", "replace the object at this ADDRESS")
 }
 
 func TestZshFindsTheFunctionInFpath(t *testing.T) {
@@ -78,7 +78,7 @@ func TestFish(t *testing.T) {
 	s := newShell(t, "fish", "--no-config")
 	s.run("npctl completion fish | source")
 	s.typeLines()
-	s.shows("npctl apply -re\t", "make the thing at this ADDRESS")
+	s.shows("npctl apply -re\t", "replace the object at this ADDRESS")
 }
 
 // shell is a shell on a terminal, whose npctl completes, and otherwise says with what it was called.
