@@ -107,7 +107,7 @@ func BenchmarkStateOf500Servers(b *testing.B) {
 	c := crowd(b, 500)
 	b.ReportAllocs()
 	for b.Loop() {
-		text, err := formatWorld(c.cloud.store.world)
+		text, err := formatState(c.cloud.store.state)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -33,7 +33,7 @@ func Open(options Options) (*Cloud, error) {
 	}
 	options.fill()
 	now := options.Now()
-	store, err := openStore(options.File, func() *cloudState { return newWorld(options.Zones, options.Range, now) })
+	store, err := openStore(options.File, func() *cloudState { return newCloudState(options.Zones, options.Range, now) })
 	if err != nil {
 		return nil, err
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// newWorld returns the initial state of a cloud.
-func newWorld(zones []string, addresses int, now time.Time) *cloudState {
-	w := &cloudState{Version: worldVersion, Zones: zones, Secret: make([]byte, 32)}
+// newCloudState returns the initial state of a cloud.
+func newCloudState(zones []string, addresses int, now time.Time) *cloudState {
+	w := &cloudState{Version: stateVersion, Zones: zones, Secret: make([]byte, 32)}
 	_, _ = rand.Read(w.Secret) // never fails, as of Go 1.24
 	w.reindex()
 	sd := seeder{w, now}

@@ -18,7 +18,7 @@ import (
 // maxStateSize is the maximum size of a state file in bytes.
 const maxStateSize = 1 << 30
 
-// store keeps the world in memory and, if it has a path, in a file that other processes may use at the same time.
+// store keeps the state in memory and, if it has a path, in a file that other processes may use at the same time.
 //
 // Readers need no lock, because the file is only replaced as a whole. Writers hold a lock on a file beside it from reading
 // to replacing. Concurrent changes are written together (group commit).
@@ -29,11 +29,11 @@ type store struct {
 	queue   []*change // guarded by queueMu
 
 	mu    sync.RWMutex
-	world *cloudState // guarded by mu
-	stamp stamp       // of the file that world was read from; guarded by mu
+	state *cloudState // guarded by mu
+	stamp stamp       // of the file that state was read from; guarded by mu
 }
 
-// change is a function that changes the world and waits in the queue.
+// change is a function that changes the state and waits in the queue.
 type change struct {
 	fn   func(*cloudState) error
 	done bool
@@ -51,8 +51,8 @@ type stamp struct {
 func openStore(path string, make func() *cloudState) (*store, error) {
 	s := &store{path: path}
 	if path == "" {
-		s.world = make()
-		s.world.reindex()
+		s.state = make()
+		s.state.reindex()
 		return s, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -65,27 +65,27 @@ func openStore(path string, make func() *cloudState) (*store, error) {
 	defer unlock()
 	err = s.load()
 	if errors.Is(err, fs.ErrNotExist) {
-		s.world = make()
-		s.world.reindex()
+		s.state = make()
+		s.state.reindex()
 		err = s.save()
 	}
 	return s, err
 }
 
-// view calls fn with the current world. fn must not change it or keep parts of it.
+// view calls fn with the current state. fn must not change it or keep parts of it.
 func (s *store) view(now time.Time, fn func(*cloudState) error) error {
 	if err := s.catchUp(now); err != nil {
 		return err
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return fn(s.world)
+	return fn(s.state)
 }
 
 // catchUp takes the write lock only if the state must change.
 func (s *store) catchUp(now time.Time) error {
 	s.mu.RLock()
-	fresh := !s.stale() && !s.world.due(now)
+	fresh := !s.stale() && !s.state.due(now)
 	s.mu.RUnlock()
 	if fresh {
 		return nil
@@ -95,7 +95,7 @@ func (s *store) catchUp(now time.Time) error {
 	return s.refresh(now)
 }
 
-// update calls fn with the current world and stores its changes. If fn returns an error it must not have changed
+// update calls fn with the current state and stores its changes. If fn returns an error it must not have changed
 // anything. If update returns an error nothing has changed.
 func (s *store) update(now time.Time, fn func(*cloudState) error) error {
 	c := &change{fn: fn}
@@ -137,16 +137,16 @@ func (s *store) runBatch(now time.Time, batch []*change) error {
 	}
 	changed := false
 	for _, c := range batch {
-		c.err = c.fn(s.world)
+		c.err = c.fn(s.state)
 		changed = changed || c.err == nil
 	}
 	if !changed {
 		return nil
 	}
 	// The response already includes immediate events, such as a build that takes no time.
-	s.world.settle(now)
+	s.state.settle(now)
 	if err := s.save(); err != nil {
-		s.stamp = stamp{} // the world in memory was not saved: read the file again
+		s.stamp = stamp{} // the state in memory was not saved: read the file again
 		return err
 	}
 	return nil
@@ -178,7 +178,7 @@ func (s *store) refresh(now time.Time) error {
 			return err
 		}
 	}
-	s.world.settle(now)
+	s.state.settle(now)
 	return nil
 }
 
@@ -195,35 +195,35 @@ func (s *store) load() error {
 	if err != nil {
 		return fmt.Errorf("read sandbox state: %w", err)
 	}
-	w, err := parseWorld(text)
+	w, err := parseState(text)
 	if err != nil {
 		return fmt.Errorf("read sandbox state %s: %w; move it away to start with an empty cloud", s.path, err)
 	}
-	s.world, s.stamp = w, at
+	s.state, s.stamp = w, at
 	return nil
 }
 
-func parseWorld(text []byte) (*cloudState, error) {
+func parseState(text []byte) (*cloudState, error) {
 	w := &cloudState{}
 	if err := json.Unmarshal(text, w); err != nil {
 		return nil, fmt.Errorf("not a sandbox state: %w", err)
 	}
-	if w.Version != worldVersion {
-		return nil, fmt.Errorf("it has version %d, this npctl knows version %d", w.Version, worldVersion)
+	if w.Version != stateVersion {
+		return nil, fmt.Errorf("it has version %d, this npctl knows version %d", w.Version, stateVersion)
 	}
 	w.reindex()
 	return w, nil
 }
 
-// formatWorld returns the format that parseWorld reads.
-func formatWorld(w *cloudState) ([]byte, error) { return jsonv1.Marshal(w) }
+// formatState returns the format that parseState reads.
+func formatState(w *cloudState) ([]byte, error) { return jsonv1.Marshal(w) }
 
 func (s *store) save() error {
 	if s.path == "" {
 		return nil
 	}
-	s.world.Serial++
-	text, err := formatWorld(s.world)
+	s.state.Serial++
+	text, err := formatState(s.state)
 	if err != nil {
 		return fmt.Errorf("write sandbox state %s: %w", s.path, err)
 	}

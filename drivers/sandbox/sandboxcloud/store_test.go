@@ -69,12 +69,12 @@ func TestProcessesShareAFile(t *testing.T) {
 	if len(addresses) != processes*each {
 		t.Errorf("%d ports, want %d", len(addresses), processes*each)
 	}
-	checkWorld(t, first.cloud)
+	checkState(t, first.cloud)
 }
 
 func TestConcurrentChangesShareOneWrite(t *testing.T) {
 	c := open(t, Options{File: filepath.Join(t.TempDir(), "cloud.json")})
-	before := c.store.world.Serial
+	before := c.store.state.Serial
 	c.store.mu.Lock() // while this is held, changes queue up
 	var wg sync.WaitGroup
 	for range 50 {
@@ -91,7 +91,7 @@ func TestConcurrentChangesShareOneWrite(t *testing.T) {
 	}
 	c.store.mu.Unlock()
 	wg.Wait()
-	if writes := c.store.world.Serial - before; writes != 1 {
+	if writes := c.store.state.Serial - before; writes != 1 {
 		t.Errorf("%d writes, want 1", writes)
 	}
 }
@@ -158,14 +158,14 @@ func TestQuotaAndForeignServersFollowTheOptions(t *testing.T) {
 	}
 }
 
-// checkWorld checks the invariants of the state.
-func checkWorld(t interface{ Errorf(string, ...any) }, c *Cloud) {
+// checkState checks the invariants of the state.
+func checkState(t interface{ Errorf(string, ...any) }, c *Cloud) {
 	err := c.store.view(c.now(), func(w *cloudState) error {
-		text, err := formatWorld(w)
+		text, err := formatState(w)
 		if err != nil {
 			return err
 		}
-		again, err := parseWorld(text)
+		again, err := parseState(text)
 		if err != nil {
 			return err
 		}
@@ -216,8 +216,8 @@ func TestCountsAndIndexesStayConsistent(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(rt, "steps") {
 			c.randomStep(t, rt, image)
 			now = now.Add(time.Duration(rapid.IntRange(0, 3).Draw(rt, "wait")) * 500 * time.Millisecond)
-			checkWorld(rt, cloud)
-			for project, u := range cloud.store.world.used {
+			checkState(rt, cloud)
+			for project, u := range cloud.store.state.used {
 				if project == hexID("project/"+User) && (u.instances > q.Instances || u.ports > q.Ports || u.volumes > q.Volumes) {
 					rt.Errorf("above quota: %+v", *u)
 				}

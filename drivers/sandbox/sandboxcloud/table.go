@@ -102,7 +102,7 @@ func (t *table[T]) newestFirst(now time.Time) iter.Seq[T] {
 	}
 }
 
-// MarshalJSONTo writes the rows into the encoder of the world: MarshalJSON would create a separate text and copy it.
+// MarshalJSONTo writes the rows into the encoder of the state: MarshalJSON would create a separate text and copy it.
 func (t table[T]) MarshalJSONTo(enc *jsontext.Encoder) error {
 	if t.rows == nil {
 		return enc.WriteValue(jsontext.Value("[]"))

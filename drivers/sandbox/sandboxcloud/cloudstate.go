@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// worldVersion is the version of the state file format. Files of a later version are rejected.
-const worldVersion = 1
+// stateVersion is the version of the state file format. Files of a later version are rejected.
+const stateVersion = 1
 
 // cloudState is the state of the cloud. Access requires the store's lock.
 type cloudState struct {
