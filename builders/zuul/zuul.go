@@ -173,7 +173,7 @@ func (s *source) find(ctx context.Context, id string) (*build, error) {
 		return nil, fmt.Errorf("build %s is not used: %s", id, why)
 	}
 	if build.UUID != id {
-		return nil, fmt.Errorf("Zuul returned another build than %s, which was requested", id)
+		return nil, fmt.Errorf("request build %s: Zuul returned another build (%s)", id, build.UUID)
 	}
 	return build, nil
 }

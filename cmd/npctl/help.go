@@ -54,7 +54,7 @@ func replaceHelp() {
 	cli.VersionPrinter = func(cmd *cli.Command) { _, _ = fmt.Fprintln(cmd.Root().Writer, versionLine()) }
 }
 
-func newHelpCommand(a *app) *cli.Command {
+func newHelpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "help", Aliases: []string{"h"}, Category: categoryOther, Usage: "show how to use npctl or one of its commands", ArgsUsage: "[COMMAND...]",
 		Description: `Prints the description of a command, its options with their defaults, and examples. The same as
