@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/watch"
 )
 
@@ -36,6 +37,9 @@ func TestLeakedImageFileIsDeleted(t *testing.T) {
 		time.Sleep(4 * time.Minute)
 		if exists(leaked) || !exists(kept[0]) {
 			t.Errorf("the leaked file exists: %t; that of the build: %t", exists(leaked), exists(kept[0]))
+		}
+		if exists(filepath.Join(l.dir, "images", reconcile.BuilderIDFile)) {
+			t.Error("a builder whose store is not shared has an ID")
 		}
 	})
 }

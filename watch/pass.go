@@ -51,7 +51,9 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	}
 	d.stall.check(pass, relevantRequests(seen, d.duties.leads))
 	d.competitors.warn(seen, d.duties.leads)
-	d.presence.publish(resources.Presence{Pools: d.pools(engine.Desired, seen, p.Waiting), Builder: d.builderID(engine)})
+	if d.runner.Shared() != nil {
+		d.presence.publish(resources.Presence{Pools: d.pools(engine.Desired, seen, p.Waiting), Builder: d.builderID(engine)})
+	}
 	return decided
 }
 

@@ -19,7 +19,7 @@ const registerRetry = time.Second
 
 // presence publishes the pools and builder ID of this process to the other processes of a shared store.
 type presence struct {
-	store      state.Shared // nil: publish does nothing
+	store      state.Shared
 	log        *slog.Logger
 	registered func()        // called after each registration
 	changed    chan struct{} // receives a hint when current has changed
@@ -36,7 +36,7 @@ func newPresence(store state.Shared, log *slog.Logger, registered func()) *prese
 func (p *presence) publish(now resources.Presence) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.store == nil || reflect.DeepEqual(now, p.current) {
+	if reflect.DeepEqual(now, p.current) {
 		return
 	}
 	p.current = now
