@@ -313,10 +313,13 @@ func TestLockedRecordIsSkippedForAWhile(t *testing.T) {
 	begin := func() {
 		t.Helper()
 		s.claimErr = func() error { tries++; return &state.LockedError{} }
-		var seen plan.Observed
+		seen := plan.Observed{Installation: "here"}
 		r.FillFromRunner(&seen)
 		r.Start(t.Context(), plan.Plan{Steps: []plan.Step{step}}, seen)
 		r.steps.Wait()
+	}
+	if started := r.Start(t.Context(), plan.Plan{Steps: []plan.Step{step}}, plan.Observed{}); len(started) > 0 {
+		t.Errorf("started %v without an installation", started)
 	}
 	begin()
 	begin()

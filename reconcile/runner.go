@@ -111,6 +111,11 @@ func (r *Runner) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, er
 func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []plan.Step {
 	r.mu.Lock()
 	engine := r.engine
+	if seen.Installation == "" { // the ownership tags of created objects would not name their owner
+		r.mu.Unlock()
+		engine.Log.Error("no step is started: the installation is not known")
+		return nil
+	}
 	maps.DeleteFunc(r.endedAt, func(_ string, at uint64) bool { return at <= seen.StepEpoch })
 	maps.DeleteFunc(r.lockedElsewhereUntil, func(_ string, until time.Time) bool { return !engine.Now().Before(until) })
 	var begun []plan.Step

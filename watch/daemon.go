@@ -93,7 +93,18 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		d.Clients.requestorPrefix = plan.OwnRequestor
 	}
 	d.assemble()
-	return d, nil
+	return d, d.initialInputs(ctx)
+}
+
+// initialInputs observes the inputs that need no network before the first pass: without the installation, a step would
+// create objects that npctl does not recognize as its own. The input poller logs and repeats what fails here.
+func (d *Daemon) initialInputs(ctx context.Context) error {
+	inputs, err := d.Engine.ObserveInputs(ctx, false)
+	if inputs.Installation == "" && !d.Shadow {
+		return err
+	}
+	d.config.setInputs(d.Engine, inputs)
+	return nil
 }
 
 // assemble creates the parts of the daemon. A shadow acquires no locks, acts as if it had them all, and writes nothing.

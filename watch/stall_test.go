@@ -58,7 +58,10 @@ func (l *lab) overheard(stall time.Duration, wrap func(http.RoundTripper) http.R
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: store, Drivers: l.drivers(), DataDir: filepath.Join(l.dir, "data"),
 		Builders: map[string]builders.Builder{"exec": &exec.Builder{}}, WrapTransport: wrap})
 	d, err = watch.New(l.t.Context(), watch.Options{Engine: e, Log: slog.New(slog.NewTextHandler(h, nil)), Stall: stall,
-		Observe: func(watch.Pass) {
+		Observe: func(p watch.Pass) {
+			if p.Observed.Installation == "" {
+				l.t.Error("a pass does not know the installation, which created objects name as their owner")
+			}
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.passes++
