@@ -151,9 +151,20 @@ func (tr *tree) createSequence(t testing.TB, path, data string) string {
 	return strings.TrimPrefix(made, tr.chroot)
 }
 
+// readAgain repeats a read while the connection of the test is lost, which happens on a busy machine.
+func readAgain[T any](read func() (T, *zk.Stat, error)) (result T, err error) {
+	for range 20 {
+		if result, _, err = read(); !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer) {
+			break
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	return result, err
+}
+
 func (tr *tree) data(t testing.TB, path string) string {
 	t.Helper()
-	data, _, err := tr.raw.Get(tr.chroot + path)
+	data, err := readAgain(func() ([]byte, *zk.Stat, error) { return tr.raw.Get(tr.chroot + path) })
 	if err != nil {
 		t.Fatalf("get %s: %v", path, err)
 	}
@@ -176,7 +187,7 @@ func (tr *tree) delete(t testing.TB, path string) {
 
 func (tr *tree) children(t testing.TB, path string) []string {
 	t.Helper()
-	names, _, err := tr.raw.Children(tr.chroot + path)
+	names, err := readAgain(func() ([]string, *zk.Stat, error) { return tr.raw.Children(tr.chroot + path) })
 	if err != nil {
 		t.Fatalf("list %s: %v", path, err)
 	}
@@ -185,7 +196,7 @@ func (tr *tree) children(t testing.TB, path string) []string {
 
 func (tr *tree) there(t testing.TB, path string) bool {
 	t.Helper()
-	there, _, err := tr.raw.Exists(tr.chroot + path)
+	there, err := readAgain(func() (bool, *zk.Stat, error) { return tr.raw.Exists(tr.chroot + path) })
 	if err != nil {
 		t.Fatalf("look for %s: %v", path, err)
 	}
