@@ -247,7 +247,7 @@ func TestRealAddresses(t *testing.T) {
 		{base, "open", ""}, {base + "/", "open", ""}, {base + "/t/open/builds", "", ""}, {base + "/api/tenant/open/", "", ""},
 		{white, "", ""}, {white + "/builds", "", ""}, {white, "open", ""}, {inside + "/ci/zuul", "open", ""}, {inside + "/ci/zuul/t/open/status", "", ""},
 		{base, "", "has several tenants: write tenant"}, {base, "other", `is there a tenant "other"?`},
-		{white, "other", `is the address of tenant "open" alone`}, {base + "/nowhere", "open", "web page"},
+		{white, "other", `is the address of tenant "open" only`}, {base + "/nowhere", "open", "web page"},
 	} {
 		tenant := any(test.tenant)
 		if test.tenant == "" {
@@ -273,7 +273,7 @@ func TestRealTenantThatWantsAToken(t *testing.T) {
 	}{
 		{"none", nil, "it requires a token: set token, token_file or token_command"},
 		{"made at each use", []any{"token_command", words(token, "npctl", "60")}, ""},
-		{"of somebody else", []any{"token_command", words(token, "other", "60")}, "not allow"},
+		{"of somebody else", []any{"token_command", words(token, "other", "60")}, "no permission"},
 		{"of the operators", []any{"token_command", words(environment(t, "NPCTL_TEST_ZUUL_ADMIN_TOKEN"))}, ""},
 		{"that has expired", []any{"token_command", words(token, "npctl", "-60")}, "does not accept the token"},
 		{"no token at all", []any{"token", "hunter2"}, "does not accept the token"},

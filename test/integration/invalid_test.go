@@ -39,7 +39,7 @@ func TestOpenStackInvalidConfigurationsAreReportedWithoutChanges(t *testing.T) {
 		says     []string
 	}{
 		{`cloud           = "mine"`, `cloud = "mina"`, []string{`"mina"`, "mine"}},
-		{`cloud           = "mine"`, `cloud = "wrong-password"`, []string{"refuses the credentials"}},
+		{`cloud           = "mine"`, `cloud = "wrong-password"`, []string{"rejects the credentials"}},
 		{`flavor           = "small"`, `flavor = "smal"`, []string{`flavor = "smal"`, "did you mean small"}},
 		{`networks          = ["private"]`, `networks = ["privat"]`, []string{"privat", "did you mean private"}},
 		{`security_groups   = ["ssh"]`, `security_groups = ["shh"]`, []string{"shh", "did you mean ssh"}},
