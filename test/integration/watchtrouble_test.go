@@ -257,7 +257,7 @@ func TestOpenStackWatchSurvivesHangingNova(t *testing.T) {
 	if silent := time.Since(listed); silent < 12*time.Second || listed.Before(began) {
 		t.Errorf("Nova has been hanging for 15 s, and npctl reports an answer %s ago; it has been running for %s", silent, time.Since(began))
 	}
-	at.mustRun(0, "why", "request/"+ids[0]).contains("acme/main in zone", "0 of 2 are ready", "is building since")
+	at.mustRun(0, "why", "request/"+ids[0]).contains("acme/main in zone", "0 of 2 are ready", "has been building for")
 	if calls := g.callsWithPrefix("DELETE"); len(calls) > 0 {
 		t.Errorf("while Nova hung: %v", calls)
 	}
