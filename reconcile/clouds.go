@@ -51,7 +51,7 @@ func (e *Engine) open(ctx context.Context, name string, record *resources.Provid
 	if driver == nil {
 		return nil, fmt.Errorf("this npctl has no driver %q", provider.Driver)
 	}
-	installation, err := e.installation(ctx)
+	installation, err := e.Installation(ctx)
 	if err != nil {
 		return nil, err
 	}

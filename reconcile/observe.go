@@ -58,7 +58,7 @@ func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, erro
 func (e *Engine) ObserveInputs(ctx context.Context, ask bool) (plan.Observed, error) {
 	seen := plan.Observed{Formats: e.Formats(), Builders: slices.Sorted(maps.Keys(e.Builders))}
 	var err error
-	if seen.Installation, err = e.installation(ctx); err != nil {
+	if seen.Installation, err = e.Installation(ctx); err != nil {
 		return seen, err
 	}
 	seen.InstanceOffers = e.instanceOffers()

@@ -93,8 +93,8 @@ func (e *Engine) Close() error {
 	return first
 }
 
-// installation returns the ID that the ownership tags of this installation carry: the lineage of the store.
-func (e *Engine) installation(ctx context.Context) (string, error) {
+// Installation returns the ID that the ownership tags of this installation carry: the lineage of the store.
+func (e *Engine) Installation(ctx context.Context) (string, error) {
 	identified, ok := e.Store.(state.Identified)
 	if !ok {
 		return "", errors.New("the store has no installation ID, so npctl cannot recognize its own objects in a cloud")

@@ -297,7 +297,7 @@ func (r *Runner) Tidy(ctx context.Context) error {
 	r.mu.Lock()
 	engine := r.engine
 	r.mu.Unlock()
-	installation, err := engine.installation(ctx)
+	installation, err := engine.Installation(ctx)
 	if err != nil {
 		return err
 	}

@@ -93,18 +93,12 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		d.Clients.requestorPrefix = plan.OwnRequestor
 	}
 	d.assemble()
-	return d, d.initialInputs(ctx)
-}
-
-// initialInputs observes the inputs that need no network before the first pass: without the installation, a step would
-// create objects that npctl does not recognize as its own. The input poller logs and repeats what fails here.
-func (d *Daemon) initialInputs(ctx context.Context) error {
-	inputs, err := d.Engine.ObserveInputs(ctx, false)
-	if inputs.Installation == "" && !d.Shadow {
-		return err
+	installation, err := o.Engine.Installation(ctx) // passes name it as the owner of what they create, so the first one needs it
+	if err != nil && !o.Shadow {
+		return nil, err
 	}
-	d.config.setInputs(d.Engine, inputs)
-	return nil
+	d.config.setInputs(o.Engine, plan.Observed{Installation: installation})
+	return d, nil
 }
 
 // assemble creates the parts of the daemon. A shadow acquires no locks, acts as if it had them all, and writes nothing.
