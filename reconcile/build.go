@@ -32,7 +32,7 @@ const manifestSuffix = ".d"
 
 // imageBuild is one build, from its intent to its ready state.
 type imageBuild struct {
-	*execution
+	x       *execution
 	step    plan.Step
 	image   *resources.Image
 	builder builders.Builder
@@ -45,7 +45,7 @@ func (x *execution) build(ctx context.Context, s plan.Step) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	m := &imageBuild{execution: x, step: s, image: img, builder: builder}
+	m := &imageBuild{x: x, step: s, image: img, builder: builder}
 	if err := m.recordIntent(ctx); err != nil {
 		return "", err
 	}
@@ -78,7 +78,7 @@ func (x *execution) imageBuilder(name string) (*resources.Image, builders.Builde
 // recordIntent writes the record of the build, or reads the record of an interrupted build to resume.
 func (m *imageBuild) recordIntent(ctx context.Context) error {
 	if m.step.Record.Kind != "" {
-		b, ok := get[resources.Build](m.cache, m.step.Record)
+		b, ok := get[resources.Build](m.x.cache, m.step.Record)
 		if !ok {
 			return fmt.Errorf("%s is not in the state any more", m.step.Record)
 		}
@@ -90,27 +90,27 @@ func (m *imageBuild) recordIntent(ctx context.Context) error {
 }
 
 func (m *imageBuild) recordIntentAs(ctx context.Context, id string) error {
-	now, img := m.Now(), m.image
-	inputs := m.seen.Inputs[img.Name]
+	now, img := m.x.Now(), m.image
+	inputs := m.x.seen.Inputs[img.Name]
 	hash := plan.ImageHashes(img.Hashes, inputs.Hash).Current()
 	_, remote := m.builder.(builders.Remote)
 	builder := ""
-	if !remote && (m.cache.claims.store != nil || m.seen.Shared) { // other builders have builds in the same store
+	if !remote && (m.x.cache.claims.store != nil || m.x.seen.Shared) { // other builders have builds in the same store
 		var err error
-		if builder, err = m.BuilderID(); err != nil {
+		if builder, err = m.x.BuilderID(); err != nil {
 			return err
 		}
 	}
 	m.build = &resources.Build{ID: id, Image: img.Name, Kind: img.Kind, State: resources.StateBuilding,
-		StateTime: now, Created: now, Builder: img.Builder, Host: m.host, HostID: builder, Hash: hash, Login: img.Login, Remote: remote}
+		StateTime: now, Created: now, Builder: img.Builder, Host: m.x.host, HostID: builder, Hash: hash, Login: img.Login, Remote: remote}
 	if m.step.Version != "" {
 		m.build.Version, m.build.VersionTime = m.step.Version, m.versionTime()
 	}
-	if err := m.cache.putFor(ctx, m.step.ID, append([]resources.Record{m.build}, m.template(hash, img.Static, inputs.Files)...)...); err != nil {
+	if err := m.x.cache.putFor(ctx, m.step.ID, append([]resources.Record{m.build}, m.x.template(hash, img.Static, inputs.Files)...)...); err != nil {
 		return err
 	}
 	if err := m.builtByOther(ctx); err != nil {
-		return errors.Join(err, m.cache.drop(ctx, m.build.Key()))
+		return errors.Join(err, m.x.cache.drop(ctx, m.build.Key()))
 	}
 	return nil
 }
@@ -119,12 +119,12 @@ func (m *imageBuild) recordIntentAs(ctx context.Context, id string) error {
 // was planned. The record of this build holds the lock of the image's builds at that point, so no other build becomes
 // ready unnoticed.
 func (m *imageBuild) builtByOther(ctx context.Context) error {
-	store := m.cache.claims.store
+	store := m.x.cache.claims.store
 	if store == nil {
 		return nil
 	}
 	planned := map[string]bool{} // by build ID: whether it was ready
-	for _, b := range m.seen.Records.Builds {
+	for _, b := range m.x.seen.Records.Builds {
 		planned[b.ID] = b.State == resources.StateReady
 	}
 	if err := store.Sync(ctx); err != nil {
@@ -144,7 +144,7 @@ func (m *imageBuild) builtByOther(ctx context.Context) error {
 }
 
 func (m *imageBuild) versionTime() time.Time {
-	for _, v := range m.seen.Versions[m.image.Name].Versions {
+	for _, v := range m.x.seen.Versions[m.image.Name].Versions {
 		if v.ID == m.step.Version {
 			return v.Time
 		}
@@ -158,18 +158,18 @@ func (m *imageBuild) name() string { return m.build.Image + "-" + m.build.ID }
 // runBuilder runs the builder and moves its files to the images directory.
 func (m *imageBuild) runBuilder(ctx context.Context) error {
 	started := time.Now()
-	work := filepath.Join(m.imagesDir(), m.name()+workSuffix)
+	work := filepath.Join(m.x.imagesDir(), m.name()+workSuffix)
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return fmt.Errorf("create the work directory of the build: %w", err)
 	}
-	if err := m.files().claim(m.seen.Installation); err != nil {
+	if err := m.x.files().claim(m.x.seen.Installation); err != nil {
 		return err
 	}
-	defer m.files().removeWork(ctx, filepath.Base(work))
+	defer m.x.files().removeWork(ctx, filepath.Base(work))
 	if err := m.checkDiskSpace(); err != nil {
 		return err
 	}
-	log, err := m.openBuildLog(m.name())
+	log, err := m.x.openBuildLog(m.name())
 	if err != nil {
 		return err
 	}
@@ -185,14 +185,14 @@ func (m *imageBuild) runBuilder(ctx context.Context) error {
 		return err
 	}
 	b := m.build
-	b.State, b.StateTime, b.Seconds = resources.StateReady, m.Now(), time.Since(started).Seconds()
-	return m.cache.put(ctx, b)
+	b.State, b.StateTime, b.Seconds = resources.StateReady, m.x.Now(), time.Since(started).Seconds()
+	return m.x.cache.put(ctx, b)
 }
 
 func (m *imageBuild) job(work string) builders.Job {
 	return builders.Job{Image: m.image.Name, BuildID: m.build.ID, Config: m.image.Config, Formats: m.step.Formats, Dir: work,
-		Name: m.name(), BaseDir: m.Desired.Settings.Dir, Timeout: m.image.BuildTimeout, Version: m.build.Version,
-		Instances: m.machines(m.step, m.build.ID), Progress: m.progress(m.step)}
+		Name: m.name(), BaseDir: m.x.Desired.Settings.Dir, Timeout: m.image.BuildTimeout, Version: m.build.Version,
+		Instances: m.x.machines(m.step, m.build.ID), Progress: m.x.progress(m.step)}
 }
 
 // minDiskSpace is the minimum free disk space of a build, in bytes.
@@ -205,7 +205,7 @@ func (m *imageBuild) checkDiskSpace() error {
 	}
 	need := int64(minDiskSpace)
 	var last *resources.Build
-	for _, b := range all[resources.Build](m.cache) {
+	for _, b := range all[resources.Build](m.x.cache) {
 		if b.Image == m.image.Name && b.State == resources.StateReady && (last == nil || b.StateTime.After(last.StateTime)) {
 			last = b
 		}
@@ -213,13 +213,13 @@ func (m *imageBuild) checkDiskSpace() error {
 	if last != nil {
 		var size int64
 		for _, f := range last.Files {
-			if info, err := os.Stat(filepath.Join(m.imagesDir(), f.Name)); err == nil {
+			if info, err := os.Stat(filepath.Join(m.x.imagesDir(), f.Name)); err == nil {
 				size += imagefile.Allocated(info)
 			}
 		}
 		need = max(need, 2*size)
 	}
-	return imagefile.CheckFree(m.imagesDir(), need)
+	return imagefile.CheckFree(m.x.imagesDir(), need)
 }
 
 // installFiles moves the files of the builder to the images directory and records them.
@@ -234,7 +234,7 @@ func (m *imageBuild) installFiles(ctx context.Context, artifact builders.Artifac
 		return err
 	}
 	manifests := m.name() + manifestSuffix
-	err = os.Rename(filepath.Join(work, manifests), filepath.Join(m.imagesDir(), manifests))
+	err = os.Rename(filepath.Join(work, manifests), filepath.Join(m.x.imagesDir(), manifests))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -249,13 +249,13 @@ func (m *imageBuild) collectFiles(ctx context.Context, artifact builders.Artifac
 	var files []resources.ImageFile
 	have := map[string]bool{}
 	for _, f := range artifact.Files {
-		m.progress(m.step)("checksums of "+f.Format, 0, 0)
+		m.x.progress(m.step)("checksums of "+f.Format, 0, 0)
 		sums, err := imagefile.HashFile(ctx, f.Path, nil)
 		if err != nil {
 			return nil, err
 		}
 		file := resources.ImageFile{Format: f.Format, Name: m.name() + "." + f.Format, Size: sums.Size, SHA256: sums.SHA256, MD5: sums.MD5}
-		if err := os.Rename(f.Path, filepath.Join(m.imagesDir(), file.Name)); err != nil {
+		if err := os.Rename(f.Path, filepath.Join(m.x.imagesDir(), file.Name)); err != nil {
 			return nil, err
 		}
 		files = append(files, file)
@@ -266,7 +266,7 @@ func (m *imageBuild) collectFiles(ctx context.Context, artifact builders.Artifac
 		if have[format] {
 			continue
 		}
-		file, err := m.convert(ctx, m.step, source, m.name(), format, log)
+		file, err := m.x.convert(ctx, m.step, source, m.name(), format, log)
 		if err != nil {
 			return nil, err
 		}
@@ -283,14 +283,14 @@ func (m *imageBuild) failed(ctx context.Context, cause error) error {
 		return ErrInterrupted
 	}
 	b := m.build
-	b.State, b.StateTime, b.Error, b.Files = resources.StateFailed, m.Now(), cause.Error(), nil
-	if err := m.cache.put(ctx, b); err != nil {
+	b.State, b.StateTime, b.Error, b.Files = resources.StateFailed, m.x.Now(), cause.Error(), nil
+	if err := m.x.cache.put(ctx, b); err != nil {
 		return errors.Join(cause, err)
 	}
 	var remembered error
 	if !interrupted {
-		remembered = m.imageRecords().change(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) {
-			r.Failure = failedAgain(r.Failure, m.Now(), cause, b.ID)
+		remembered = m.x.imageRecords().change(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) {
+			r.Failure = failedAgain(r.Failure, m.x.Now(), cause, b.ID)
 			r.Failure.Hash, r.Failure.Requested = b.Hash, m.step.Reason == plan.ReasonRequested
 			if errors.Is(cause, builders.ErrVersionGone) && b.Version != "" {
 				r.MissingVersions = append(r.MissingVersions[max(0, len(r.MissingVersions)-gonesAtMost+1):], b.Version)
@@ -299,13 +299,13 @@ func (m *imageBuild) failed(ctx context.Context, cause error) error {
 	}
 	clear, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
-	err := m.removeBuild(clear, b)
+	err := m.x.removeBuild(clear, b)
 	if err != nil && b.Remote { // most likely for the same cause
-		m.Log.Warn("a failed build may still be on a build host; the next plan deletes it", "build", b.ID, "error", err)
+		m.x.Log.Warn("a failed build may still be on a build host; the next plan deletes it", "build", b.ID, "error", err)
 		return errors.Join(cause, remembered)
 	}
 	if err == nil {
-		err = m.cache.drop(ctx, b.Key())
+		err = m.x.cache.drop(ctx, b.Key())
 	}
 	return errors.Join(cause, remembered, err)
 }

@@ -43,7 +43,7 @@ func (b *buildInstance) HostKeys() []string { return b.instance.HostKeys }
 // marks returns the ownership tags of the instance and of its image: both belong to the build and are deleted when it
 // ends.
 func (b *buildInstance) marks() resources.OwnerTags {
-	return resources.OwnerTags{Installation: b.seen.Installation, Kind: resources.KindBuild, ID: b.build, Provider: b.provider.Name,
+	return resources.OwnerTags{Installation: b.x.seen.Installation, Kind: resources.KindBuild, ID: b.build, Provider: b.provider.Name,
 		Pool: b.pool.Name, Label: b.offer.Label, Image: b.step.Image}
 }
 
@@ -61,8 +61,8 @@ func (b *buildInstance) attempt(ctx context.Context, number int64) error {
 		return err
 	}
 	b.external = made.ID
-	b.progress(b.step)("waiting for the instance to be ready", 0, 0)
-	b.instance, err = b.awaitReady(ctx, b.cloud, spec, b.external)
+	b.x.progress(b.step)("waiting for the instance to be ready", 0, 0)
+	b.instance, err = b.x.awaitReady(ctx, b.cloud, spec, b.external)
 	return err
 }
 
@@ -89,9 +89,9 @@ func (b *buildInstance) Close(ctx context.Context) error {
 // remove deletes the instance and its image, each even if deleting the other fails, and waits until listings show
 // neither.
 func (b *buildInstance) remove(ctx context.Context) error {
-	err := b.instanceRemover(b.step, b.cloud).remove(ctx, deletionTarget{external: b.external, marks: b.marks(), record: b.build})
+	err := b.x.instanceRemover(b.step, b.cloud).remove(ctx, deletionTarget{external: b.external, marks: b.marks(), record: b.build})
 	if b.captured {
-		err = errors.Join(err, b.imageRemover(b.images).remove(ctx, b.marks()))
+		err = errors.Join(err, b.x.imageRemover(b.images).remove(ctx, b.marks()))
 	}
 	return err
 }

@@ -18,7 +18,7 @@ import (
 // instanceProvider provides instances to the builder of one build. It provides one at a time, because everything in the
 // cloud carries the build ID, by which it is found and removed.
 type instanceProvider struct {
-	*execution
+	x     *execution
 	step  plan.Step
 	build string
 
@@ -30,7 +30,7 @@ var _ builders.Instances = (*instanceProvider)(nil)
 
 // machines returns the instance provider for the builder of a build.
 func (x *execution) machines(s plan.Step, buildID string) builders.Instances {
-	return &instanceProvider{execution: x, step: s, build: buildID}
+	return &instanceProvider{x: x, step: s, build: buildID}
 }
 
 // Boot implements builders.Instances. It makes as many attempts as a launch in that provider and removes the instance
@@ -51,7 +51,7 @@ func (b *buildInstance) boot(ctx context.Context) error {
 	if err := b.connect(ctx); err != nil {
 		return err
 	}
-	if err := b.rememberProvider(ctx, b.provider.Name); err != nil {
+	if err := b.x.rememberProvider(ctx, b.provider.Name); err != nil {
 		return err
 	}
 	if !b.take() {
@@ -63,7 +63,7 @@ func (b *buildInstance) boot(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		b.Log.Warn("boot of a build instance failed", "build", b.build, "provider", b.provider.Name, "label", b.offer.Label, "attempt", attempt, "error", err)
+		b.x.Log.Warn("boot of a build instance failed", "build", b.build, "provider", b.provider.Name, "label", b.offer.Label, "attempt", attempt, "error", err)
 		clear, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 		left := b.remove(clear)
 		cancel()
@@ -91,7 +91,7 @@ func (m *instanceProvider) releaseInstance() {
 
 // find finds the provider, pool and offer of the instance in the configuration.
 func (m *instanceProvider) find(provider, pool, label string) (*buildInstance, error) {
-	p, ok := m.provider(provider)
+	p, ok := m.x.provider(provider)
 	if !ok {
 		return nil, fmt.Errorf("%w: provider %s is not configured%s", drivers.ErrRejected, provider, m.providersThereAre())
 	}
@@ -104,7 +104,7 @@ func (m *instanceProvider) find(provider, pool, label string) (*buildInstance, e
 
 // connect opens the provider until release is called, and checks that it supports snapshots and images.
 func (b *buildInstance) connect(ctx context.Context) (err error) {
-	if b.cloud, b.release, err = b.instanceProvider.cloud(ctx, b.provider.Name, nil); err != nil {
+	if b.cloud, b.release, err = b.x.cloud(ctx, b.provider.Name, nil); err != nil {
 		return err
 	}
 	var ok bool
@@ -124,7 +124,7 @@ func (b *buildInstance) connect(ctx context.Context) (err error) {
 
 func (m *instanceProvider) providersThereAre() string {
 	var names []string
-	for _, p := range m.Desired.Providers {
+	for _, p := range m.x.Desired.Providers {
 		names = append(names, p.Name)
 	}
 	if len(names) == 0 {
@@ -160,11 +160,11 @@ func offerOf(p *resources.Provider, pool, label string) (*resources.Pool, *resou
 func (b *buildInstance) chooseImage(ctx context.Context) (err error) {
 	ref := b.offer.Image
 	if ref.Kind == resources.CloudImage {
-		b.image, b.login, err = b.cloudImage(ctx, b.provider, ref)
+		b.image, b.login, err = b.x.cloudImage(ctx, b.provider, ref)
 		return err
 	}
 	var newest *resources.Upload
-	for _, u := range all[resources.Upload](b.cache) {
+	for _, u := range all[resources.Upload](b.x.cache) {
 		usable := u.Image == ref.Name && u.Provider == b.provider.Name && u.State == resources.StateReady && u.ExternalID != ""
 		if usable && (newest == nil || cmp.Or(u.Created.Compare(newest.Created), cmp.Compare(u.ID, newest.ID)) > 0) {
 			newest = u
@@ -179,7 +179,7 @@ func (b *buildInstance) chooseImage(ctx context.Context) (err error) {
 
 // zone selects another zone at each attempt.
 func (b *buildInstance) zone(attempt int64) string {
-	zones := b.seen.Providers[b.provider.Name].Offers[plan.OfferKey{Pool: b.pool.Name, Label: b.offer.Label}].Zones
+	zones := b.x.seen.Providers[b.provider.Name].Offers[plan.OfferKey{Pool: b.pool.Name, Label: b.offer.Label}].Zones
 	if len(zones) == 0 {
 		return ""
 	}

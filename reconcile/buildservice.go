@@ -39,7 +39,7 @@ type BuildService struct {
 
 // buildServiceJob is one job of a BuildService. It keeps the configuration that was active when it started.
 type buildServiceJob struct {
-	*execution
+	x    *execution
 	shop *BuildService
 }
 
@@ -79,7 +79,7 @@ func (w *BuildService) Use(ctx context.Context, e *Engine) error {
 func (w *BuildService) job() *buildServiceJob {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return &buildServiceJob{execution: w.inForce, shop: w}
+	return &buildServiceJob{x: w.inForce, shop: w}
 }
 
 // pass forwards the progress of a step to the caller that listens to it.
@@ -105,26 +105,26 @@ func (w *BuildService) listen(id string, progress func(phase string, done, total
 
 // tidyUp removes unfinished builds and uploads, and files without a record.
 func (w *buildServiceJob) tidyUp(ctx context.Context) error {
-	for _, u := range all[resources.Upload](w.cache) {
+	for _, u := range all[resources.Upload](w.x.cache) {
 		if err := w.dropUpload(ctx, u); err != nil { // its provider may not respond; the next start retries
-			w.Log.Warn("an incomplete upload was not deleted; the next plan deletes it", "provider", u.Provider, "image", u.Image, "error", err)
+			w.x.Log.Warn("an incomplete upload was not deleted; the next plan deletes it", "provider", u.Provider, "image", u.Image, "error", err)
 		}
 	}
 	known := map[string]bool{}
-	for _, b := range all[resources.Build](w.cache) {
+	for _, b := range all[resources.Build](w.x.cache) {
 		if known[b.ID] = b.State == resources.StateReady; known[b.ID] {
 			continue
 		}
-		if err := errors.Join(w.files().removeBuild(ctx, b), w.cache.drop(ctx, b.Key())); err != nil {
+		if err := errors.Join(w.x.files().removeBuild(ctx, b), w.x.cache.drop(ctx, b.Key())); err != nil {
 			return err
 		}
 	}
-	if w.seen.ImagesDirOwner != w.seen.Installation {
+	if w.x.seen.ImagesDirOwner != w.x.seen.Installation {
 		return nil // the directory is not ours
 	}
-	for _, file := range w.seen.Files {
+	for _, file := range w.x.seen.Files {
 		if id := plan.BuildIDOfFile(file.Name); id != "" && !known[id] {
-			if err := w.files().remove(ctx, file.Name); err != nil {
+			if err := w.x.files().remove(ctx, file.Name); err != nil {
 				return err
 			}
 		}
@@ -138,24 +138,24 @@ func (w *buildServiceJob) dropUpload(ctx context.Context, u *resources.Upload) e
 		return err
 	}
 	defer release()
-	if err := w.imageRemover(store).remove(ctx, w.marksOf(u)); err != nil {
+	if err := w.x.imageRemover(store).remove(ctx, w.marksOf(u)); err != nil {
 		return err
 	}
-	return w.cache.drop(ctx, u.Key())
+	return w.x.cache.drop(ctx, u.Key())
 }
 
 // marksOf returns the ownership tags of an upload.
 func (w *buildServiceJob) marksOf(u *resources.Upload) resources.OwnerTags {
-	return resources.OwnerTags{Installation: w.seen.Installation, Kind: resources.KindUpload, ID: u.ID}
+	return resources.OwnerTags{Installation: w.x.seen.Installation, Kind: resources.KindUpload, ID: u.ID}
 }
 
 // images returns a configured provider and its image store. The caller must call release after it has used the store.
 func (w *buildServiceJob) images(ctx context.Context, name string) (p *resources.Provider, store drivers.ImageStore, release func(), err error) {
-	p, ok := w.provider(name)
+	p, ok := w.x.provider(name)
 	if !ok {
 		return nil, nil, nil, fmt.Errorf("provider %s is not configured on this host", name)
 	}
-	cloud, release, err := w.cloud(ctx, name, nil)
+	cloud, release, err := w.x.cloud(ctx, name, nil)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -168,7 +168,7 @@ func (w *buildServiceJob) images(ctx context.Context, name string) (p *resources
 }
 
 // Images implements builders.BuildService.
-func (w *BuildService) Images() []string { return w.job().Buildable() }
+func (w *BuildService) Images() []string { return w.job().x.Buildable() }
 
 // Buildable returns the names of the configured images that are not paused and that a builder of this engine can build.
 func (e *Engine) Buildable() []string {
@@ -184,7 +184,7 @@ func (e *Engine) Buildable() []string {
 // ListBuilds implements builders.BuildService.
 func (w *BuildService) ListBuilds(context.Context) ([]string, error) {
 	job := w.job()
-	files, err := job.files().list()
+	files, err := job.x.files().list()
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (w *BuildService) ListBuilds(context.Context) ([]string, error) {
 		there[f.Name] = true
 	}
 	var ids []string
-	for _, b := range all[resources.Build](job.cache) {
+	for _, b := range all[resources.Build](job.x.cache) {
 		onDisk := slices.ContainsFunc(b.Files, func(f resources.ImageFile) bool { return there[f.Name] })
 		if b.State == resources.StateReady && onDisk {
 			ids = append(ids, cmp.Or(b.Extra[extraRequestedID], b.ID))
@@ -215,7 +215,7 @@ func buildID(asked string) string {
 }
 
 func (w *buildServiceJob) kept(id string) (*resources.Build, bool) {
-	b, ok := get[resources.Build](w.cache, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
+	b, ok := get[resources.Build](w.x.cache, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
 	return b, ok && b.State == resources.StateReady
 }
 
@@ -230,7 +230,7 @@ func (w *buildServiceJob) make(ctx context.Context, image, id string, formats []
 	if b, ok := w.kept(id); ok {
 		return b.Files, nil
 	}
-	img, builder, err := w.imageBuilder(image)
+	img, builder, err := w.x.imageBuilder(image)
 	if err != nil {
 		return nil, err
 	}
@@ -239,13 +239,13 @@ func (w *buildServiceJob) make(ctx context.Context, image, id string, formats []
 		return nil, fmt.Errorf("%s: the request contains no format, and none is configured on this host", img.Ref())
 	}
 	defer w.shop.listen(step.ID, progress)()
-	release, err := w.acquireSlot(ctx, step)
+	release, err := w.x.acquireSlot(ctx, step)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	defer w.cache.clearBusy(step.ID)
-	m := &imageBuild{execution: w.execution, step: step, image: img, builder: builder}
+	defer w.x.cache.clearBusy(step.ID)
+	m := &imageBuild{x: w.x, step: step, image: img, builder: builder}
 	if err := m.recordIntentAs(ctx, buildID(id)); err != nil {
 		return nil, err
 	}
@@ -258,7 +258,7 @@ func (w *buildServiceJob) make(ctx context.Context, image, id string, formats []
 			m.build.Extra = map[string]string{}
 		}
 		m.build.Extra[extraRequestedID] = id
-		if err := w.cache.put(ctx, m.build); err != nil {
+		if err := w.x.cache.put(ctx, m.build); err != nil {
 			return nil, err
 		}
 	}
@@ -270,7 +270,7 @@ func (w *buildServiceJob) make(ctx context.Context, image, id string, formats []
 func (w *buildServiceJob) formatsFor(img *resources.Image, asked []string) []string {
 	formats := slices.Concat(asked, img.Formats)
 	if len(asked) == 0 {
-		formats = slices.AppendSeq(formats, maps.Values(w.seen.Formats))
+		formats = slices.AppendSeq(formats, maps.Values(w.x.seen.Formats))
 	}
 	slices.Sort(formats)
 	return slices.Compact(formats)
@@ -294,7 +294,7 @@ func (w *buildServiceJob) send(ctx context.Context, s builders.UploadJob) (strin
 	format := cmp.Or(s.Format, store.ImageFormat())
 	step := plan.Step{ID: "upload " + s.BuildID + " to " + p.Name, Action: plan.ActionUpload, Thing: plan.ThingUpload, Image: b.Image,
 		Build: b.ID, Provider: p.Name, Format: format}
-	release, err := w.acquireSlot(ctx, step)
+	release, err := w.x.acquireSlot(ctx, step)
 	if err != nil {
 		return "", err
 	}
@@ -319,10 +319,10 @@ func (w *buildServiceJob) uploadTagged(ctx context.Context, store drivers.ImageS
 	if len(there) == 1 && there[0].Status == resources.StatusReady && there[0].Size == file.Size {
 		return there[0].ID, nil
 	}
-	if err := w.imageRemover(store).remove(ctx, s.Marks); err != nil {
+	if err := w.x.imageRemover(store).remove(ctx, s.Marks); err != nil {
 		return "", err
 	}
-	spec := w.imageSpec(p, b, file, &resources.Upload{ID: s.Marks.ID, Name: s.Name}, func(sent int64) {
+	spec := w.x.imageSpec(p, b, file, &resources.Upload{ID: s.Marks.ID, Name: s.Name}, func(sent int64) {
 		if s.Progress != nil {
 			s.Progress(sent, file.Size)
 		}
@@ -332,7 +332,7 @@ func (w *buildServiceJob) uploadTagged(ctx context.Context, store drivers.ImageS
 	spec.Tags = slices.Concat(spec.Tags, s.Tags)
 	slices.Sort(spec.Tags)
 	spec.Tags = slices.Compact(spec.Tags)
-	image, err := w.sendFile(ctx, store, p, b, file, spec)
+	image, err := w.x.sendFile(ctx, store, p, b, file, spec)
 	if err != nil {
 		return "", errors.Join(err, w.undo(ctx, store, s.Marks))
 	}
@@ -343,25 +343,25 @@ func (w *buildServiceJob) uploadTagged(ctx context.Context, store drivers.ImageS
 func (w *buildServiceJob) undo(ctx context.Context, store drivers.ImageStore, marks resources.OwnerTags) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return w.imageRemover(store).remove(ctx, marks)
+	return w.x.imageRemover(store).remove(ctx, marks)
 }
 
 // uploadUntagged uploads for a caller that does not use ownership tags. The image carries the tags of this host, and
 // its record is kept until the image is complete, so that a partial upload is removed after a crash.
 func (w *buildServiceJob) uploadUntagged(ctx context.Context, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
 	file resources.ImageFile, s builders.UploadJob) (string, error) {
-	u, err := w.intendUpload(ctx, "", b, file, p)
+	u, err := w.x.intendUpload(ctx, "", b, file, p)
 	if err != nil {
 		return "", err
 	}
 	marks := w.marksOf(u)
-	s.Marks = w.imageSpec(p, b, file, u, nil).Marks
-	s.Name = cmp.Or(s.Name, imageName(p.ImageNames, cmp.Or(s.Image, b.Image), u.ID, w.Now()))
+	s.Marks = w.x.imageSpec(p, b, file, u, nil).Marks
+	s.Name = cmp.Or(s.Name, imageName(p.ImageNames, cmp.Or(s.Image, b.Image), u.ID, w.x.Now()))
 	id, err := w.uploadTagged(ctx, store, p, b, file, s)
 	if err != nil && w.undo(ctx, store, marks) != nil {
 		return "", err // the record stays, and the next start removes the image
 	}
-	return id, errors.Join(err, w.cache.drop(ctx, u.Key()))
+	return id, errors.Join(err, w.x.cache.drop(ctx, u.Key()))
 }
 
 // fileOf returns the build's file of a format, and converts the build if there is none.
@@ -376,7 +376,7 @@ func (w *buildServiceJob) fileOf(ctx context.Context, id, format string) (resour
 				return f, nil
 			}
 			step := plan.Step{ID: "convert " + id + " to " + format, Action: plan.ActionConvert, Image: b.Image, Build: id, Format: format}
-			if err := w.convertBuild(ctx, step); err != nil {
+			if err := w.x.convertBuild(ctx, step); err != nil {
 				return nil, err
 			}
 		}
@@ -390,21 +390,21 @@ func (w *buildServiceJob) fileOf(ctx context.Context, id, format string) (resour
 // Remove implements builders.BuildService.
 func (w *BuildService) Remove(ctx context.Context, id string) error {
 	job := w.job()
-	b, ok := get[resources.Build](job.cache, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
+	b, ok := get[resources.Build](job.x.cache, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
 	if !ok {
 		return nil
 	}
-	return job.deleteBuild(ctx, plan.Step{ID: "delete build " + id, Record: b.Key()})
+	return job.x.deleteBuild(ctx, plan.Step{ID: "delete build " + id, Record: b.Key()})
 }
 
 // OpenLog opens the log of a build. The build may still write to it.
 func (w *BuildService) OpenLog(_ context.Context, id string) (io.ReadCloser, error) {
 	job := w.job()
-	b, ok := get[resources.Build](job.cache, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
+	b, ok := get[resources.Build](job.x.cache, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
 	if !ok {
 		return nil, fmt.Errorf("log of build %s: %w", id, fs.ErrNotExist)
 	}
-	dir, err := job.logDir()
+	dir, err := job.x.logDir()
 	if err != nil {
 		return nil, err
 	}
@@ -412,4 +412,4 @@ func (w *BuildService) OpenLog(_ context.Context, id string) (io.ReadCloser, err
 }
 
 // Close ends the build service. No job may be running.
-func (w *BuildService) Close() { w.job().end() }
+func (w *BuildService) Close() { w.job().x.end() }

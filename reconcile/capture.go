@@ -46,7 +46,7 @@ func (b *buildInstance) Capture(ctx context.Context, path string, progress func(
 		if ctx.Err() != nil || try == readsAtMost || !drivers.IsTransient(err) || errors.Is(err, imagefile.ErrNoSpace) {
 			return "", err
 		}
-		b.Log.Info("fetching a snapshot failed; retrying", "build", b.build, "image", image.ID, "error", err)
+		b.x.Log.Info("fetching a snapshot failed; retrying", "build", b.build, "image", image.ID, "error", err)
 	}
 }
 
@@ -62,7 +62,7 @@ func (b *buildInstance) requestSnapshot(ctx context.Context) (string, error) {
 		case ctx.Err() != nil || !drivers.IsTransient(err):
 			return "", err
 		case !drivers.IsNothingDone(err):
-			b.Log.Info("it is unknown whether a snapshot is being created; searching for it", "build", b.build, "error", err)
+			b.x.Log.Info("it is unknown whether a snapshot is being created; searching for it", "build", b.build, "error", err)
 			return "", nil
 		case time.Now().After(deadline):
 			return "", err

@@ -39,10 +39,14 @@ type openCloud struct {
 // cloud opens a provider once and keeps it open. It uses the configuration or, for a provider that is no longer
 // configured, its record. The caller must call release after it has used the cloud; release is never nil.
 func (e *Engine) cloud(ctx context.Context, name string, record *resources.ProviderRecord) (cloud drivers.Cloud, release func(), err error) {
-	e.closeUnused()
+	for _, open := range e.connections.unused(e.Now()) { // checked on each use of a provider, so that none stays open for long
+		if err := open.cloud.Close(); err != nil {
+			e.Log.Warn("a provider was not closed properly", "error", err)
+		}
+	}
 	key := e.cloudKey(name, record)
-	open, first := e.acquire(key)
-	release = sync.OnceFunc(func() { e.releaseConnection(open) })
+	open, first := e.connections.acquire(key)
+	release = sync.OnceFunc(func() { e.connections.release(open, e.Now()) })
 	if first {
 		open.cloud, open.err = e.open(ctx, name, record)
 		open.ready.Store(open.err == nil)
@@ -56,11 +60,7 @@ func (e *Engine) cloud(ctx context.Context, name string, record *resources.Provi
 	}
 	if open.err != nil { // all callers that waited get the error; a later call tries again
 		release()
-		e.mu.Lock()
-		if e.clouds[key] == open {
-			delete(e.clouds, key)
-		}
-		e.mu.Unlock()
+		e.connections.forget(key, open)
 	}
 	return open.cloud, release, open.err
 }
@@ -78,32 +78,31 @@ func (c *connections) acquire(key cloudKey) (open *openCloud, first bool) {
 	return open, first
 }
 
-func (e *Engine) releaseConnection(open *openCloud) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (c *connections) release(open *openCloud, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	open.users--
-	open.left = e.Now()
+	open.left = now
 }
 
-// activateConnections keeps the connections of the engine's configuration open, even when they are unused.
-func (e *Engine) activateConnections() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.active = e.keys
-}
-
-// closeUnused closes connections that are no longer needed. cloud calls it on each use of a provider, so that none
-// stays open for long.
-func (e *Engine) closeUnused() {
-	for _, open := range e.unusedConnections(e.Now()) {
-		if err := open.cloud.Close(); err != nil {
-			e.Log.Warn("a provider was not closed properly", "error", err)
-		}
+// forget removes a connection that could not be opened.
+func (c *connections) forget(key cloudKey, failed *openCloud) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.clouds[key] == failed {
+		delete(c.clouds, key)
 	}
 }
 
-// unusedConnections removes and returns the connections to close.
-func (c *connections) unusedConnections(now time.Time) (retired []*openCloud) {
+// activate keeps the connections of a configuration open, even when they are unused.
+func (c *connections) activate(keys map[string]cloudKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.active = keys
+}
+
+// unused removes and returns the connections to close.
+func (c *connections) unused(now time.Time) (retired []*openCloud) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, open := range c.clouds {
@@ -113,6 +112,16 @@ func (c *connections) unusedConnections(now time.Time) (retired []*openCloud) {
 		}
 	}
 	return retired
+}
+
+// opened returns an open connection, or nil.
+func (c *connections) opened(key cloudKey) drivers.Cloud {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if open := c.clouds[key]; open != nil && open.ready.Load() {
+		return open.cloud
+	}
+	return nil
 }
 
 // connected reports whether a cloud is one of the open connections.
@@ -125,4 +134,19 @@ func (c *connections) connected(cloud drivers.Cloud) bool {
 		}
 	}
 	return false
+}
+
+// close closes all connections.
+func (c *connections) close() (first error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, open := range c.clouds {
+		if open.ready.Load() {
+			if err := open.cloud.Close(); err != nil && first == nil {
+				first = err
+			}
+		}
+	}
+	clear(c.clouds)
+	return first
 }

@@ -18,12 +18,12 @@ func TestPollerOfAClosedProviderIsRemoved(t *testing.T) {
 	x := e.execution(shared, plan.Observed{})
 	clouds := []*idle{{name: "old"}, {name: "new"}}
 	for _, c := range clouds {
-		open, _ := e.acquire(cloudKey{name: c.name})
+		open, _ := e.connections.acquire(cloudKey{name: c.name})
 		open.cloud = c
 		open.ready.Store(true)
 		x.poll(c)
 	}
-	delete(e.clouds, cloudKey{name: "old"})
+	delete(e.connections.clouds, cloudKey{name: "old"})
 	x.poll(&idle{name: "newest"})
 	if _, kept := x.polls[clouds[0]]; kept || x.polls[clouds[1]] == nil {
 		t.Errorf("of a closed and an open connection, those are kept: %v", x.polls)

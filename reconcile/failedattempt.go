@@ -28,22 +28,22 @@ const (
 // continueWithNewNode passes the record of a failed attempt to cleanUp and continues the launch with a new record, so
 // that the next attempt does not wait for the deletion. One commit writes both: the request always has a node.
 func (l *nodeLaunch) continueWithNewNode(ctx context.Context, cause error) error {
-	now := l.Now()
+	now := l.x.Now()
 	left, next := *l.node, *l.node
 	left.State, left.StateTime, left.Error = resources.StateDeleting, now, cause.Error()
 	left.Request, left.Tenant, left.Requestor = "", "", ""
 	next.ID, next.StateTime, next.Created, next.Error = "", now, now, cause.Error()
 	next.ExternalID, next.Phases = "", resources.Phases{}
 	l.created = resources.Instance{}
-	if l.cache.claims.store != nil {
+	if l.x.cache.claims.store != nil {
 		next.State = resources.StateInit // create claims it; other processes ignore it until then
 	}
-	if err := l.cache.putFor(ctx, l.step.ID, &left, &next); err != nil {
+	if err := l.x.cache.putFor(ctx, l.step.ID, &left, &next); err != nil {
 		return err
 	}
 	l.node = &next
-	l.cache.clearRecordBusy(ctx, left.Key())
-	l.cleanUp(&left)
+	l.x.cache.clearRecordBusy(ctx, left.Key())
+	l.x.cleanUp(&left)
 	l.isReplacement = true
 	return nil
 }
@@ -61,7 +61,7 @@ func (l *nodeLaunch) awaitRoom(ctx context.Context) error {
 		if why == "" {
 			return nil
 		}
-		l.progress(l.step)("waiting for capacity for the next attempt", 0, 0)
+		l.x.progress(l.step)("waiting for capacity for the next attempt", 0, 0)
 		select {
 		case <-time.After(roomPoll):
 		case <-limit.Done():
@@ -76,7 +76,7 @@ func (l *nodeLaunch) awaitRoom(ctx context.Context) error {
 // lacksRoom returns the limit that leaves no capacity for the node, or "".
 func (l *nodeLaunch) lacksRoom(ctx context.Context) string {
 	var use resources.ResourceAmounts
-	for _, n := range all[resources.Node](l.cache) {
+	for _, n := range all[resources.Node](l.x.cache) {
 		if n.Provider == l.node.Provider && n.Pool == l.node.Pool && n.ID != l.node.ID && !n.Static {
 			use = plan.Plus(use, plan.Amounts(n))
 		}

@@ -27,7 +27,7 @@ var (
 
 // nodeLaunch is the launch of one node, from its intent to its ready state.
 type nodeLaunch struct {
-	*execution
+	x          *execution
 	step       plan.Step
 	provider   *resources.Provider
 	pool       *resources.Pool
@@ -72,7 +72,7 @@ func (l *nodeLaunch) attempts() int64 { return max(l.provider.LaunchAttempts, 1)
 
 // intendLaunch writes the record of the node that run launches.
 func (x *execution) intendLaunch(ctx context.Context, s plan.Step) (*nodeLaunch, error) {
-	l := &nodeLaunch{execution: x, step: s, started: x.Now()}
+	l := &nodeLaunch{x: x, step: s, started: x.Now()}
 	if err := l.lookUp(); err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (x *execution) intendLaunch(ctx context.Context, s plan.Step) (*nodeLaunch,
 
 // run makes attempts until the node is ready or no attempt is left.
 func (l *nodeLaunch) run(ctx context.Context) error {
-	cloud, release, err := l.execution.cloud(ctx, l.provider.Name, nil)
+	cloud, release, err := l.x.cloud(ctx, l.provider.Name, nil)
 	defer release()
 	if l.cloud = cloud; isUnreachable(err) {
 		return l.postpone(ctx, err)
@@ -97,9 +97,9 @@ func (l *nodeLaunch) run(ctx context.Context) error {
 		err := l.attempt(ctx)
 		switch {
 		case err == nil:
-			l.recordDuration("launch/"+l.step.Provider+"/"+l.step.Label, l.node.Seconds)
+			l.x.recordDuration("launch/"+l.step.Provider+"/"+l.step.Label, l.node.Seconds)
 			return nil
-		case l.cache.claims.isDisconnected(err):
+		case l.x.cache.claims.isDisconnected(err):
 			return fmt.Errorf("%w: %w", ErrInterrupted, err)
 		case errors.Is(err, errChanged) && l.node.ExternalID == "":
 			return err
@@ -116,7 +116,7 @@ func (l *nodeLaunch) run(ctx context.Context) error {
 		if made >= l.attempts() || rejected(err) || errors.Is(err, drivers.ErrQuota) {
 			return l.giveUp(ctx, fmt.Errorf("launch node %s, attempt %d of %d: %w", l.node.ID, made, l.attempts(), err))
 		}
-		l.report(Event{Kind: EventRetry, Step: l.step, ID: l.node.ID, Err: err, Done: made, Total: l.attempts()})
+		l.x.report(Event{Kind: EventRetry, Step: l.step, ID: l.node.ID, Err: err, Done: made, Total: l.attempts()})
 		if err := l.continueWithNewNode(ctx, err); err != nil {
 			return err
 		}
@@ -127,16 +127,16 @@ func (l *nodeLaunch) run(ctx context.Context) error {
 // failure.
 func (l *nodeLaunch) logFailure(made int64, cause error) {
 	level := slog.LevelDebug
-	if l.continuous {
+	if l.x.continuous {
 		level = slog.LevelWarn
 	}
-	l.Log.Log(context.Background(), level, "launch attempt failed", "node", l.node.ID, "attempt", made, "error", cause)
+	l.x.Log.Log(context.Background(), level, "launch attempt failed", "node", l.node.ID, "attempt", made, "error", cause)
 }
 
 // lookUp finds the provider, pool and offer of the node in the configuration.
 func (l *nodeLaunch) lookUp() error {
 	var ok bool
-	if l.provider, ok = l.execution.provider(l.step.Provider); !ok {
+	if l.provider, ok = l.x.provider(l.step.Provider); !ok {
 		return fmt.Errorf("provider %s is not configured", l.step.Provider)
 	}
 	for i := range l.provider.Pools {
@@ -153,18 +153,18 @@ func (l *nodeLaunch) lookUp() error {
 // intend writes the record of the node, which identifies its instance as ours from now on.
 func (l *nodeLaunch) intend(ctx context.Context) error {
 	if l.step.Record.Kind != "" {
-		node, at := find[resources.Node](l.cache, l.step.Record)
+		node, at := find[resources.Node](l.x.cache, l.step.Record)
 		if node == nil {
 			return fmt.Errorf("%s is not in the state any more", l.step.Record)
 		}
-		if err := l.asPlanned(l.step, at); err != nil {
+		if err := l.x.asPlanned(l.step, at); err != nil {
 			return err
 		}
 		l.node = node
 		l.node.State = resources.StateBuilding
-		return l.cache.claim(ctx, l.step.ID, l.node, at)
+		return l.x.cache.claim(ctx, l.step.ID, l.node, at)
 	}
-	now := l.Now()
+	now := l.x.Now()
 	l.node = &resources.Node{State: resources.StateBuilding, StateTime: now, Created: now, Provider: l.provider.Name,
 		Pool: l.pool.Name, Labels: []string{l.offer.Label}, Hash: l.offer.Hashes.Current(), Image: l.offer.Image.String(),
 		Attributes: l.pool.NodeAttributes, Resources: l.amounts()}
@@ -174,10 +174,10 @@ func (l *nodeLaunch) intend(ctx context.Context) error {
 	if err := l.chooseImage(ctx); err != nil {
 		return err
 	}
-	if l.cache.claims.store != nil {
+	if l.x.cache.claims.store != nil {
 		l.node.State = resources.StateInit // create claims it; other processes ignore it until then
 	}
-	return l.cache.putFor(ctx, l.step.ID, append([]resources.Record{l.node}, l.template(l.node.Hash, l.offer.Static, nil)...)...)
+	return l.x.cache.putFor(ctx, l.step.ID, append([]resources.Record{l.node}, l.x.template(l.node.Hash, l.offer.Static, nil)...)...)
 }
 
 // assignToRequest assigns the node to its request. It returns errChanged if the request has been canceled since.
@@ -185,7 +185,7 @@ func (l *nodeLaunch) assignToRequest() error {
 	if l.step.Request == "" {
 		return nil
 	}
-	r, ok := get[resources.Request](l.cache, resources.Key{Kind: resources.KindRequest, ID: l.step.Request})
+	r, ok := get[resources.Request](l.x.cache, resources.Key{Kind: resources.KindRequest, ID: l.step.Request})
 	if !ok {
 		return fmt.Errorf("request %s: %w", l.step.Request, errChanged)
 	}
@@ -194,7 +194,7 @@ func (l *nodeLaunch) assignToRequest() error {
 }
 
 func (l *nodeLaunch) resolved() plan.OfferView {
-	return l.seen.Providers[l.provider.Name].Offers[plan.OfferKey{Pool: l.pool.Name, Label: l.offer.Label}]
+	return l.x.seen.Providers[l.provider.Name].Offers[plan.OfferKey{Pool: l.pool.Name, Label: l.offer.Label}]
 }
 
 func (l *nodeLaunch) amounts() resources.ResourceAmounts {
@@ -207,7 +207,7 @@ func (l *nodeLaunch) amounts() resources.ResourceAmounts {
 func (l *nodeLaunch) chooseImage(ctx context.Context) (err error) {
 	ref := l.offer.Image
 	if ref.Kind == resources.CloudImage {
-		l.node.ImageID, l.node.Login, err = l.cloudImage(ctx, l.provider, ref)
+		l.node.ImageID, l.node.Login, err = l.x.cloudImage(ctx, l.provider, ref)
 		return err
 	}
 	upload := l.uploadOf(ref.Name)
@@ -220,15 +220,15 @@ func (l *nodeLaunch) chooseImage(ctx context.Context) (err error) {
 
 // uploadOf returns the upload to boot from: created by this run, or named by the plan.
 func (l *nodeLaunch) uploadOf(image string) *resources.Upload {
-	id := cmp.Or(l.results.upload(image, l.provider.Name), l.step.Upload)
-	upload, _ := get[resources.Upload](l.cache, resources.Key{Kind: resources.KindUpload, ID: id})
+	id := cmp.Or(l.x.results.upload(image, l.provider.Name), l.step.Upload)
+	upload, _ := get[resources.Upload](l.x.cache, resources.Key{Kind: resources.KindUpload, ID: id})
 	return upload
 }
 
 // spec returns the description of the node for the driver.
 func (l *nodeLaunch) spec(retried bool) drivers.Spec {
 	return drivers.Spec{
-		Marks: resources.OwnerTags{Installation: l.seen.Installation, Kind: resources.KindNode, ID: l.node.ID,
+		Marks: resources.OwnerTags{Installation: l.x.seen.Installation, Kind: resources.KindNode, ID: l.node.ID,
 			Provider: l.node.Provider, Pool: l.node.Pool, Label: l.offer.Label, Image: l.node.Image, Hash: l.node.Hash},
 		Hostname: "np" + l.node.ID, ImageID: l.node.ImageID, Zone: l.node.Zone, Config: l.offer.Config, MaybeCreated: retried,
 	}
@@ -276,16 +276,16 @@ func (l *nodeLaunch) try(ctx context.Context) error {
 			return err
 		}
 	}
-	l.releaseEarly(l.step)
+	l.x.releaseEarly(l.step)
 	instance := l.created
 	if instance.Status != resources.StatusReady || instance.Addresses.Interface == "" {
-		l.progress(l.step)("waiting for the instance to be ready", 0, 0)
+		l.x.progress(l.step)("waiting for the instance to be ready", 0, 0)
 		var err error
-		if instance, err = l.awaitReady(ctx, l.cloud, l.spec(false), l.node.ExternalID); err != nil {
+		if instance, err = l.x.awaitReady(ctx, l.cloud, l.spec(false), l.node.ExternalID); err != nil {
 			return err
 		}
 	}
-	l.node.Phases.Boot = l.Now().Sub(l.acceptedAt).Seconds()
+	l.node.Phases.Boot = l.x.Now().Sub(l.acceptedAt).Seconds()
 	if err := l.awaitReachable(ctx, &instance); err != nil {
 		return err
 	}
@@ -295,12 +295,12 @@ func (l *nodeLaunch) try(ctx context.Context) error {
 // claim writes the intent of an attempt. The first attempt also claims the node; it returns errChanged if another
 // process has changed the node while it waited for a slot.
 func (l *nodeLaunch) claim(ctx context.Context) error {
-	now, at := find[resources.Node](l.cache, l.node.Key())
+	now, at := find[resources.Node](l.x.cache, l.node.Key())
 	if now == nil || now.State != l.node.State || now.Request != l.node.Request {
 		return fmt.Errorf("%s: %w", l.node.Key(), errChanged)
 	}
 	l.node.State = resources.StateBuilding
-	return l.cache.claim(ctx, l.step.ID, l.node, at)
+	return l.x.cache.claim(ctx, l.step.ID, l.node, at)
 }
 
 func (l *nodeLaunch) create(ctx context.Context) error {
@@ -310,11 +310,11 @@ func (l *nodeLaunch) create(ctx context.Context) error {
 	if err := l.claim(ctx); err != nil {
 		return err
 	}
-	l.progress(l.step)("creating", 0, 0)
-	if err := l.cache.claims.awaitConnected(ctx, l.step.ID); err != nil {
+	l.x.progress(l.step)("creating", 0, 0)
+	if err := l.x.cache.claims.awaitConnected(ctx, l.step.ID); err != nil {
 		return err
 	}
-	started := l.Now()
+	started := l.x.Now()
 	instance, err := l.cloud.Create(ctx, l.spec(retried))
 	if err != nil {
 		if isUnreachable(err) {
@@ -322,15 +322,15 @@ func (l *nodeLaunch) create(ctx context.Context) error {
 		}
 		return err
 	}
-	l.acceptedAt = l.Now()
+	l.acceptedAt = l.x.Now()
 	l.node.Phases = resources.Phases{Create: l.acceptedAt.Sub(started).Seconds()}
 	l.node.ExternalID, l.created = instance.ID, instance
-	return l.cache.put(ctx, l.node)
+	return l.x.cache.put(ctx, l.node)
 }
 
 // ready records the node as ready.
 func (l *nodeLaunch) ready(ctx context.Context, i resources.Instance) error {
-	now := l.Now()
+	now := l.x.Now()
 	n := l.node
 	n.State, n.StateTime, n.Seconds, n.Error = resources.StateReady, now, now.Sub(l.started).Seconds(), ""
 	n.Addresses, n.Zone, n.Cloud, n.Region, n.HostID = i.Addresses, i.Zone, i.Cloud, i.Region, i.HostID
@@ -338,7 +338,7 @@ func (l *nodeLaunch) ready(ctx context.Context, i resources.Instance) error {
 	if i.Resources.Instances > 0 {
 		n.Resources = i.Resources
 	}
-	return l.cache.putAndRelease(ctx, n)
+	return l.x.cache.putAndRelease(ctx, n)
 }
 
 // postpone leaves the state of the node unchanged until the provider responds again, because an outage is not a failure
@@ -346,27 +346,27 @@ func (l *nodeLaunch) ready(ctx context.Context, i resources.Instance) error {
 func (l *nodeLaunch) postpone(ctx context.Context, cause error) error {
 	l.node.Error = cause.Error()
 	err := fmt.Errorf("launch node %s: %w: %w", l.node.ID, ErrProviderUnreachable, cause)
-	return errors.Join(err, l.cache.put(ctx, l.node))
+	return errors.Join(err, l.x.cache.put(ctx, l.node))
 }
 
 // giveUp ends the launch and passes the instance of the last attempt to cleanUp. The record of a node for a request
 // shows the planner that another pool has to serve the request or, in state aborted, that the provider had no capacity.
 func (l *nodeLaunch) giveUp(ctx context.Context, cause error) error {
-	l.node.State, l.node.StateTime, l.node.Error = resources.StateFailed, l.Now(), cause.Error()
+	l.node.State, l.node.StateTime, l.node.Error = resources.StateFailed, l.x.Now(), cause.Error()
 	if errors.Is(cause, drivers.ErrQuota) {
 		l.node.State = resources.StateAborted
 	}
-	if err := l.cache.put(ctx, l.node); err != nil {
+	if err := l.x.cache.put(ctx, l.node); err != nil {
 		return errors.Join(cause, err)
 	}
 	switch {
 	case l.node.Attempt > 0:
-		l.cleanUp(l.node)
+		l.x.cleanUp(l.node)
 		return cause
 	case l.node.Request != "":
 		return cause
 	default: // no request was sent to the cloud
-		return errors.Join(cause, l.cache.drop(ctx, l.node.Key()))
+		return errors.Join(cause, l.x.cache.drop(ctx, l.node.Key()))
 	}
 }
 
@@ -380,7 +380,7 @@ func (l *nodeLaunch) console(ctx context.Context) (path string) {
 	if err != nil || text == "" {
 		return ""
 	}
-	dir, err := l.logDir()
+	dir, err := l.x.logDir()
 	if err != nil {
 		return ""
 	}

@@ -98,7 +98,7 @@ func (l *buildLog) Close() error {
 // closeLog closes a log and logs a warning if it is incomplete.
 func (m *imageBuild) closeLog(log *buildLog) {
 	if err := log.Close(); err != nil {
-		m.Log.Warn("the log of a build is incomplete", "image", m.image.Name, "build", m.build.ID, "error", err)
+		m.x.Log.Warn("the log of a build is incomplete", "image", m.image.Name, "build", m.build.ID, "error", err)
 	}
 }
 

@@ -262,11 +262,8 @@ func configuredFormat(config cty.Value) string {
 
 // openFormat returns the image format of an open provider, or "".
 func (e *Engine) openFormat(name string) string {
-	key := e.cloudKey(name, nil)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if open := e.clouds[key]; open != nil && open.ready.Load() {
-		if store, ok := drivers.ImagesOf(open.cloud); ok {
+	if cloud := e.connections.opened(e.cloudKey(name, nil)); cloud != nil {
+		if store, ok := drivers.ImagesOf(cloud); ok {
 			return store.ImageFormat()
 		}
 	}

@@ -67,7 +67,7 @@ func (x *execution) poll(cloud drivers.Cloud) *poller {
 	defer x.guard.Unlock()
 	p := x.polls[cloud]
 	if p == nil {
-		maps.DeleteFunc(x.polls, func(old drivers.Cloud, _ *poller) bool { return !x.connected(old) })
+		maps.DeleteFunc(x.polls, func(old drivers.Cloud, _ *poller) bool { return !x.connections.connected(old) })
 		p = &poller{cloud: cloud, installation: x.seen.Installation, ctx: x.pollCtx, group: &x.pollers,
 			waiters: map[*waiter]bool{}}
 		x.polls[cloud] = p

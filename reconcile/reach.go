@@ -35,13 +35,13 @@ func (l *nodeLaunch) awaitReachable(ctx context.Context, instance *resources.Ins
 	limit := cmp.Or(l.provider.BootTimeout, bootTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s %w (%s)", address, ErrBootTimeout, limit))
 	defer cancel()
-	started := l.Now()
-	l.progress(l.step)("waiting for "+address+" to answer", 0, 0)
+	started := l.x.Now()
+	l.x.progress(l.step)("waiting for "+address+" to answer", 0, 0)
 	for {
-		keys, err := l.probe(ctx, how, address)
+		keys, err := l.x.probe(ctx, how, address)
 		if err == nil {
-			instance.HostKeys, l.node.Phases.Keyscan = keys, l.Now().Sub(started).Seconds()
-			l.node.VerifiedAt = l.Now()
+			instance.HostKeys, l.node.Phases.Keyscan = keys, l.x.Now().Sub(started).Seconds()
+			l.node.VerifiedAt = l.x.Now()
 			return nil
 		}
 		select {

@@ -43,11 +43,10 @@ type Options struct {
 // Engine observes and executes for one configuration and one store. Close it after use.
 type Engine struct {
 	Options
-	host string
-	keys map[string]cloudKey // of the configured providers
-	*connections
-
-	reporting *sync.Mutex // held while Report runs
+	host        string
+	keys        map[string]cloudKey // of the configured providers
+	connections *connections        // engines for newer configurations share it
+	reporting   *sync.Mutex         // held while Report runs
 }
 
 // New returns an engine. It does not connect to any provider.
@@ -65,7 +64,7 @@ func New(o Options) *Engine {
 	}
 	e := &Engine{Options: o, host: host, connections: &connections{clouds: map[cloudKey]*openCloud{}}, reporting: &sync.Mutex{}}
 	e.keys = cloudKeys(o.Desired.Providers)
-	e.activateConnections()
+	e.connections.activate(e.keys)
 	return e
 }
 
@@ -78,20 +77,7 @@ func (e *Engine) With(desired resources.Desired) *Engine {
 }
 
 // Close disconnects from every provider.
-func (e *Engine) Close() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var first error
-	for _, c := range e.clouds {
-		if c.ready.Load() {
-			if err := c.cloud.Close(); err != nil && first == nil {
-				first = err
-			}
-		}
-	}
-	e.clouds = map[cloudKey]*openCloud{}
-	return first
-}
+func (e *Engine) Close() error { return e.connections.close() }
 
 // Installation returns the ID that the ownership tags of this installation carry: the lineage of the store.
 func (e *Engine) Installation(ctx context.Context) (string, error) {

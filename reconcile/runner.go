@@ -73,7 +73,7 @@ func (r *Runner) UseEngine(e *Engine) {
 
 // activate applies the engine's configuration to the steps of the run that start from now on.
 func (e *Engine) activate(r *run) {
-	e.activateConnections()
+	e.connections.activate(e.keys)
 	e.resizeSemaphores(r)
 	r.guard.Lock()
 	defer r.guard.Unlock()
