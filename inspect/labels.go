@@ -29,7 +29,7 @@ func (w *Fleet) Label(name string) wire.Label {
 	}
 	_, l.Nodes = w.use(func(n *resources.Node) bool { return slices.Contains(n.Labels, name) })
 	for _, n := range w.Observed.Records.Nodes {
-		if slices.Contains(n.Labels, name) && n.State == resources.StateReady && n.Request == "" {
+		if slices.Contains(n.Labels, name) && IsFree(n) {
 			l.Free++
 		}
 	}
@@ -97,8 +97,4 @@ func OfferedLabels(want resources.Desired) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-func IsAssigned(n *resources.Node) bool {
-	return n.State == resources.StateReady || n.State == resources.StateInit || n.State == resources.StateBuilding
 }

@@ -2,6 +2,7 @@ package resources
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -74,4 +75,9 @@ type Event struct {
 	Code    string    `json:"code"`              // for example launched, ready, fulfilled, waiting
 	Text    string    `json:"text"`
 	EventID string    `json:"event_id,omitempty"` // event ID of the request that it concerns, assigned by the requestor
+}
+
+// Concerns reports whether the event is about a subject or related to it. Every event concerns the empty subject.
+func (e *Event) Concerns(subject string) bool {
+	return subject == "" || e.Subject == subject || slices.Contains(e.Related, subject)
 }

@@ -114,7 +114,7 @@ func (j *Journal) Since(number uint64, subject string) []Numbered {
 	i, _ := slices.BinarySearchFunc(j.events, number+1, func(e Numbered, n uint64) int { return cmp.Compare(e.Number, n) })
 	var found []Numbered
 	for _, e := range j.events[i:] {
-		if subject == "" || e.Subject == subject || slices.Contains(e.Related, subject) {
+		if e.Concerns(subject) {
 			found = append(found, e)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
@@ -83,27 +84,17 @@ func (n *notifier) keep(ctx context.Context, d *watch.Daemon) {
 // statusOf returns the status line of systemctl status.
 func statusOf(d *watch.Daemon) string {
 	pass := d.Last()
-	waiting, inUse, ready, answering := 0, 0, 0, 0
-	for _, r := range pass.Observed.Records.Requests {
-		if r.IsOpen() {
-			waiting++
-		}
-	}
-	for _, node := range pass.Observed.Records.Nodes {
-		switch node.State {
-		case resources.StateReady:
-			ready++
-		case resources.StateInUse:
-			inUse++
-		}
-	}
+	fleet := inspect.Fleet{Observed: pass.Observed}
+	status := fleet.Status(pass.Plan)
+	waiting := status.Requests[resources.StateRequested] + status.Requests[resources.StatePending]
+	answering := 0
 	for i := range pass.Desired.Providers {
 		if view := pass.Observed.Providers[pass.Desired.Providers[i].Name]; view.Err == "" && !view.ListedAt.IsZero() {
 			answering++
 		}
 	}
-	line := fmt.Sprintf("%s, %s ready, %d in use, %d of %s", text.Count(waiting, "request waits", "requests wait"), text.Count(ready, "node", "nodes"),
-		inUse, answering, text.Count(len(pass.Desired.Providers), "provider answers", "providers answer"))
+	line := fmt.Sprintf("%s, %s ready, %d in use, %d of %s", text.Count(waiting, "request waits", "requests wait"), text.Count(status.Nodes[resources.StateReady], "node", "nodes"),
+		status.Nodes[resources.StateInUse], answering, text.Count(len(pass.Desired.Providers), "provider answers", "providers answer"))
 	if lasts := d.Stalled(); lasts > 0 {
 		line = fmt.Sprintf("STALLED for %s: %s", lasts.Round(time.Minute), line)
 	}

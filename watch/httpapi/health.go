@@ -5,7 +5,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -67,25 +67,12 @@ func comparisons(counts map[watch.Result]int) map[string]int {
 
 func (r statusRoutes) status(*call) (any, error) {
 	pass := r.daemon.Last()
-	records, _ := currentRecords(r.daemon)
-	s := wire.Status{Version: r.version, Installation: pass.Observed.Installation, PID: os.Getpid(), Host: host(), Started: r.started, Now: time.Now(),
-		Requests: map[resources.State]int{}, Nodes: map[resources.State]int{}, Running: len(r.daemon.Runner().Running()),
-		Shadow: comparisons(r.daemon.Comparisons()), Plan: pass.Plan.Summary().String(), Problems: []string{}, PassSeconds: pass.Took.Seconds(), PassAt: r.daemon.LastPassEnd(), SuspendedBy: r.suspendedBy()}
-	for _, q := range records.Requests {
-		s.Requests[q.State]++
-		if q.IsOpen() && (s.OldestRequest.IsZero() || q.Created.Before(s.OldestRequest)) {
-			s.OldestRequest = q.Created
-		}
-	}
-	for _, n := range records.Nodes {
-		s.Nodes[n.State]++
-		if n.State == resources.StateReady && n.Request == "" {
-			s.Free++
-		}
-	}
-	for _, p := range pass.Plan.Problems {
-		s.Problems = append(s.Problems, string(p.Address)+": "+p.Text)
-	}
+	w := inspect.Fleet{Observed: pass.Observed}
+	w.Observed.Records, _ = currentRecords(r.daemon)
+	s := w.Status(pass.Plan)
+	s.Version, s.PID, s.Host, s.Started, s.Now = r.version, os.Getpid(), host(), r.started, time.Now()
+	s.Running, s.Shadow, s.SuspendedBy = len(r.daemon.Runner().Running()), comparisons(r.daemon.Comparisons()), r.suspendedBy()
+	s.PassSeconds, s.PassAt = pass.Took.Seconds(), r.daemon.LastPassEnd()
 	s.Config = configurationOf(r.daemon.Configuration())
 	s.NotReady = r.daemon.NotReady()
 	s.Ready = s.NotReady == ""

@@ -3,7 +3,7 @@ package httpapi
 import (
 	"slices"
 
-	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -17,44 +17,23 @@ func (n nodeRoutes) list(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, busy := currentRecords(n.daemon)
+	w := n.fleet()
 	filter := wire.NodeFilter{States: states, Label: c.values.Get("label"), Provider: c.values.Get("provider"), Pool: c.values.Get("pool"),
 		Request: c.values.Get("request"), Tenant: c.values.Get("tenant")}
-	chosen := slices.DeleteFunc(records.Nodes, func(n *resources.Node) bool { return !filter.Matches(n) })
+	chosen := slices.DeleteFunc(w.Observed.Records.Nodes, func(n *resources.Node) bool { return !filter.Matches(n) })
 	chosen, next := page(c, chosen, func(n *resources.Node) string { return n.ID })
-	doing := runningOf(n.daemon)
+	view := w.NodeViews(n.daemon.Runner().Running())
 	list := wire.Nodes{Nodes: make([]wire.Node, len(chosen)), Next: next}
 	for i, node := range chosen {
-		list.Nodes[i] = wire.Node{Node: *node, Step: doing.of(node, busy)}
+		list.Nodes[i] = view(node)
 	}
 	return list, nil
 }
 
-// runningSteps holds the running steps by the record that they change.
-type runningSteps map[resources.Key]plan.Step
-
-func runningOf(daemon *watch.Daemon) runningSteps {
-	d := runningSteps{}
-	for _, step := range daemon.Runner().Running() {
-		if step.Record.Kind != "" {
-			d[step.Record] = step
-		}
-	}
-	return d
-}
-
-// of describes the step that runs on a node. It is empty if none does.
-func (d runningSteps) of(n *resources.Node, busy map[resources.Key]bool) string {
-	if step, ok := d[n.Key()]; ok {
-		return string(step.Action) + " (" + step.Reason.Text() + ")"
-	}
-	if !busy[n.Key()] {
-		return ""
-	}
-	if n.State == resources.StateInit || n.State == resources.StateBuilding {
-		return string(plan.ActionLaunch)
-	}
-	return string(plan.ActionUpdate)
+// fleet returns the current records.
+func (n nodeRoutes) fleet() (w inspect.Fleet) {
+	w.Observed.Records, w.Observed.Busy = currentRecords(n.daemon)
+	return w
 }
 
 func (n nodeRoutes) show(c *call) (any, error) {
@@ -79,8 +58,8 @@ func (n nodeRoutes) show(c *call) (any, error) {
 	if err := c.await(n.daemon.Journal, "node/"+c.id(), check); err != nil {
 		return nil, err
 	}
-	_, busy := currentRecords(n.daemon)
-	return wire.Node{Node: *node, Step: runningOf(n.daemon).of(node, busy)}, nil
+	w := n.fleet()
+	return w.NodeViews(n.daemon.Runner().Running())(node), nil
 }
 
 func (n nodeRoutes) renew(c *call) (any, error) {

@@ -32,28 +32,17 @@ func (q requestRoutes) list(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, _ := currentRecords(q.daemon)
+	w := nodeRoutes{q.daemon}.fleet()
 	filter := wire.RequestFilter{States: states, Label: c.values.Get("label"), Tenant: c.values.Get("tenant"), Requestor: c.values.Get("requestor")}
-	chosen := slices.DeleteFunc(records.Requests, func(r *resources.Request) bool { return !filter.Matches(r) })
+	chosen := slices.DeleteFunc(w.Observed.Records.Requests, func(r *resources.Request) bool { return !filter.Matches(r) })
 	chosen, next := page(c, chosen, func(r *resources.Request) string { return r.ID })
-	assigned := assignments(records.Nodes)
+	view := w.RequestViews()
 	list := wire.Requests{Requests: make([]wire.Request, len(chosen)), Next: next}
 	for i, r := range chosen {
-		list.Requests[i] = wire.Request{Request: *r, Assigned: assigned[r.ID]}
+		list.Requests[i] = view(r)
 		list.Requests[i].Data = nil
 	}
 	return list, nil
-}
-
-// assignments lists the nodes that wait for their request, by request ID.
-func assignments(nodes []*resources.Node) map[string][]string {
-	assigned := map[string][]string{}
-	for _, n := range nodes {
-		if n.Request != "" && inspect.IsAssigned(n) {
-			assigned[n.Request] = append(assigned[n.Request], n.ID)
-		}
-	}
-	return assigned
 }
 
 // page sorts a list by ID and returns the requested part, and the ID to continue from if more follow.
@@ -134,8 +123,8 @@ func (q requestRoutes) answered(c *call, id string) (any, error) {
 		shown.Data = nil
 	}
 	if r.State == resources.StatePending {
-		records, _ := currentRecords(q.daemon)
-		shown.Assigned = assignments(records.Nodes)[id]
+		w := nodeRoutes{q.daemon}.fleet()
+		shown.Assigned = w.RequestViews()(r).Assigned
 	}
 	return shown, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
@@ -88,29 +89,28 @@ func number(b bool) float64 {
 func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 func (s scrape) requests() {
-	states := map[resources.State]int{resources.StateRequested: 0, resources.StatePending: 0, resources.StateFulfilled: 0, resources.StateFailed: 0}
+	w := inspect.Fleet{Observed: s.Observed}
+	status := w.Status(s.Plan)
 	labels := map[string]int{}
 	for i := range s.Desired.Labels {
 		labels[s.Desired.Labels[i].Name] = 0
 	}
-	oldest := 0.0
 	for _, r := range s.Observed.Records.Requests {
-		states[r.State]++
-		if !r.IsOpen() {
-			continue
-		}
-		oldest = max(oldest, s.Observed.Now.Sub(r.Created).Seconds())
 		for _, label := range r.Labels {
-			if _, configured := labels[label]; configured { // clients may name any label, and the series of a label remains
+			if _, configured := labels[label]; configured && r.IsOpen() { // clients may name any label, and the series of a label remains
 				labels[label]++
 			}
 		}
 	}
-	for state, n := range states {
-		s.gauge("npctl_node_requests", float64(n), string(state))
+	for _, state := range resources.StatesOf(resources.KindRequest) {
+		s.gauge("npctl_node_requests", float64(status.Requests[state]), string(state))
 	}
 	for label, n := range labels {
 		s.gauge("npctl_request_nodes_waiting", float64(n), label)
+	}
+	oldest := 0.0
+	if !status.OldestRequest.IsZero() {
+		oldest = max(0, s.Observed.Now.Sub(status.OldestRequest).Seconds())
 	}
 	s.gauge("npctl_node_requests_oldest_seconds", oldest)
 }
