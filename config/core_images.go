@@ -15,7 +15,7 @@ var imageAttributes = []schema.Attribute{
 	{Name: "keep_formats", Type: texts, Default: noTexts, Doc: "Formats whose files npctl keeps despite `delete_after_upload`."},
 	{Name: "delete_after_upload", Type: cty.Bool, Default: no,
 		Doc: "Whether npctl deletes the file of a format after its upload to all providers that use it."},
-	{Name: "keep", Type: cty.Number, Default: cty.NumberIntVal(2), Min: minimum(1), Check: wholeNumber,
+	{Name: "keep", Type: cty.Number, Default: cty.NumberIntVal(2), Min: minimum(1), Check: schema.CheckWhole,
 		Doc: "Number of newest ready builds to keep."},
 	{Name: "pause", Type: cty.Bool, Default: no, Doc: "Whether builds are paused. Existing builds are kept and uploaded."},
 	{Name: "prevent_destroy", Type: cty.Bool, Default: no,
@@ -34,7 +34,7 @@ func loginAttributes(class schema.Class, username, pythonPath, connectionType ct
 		{Name: "connection_type", Type: cty.String, Class: class, Default: connectionType,
 			OneOf: []string{"ssh", "winrm", "network_cli", "kubectl", "project", "namespace", "local", "psrp", "netconf", "httpapi"},
 			Doc:   "Connection type for Ansible."},
-		{Name: "connection_port", Type: cty.Number, Class: class, Check: portNumber,
+		{Name: "connection_port", Type: cty.Number, Class: class, Check: schema.CheckPort,
 			Doc: "Port to connect to. The default is 5986 for `winrm` and `psrp`, and 22 for all other types."},
 	}
 }

@@ -14,26 +14,26 @@ var npctlBlock = schema.Block{
 	Attributes: []schema.Attribute{
 		{Name: "required_version", Type: cty.String,
 			Doc: "Versions of npctl that accept this configuration, such as `\">= 0.1, < 2.0\"`."},
-		{Name: "images_dir", Type: cty.String, Default: cty.StringVal("images"), Check: plainFileName,
+		{Name: "images_dir", Type: cty.String, Default: cty.StringVal("images"), Check: schema.CheckPath,
 			Doc: "Directory of image files. A relative path is relative to the configuration's directory."},
-		{Name: "build_log_dir", Type: cty.String, Default: cty.StringVal("build-logs"), Check: plainFileName,
+		{Name: "build_log_dir", Type: cty.String, Default: cty.StringVal("build-logs"), Check: schema.CheckPath,
 			Doc: "Directory of build logs, with one file for each build."},
-		{Name: "build_log_retention", Type: cty.Number, Default: cty.NumberIntVal(7), Min: minimum(-1), Check: wholeNumber,
+		{Name: "build_log_retention", Type: cty.Number, Default: cty.NumberIntVal(7), Min: minimum(-1), Check: schema.CheckWhole,
 			Doc: "Number of old logs to keep for each image; `-1` keeps all."},
-		{Name: "max_builds", Type: cty.Number, Default: cty.NumberIntVal(1), Min: minimum(1), Check: wholeNumber,
+		{Name: "max_builds", Type: cty.Number, Default: cty.NumberIntVal(1), Min: minimum(1), Check: schema.CheckWhole,
 			Doc: "Maximum number of builds on this machine at a time, by builders such as `exec` and `dib`."},
-		{Name: "max_fetches", Type: cty.Number, Default: cty.NumberIntVal(2), Min: minimum(1), Check: wholeNumber,
+		{Name: "max_fetches", Type: cty.Number, Default: cty.NumberIntVal(2), Min: minimum(1), Check: schema.CheckWhole,
 			Doc: "Maximum number of downloads of `zuul_image` builds at a time."},
-		{Name: "max_snapshot_builds", Type: cty.Number, Default: cty.NumberIntVal(2), Min: minimum(1), Check: wholeNumber,
+		{Name: "max_snapshot_builds", Type: cty.Number, Default: cty.NumberIntVal(2), Min: minimum(1), Check: schema.CheckWhole,
 			Doc: "Maximum number of snapshot builds at a time (`builder \"snapshot\"`)."},
-		{Name: "max_conversions", Type: cty.Number, Default: cty.NumberIntVal(1), Min: minimum(1), Check: wholeNumber,
+		{Name: "max_conversions", Type: cty.Number, Default: cty.NumberIntVal(1), Min: minimum(1), Check: schema.CheckWhole,
 			Doc: "Maximum number of conversions of builds to another format at a time."},
 		{Name: "max_hold_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("0s"),
 			Doc: "Maximum age of a hold; `\"0s\"` means no limit. A hold with a shorter time of its own ends earlier."},
-		{Name: "max_requests", Type: cty.Number, Default: cty.NumberIntVal(10000), Min: minimum(0), Check: wholeNumber,
+		{Name: "max_requests", Type: cty.Number, Default: cty.NumberIntVal(10000), Min: minimum(0), Check: schema.CheckWhole,
 			Doc: "Maximum number of open requests; `0` means no limit. At this number the API of `npctl watch` rejects new requests. Requests in ZooKeeper " +
 				"count, and npctl does not reject them."},
-		{Name: "leak_limit", Type: cty.Number, Default: cty.NumberIntVal(10), Min: minimum(0), Check: wholeNumber,
+		{Name: "leak_limit", Type: cty.Number, Default: cty.NumberIntVal(10), Min: minimum(0), Check: schema.CheckWhole,
 			Doc: "Maximum number of leaks (objects with the ownership tags of this npctl and without a record) that npctl deletes within `leak_age`, in all runs together."},
 		{Name: "leak_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("10m"),
 			Doc: "Minimum time between the two sightings of a leak before npctl deletes it, and the period to which `leak_limit` applies."},
@@ -51,11 +51,11 @@ var stateBlock = schema.Block{
 var tenantLimitBlock = schema.Block{
 	Doc: "The upper limit of what one tenant uses at a time, over all providers. A request that exceeds the limit alone fails.",
 	Attributes: []schema.Attribute{
-		{Name: "max_servers", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Maximum number of nodes. The default is no limit."},
-		{Name: "max_cores", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Maximum number of CPU cores. The default is no limit."},
-		{Name: "max_ram", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Maximum memory in MiB. The default is no limit."},
-		{Name: "max_volumes", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Maximum number of volumes. The default is no limit."},
-		{Name: "max_volume_gb", Type: cty.Number, Min: minimum(0), Check: wholeNumber, Doc: "Maximum size of all volumes in GiB. The default is no limit."},
+		{Name: "max_servers", Type: cty.Number, Min: minimum(0), Check: schema.CheckWhole, Doc: "Maximum number of nodes. The default is no limit."},
+		{Name: "max_cores", Type: cty.Number, Min: minimum(0), Check: schema.CheckWhole, Doc: "Maximum number of CPU cores. The default is no limit."},
+		{Name: "max_ram", Type: cty.Number, Min: minimum(0), Check: schema.CheckWhole, Doc: "Maximum memory in MiB. The default is no limit."},
+		{Name: "max_volumes", Type: cty.Number, Min: minimum(0), Check: schema.CheckWhole, Doc: "Maximum number of volumes. The default is no limit."},
+		{Name: "max_volume_gb", Type: cty.Number, Min: minimum(0), Check: schema.CheckWhole, Doc: "Maximum size of all volumes in GiB. The default is no limit."},
 	},
 }
 
@@ -70,16 +70,16 @@ var gearmanBlock = schema.Block{
 var tlsBlock = schema.Block{
 	Doc: "Paths of PEM files for TLS with client certificates.",
 	Attributes: []schema.Attribute{
-		{Name: "ca", Type: cty.String, Required: true, Check: plainFileName, Doc: "Certificates of the trusted authorities."},
-		{Name: "cert", Type: cty.String, Check: plainFileName, Doc: "Certificate of this client."},
-		{Name: "key", Type: cty.String, Check: plainFileName, Doc: "Key of this client."},
+		{Name: "ca", Type: cty.String, Required: true, Check: schema.CheckPath, Doc: "Certificates of the trusted authorities."},
+		{Name: "cert", Type: cty.String, Check: schema.CheckPath, Doc: "Certificate of this client."},
+		{Name: "key", Type: cty.String, Check: schema.CheckPath, Doc: "Key of this client."},
 	},
 }
 
 var labelBlock = schema.Block{
 	Doc: "The name by which a request asks for a node. Offers of pools define how npctl creates its nodes.",
 	Attributes: []schema.Attribute{
-		{Name: "min_ready", Type: cty.Number, Default: cty.NumberIntVal(0), Min: minimum(0), Check: wholeNumber,
+		{Name: "min_ready", Type: cty.Number, Default: cty.NumberIntVal(0), Min: minimum(0), Check: schema.CheckWhole,
 			Doc: "Number of ready, unassigned nodes that npctl maintains."},
 		{Name: "max_ready_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("0s"),
 			Doc: "Age at which npctl replaces a ready node that is not in use; `\"0s\"` means never."},

@@ -2,11 +2,12 @@ package config
 
 import (
 	"fmt"
-	"math/big"
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/npctl/npctl/resources/schema"
 )
 
 // This file holds checks and defaults that the language's own schemas share.
@@ -21,47 +22,6 @@ var (
 	noTexts  = cty.ListValEmpty(cty.String)
 	noTextsM = cty.MapValEmpty(cty.String)
 )
-
-// maxWhole is the largest integer up to which float64 represents every integer exactly.
-var maxWhole = new(big.Float).SetInt64(1 << 53)
-
-func wholeNumber(v cty.Value) error {
-	n := v.AsBigFloat()
-	if !n.IsInt() {
-		return fmt.Errorf("%s is not a whole number", n.Text('g', 10))
-	}
-	if new(big.Float).Abs(n).Cmp(maxWhole) > 0 {
-		return fmt.Errorf("%s is too large", n.Text('g', 10))
-	}
-	return nil
-}
-
-func portNumber(v cty.Value) error {
-	if err := wholeNumber(v); err != nil {
-		return err
-	}
-	if n, _ := v.AsBigFloat().Int64(); n < 1 || n > 65535 {
-		return fmt.Errorf("%d is not a port; use a number from 1 to 65535", n)
-	}
-	return nil
-}
-
-func notEmpty(v cty.Value) error {
-	if v.Type() == cty.String && v.AsString() == "" {
-		return fmt.Errorf("the text is empty")
-	}
-	if v.CanIterateElements() && v.LengthInt() == 0 {
-		return fmt.Errorf("there must be at least one")
-	}
-	return nil
-}
-
-func plainFileName(v cty.Value) error {
-	if strings.ContainsAny(v.AsString(), "\x00\r\n") {
-		return fmt.Errorf("the path contains a line break or a null byte")
-	}
-	return notEmpty(v)
-}
 
 // hostKeys checks that all elements are lines in the format of ssh-keyscan without the host.
 func hostKeys(v cty.Value) error {
@@ -115,5 +75,5 @@ func serverAddresses(v cty.Value) error {
 			return fmt.Errorf("%q is not a server; write \"host\" or \"host:port\"", element.AsString())
 		}
 	}
-	return notEmpty(v)
+	return schema.CheckNotEmpty(v)
 }

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/zclconf/go-cty/cty"
-
 	"github.com/npctl/npctl/resources"
 )
 
@@ -18,14 +16,6 @@ type addressChoice struct {
 	internal bool
 	version  int    // 4 or 6; 0 means 4 if available
 	network  string // name; empty means any
-}
-
-func choiceIn(config cty.Value) addressChoice {
-	return addressChoice{
-		internal: boolAttr(config, "use_internal_ip"),
-		version:  int(intAttr(config, "ip_version")),
-		network:  stringAttr(config, "interface_network"),
-	}
 }
 
 // text returns "" for the default choice.

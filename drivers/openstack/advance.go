@@ -20,7 +20,11 @@ func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.I
 	}
 	address, ok := c.attached.get(seen.ID)
 	if !ok {
-		f, err := c.network.attach(ctx, spec, seen.ID)
+		var settings labelSettings
+		if err := decode(spec.Config, &settings); err != nil {
+			return seen, err
+		}
+		f, err := c.network.attach(ctx, settings, spec.Marks, seen.ID)
 		if err != nil {
 			return seen, fmt.Errorf("floating IP of server %s: %w", seen.Name, err)
 		}
@@ -40,13 +44,13 @@ func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.I
 var errNoPort = errors.New("it has no port")
 
 // attach finds or creates the floating IP of a server.
-func (nw *networking) attach(ctx context.Context, spec drivers.Spec, server string) (floatingIP, error) {
+func (nw *networking) attach(ctx context.Context, settings labelSettings, m resources.OwnerTags, server string) (floatingIP, error) {
 	ports, err := nw.listPorts(ctx, url.Values{"device_id": {server}})
 	if err != nil {
 		return floatingIP{}, err
 	}
-	targets := nw.targetsOf(ctx, ports, stringAttr(spec.Config, "interface_network"))
-	own, err := nw.listFloatingIPs(ctx, url.Values{"description": {description(spec.Marks)}})
+	targets := nw.targetsOf(ctx, ports, settings.InterfaceNetwork)
+	own, err := nw.listFloatingIPs(ctx, url.Values{"description": {description(m)}})
 	if err != nil {
 		return floatingIP{}, err
 	}
@@ -66,7 +70,7 @@ func (nw *networking) attach(ctx context.Context, spec drivers.Spec, server stri
 			return nw.associate(ctx, f, targets[0])
 		}
 	}
-	return nw.createFloatingIP(ctx, spec, targets)
+	return nw.createFloatingIP(ctx, settings.FloatingIPNetwork, m, targets)
 }
 
 // target is a port and address to which a floating IP can be associated.
@@ -111,18 +115,18 @@ func (nw *networking) associate(ctx context.Context, f floatingIP, t target) (fl
 
 // createFloatingIP creates and associates a floating IP in one call. Only Neutron knows which network has a router to
 // the external network, so it tries the addresses one after the other.
-func (nw *networking) createFloatingIP(ctx context.Context, spec drivers.Spec, targets []target) (floatingIP, error) {
+func (nw *networking) createFloatingIP(ctx context.Context, network string, m resources.OwnerTags, targets []target) (floatingIP, error) {
 	client, err := nw.service(serviceNetwork)
 	if err != nil {
 		return floatingIP{}, err
 	}
-	outside, err := nw.names.floatingNetwork(ctx, stringAttr(spec.Config, "floating_ip_network"))
+	outside, err := nw.names.floatingNetwork(ctx, network)
 	if err != nil {
 		return floatingIP{}, err
 	}
 	for _, t := range targets {
 		request := map[string]any{
-			"floating_network_id": outside.ID, "port_id": t.port, "fixed_ip_address": t.address, "description": description(spec.Marks),
+			"floating_network_id": outside.ID, "port_id": t.port, "fixed_ip_address": t.address, "description": description(m),
 		}
 		var answer struct {
 			FloatingIP floatingIP `json:"floatingip"`

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/gophercloud/gophercloud/v2"
-	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
@@ -38,11 +37,11 @@ var (
 )
 
 // open authenticates and reads the compute API version: two or three calls.
-func open(ctx context.Context, env drivers.Env, e entry, config cty.Value) (*Cloud, error) {
+func open(ctx context.Context, env drivers.Env, e entry, settings sharedSettings) (*Cloud, error) {
 	if env.Log == nil {
 		env.Log = slog.New(slog.DiscardHandler)
 	}
-	format := resources.ImageFormat(firstOf(stringAttr(config, "image_format"), strings.ToLower(e.imageFormat), uploadFormats()[0]))
+	format := resources.ImageFormat(firstOf(settings.ImageFormat, strings.ToLower(e.imageFormat), uploadFormats()[0]))
 	if !slices.Contains(uploadFormats(), format) {
 		return nil, fmt.Errorf("%w: image format %q of cloud %q%s", drivers.ErrRejected, format, e.name, suggestionText(format, uploadFormats()))
 	}

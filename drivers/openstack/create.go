@@ -13,7 +13,6 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/keypairs"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
-	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
@@ -34,7 +33,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if err != nil {
 		return resources.Instance{}, unsentError{fmt.Errorf("create server %s: %w", spec.Hostname, err)}
 	}
-	values := serverMetadata(spec)
+	values := serverMetadata(spec, o.settings)
 	if err := checkMetadata(values); err != nil {
 		return resources.Instance{}, unsentError{fmt.Errorf("create server %s: %w", spec.Hostname, err)}
 	}
@@ -76,31 +75,25 @@ func (c *Cloud) find(ctx context.Context, spec drivers.Spec) (resources.Instance
 }
 
 // serverMetadata returns the user's properties, overridden by the metadata that List needs and by the ownership tags.
-func serverMetadata(spec drivers.Spec) map[string]string {
+func serverMetadata(spec drivers.Spec, settings labelSettings) map[string]string {
 	values := map[string]string{}
-	maps.Copy(values, mapAttr(spec.Config, "instance_properties"))
+	maps.Copy(values, settings.InstanceProperties)
 	maps.Copy(values, spec.Properties)
-	if boolAttr(spec.Config, "auto_floating_ip") {
+	if settings.AutoFloatingIP {
 		values[keyFloating] = "true"
 	}
-	if boolAttr(spec.Config, "create_ports") {
+	if settings.CreatePorts {
 		values[keyPorts] = "true"
 	}
-	if boolAttr(spec.Config, "boot_from_volume") {
-		values[keyVolumeGB] = strconv.FormatInt(volumeSize(spec.Config), 10)
+	if settings.BootFromVolume {
+		values[keyVolumeGB] = strconv.FormatInt(settings.VolumeSize, 10)
 	}
-	if text := choiceIn(spec.Config).text(); text != "" {
+	choice := addressChoice{internal: settings.UseInternalIP, version: int(settings.IPVersion), network: settings.InterfaceNetwork}
+	if text := choice.text(); text != "" {
 		values[keyInterface] = text
 	}
 	maps.Copy(values, metadata(spec.Marks))
 	return values
-}
-
-func volumeSize(config cty.Value) int64 {
-	if size := intAttr(config, "volume_size"); size > 0 {
-		return size
-	}
-	return defaultVolumeSize
 }
 
 func (c *Cloud) postServer(ctx context.Context, spec drivers.Spec, o offer, values map[string]string, ports []port) (string, error) {
@@ -110,24 +103,24 @@ func (c *Cloud) postServer(ctx context.Context, spec drivers.Spec, o offer, valu
 		ImageRef:         spec.ImageID,
 		AvailabilityZone: spec.Zone,
 		Metadata:         values,
-		ConfigDrive:      optionalBool(spec.Config, "config_drive"),
+		ConfigDrive:      o.settings.ConfigDrive,
 		Networks:         c.attachments(o, ports),
 	}
 	if len(ports) == 0 { // existing ports already have their security groups
 		opts.SecurityGroups = o.groups
 	}
-	if text := stringAttr(spec.Config, "userdata"); text != "" {
+	if text := o.settings.UserData; text != "" {
 		// gophercloud does not encode text that is valid base64, so it receives encoded text.
 		opts.UserData = []byte(base64.StdEncoding.EncodeToString([]byte(text)))
 	}
 	if c.microversion >= withTags {
-		opts.Tags = append([]string{markTag}, listAttr(spec.Config, "tags")...)
+		opts.Tags = append([]string{markTag}, o.settings.Tags...)
 	}
-	if boolAttr(spec.Config, "boot_from_volume") {
+	if o.settings.BootFromVolume {
 		opts.ImageRef = ""
-		opts.BlockDevice = []servers.BlockDevice{c.bootVolume(spec)}
+		opts.BlockDevice = []servers.BlockDevice{c.bootVolume(spec.ImageID, o.settings)}
 	}
-	body, err := keypairs.CreateOptsExt{CreateOptsBuilder: opts, KeyName: stringAttr(spec.Config, "key_name")}.ToServerCreateMap()
+	body, err := keypairs.CreateOptsExt{CreateOptsBuilder: opts, KeyName: o.settings.KeyName}.ToServerCreateMap()
 	if err != nil {
 		return "", fmt.Errorf("create server %s: %w: %w", spec.Hostname, drivers.ErrRejected, err)
 	}
@@ -164,16 +157,16 @@ func (c *Cloud) attachments(o offer, ports []port) any {
 	return list
 }
 
-func (c *Cloud) bootVolume(spec drivers.Spec) servers.BlockDevice {
+func (c *Cloud) bootVolume(image string, settings labelSettings) servers.BlockDevice {
 	device := servers.BlockDevice{
 		SourceType:          servers.SourceImage,
-		UUID:                spec.ImageID,
+		UUID:                image,
 		DestinationType:     servers.DestinationVolume,
 		DeleteOnTermination: true,
-		VolumeSize:          int(volumeSize(spec.Config)),
+		VolumeSize:          int(settings.VolumeSize),
 	}
 	if c.microversion >= withVolumeType {
-		device.VolumeType = stringAttr(spec.Config, "volume_type")
+		device.VolumeType = settings.VolumeType
 	}
 	return device
 }

@@ -29,18 +29,21 @@ func (*Driver) Kind() string { return "openstack" }
 // Schema implements drivers.Driver.
 func (*Driver) Schema() schema.Driver {
 	s := SharedSchema()
-	s.Doc = driverDoc
-	s.Provider.Attributes = append(cloudAttributes(), s.Provider.Attributes...)
+	s.Provider = schema.Of[providerSettings]("", nil)
 	return s
 }
 
 // Open implements drivers.Driver: it reads clouds.yaml like other OpenStack tools and requests a token.
 func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
-	entry, err := loadCloud(stringAttr(config, "cloud"), stringAttr(config, "region"), systemSurroundings())
+	var settings providerSettings
+	if err := decode(config, &settings); err != nil {
+		return nil, err
+	}
+	entry, err := loadCloud(settings.Cloud, settings.Region, systemSurroundings())
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, env, entry, config)
+	return open(ctx, env, entry, settings.Shared)
 }
 
 // Endpoint is the access to a cloud, for callers that know it, such as the sandbox.
@@ -57,9 +60,13 @@ type Endpoint struct {
 // Connect opens the cloud at the endpoint. The config is a value of SharedSchema().Provider; null, or a missing
 // attribute, means the defaults.
 func Connect(ctx context.Context, env drivers.Env, endpoint Endpoint, config cty.Value) (drivers.Cloud, error) {
+	var settings sharedSettings
+	if err := decode(config, &settings); err != nil {
+		return nil, err
+	}
 	entry, err := endpointEntry(endpoint)
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, env, entry, config)
+	return open(ctx, env, entry, settings)
 }

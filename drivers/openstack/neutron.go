@@ -67,7 +67,7 @@ func (nw *networking) listFloatingIPs(ctx context.Context, filter url.Values) ([
 // ports creates a server's ports if the offer requests it. After a Create with a lost response it reuses the existing
 // ports.
 func (nw *networking) ports(ctx context.Context, spec drivers.Spec, o offer) ([]port, error) {
-	if !boolAttr(spec.Config, "create_ports") || len(o.networks) == 0 {
+	if !o.settings.CreatePorts || len(o.networks) == 0 {
 		return nil, nil
 	}
 	var old, made []port

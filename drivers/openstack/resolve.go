@@ -14,6 +14,7 @@ import (
 
 // offer is an offer's configuration with resolved names.
 type offer struct {
+	settings labelSettings
 	flavor   flavor
 	networks []network
 	groups   []string // IDs
@@ -31,67 +32,66 @@ type offerResolver struct {
 // resolve resolves the names that Create needs; the first unknown name is the error.
 func (r *offerResolver) resolve(ctx context.Context, config cty.Value) (offer, error) {
 	var o offer
-	for _, look := range r.neededLookups(config) {
+	if err := decode(config, &o.settings); err != nil {
+		return offer{}, err
+	}
+	for _, look := range r.neededLookups() {
 		if err := look(ctx, &o); err != nil {
 			return offer{}, err
 		}
 	}
-	o.amounts = amountsOf(o, config)
+	o.amounts = amountsOf(o)
 	return o, nil
 }
 
 type lookup func(context.Context, *offer) error
 
-func (r *offerResolver) neededLookups(config cty.Value) []lookup {
+func (r *offerResolver) neededLookups() []lookup {
 	return []lookup{
 		func(ctx context.Context, o *offer) (err error) {
-			o.flavor, err = r.names.flavorFor(ctx, stringAttr(config, "flavor"), intAttr(config, "min_ram"))
+			o.flavor, err = r.names.flavorFor(ctx, o.settings.Flavor, o.settings.MinRAM)
 			return err
 		},
-		func(ctx context.Context, o *offer) error { return r.lookUpNetworks(ctx, config, o) },
-		func(ctx context.Context, o *offer) error { return r.lookUpGroups(ctx, config, o) },
+		func(ctx context.Context, o *offer) error {
+			var missing []error
+			for _, name := range o.settings.Networks {
+				n, err := r.names.networkFor(ctx, "networks", name)
+				missing = append(missing, err)
+				o.networks = append(o.networks, n)
+			}
+			return errors.Join(missing...)
+		},
+		func(ctx context.Context, o *offer) error {
+			var missing []error
+			for _, name := range o.settings.SecurityGroups {
+				g, err := r.names.securityGroupFor(ctx, name)
+				missing = append(missing, err)
+				o.groups = append(o.groups, g.ID)
+			}
+			return errors.Join(missing...)
+		},
 		func(ctx context.Context, o *offer) (err error) {
-			if boolAttr(config, "auto_floating_ip") {
-				o.floating, err = r.names.floatingNetwork(ctx, stringAttr(config, "floating_ip_network"))
+			if o.settings.AutoFloatingIP {
+				o.floating, err = r.names.floatingNetwork(ctx, o.settings.FloatingIPNetwork)
 			}
 			return err
 		},
 	}
 }
 
-func (r *offerResolver) lookUpNetworks(ctx context.Context, config cty.Value, o *offer) error {
-	var missing []error
-	for _, name := range listAttr(config, "networks") {
-		n, err := r.names.networkFor(ctx, "networks", name)
-		missing = append(missing, err)
-		o.networks = append(o.networks, n)
-	}
-	return errors.Join(missing...)
-}
-
-func (r *offerResolver) lookUpGroups(ctx context.Context, config cty.Value, o *offer) error {
-	var missing []error
-	for _, name := range listAttr(config, "security_groups") {
-		g, err := r.names.securityGroupFor(ctx, name)
-		missing = append(missing, err)
-		o.groups = append(o.groups, g.ID)
-	}
-	return errors.Join(missing...)
-}
-
 // extraLookups check names that Create passes on unchanged.
-func (r *offerResolver) extraLookups(config cty.Value) []lookup {
+func (r *offerResolver) extraLookups() []lookup {
 	return []lookup{
-		func(ctx context.Context, _ *offer) error {
-			if name := stringAttr(config, "key_name"); name != "" {
+		func(ctx context.Context, o *offer) error {
+			if name := o.settings.KeyName; name != "" {
 				return oneOf(ctx, &r.names.keys, "key_name", name, "no such key pair")
 			}
 			return nil
 		},
-		func(ctx context.Context, o *offer) error { return r.lookUpZones(ctx, config, o) },
-		func(ctx context.Context, _ *offer) error { return r.lookUpVolume(ctx, config) },
-		func(ctx context.Context, _ *offer) error {
-			if name := stringAttr(config, "interface_network"); name != "" {
+		r.lookUpZones,
+		r.lookUpVolume,
+		func(ctx context.Context, o *offer) error {
+			if name := o.settings.InterfaceNetwork; name != "" {
 				_, err := r.names.networkFor(ctx, "interface_network", name)
 				return err
 			}
@@ -101,8 +101,8 @@ func (r *offerResolver) extraLookups(config cty.Value) []lookup {
 }
 
 // lookUpZones returns the configured zones, else all; a cloud with one zone needs no choice.
-func (r *offerResolver) lookUpZones(ctx context.Context, config cty.Value, o *offer) error {
-	o.zones = listAttr(config, "availability_zones")
+func (r *offerResolver) lookUpZones(ctx context.Context, o *offer) error {
+	o.zones = o.settings.AvailabilityZones
 	if len(o.zones) == 0 {
 		zones, err := r.names.zones.get(ctx, cacheAge)
 		if len(zones) > 1 {
@@ -117,14 +117,14 @@ func (r *offerResolver) lookUpZones(ctx context.Context, config cty.Value, o *of
 	return errors.Join(missing...)
 }
 
-func (r *offerResolver) lookUpVolume(ctx context.Context, config cty.Value) error {
-	if !boolAttr(config, "boot_from_volume") {
+func (r *offerResolver) lookUpVolume(ctx context.Context, o *offer) error {
+	if !o.settings.BootFromVolume {
 		return nil
 	}
 	if !r.names.hasService(serviceVolume) {
 		return &unknownNameError{attribute: "boot_from_volume", value: "true", detail: "the cloud has no block storage service"}
 	}
-	name := stringAttr(config, "volume_type")
+	name := o.settings.VolumeType
 	switch {
 	case name == "":
 		return nil
@@ -138,8 +138,11 @@ func (r *offerResolver) lookUpVolume(ctx context.Context, config cty.Value) erro
 // ResolveOffer implements drivers.Resolver.
 func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
 	var o offer
+	if err := decode(config, &o.settings); err != nil {
+		return resources.ResolvedOffer{}, nil, err
+	}
 	var problems []resources.Problem
-	for _, look := range slices.Concat(c.offers.neededLookups(config), c.offers.extraLookups(config)) {
+	for _, look := range slices.Concat(c.offers.neededLookups(), c.offers.extraLookups()) {
 		found, err := problemsIn(look(ctx, &o))
 		if err != nil {
 			return resources.ResolvedOffer{}, nil, err
@@ -151,14 +154,14 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 	}
 	return resources.ResolvedOffer{
 		Flavor:    fmt.Sprintf("%s (%s)", o.flavor.Name, o.flavor.ID),
-		Resources: amountsOf(o, config),
+		Resources: amountsOf(o),
 		Zones:     o.zones,
-		Values:    plannedValues(o, config),
+		Values:    plannedValues(o),
 	}, nil, nil
 }
 
 // plannedValues returns the objects that the names in an offer currently refer to.
-func plannedValues(o offer, config cty.Value) map[string]string {
+func plannedValues(o offer) map[string]string {
 	planned := map[string]any{"flavor": o.flavor.Name, "flavor_id": o.flavor.ID, "cores": o.flavor.VCPUs, "ram": o.flavor.RAM}
 	if len(o.networks) > 0 {
 		var names, ids []string
@@ -173,8 +176,8 @@ func plannedValues(o offer, config cty.Value) map[string]string {
 	if o.floating.ID != "" {
 		planned["floating_ip_network"] = o.floating.Name
 	}
-	if boolAttr(config, "boot_from_volume") {
-		planned["volume_size"] = volumeSize(config)
+	if o.settings.BootFromVolume {
+		planned["volume_size"] = o.settings.VolumeSize
 	}
 	texts := map[string]string{}
 	for name, value := range planned {
@@ -208,12 +211,12 @@ func problemsIn(err error) ([]resources.Problem, error) {
 	}
 }
 
-func amountsOf(o offer, config cty.Value) resources.ResourceAmounts {
+func amountsOf(o offer) resources.ResourceAmounts {
 	amounts := resources.ResourceAmounts{Instances: 1, Cores: o.flavor.VCPUs, RAM: o.flavor.RAM}
-	if boolAttr(config, "boot_from_volume") {
-		amounts.Volumes, amounts.VolumeGB = 1, volumeSize(config)
+	if o.settings.BootFromVolume {
+		amounts.Volumes, amounts.VolumeGB = 1, o.settings.VolumeSize
 	}
-	if boolAttr(config, "auto_floating_ip") {
+	if o.settings.AutoFloatingIP {
 		amounts.Addresses = 1
 	}
 	return amounts

@@ -7,6 +7,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -21,12 +22,20 @@ func uploadFormats() []string {
 // SharedSchema is the schema without the attributes that locate the cloud. A driver that provides its own cloud, such
 // as the sandbox, uses it.
 func SharedSchema() schema.Driver {
+	checks := map[string]schema.Check{
+		"ip_version": checkIPVersion, "userdata": checkUserdata, "instance_properties": checkProperties, "tags": checkTags,
+	}
+	label := schema.Of[labelSettings]("", checks)
+	label.AtLeastOneOf = [][]string{{"flavor", "min_ram"}}
+	for i := range label.Attributes {
+		label.Attributes[i].Default = cty.NilVal // else it would hide the pool's value
+	}
 	return schema.Driver{
 		Doc:            driverDoc,
-		Provider:       schema.Block{Attributes: sharedAttributes()},
-		Pool:           schema.Block{Attributes: poolAttributes()},
-		Label:          schema.Block{Attributes: labelAttributes(), AtLeastOneOf: [][]string{{"flavor", "min_ram"}}},
-		Image:          schema.Block{Attributes: imageAttributes()},
+		Provider:       schema.Of[sharedSettings]("", nil),
+		Pool:           schema.Of[poolSettings]("", checks),
+		Label:          label,
+		Image:          schema.Of[imageSettings]("", nil),
 		HasLabels:      true,
 		HasImages:      true,
 		HasCloudImages: true,
@@ -34,103 +43,53 @@ func SharedSchema() schema.Driver {
 	}
 }
 
-func cloudAttributes() []schema.Attribute {
-	return []schema.Attribute{
-		{Name: "cloud", Type: cty.String, Required: true, Class: schema.InPlace,
-			Doc: "Name of the entry in `clouds.yaml`; `envvars` means the `OS_*` environment variables."},
-		{Name: "region", Type: cty.String, Class: schema.InPlace,
-			Doc: "Region; the default is the region of the entry."},
-	}
+// providerSettings locate the cloud.
+type providerSettings struct {
+	Cloud  string         `config:"cloud,required" doc:"Name of the entry in 'clouds.yaml'; 'envvars' means the 'OS_*' environment variables."`
+	Region string         `config:"region" doc:"Region; the default is the region of the entry."`
+	Shared sharedSettings `config:",inline"`
 }
 
-func sharedAttributes() []schema.Attribute {
-	return []schema.Attribute{
-		{Name: "image_format", Type: cty.String, Class: schema.InPlace, OneOf: append(uploadFormats(), "qcow", "vpc"),
-			Doc: "Format of uploaded images; `qcow` means qcow2 and `vpc` means vhd. The default is `image_format` of the `clouds.yaml` entry, else `qcow2`."},
-	}
+// sharedSettings are the attributes of a provider that do not locate the cloud.
+type sharedSettings struct {
+	ImageFormat string `config:"image_format" oneof:"qcow2 raw vhd vhdx vmdk vdi iso ploop qcow vpc" doc:"Format of uploaded images; 'qcow' means qcow2 and 'vpc' means vhd. The default is 'image_format' of the 'clouds.yaml' entry, else 'qcow2'."`
 }
 
-// poolAttributes are the offer's attributes with the defaults that apply when neither pool nor label sets them.
-func poolAttributes() []schema.Attribute {
-	defaults := map[string]cty.Value{
-		"auto_floating_ip":  cty.False,
-		"use_internal_ip":   cty.False,
-		"host_key_checking": cty.True,
-		"boot_from_volume":  cty.False,
-		"volume_size":       cty.NumberIntVal(defaultVolumeSize),
-		"create_ports":      cty.False,
-	}
-	attributes := offerAttributes()
-	for i, a := range attributes {
-		if value, ok := defaults[a.Name]; ok {
-			attributes[i].Default = value
-		}
-	}
-	return attributes
+// labelSettings are the attributes of an offer.
+type labelSettings struct {
+	Flavor string `config:"flavor,replacing" doc:"Flavor by name or ID; with 'min_ram', a part of the flavor's name. 'flavor' or 'min_ram' is required."`
+	MinRAM int64  `config:"min_ram,replacing" min:"1" doc:"Minimum RAM in MiB: selects the flavor with the least RAM of at least this size, the first by name among equals."`
+
+	poolSettings `config:",inline"`
 }
 
-const defaultVolumeSize = 50 // GB
-
-func labelAttributes() []schema.Attribute {
-	return append([]schema.Attribute{
-		{Name: "flavor", Type: cty.String, Class: schema.Replacing,
-			Doc: "Flavor by name or ID; with `min_ram`, a part of the flavor's name. `flavor` or `min_ram` is required."},
-		{Name: "min_ram", Type: cty.Number, Class: schema.Replacing, Min: ptr(int64(1)),
-			Doc: "Minimum RAM in MiB: selects the flavor with the least RAM of at least this size, the first by name among equals."},
-	}, offerAttributes()...)
+// poolSettings are the attributes of an offer that a pool may have too. The defaults apply when neither sets them.
+type poolSettings struct {
+	Networks           []string          `config:"networks,replacing" doc:"Networks by name or ID, attached in this order. Without networks the cloud chooses, which works if the project has only one."`
+	SecurityGroups     []string          `config:"security_groups,replacing" doc:"Security groups by name or ID; the default is the 'default' group of the project."`
+	CreatePorts        bool              `config:"create_ports" default:"false" doc:"npctl creates the ports of servers instead of Nova. The ports then have ownership tags, so npctl finds and deletes orphans. This costs one call per network and node."`
+	AvailabilityZones  []string          `config:"availability_zones,new" doc:"Zones to choose from; the default is all zones of the cloud."`
+	AutoFloatingIP     bool              `config:"auto_floating_ip,replacing" default:"false" doc:"Attach a new floating IP to servers that have no public address."`
+	FloatingIPNetwork  string            `config:"floating_ip_network,replacing" doc:"External network of floating IPs, by name or ID; the default is the only external network, or the default network of the cloud."`
+	UseInternalIP      bool              `config:"use_internal_ip,new" default:"false" doc:"Connect to nodes at their private address even if they have a public one."`
+	IPVersion          int64             `config:"ip_version,new" doc:"4 or 6: connect to nodes at an address of this version; the default is 4 if the node has an IPv4 address, else 6."`
+	InterfaceNetwork   string            `config:"interface_network,new" doc:"Network of the address at which npctl connects to nodes with several networks."`
+	HostKeyChecking    bool              `config:"host_key_checking" default:"true" doc:"A node is ready when it presents its SSH host keys."`
+	KeyName            string            `config:"key_name,replacing" doc:"Nova key pair of the servers."`
+	UserData           string            `config:"userdata,replacing,hashed" doc:"User data for cloud-init, at most 49149 bytes."`
+	ConfigDrive        *bool             `config:"config_drive,replacing" doc:"Attach a config drive to servers; the default is that of the cloud."`
+	BootFromVolume     bool              `config:"boot_from_volume,replacing" default:"false" doc:"Boot from a new volume; Nova deletes it with the server."`
+	VolumeSize         int64             `config:"volume_size,replacing" default:"50" min:"1" doc:"Size of the boot volume in GB."`
+	VolumeType         string            `config:"volume_type,replacing" doc:"Type of the boot volume; the default is that of the cloud."`
+	InstanceProperties map[string]string `config:"instance_properties,replacing" doc:"Metadata of servers: keys and values of at most 255 bytes."`
+	Tags               []string          `config:"tags,replacing" doc:"Tags of servers, at most 60 characters each."`
 }
 
-func offerAttributes() []schema.Attribute {
-	list := cty.List(cty.String)
-	return []schema.Attribute{
-		{Name: "networks", Type: list, Class: schema.Replacing,
-			Doc: "Networks by name or ID, attached in this order. Without networks the cloud chooses, which works if the project has only one."},
-		{Name: "security_groups", Type: list, Class: schema.Replacing,
-			Doc: "Security groups by name or ID; the default is the `default` group of the project."},
-		{Name: "create_ports", Type: cty.Bool, Class: schema.InPlace,
-			Doc: "npctl creates the ports of servers instead of Nova. The ports then have ownership tags, so npctl finds and deletes orphans. This costs one call per network and node."},
-		{Name: "availability_zones", Type: list, Class: schema.AppliedToNew,
-			Doc: "Zones to choose from; the default is all zones of the cloud."},
-		{Name: "auto_floating_ip", Type: cty.Bool, Class: schema.Replacing,
-			Doc: "Attach a new floating IP to servers that have no public address."},
-		{Name: "floating_ip_network", Type: cty.String, Class: schema.Replacing,
-			Doc: "External network of floating IPs, by name or ID; the default is the only external network, or the default network of the cloud."},
-		{Name: "use_internal_ip", Type: cty.Bool, Class: schema.AppliedToNew,
-			Doc: "Connect to nodes at their private address even if they have a public one."},
-		{Name: "ip_version", Type: cty.Number, Class: schema.AppliedToNew, Check: checkIPVersion,
-			Doc: "4 or 6: connect to nodes at an address of this version; the default is 4 if the node has an IPv4 address, else 6."},
-		{Name: "interface_network", Type: cty.String, Class: schema.AppliedToNew,
-			Doc: "Network of the address at which npctl connects to nodes with several networks."},
-		{Name: "host_key_checking", Type: cty.Bool, Class: schema.InPlace,
-			Doc: "A node is ready when it presents its SSH host keys."},
-		{Name: "key_name", Type: cty.String, Class: schema.Replacing,
-			Doc: "Nova key pair of the servers."},
-		{Name: "userdata", Type: cty.String, Class: schema.Replacing, Hashed: true, Check: checkUserdata,
-			Doc: "User data for cloud-init, at most 49149 bytes."},
-		{Name: "config_drive", Type: cty.Bool, Class: schema.Replacing,
-			Doc: "Attach a config drive to servers; the default is that of the cloud."},
-		{Name: "boot_from_volume", Type: cty.Bool, Class: schema.Replacing,
-			Doc: "Boot from a new volume; Nova deletes it with the server."},
-		{Name: "volume_size", Type: cty.Number, Class: schema.Replacing, Min: ptr(int64(1)),
-			Doc: "Size of the boot volume in GB."},
-		{Name: "volume_type", Type: cty.String, Class: schema.Replacing,
-			Doc: "Type of the boot volume; the default is that of the cloud."},
-		{Name: "instance_properties", Type: cty.Map(cty.String), Class: schema.Replacing, Check: checkProperties,
-			Doc: "Metadata of servers: keys and values of at most 255 bytes."},
-		{Name: "tags", Type: list, Class: schema.Replacing, Check: checkTags,
-			Doc: "Tags of servers, at most 60 characters each."},
-	}
-}
-
-func imageAttributes() []schema.Attribute {
-	return []schema.Attribute{
-		{Name: "visibility", Type: cty.String, Class: schema.Replacing, OneOf: []string{"private", "shared", "community", "public"},
-			Doc: "Visibility of the uploaded image; the default is that of the cloud (usually `shared`: this project and its members)."},
-		{Name: "min_disk", Type: cty.Number, Class: schema.Replacing, Min: ptr(int64(0)),
-			Doc: "Minimum disk of a flavor that boots the image, in GB."},
-		{Name: "min_ram", Type: cty.Number, Class: schema.Replacing, Min: ptr(int64(0)),
-			Doc: "Minimum RAM of a flavor that boots the image, in MiB."},
-	}
+// imageSettings are the attributes of an uploaded image.
+type imageSettings struct {
+	Visibility string `config:"visibility,replacing" oneof:"private shared community public" doc:"Visibility of the uploaded image; the default is that of the cloud (usually 'shared': this project and its members)."`
+	MinDisk    int64  `config:"min_disk,replacing" min:"0" doc:"Minimum disk of a flavor that boots the image, in GB."`
+	MinRAM     int64  `config:"min_ram,replacing" min:"0" doc:"Minimum RAM of a flavor that boots the image, in MiB."`
 }
 
 func checkIPVersion(v cty.Value) error {
@@ -182,4 +141,10 @@ func checkTags(v cty.Value) error {
 	return nil
 }
 
-func ptr[T any](v T) *T { return &v }
+// decode reads a block of the configuration.
+func decode(config cty.Value, into any) error {
+	if err := schema.Decode(config, into); err != nil {
+		return fmt.Errorf("%w: %w", drivers.ErrRejected, err)
+	}
+	return nil
+}

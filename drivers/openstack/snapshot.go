@@ -27,7 +27,11 @@ const withImageID microversion = 45
 // CheckSnapshot implements drivers.SnapshotChecker. For a server that boots from a volume, Nova creates a snapshot of
 // the volume, and an image without content.
 func (c *Cloud) CheckSnapshot(offer cty.Value) error {
-	if boolAttr(offer, "boot_from_volume") {
+	var settings labelSettings
+	if err := decode(offer, &settings); err != nil {
+		return err
+	}
+	if settings.BootFromVolume {
 		return errOnVolume
 	}
 	return nil

@@ -94,11 +94,15 @@ func imageRequest(spec drivers.ImageSpec) (map[string]any, error) {
 		"name": spec.Name, "disk_format": spec.Format, "container_format": "bare", "protected": false,
 		"tags": slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(spec.Tags), markTag)))),
 	})
-	if v := stringAttr(spec.Config, "visibility"); v != "" {
-		body["visibility"] = v
+	var settings imageSettings
+	if err := decode(spec.Config, &settings); err != nil {
+		return nil, err
 	}
-	for _, name := range []string{"min_disk", "min_ram"} {
-		if n := intAttr(spec.Config, name); n > 0 {
+	if settings.Visibility != "" {
+		body["visibility"] = settings.Visibility
+	}
+	for name, n := range map[string]int64{"min_disk": settings.MinDisk, "min_ram": settings.MinRAM} {
+		if n > 0 {
 			body[name] = n
 		}
 	}

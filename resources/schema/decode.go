@@ -3,7 +3,6 @@ package schema
 import (
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
@@ -39,18 +38,18 @@ func DecodeValues(values map[string]cty.Value, into any) error {
 
 func decodeStruct(values map[string]cty.Value, label string, into reflect.Value) error {
 	for i := range into.NumField() {
-		name, option, _ := strings.Cut(into.Type().Field(i).Tag.Get("config"), ",")
+		tag := tagOf(into.Type().Field(i))
 		var err error
 		switch {
-		case option == "label":
+		case tag.has("label"):
 			into.Field(i).SetString(label)
-		case option == "inline":
+		case tag.has("inline"):
 			err = decodeStruct(values, label, into.Field(i))
-		case name != "":
-			err = decodeField(values[name], into.Field(i))
+		case tag.name != "":
+			err = decodeField(values[tag.name], into.Field(i))
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", tag.name, err)
 		}
 	}
 	return nil

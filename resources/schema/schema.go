@@ -58,7 +58,7 @@ type Attribute struct {
 	// Min is the smallest allowed value of a number; nil means no minimum.
 	Min *int64
 	// Check validates a known, non-null value; its error names the value and what to do.
-	Check func(cty.Value) error
+	Check Check
 }
 
 // FormatDuration is the format of a duration such as "90s", "24h" or "7d"; 0 or "0s" means never if the documentation

@@ -1,0 +1,165 @@
+package schema
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+)
+
+// Check validates a known, non-null value; its error names the value and what to do.
+type Check = func(cty.Value) error
+
+// Of returns the schema of the blocks that Decode reads into a T. A field of an integer type accepts whole numbers. The
+// tag `config` may have more words after the name, separated by commas:
+//
+//   - required, sensitive, hashed: as in Attribute
+//   - replacing, new: the class Replacing or AppliedToNew; InPlace without one of them
+//   - nonempty, path, port: CheckNotEmpty, CheckPath, CheckPort
+//
+// Further tags are `default`, `oneof` and `min`; elements of a list are separated by spaces. In the tag `doc`, 'quotes'
+// stand for the backquotes of Markdown. A field that is a block may have `doc`, `min`, and `label`: the meaning of its
+// label. The checks are by name of the attribute; "tls.cert" is attribute cert of block tls.
+func Of[T any](doc string, checks map[string]Check) Block {
+	b := blockOf(reflect.TypeFor[T](), doc)
+	for path, check := range checks {
+		b.Find(path).addCheck(check)
+	}
+	return b
+}
+
+// Find returns the attribute of a path such as "cores" or "tls.cert". It panics if there is none.
+func (b Block) Find(path string) *Attribute {
+	block, rest, nested := strings.Cut(path, ".")
+	if nested {
+		i := slices.IndexFunc(b.Blocks, func(n NestedBlock) bool { return n.Name == block })
+		return b.Blocks[i].Schema.Find(rest)
+	}
+	i := slices.IndexFunc(b.Attributes, func(a Attribute) bool { return a.Name == path })
+	return &b.Attributes[i]
+}
+
+func (a *Attribute) addCheck(check Check) {
+	if before := a.Check; before != nil {
+		a.Check = func(v cty.Value) error {
+			if err := before(v); err != nil {
+				return err
+			}
+			return check(v)
+		}
+		return
+	}
+	a.Check = check
+}
+
+// fieldTag is the tag `config` of a field.
+type fieldTag struct {
+	name    string
+	options []string
+}
+
+func tagOf(f reflect.StructField) fieldTag {
+	words := strings.Split(f.Tag.Get("config"), ",")
+	return fieldTag{words[0], words[1:]}
+}
+
+func (t fieldTag) has(option string) bool { return slices.Contains(t.options, option) }
+
+func blockOf(t reflect.Type, doc string) Block {
+	b := Block{Doc: doc}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag := tagOf(f)
+		inner := f.Type
+		if inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct {
+			inner = inner.Elem()
+		}
+		switch {
+		case tag.has("inline"):
+			more := blockOf(inner, "")
+			b.Attributes, b.Blocks = append(b.Attributes, more.Attributes...), append(b.Blocks, more.Blocks...)
+		case tag.name == "":
+		case inner.Kind() == reflect.Struct:
+			n := NestedBlock{Name: tag.name, Label: f.Tag.Get("label"), Schema: blockOf(inner, docOf(f))}
+			n.Min, _ = strconv.Atoi(f.Tag.Get("min"))
+			if f.Type.Kind() != reflect.Slice {
+				n.Max = 1
+			}
+			b.Blocks = append(b.Blocks, n)
+		default:
+			b.Attributes = append(b.Attributes, attributeOf(tag, f, inner))
+		}
+	}
+	return b
+}
+
+func attributeOf(tag fieldTag, f reflect.StructField, t reflect.Type) Attribute {
+	a := Attribute{Name: tag.name, Doc: docOf(f), Required: tag.has("required"), Sensitive: tag.has("sensitive"), Hashed: tag.has("hashed")}
+	switch kind := t.Kind(); {
+	case t == reflect.TypeFor[time.Duration]():
+		a.Type, a.Format = cty.String, FormatDuration
+	case kind == reflect.String:
+		a.Type = cty.String
+	case kind == reflect.Bool:
+		a.Type = cty.Bool
+	case kind == reflect.Slice:
+		a.Type = cty.List(cty.String)
+	case kind == reflect.Map:
+		a.Type = cty.Map(cty.String)
+	case kind == reflect.Float64:
+		a.Type = cty.Number
+	default:
+		a.Type = cty.Number
+		a.addCheck(CheckWhole)
+	}
+	switch {
+	case tag.has("replacing"):
+		a.Class = Replacing
+	case tag.has("new"):
+		a.Class = AppliedToNew
+	}
+	for option, check := range map[string]Check{"nonempty": CheckNotEmpty, "path": CheckPath, "port": CheckPort} {
+		if tag.has(option) {
+			a.addCheck(check)
+		}
+	}
+	if text, ok := f.Tag.Lookup("default"); ok {
+		a.Default = defaultOf(text, a.Type)
+	}
+	if n, err := strconv.ParseInt(f.Tag.Get("min"), 10, 64); err == nil {
+		a.Min = &n
+	}
+	a.OneOf = strings.Fields(f.Tag.Get("oneof"))
+	return a
+}
+
+func defaultOf(text string, t cty.Type) cty.Value {
+	switch {
+	case t.IsMapType():
+		return cty.MapValEmpty(t.ElementType())
+	case t.IsListType() && text == "":
+		return cty.ListValEmpty(t.ElementType())
+	case t.IsListType():
+		var list []cty.Value
+		for _, word := range strings.Fields(text) {
+			list = append(list, cty.StringVal(word))
+		}
+		return cty.ListVal(list)
+	}
+	v, err := convert.Convert(cty.StringVal(text), t)
+	if err != nil {
+		panic(fmt.Sprintf("default %q: %v", text, err))
+	}
+	return v
+}
+
+// quoted matches a text in quotes, of which the first is no apostrophe.
+var quoted = regexp.MustCompile(`(^|[^\pL])'([^']+)'`)
+
+func docOf(f reflect.StructField) string { return quoted.ReplaceAllString(f.Tag.Get("doc"), "$1`$2`") }

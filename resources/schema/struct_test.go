@@ -1,0 +1,79 @@
+package schema_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources/schema"
+)
+
+type volume struct {
+	Name string `config:",label"`
+	Size int64  `config:"size,required" min:"1" doc:"Size in GB."`
+}
+
+type volumes struct {
+	Boot    *volume  `config:"boot" doc:"The first one."`
+	More    []volume `config:"volume" label:"name" min:"1" doc:"More."`
+	Unnamed []limits `config:"unnamed"`
+}
+
+type server struct {
+	Name    string            `config:"name,replacing,nonempty" doc:"The server's name, as in 'servers' or '\"x\"'."`
+	Zones   []string          `config:"zones,new" default:"a b" oneof:"a b c"`
+	Tags    map[string]string `config:"tags,sensitive,hashed" default:""`
+	Rate    *float64          `config:"rate" default:"0.5"`
+	Volumes volumes           `config:",inline"`
+	Own     string
+}
+
+func TestSchemaOfStructHasItsTags(t *testing.T) {
+	one := int64(1)
+	size := schema.Attribute{Name: "size", Type: cty.Number, Required: true, Min: &one, Doc: "Size in GB."}
+	number := func(name string) schema.Attribute { return schema.Attribute{Name: name, Type: cty.Number} }
+	want := schema.Block{
+		Doc: "A server.",
+		Attributes: []schema.Attribute{
+			{Name: "name", Type: cty.String, Class: schema.Replacing, Doc: "The server's name, as in `servers` or `\"x\"`."},
+			{Name: "zones", Type: cty.List(cty.String), Class: schema.AppliedToNew, OneOf: []string{"a", "b", "c"},
+				Default: cty.ListVal([]cty.Value{cty.StringVal("a"), cty.StringVal("b")})},
+			{Name: "tags", Type: cty.Map(cty.String), Sensitive: true, Hashed: true, Default: cty.MapValEmpty(cty.String)},
+			{Name: "rate", Type: cty.Number, Default: cty.NumberFloatVal(0.5)},
+		},
+		Blocks: []schema.NestedBlock{
+			{Name: "boot", Max: 1, Schema: schema.Block{Doc: "The first one.", Attributes: []schema.Attribute{size}}},
+			{Name: "volume", Label: "name", Min: 1, Schema: schema.Block{Doc: "More.", Attributes: []schema.Attribute{size}}},
+			{Name: "unnamed", Schema: schema.Block{Attributes: []schema.Attribute{number("cores"), number("ram")}}},
+		},
+	}
+	got := schema.Of[server]("A server.", nil)
+	opts := []cmp.Option{cmpopts.IgnoreFields(schema.Attribute{}, "Check"), cmpopts.EquateEmpty(), cmp.Comparer(cty.Type.Equals),
+		cmp.Comparer(func(a, b cty.Value) bool { return a == b || a != cty.NilVal && b != cty.NilVal && a.RawEquals(b) })}
+	if diff := cmp.Diff(want, got, opts...); diff != "" {
+		t.Errorf("schema (-want +got):\n%s", diff)
+	}
+}
+
+func TestSchemaOfStructChecksValues(t *testing.T) {
+	errOdd := errors.New("odd")
+	b := schema.Of[server]("", map[string]schema.Check{"volume.size": func(v cty.Value) error {
+		if n, _ := v.AsBigFloat().Int64(); n%2 != 0 {
+			return errOdd
+		}
+		return nil
+	}})
+	size := b.Find("volume.size").Check
+	if err := size(cty.NumberIntVal(3)); !errors.Is(err, errOdd) {
+		t.Errorf("size 3: %v, want the error of its own check", err)
+	}
+	if size(cty.NumberFloatVal(2.5)) == nil || size(cty.NumberIntVal(1<<60)) == nil || size(cty.NumberIntVal(2)) != nil {
+		t.Error("a field of an integer type accepts other numbers than whole ones")
+	}
+	if name := b.Find("name").Check; name(cty.StringVal("")) == nil || name(cty.StringVal("x")) != nil {
+		t.Error("nonempty does not reject exactly the empty text")
+	}
+}
