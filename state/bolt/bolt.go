@@ -45,12 +45,11 @@ type Options struct {
 
 // Store is an open state. Between calls the file is closed.
 type Store struct {
-	file       *file
-	opts       Options
-	log        *slog.Logger
-	migrations []migration
-	self       process
-	group      *groupCommit
+	file  *file
+	opts  Options
+	log   *slog.Logger
+	self  process
+	group *groupCommit
 
 	hintEvery, lostEvery time.Duration
 
@@ -66,25 +65,8 @@ type Store struct {
 	hinted   version // newest version for which all watchers have a hint
 }
 
-// Open opens the state file. If it is missing and opts allow writing, Open creates it (0600, its directory 0700). It
-// migrates a file of an older schema, after it has copied the file to a backup beside it.
+// Open opens the state file. If it is missing and opts allow writing, Open creates it (0600, its directory 0700).
 func Open(opts Options) (*Store, error) {
-	return open(opts, migrations)
-}
-
-func open(opts Options, known []migration) (*Store, error) {
-	s, err := newStore(opts, known)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.prepare(); err != nil {
-		s.close()
-		return nil, err
-	}
-	return s, nil
-}
-
-func newStore(opts Options, known []migration) (*Store, error) {
 	if opts.Path == "" {
 		return nil, errors.New("open state: no path given")
 	}
@@ -97,7 +79,7 @@ func newStore(opts Options, known []migration) (*Store, error) {
 		opts.Timeout = defaultTimeout
 	}
 	s := &Store{
-		file: newFile(path, opts.Timeout), opts: opts, log: opts.Log, migrations: known, self: thisProcess(), group: newGroupCommit(),
+		file: newFile(path, opts.Timeout), opts: opts, log: opts.Log, self: thisProcess(), group: newGroupCommit(),
 		hintEvery: hintEvery, lostEvery: lostEvery,
 		watchers: map[*watcher]struct{}{}, locks: map[*lock]struct{}{},
 	}
@@ -106,53 +88,32 @@ func newStore(opts Options, known []migration) (*Store, error) {
 	}
 	s.file.log = s.log
 	s.closing, s.close = context.WithCancel(context.Background())
+	if err := s.prepare(); err != nil {
+		s.close()
+		return nil, err
+	}
 	return s, nil
 }
 
-// prepare creates a missing file, migrates an old one and reads its lineage.
+// prepare creates a missing file and reads the lineage.
 func (s *Store) prepare() error {
-	ctx := context.Background()
-	_, err := os.Stat(s.opts.Path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && s.opts.ReadOnly:
-		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		if err := s.create(ctx); err != nil {
+	if _, err := os.Stat(s.opts.Path); errors.Is(err, fs.ErrNotExist) {
+		if s.opts.ReadOnly {
+			return nil
+		}
+		if err := s.create(); err != nil {
 			return fmt.Errorf("create state %s: %w", s.opts.Path, explain(err))
 		}
 	}
-	if !s.opts.ReadOnly {
-		if err := s.migrate(ctx); err != nil {
-			return err
-		}
-		if err := s.ensureHashKey(ctx); err != nil {
-			return err
-		}
-	}
-	_, err = s.Identity(ctx)
-	return err
-}
-
-// ensureHashKey adds a hash key to a file that an older npctl created.
-func (s *Store) ensureHashKey(ctx context.Context) error {
-	id, err := s.Identity(ctx)
-	if err != nil || id.HashKey != "" {
-		return err
-	}
-	_, err = s.update(ctx, func(tx *bbolt.Tx, h *head) error {
-		if len(h.HashKey) == 0 { // otherwise another process has added one
-			h.HashKey = []byte(resources.NewHashKey())
-		}
-		return h.save(tx)
-	})
+	_, err := s.Identity(context.Background())
 	return err
 }
 
 // Identity implements state.Identified. A missing file that was opened read-only has no lineage.
 func (s *Store) Identity(ctx context.Context) (state.Identity, error) {
-	id := state.Identity{Schema: s.schema()}
+	id := state.Identity{Schema: schemaVersion}
 	err := s.view(ctx, func(_ *bbolt.Tx, h *head) error {
-		id = h.identity()
+		id = state.Identity{Lineage: h.Lineage, Serial: h.Serial, Schema: h.Schema, HashKey: resources.HashKey(h.HashKey)}
 		return nil
 	})
 	return id, err
@@ -186,22 +147,15 @@ func (s *Store) view(ctx context.Context, fn func(*bbolt.Tx, *head) error) error
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	old := false
 	err := s.file.view(ctx, func(tx *bbolt.Tx) error {
 		h, err := s.readHead(tx)
 		if err != nil {
 			return err
 		}
-		if old = h.Schema < s.schema(); old {
-			return nil
-		}
 		return fn(tx, h)
 	})
 	if s.opts.ReadOnly && errors.Is(err, fs.ErrNotExist) {
 		return nil
-	}
-	if err == nil && old {
-		return s.viewMigrated(ctx, fn)
 	}
 	return s.wrap("read", err)
 }
@@ -223,9 +177,6 @@ func (s *Store) write(ctx context.Context, fn func(*bbolt.Tx, *head) error) (ver
 		h, err := s.readHead(tx)
 		if err != nil {
 			return err
-		}
-		if h.Schema < s.schema() {
-			return fmt.Errorf("its schema changed from %d back to %d while npctl ran: restart npctl", s.schema(), h.Schema)
 		}
 		return fn(tx, h)
 	})

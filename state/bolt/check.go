@@ -55,22 +55,16 @@ func readMetas(r io.ReaderAt, size int64) (metas, error) {
 	if size == 0 {
 		return metas{}, errEmpty
 	}
-	first, ok0, known := metaAt(r, 0)
-	var second meta
-	var ok1 bool
-	for pageSize := int64(1024); pageSize <= 1<<16; pageSize *= 2 {
-		if ok0 && uint64(pageSize) != first.pageSize {
-			continue
-		}
-		m, ok, knownHere := metaAt(r, pageSize)
-		known = known || knownHere
-		if ok && m.pageSize == uint64(pageSize) {
-			second, ok1 = m, true
-		}
+	first, ok0, known0 := metaAt(r, 0)
+	pageSize := uint64(os.Getpagesize()) // if the first page does not contain it
+	if ok0 {
+		pageSize = first.pageSize
 	}
+	second, ok1, known1 := metaAt(r, int64(pageSize))
+	ok1 = ok1 && second.pageSize == pageSize
 	found := metas{newest: first, damaged: !ok0 || !ok1}
 	switch {
-	case !ok0 && !ok1 && known:
+	case !ok0 && !ok1 && (known0 || known1):
 		return metas{}, damage("both of its meta pages are broken")
 	case !ok0 && !ok1:
 		return metas{}, errNotState
@@ -211,10 +205,8 @@ func (w *walker) tree(id uint64, low, high []byte, depth int) error {
 		return damage("page %d is nested too deeply", id)
 	}
 	switch order.Uint16(p[8:]) {
-	case leafFlag:
-		err = w.leaf(p, low, high, depth)
-	case branchFlag:
-		err = w.branch(p, low, high, depth)
+	case leafFlag, branchFlag:
+		err = w.elements(p, low, high, depth)
 	default:
 		err = errors.New("is of the wrong type")
 	}
@@ -224,70 +216,65 @@ func (w *walker) tree(id uint64, low, high []byte, depth int) error {
 	return err
 }
 
-func (w *walker) branch(p []byte, low, high []byte, depth int) error {
+// element is an entry of a page: a key with a child page or a value.
+type element struct {
+	key, value []byte
+	child      uint64
+	flags      uint32
+}
+
+func elementAt(p []byte, i int, isLeaf bool) (e element, err error) {
+	at := headerSize + i*elementSize
+	sizes, valueSize := p[at:], uint64(0)
+	if isLeaf {
+		e.flags, valueSize, sizes = order.Uint32(sizes), uint64(order.Uint32(sizes[12:])), sizes[4:]
+	} else {
+		e.child = order.Uint64(sizes[8:])
+	}
+	from := uint64(at) + uint64(order.Uint32(sizes))
+	mid := from + uint64(order.Uint32(sizes[4:]))
+	if mid+valueSize > uint64(len(p)) {
+		return e, errors.New("has an element outside of it")
+	}
+	e.key, e.value = p[from:mid], p[mid:mid+valueSize]
+	return e, nil
+}
+
+// elements checks the elements of a page and all that they contain.
+func (w *walker) elements(p []byte, low, high []byte, depth int) error {
+	isLeaf := order.Uint16(p[8:]) == leafFlag
 	count := int(order.Uint16(p[10:]))
-	if count == 0 || headerSize+count*elementSize > len(p) {
+	if count == 0 && !isLeaf || headerSize+count*elementSize > len(p) {
 		return errors.New("has a wrong number of elements")
 	}
 	for i := range count {
-		key, page, err := branchElement(p, i)
+		e, err := elementAt(p, i, isLeaf)
 		if err != nil {
 			return err
 		}
-		above := high
-		if i+1 < count {
-			if above, _, err = branchElement(p, i+1); err != nil {
-				return err
-			}
-		}
-		if !inside(key, low, above) {
+		if bytes.Compare(e.key, low) < 0 || i > 0 && bytes.Equal(e.key, low) || high != nil && bytes.Compare(e.key, high) >= 0 {
 			return errors.New("has its keys out of order")
 		}
-		if err := w.tree(page, key, above, depth+1); err != nil {
+		switch {
+		case !isLeaf:
+			below := high
+			if i+1 < count {
+				next, err := elementAt(p, i+1, isLeaf)
+				if err != nil {
+					return err
+				}
+				below = next.key
+			}
+			err = w.tree(e.child, e.key, below, depth+1)
+		case e.flags == bucketFlag:
+			err = w.bucket(e.value, depth+1)
+		case e.flags != 0:
+			err = errors.New("has an element of unknown type")
+		}
+		if err != nil {
 			return err
 		}
-		low = key
-	}
-	return nil
-}
-
-func branchElement(p []byte, i int) (key []byte, page uint64, err error) {
-	at := headerSize + i*elementSize
-	from := uint64(at) + uint64(order.Uint32(p[at:]))
-	to := from + uint64(order.Uint32(p[at+4:]))
-	if to > uint64(len(p)) {
-		return nil, 0, errors.New("has an element outside of it")
-	}
-	return p[from:to], order.Uint64(p[at+8:]), nil
-}
-
-func (w *walker) leaf(p []byte, low, high []byte, depth int) error {
-	count := int(order.Uint16(p[10:]))
-	if headerSize+count*elementSize > len(p) {
-		return errors.New("has a wrong number of elements")
-	}
-	for i := range count {
-		at := headerSize + i*elementSize
-		from := uint64(at) + uint64(order.Uint32(p[at+4:]))
-		mid := from + uint64(order.Uint32(p[at+8:]))
-		to := mid + uint64(order.Uint32(p[at+12:]))
-		if to > uint64(len(p)) {
-			return errors.New("has an element outside of it")
-		}
-		key := p[from:mid]
-		if !inside(key, low, high) || i > 0 && bytes.Equal(key, low) {
-			return errors.New("has its keys out of order")
-		}
-		switch order.Uint32(p[at:]) {
-		case 0:
-		case bucketFlag:
-			if err := w.bucket(p[mid:to], depth+1); err != nil {
-				return err
-			}
-		default:
-			return errors.New("has an element of unknown type")
-		}
-		low = key
+		low = e.key
 	}
 	return nil
 }
@@ -303,9 +290,5 @@ func (w *walker) bucket(value []byte, depth int) error {
 	if len(inline) < headerSize || order.Uint16(inline[8:]) != leafFlag || depth > maxDepth {
 		return errors.New("has a bucket without a page")
 	}
-	return w.leaf(inline, nil, nil, depth)
-}
-
-func inside(key, low, high []byte) bool {
-	return bytes.Compare(key, low) >= 0 && (high == nil || bytes.Compare(key, high) < 0)
+	return w.elements(inline, nil, nil, depth)
 }

@@ -37,17 +37,6 @@ func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, err
 	return finish(changes), nil
 }
 
-// apply applies the changes and increments the serial.
-func (s *Store) apply(tx *bbolt.Tx, h *head, changes []*change) error {
-	s.nextHead(h)
-	for _, c := range changes {
-		if err := c.apply(tx, h); err != nil {
-			return err
-		}
-	}
-	return h.save(tx)
-}
-
 // finish sets the IDs of new records and returns the entries, which share no memory with the records passed in.
 func finish(changes []*change) []state.Entry {
 	entries := make([]state.Entry, len(changes))

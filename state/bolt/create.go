@@ -1,7 +1,6 @@
 package bolt
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -15,7 +14,7 @@ import (
 
 // create writes a complete file under a temporary name and links it to its path. No process sees a partial file, and
 // two processes that create it at the same time use the same one.
-func (s *Store) create(ctx context.Context) error {
+func (s *Store) create() error {
 	dir := filepath.Dir(s.opts.Path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -28,7 +27,7 @@ func (s *Store) create(ctx context.Context) error {
 	if err := temp.Close(); err != nil {
 		return err
 	}
-	if err := s.initialize(ctx, temp.Name()); err != nil {
+	if err := s.initialize(temp.Name()); err != nil {
 		return err
 	}
 	if err := os.Link(temp.Name(), s.opts.Path); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -38,12 +37,12 @@ func (s *Store) create(ctx context.Context) error {
 }
 
 // initialize writes an empty store with a new lineage.
-func (s *Store) initialize(ctx context.Context, path string) error {
+func (s *Store) initialize(path string) error {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: s.opts.Timeout, NoStatistics: true})
 	if err != nil {
 		return err
 	}
-	h := &head{Schema: s.schema(), WrittenBy: s.opts.Version, Lineage: uuid.NewString(), Role: s.opts.Role, HashKey: []byte(resources.NewHashKey()),
+	h := &head{Schema: schemaVersion, WrittenBy: s.opts.Version, Lineage: uuid.NewString(), Role: s.opts.Role, HashKey: []byte(resources.NewHashKey()),
 		Sequences: map[resources.Kind]uint64{}, Counts: map[resources.Kind]int{}}
 	err = db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range [][]byte{recordsBucket, locksBucket} {
@@ -51,7 +50,7 @@ func (s *Store) initialize(ctx context.Context, path string) error {
 				return err
 			}
 		}
-		return errors.Join(ctx.Err(), h.save(tx))
+		return h.save(tx)
 	})
 	return errors.Join(err, db.Close())
 }

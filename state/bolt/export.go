@@ -55,7 +55,7 @@ func (s *Store) Export(ctx context.Context, w io.Writer) error {
 
 // NewDocument returns an empty document of the current format and schema.
 func NewDocument(version string) *Document {
-	return &Document{FormatVersion: exportFormat, WrittenBy: version, Schema: firstSchema + len(migrations),
+	return &Document{FormatVersion: exportFormat, WrittenBy: version, Schema: schemaVersion,
 		Sequences: map[resources.Kind]uint64{}, Records: map[resources.Kind]map[string]json.RawMessage{}}
 }
 

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file accesses a bbolt file that is open only during a transaction. A daemon with exclusive use of the file could
-// replace it with a type that keeps the file open and has the same methods view and update.
+// file accesses a bbolt file that is open only during a transaction; see
+// docs/decisions/0002-bolt-opened-per-transaction.md.
 type file struct {
 	path    string
 	timeout time.Duration // maximum wait for other processes' transactions

@@ -30,27 +30,38 @@ type waiting struct {
 }
 
 func newGroupCommit() *groupCommit {
-	t := &groupCommit{turn: make(chan struct{}, 1)}
-	t.turn <- struct{}{}
-	return t
+	g := &groupCommit{turn: make(chan struct{}, 1)}
+	g.turn <- struct{}{}
+	return g
 }
 
 // writeChanges writes changes, in one transaction with concurrent commits.
 func (s *Store) writeChanges(ctx context.Context, changes []*change) (version, error) {
-	t := s.group
+	g := s.group
 	w := &waiting{ctx: ctx, changes: changes, done: make(chan struct{})}
-	t.mu.Lock()
-	t.waiting = append(t.waiting, w)
-	t.mu.Unlock()
+	g.mu.Lock()
+	g.waiting = append(g.waiting, w)
+	g.mu.Unlock()
 	for {
 		select {
 		case <-w.done:
 			return w.at, w.err
-		case <-t.turn:
-			s.writeWaiting(t.take())
-			t.turn <- struct{}{}
+		case <-g.turn:
+			g.mu.Lock()
+			n := min(len(g.waiting), maxGroupCommit)
+			next := g.waiting[:n:n]
+			g.waiting = g.waiting[n:]
+			g.mu.Unlock()
+			s.writeTogether(next)
+			g.turn <- struct{}{}
 		case <-ctx.Done():
-			if t.withdraw(w) {
+			g.mu.Lock()
+			i := slices.Index(g.waiting, w)
+			if i >= 0 {
+				g.waiting = slices.Delete(g.waiting, i, i+1)
+			}
+			g.mu.Unlock()
+			if i >= 0 {
 				return version{}, ctx.Err()
 			}
 			<-w.done // another goroutine is writing it
@@ -59,60 +70,33 @@ func (s *Store) writeChanges(ctx context.Context, changes []*change) (version, e
 	}
 }
 
-// take removes and returns the oldest waiting commits, at most maxGroupCommit.
-func (t *groupCommit) take() []*waiting {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := min(len(t.waiting), maxGroupCommit)
-	taken := t.waiting[:n:n]
-	t.waiting = t.waiting[n:]
-	return taken
-}
-
-// withdraw removes a waiting commit. It returns false if another goroutine has already taken it.
-func (t *groupCommit) withdraw(w *waiting) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	i := slices.Index(t.waiting, w)
-	if i < 0 {
-		return false
-	}
-	t.waiting = slices.Delete(slices.Clone(t.waiting), i, i+1)
-	return true
-}
-
-// writeWaiting writes commits in one transaction. If one fails, it retries the others without it.
-func (s *Store) writeWaiting(all []*waiting) {
+// writeTogether writes commits in one transaction. If one fails, it retries the others without it.
+func (s *Store) writeTogether(all []*waiting) {
 	for len(all) > 0 {
 		ctx := all[0].ctx
 		if len(all) > 1 {
 			ctx = context.WithoutCancel(ctx) // one caller must not cancel the others; the wait for the file has its own timeout
 		}
-		var failed *waiting
+		ended := all // unless one of them fails
 		at, err := s.update(ctx, func(tx *bbolt.Tx, h *head) error {
 			if err := s.checkHeld(tx); err != nil {
 				return err
 			}
-			for _, w := range all {
-				if err := s.apply(tx, h, w.changes); err != nil {
-					failed = w
-					return err
+			for i, w := range all {
+				s.nextHead(h)
+				for _, c := range w.changes {
+					if err := c.apply(tx, h); err != nil {
+						ended = all[i : i+1]
+						return err
+					}
 				}
 			}
-			return nil
+			return h.save(tx)
 		})
-		if failed == nil {
-			for _, w := range all {
-				w.end(at, err)
-			}
-			return
+		for _, w := range ended {
+			w.at, w.err = at, err
+			close(w.done)
 		}
-		failed.end(version{}, err)
-		all = slices.DeleteFunc(all, func(w *waiting) bool { return w == failed })
+		all = slices.DeleteFunc(slices.Clone(all), func(w *waiting) bool { return slices.Contains(ended, w) })
 	}
-}
-
-func (w *waiting) end(at version, err error) {
-	w.at, w.err = at, err
-	close(w.done)
 }

@@ -3,6 +3,7 @@ package bolt
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"go.etcd.io/bbolt"
 
@@ -35,8 +36,20 @@ type head struct {
 	raw []byte // as read, to preserve unknown fields
 }
 
-func (h *head) identity() state.Identity {
-	return state.Identity{Lineage: h.Lineage, Serial: h.Serial, Schema: h.Schema, HashKey: resources.HashKey(h.HashKey)}
+// schemaVersion is the version of the file's format. It increases when an older npctl would misread the file. A new
+// field of a record does not change it, because npctl preserves unknown fields.
+const schemaVersion = 1
+
+// checkSchema returns an error for a file or document of another schema.
+func checkSchema(schema int, writtenBy string) error {
+	switch {
+	case schema > schemaVersion:
+		return fmt.Errorf("state written by npctl %s, schema %d; this npctl knows up to %d: upgrade npctl: %w",
+			writtenBy, schema, schemaVersion, errNewer)
+	case schema < schemaVersion:
+		return damage("there is no schema %d", schema)
+	}
+	return nil
 }
 
 // readHead reads the head. It rejects a file with a newer schema, another role, or another lineage than the store
@@ -46,11 +59,11 @@ func (s *Store) readHead(tx *bbolt.Tx) (*head, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := refuseNewer(h.Schema, s.schema(), h.WrittenBy); err != nil {
+	if err := checkSchema(h.Schema, h.WrittenBy); err != nil {
 		return nil, err
 	}
-	if err := s.checkRole(h); err != nil {
-		return nil, err
+	if !s.opts.AnyRole && h.Serial != 0 && h.Role != s.opts.Role {
+		return nil, &RoleError{Path: s.opts.Path, Role: h.Role, Wanted: s.opts.Role, Location: h.Location}
 	}
 	if s.lineage == "" {
 		s.lineage = h.Lineage
@@ -110,4 +123,62 @@ func (s *Store) nextHead(h *head) {
 	if h.Role == RoleState {
 		h.Location = ""
 	}
+}
+
+// idDigits is the number of digits of an assigned ID, as in Nodepool.
+const idDigits = 10
+
+// nextID returns an ID that no record of the kind has ever had.
+func (h *head) nextID(kind resources.Kind, bucket *bbolt.Bucket) string {
+	for {
+		h.Sequences[kind]++
+		id := fmt.Sprintf("%0*d", idDigits, h.Sequences[kind])
+		if bucket.Get([]byte(id)) == nil {
+			return id
+		}
+	}
+}
+
+// noteID raises the sequence to an ID that another store or program assigned.
+func (h *head) noteID(key resources.Key) {
+	if !resources.IsStoreNumbered(key.Kind) || len(key.ID) != idDigits {
+		return
+	}
+	if n, err := strconv.ParseUint(key.ID, 10, 64); err == nil {
+		h.Sequences[key.Kind] = max(h.Sequences[key.Kind], n)
+	}
+}
+
+// noteSighting raises the sequence to an ID found in a cloud, and returns the sighting. If the ID is greater than all
+// IDs assigned by this file, the file is older than the cloud: it was restored from a backup. The returned copy then
+// has NewerThanState set.
+func (h *head) noteSighting(s *resources.Sighting) *resources.Sighting {
+	given := h.Sequences[s.Record.Kind]
+	h.noteID(s.Record)
+	if h.Sequences[s.Record.Kind] == given {
+		return s
+	}
+	c := *s
+	c.NewerThanState = true
+	return &c
+}
+
+// withID returns a shallow copy of the record with the given ID.
+func withID(record resources.Record, id string) resources.Record {
+	switch r := record.(type) {
+	case *resources.Node:
+		c := *r
+		record = &c
+	case *resources.Upload:
+		c := *r
+		record = &c
+	case *resources.Request:
+		c := *r
+		record = &c
+	case *resources.Journal:
+		c := *r
+		record = &c
+	}
+	resources.SetID(record, id)
+	return record
 }

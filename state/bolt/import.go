@@ -36,7 +36,7 @@ func (s *Store) ReplaceAll(ctx context.Context, doc *Document, to RoleChange) er
 }
 
 func (s *Store) importDocument(ctx context.Context, doc *Document, force bool, also func(*head)) error {
-	if err := refuseNewer(doc.Schema, s.schema(), doc.WrittenBy); err != nil {
+	if err := checkSchema(doc.Schema, doc.WrittenBy); err != nil {
 		return fmt.Errorf("import state: %w", err)
 	}
 	at, err := s.update(ctx, func(tx *bbolt.Tx, h *head) error {
@@ -117,16 +117,13 @@ func (s *Store) replace(tx *bbolt.Tx, h *head, doc *Document, also func(*head)) 
 	if err := restore(tx, h, doc); err != nil {
 		return err
 	}
-	if err := s.step(tx, h); err != nil {
-		return err
-	}
 	if err := checkRecords(tx); err != nil {
 		return err
 	}
 	return h.save(tx)
 }
 
-// restore writes the records of the document unchanged, in the schema of the document.
+// restore writes the records of the document unchanged.
 func restore(tx *bbolt.Tx, h *head, doc *Document) error {
 	records, err := tx.CreateBucket(recordsBucket)
 	if err != nil {

@@ -189,14 +189,11 @@ func TestLockIsLostWithItsFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := tempPath(t)
-			s, err := newStore(Options{Path: path}, nil)
+			s, err := Open(Options{Path: path})
 			if err != nil {
 				t.Fatal(err)
 			}
 			s.lostEvery = 10 * time.Millisecond
-			if err := s.prepare(); err != nil {
-				t.Fatal(err)
-			}
 			l, err := s.Lock(t.Context(), "apply", state.Holder{})
 			if err != nil {
 				t.Fatal(err)

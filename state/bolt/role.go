@@ -50,14 +50,6 @@ func (e *RoleError) Error() string {
 	}
 }
 
-// checkRole returns a RoleError if the file has another role than it was opened with.
-func (s *Store) checkRole(h *head) error {
-	if s.opts.AnyRole || h.Serial == 0 || h.Role == s.opts.Role {
-		return nil
-	}
-	return &RoleError{Path: s.opts.Path, Role: h.Role, Wanted: s.opts.Role, Location: h.Location}
-}
-
 // FileInfo is the metadata of a file.
 type FileInfo struct {
 	Role        Role
