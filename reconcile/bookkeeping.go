@@ -179,21 +179,15 @@ func (e *Engine) configured(image string) bool {
 	return slices.ContainsFunc(e.Desired.Images, func(i resources.Image) bool { return i.Name == image })
 }
 
-// Sight records leaks, so that the next plan knows that they were seen before: objects that carry our ownership tags
-// and have no record. It is called while the store is locked, after Observe.
+// Sight records leaks. It is called while the store is locked, after Observe.
 func (e *Engine) Sight(ctx context.Context, seen plan.Observed) error {
-	now, gone := plan.Sightings(seen, e.Desired.Settings.LeakSightings)
-	if len(now) == 0 && len(gone) == 0 {
+	there, gone := plan.Sightings(seen, e.Desired.Settings.LeakSightings)
+	if len(there)+len(gone) == 0 {
 		return nil
 	}
 	l, err := openLedger(ctx, e.Store)
 	if err != nil {
 		return err
 	}
-	for _, s := range now {
-		if err := l.put(ctx, s); err != nil {
-			return err
-		}
-	}
-	return l.drop(ctx, gone...)
+	return l.sight(ctx, there, gone)
 }

@@ -31,8 +31,8 @@ func (e *Engine) BuilderID() (string, error) {
 	return id, nil
 }
 
-// ObserveBuilders adds the ID of this builder, without creating one, and the IDs of the other registered builders.
-func (e *Engine) ObserveBuilders(seen *plan.Observed, registered []string) {
+// addBuilders adds the ID of this builder, without creating one, and the IDs of the other registered builders.
+func (e *Engine) addBuilders(seen *plan.Observed, registered []string) {
 	seen.BuilderID, seen.OtherBuilders = "", map[string]bool{}
 	if id, err := readBuilderID(filepath.Join(e.imagesDir(), BuilderIDFile)); err == nil {
 		seen.BuilderID = id

@@ -314,7 +314,7 @@ func TestLockedRecordIsSkippedForAWhile(t *testing.T) {
 		t.Helper()
 		s.claimErr = func() error { tries++; return &state.LockedError{} }
 		seen := plan.Observed{Installation: "here"}
-		r.FillFromRunner(&seen)
+		NewObserver(r, "", nil).Refresh(&seen)
 		r.Start(t.Context(), plan.Plan{Steps: []plan.Step{step}}, seen)
 		r.steps.Wait()
 	}
@@ -341,7 +341,7 @@ func TestADepartureIsKnownForAsLongAsAnOlderListingIsUsed(t *testing.T) {
 	}
 	gone := func(listed time.Time) bool {
 		seen := plan.Observed{Providers: map[string]plan.ProviderView{"cloud": {ListedAt: listed}}}
-		r.FillFromRunner(&seen)
+		NewObserver(r, "", nil).Refresh(&seen)
 		return seen.Providers["cloud"].DeletedInstances["server"]
 	}
 	listed := now

@@ -21,30 +21,272 @@ import (
 // observeTimeout bounds the listing of one provider, including all retries of its API.
 const observeTimeout = 5 * time.Minute
 
+// Observer makes the observed state. It keeps the newest listing of each provider and the newest inputs of the
+// configuration in force. An observation adds what is read at once: the images directory, the records and the activity
+// of this and other processes. npctl apply observes once (Engine.Observe), a daemon for each pass.
+type Observer struct {
+	runner *Runner
+	frozen func() map[string]bool // providers for which nothing is planned
+
+	mu     sync.Mutex // guards the fields below
+	engine *Engine    // with the configuration in force
+	inputs plan.Observed
+	views  map[string]plan.ProviderView
+}
+
+// previewTimeout bounds the listings of a preview.
+const previewTimeout = 10 * time.Second
+
+// notListed is the error of a configured provider before its first listing.
+const notListed = "not listed yet"
+
+// NewObserver returns the observer of a daemon, which knows no inputs but the installation yet.
+func NewObserver(r *Runner, installation string, frozen func() map[string]bool) *Observer {
+	return &Observer{runner: r, frozen: frozen, engine: r.using(), inputs: plan.Observed{Installation: installation}, views: map[string]plan.ProviderView{}}
+}
+
+// Engine returns the engine with the configuration in force.
+func (o *Observer) Engine() *Engine {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.engine
+}
+
+// Use puts a configuration in force. seen is the preview of it.
+func (o *Observer) Use(next *Engine, seen plan.Observed) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.engine, o.inputs = next, seen
+	o.runner.UseEngine(next)
+}
+
+// QueryInputs queries the inputs of the configuration in force.
+func (o *Observer) QueryInputs(ctx context.Context) error {
+	engine := o.Engine()
+	inputs, err := engine.observeInputs(ctx, true)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.engine == engine {
+		o.inputs = inputs
+	}
+	return nil
+}
+
+// Listing returns the newest listing of a provider, successful or not.
+func (o *Observer) Listing(provider string) (view plan.ProviderView, listed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	view, listed = o.views[provider]
+	return view, listed
+}
+
+// SetListing stores a listing and returns the previous one.
+func (o *Observer) SetListing(provider string, view plan.ProviderView) (before plan.ProviderView) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before = o.views[provider]
+	o.views[provider] = view
+	return before
+}
+
+// Forget drops the listing of a provider.
+func (o *Observer) Forget(provider string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.views, provider)
+}
+
+// Observe returns the observed state and the engine that it belongs to. Records read after a reload may contain requests
+// that only the new configuration can serve, so Observe never combines them with the old one. While the images
+// directory cannot be read, filesErr is set and the observed state is complete without its files.
+func (o *Observer) Observe() (engine *Engine, seen plan.Observed, filesErr error) {
+	for engine != o.Engine() {
+		engine, seen = o.kept()
+		filesErr = o.complete(engine, &seen)
+	}
+	return engine, seen, filesErr
+}
+
+// Preview returns the observed state as it would be right after Use, for which it lists the given providers. A provider
+// whose listing fails or takes long keeps its view, and inputs that take long to query are not queried.
+func (o *Observer) Preview(ctx context.Context, next *Engine, list []string) (plan.Observed, error) {
+	_, now := o.kept()
+	seen, err := next.observeInputs(ctx, false)
+	if err != nil {
+		return seen, err
+	}
+	seen.Versions, seen.Hosts, seen.Providers = now.Versions, now.Hosts, now.Providers
+	there := o.runner.cache.expect()
+	limited, cancel := context.WithTimeout(ctx, previewTimeout)
+	defer cancel()
+	for name, view := range next.listProviders(limited, list, o.runner.providerRecord, there) {
+		if view.Err == "" {
+			seen.Providers[name] = view
+		}
+	}
+	if err := o.complete(next, &seen); err != nil {
+		return seen, err
+	}
+	seen.LaunchFailures, seen.Reloaded = nil, seen.Now // as after Use
+	seen.FailingSteps = nil                            // every deletion counts, even if it waits for its retry
+	return seen, nil
+}
+
+// kept returns what the observer keeps, and the engine that it belongs to.
+func (o *Observer) kept() (*Engine, plan.Observed) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	seen := o.inputs
+	seen.Providers = maps.Clone(o.views)
+	for i := range o.engine.Desired.Providers {
+		if name := o.engine.Desired.Providers[i].Name; seen.Providers[name].ListedAt.IsZero() && seen.Providers[name].Err == "" {
+			seen.Providers[name] = plan.ProviderView{Err: notListed}
+		}
+	}
+	return o.engine, seen
+}
+
+// complete adds what is read at once.
+func (o *Observer) complete(e *Engine, seen *plan.Observed) error {
+	seen.Formats, seen.Frozen = e.Formats(), o.frozen()
+	err := e.addFiles(seen)
+	o.Refresh(seen)
+	seen.Now = e.Now()
+	return err
+}
+
+// Sight records the leaks in a listing of a provider, before it is stored.
+func (o *Observer) Sight(ctx context.Context, provider string, view plan.ProviderView) error {
+	return o.sight(ctx, plan.Observed{Providers: map[string]plan.ProviderView{provider: view}})
+}
+
+// SightFiles records the leaks in the images directory: another builder may have deleted the records of files here.
+func (o *Observer) SightFiles(ctx context.Context) error {
+	var seen plan.Observed
+	if err := o.Engine().addFiles(&seen); err != nil {
+		return nil //nolint:nilerr // the observation for the next pass returns it
+	}
+	return o.sight(ctx, seen)
+}
+
+// sight records the leaks in an observed state without records.
+func (o *Observer) sight(ctx context.Context, seen plan.Observed) error {
+	engine, now := o.kept()
+	if seen.Now, seen.Installation = engine.Now(), now.Installation; seen.Installation == "" {
+		return nil
+	}
+	o.Refresh(&seen)
+	there, gone := plan.Sightings(seen, engine.Desired.Settings.LeakSightings)
+	return o.runner.cache.sight(ctx, there, gone)
+}
+
+// sight records leaks, so that the next plan knows that they were seen before: objects that carry our ownership tags and
+// have no record.
+func (l *recordCache) sight(ctx context.Context, there []*resources.Sighting, gone []resources.Key) error {
+	for _, s := range there {
+		if err := l.put(ctx, s); err != nil {
+			return err
+		}
+	}
+	return l.drop(ctx, gone...)
+}
+
+// Refresh replaces the records and the activity of processes in an observed state: running steps, failed launches, and
+// the instances that were deleted since their provider was listed.
+func (o *Observer) Refresh(seen *plan.Observed) {
+	r := o.runner
+	r.mu.Lock()
+	seen.StepEpoch = r.stepEpoch // before the records are read: they may lack the result of a step that ends after this
+	seen.Serving = nil           // likewise: the planner ignores entries that the records show already
+	for _, s := range r.running {
+		if s.Action == plan.ActionServe {
+			seen.Serving = append(seen.Serving, s.Step)
+		}
+	}
+	r.mu.Unlock()
+	seen.Records, seen.Busy = r.cache.snapshot()
+	if shared := r.Shared(); shared != nil {
+		r.using().addShared(seen, shared)
+		seen.OwnClaims = r.cache.claims.keys()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.engine.Now()
+	maps.DeleteFunc(r.failing, func(_ string, f *resources.Failure) bool { return now.Sub(f.Time) > failingKept })
+	seen.LaunchFailures, seen.FailingSteps, seen.Reloaded = maps.Clone(r.launching), maps.Clone(r.failing), r.reloaded
+	seen.Providers = maps.Clone(seen.Providers)
+	for name, view := range seen.Providers {
+		if len(r.deletedInstances[name]) == 0 {
+			continue
+		}
+		view.DeletedInstances, view.DeletingInstances = make(map[string]bool, len(r.deletedInstances[name])), map[string]bool{}
+		for id, d := range r.deletedInstances[name] {
+			if d.ended.Before(view.ListedAt) {
+				continue
+			}
+			view.DeletedInstances[id] = true
+			if !d.began.After(r.listingEnded[name]) {
+				view.DeletingInstances[id] = true
+			}
+		}
+		seen.Providers[name] = view
+	}
+}
+
+// Records returns the current records and the keys of those that a step works on.
+func (r *Runner) Records() (plan.Records, map[resources.Key]bool) { return r.cache.snapshot() }
+
+// ListProvider lists one provider, as Observe does. The view is valid until the next listing.
+func (r *Runner) ListProvider(ctx context.Context, provider string) plan.ProviderView {
+	engine := r.using()
+	view := engine.view(ctx, provider, r.providerRecord(provider), r.cache.expect()[provider])
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.listingStarted[provider] // the view of that listing may still be in use
+	maps.DeleteFunc(r.deletedInstances[provider], func(_ string, d instanceDeletion) bool { return d.ended.Before(before) })
+	r.listingEnded[provider] = engine.Now()
+	if view.Err == "" {
+		r.listingStarted[provider] = view.ListedAt
+	}
+	return view
+}
+
+func (r *Runner) providerRecord(name string) *resources.ProviderRecord {
+	record, _ := get[resources.ProviderRecord](r.cache, resources.Key{Kind: resources.KindProvider, ID: name})
+	return record
+}
+
 // Observe lists the clouds first and reads the records second, so that an object without a record really has none. If
 // refresh is false, it lists no cloud.
 func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, error) {
 	var views map[string]plan.ProviderView
 	var err error
 	if refresh {
-		if views, err = e.listProviders(ctx); err != nil {
+		if views, err = e.listAll(ctx); err != nil {
 			return plan.Observed{}, err
 		}
 	}
-	seen, err := e.ObserveInputs(ctx, refresh)
+	seen, err := e.observeInputs(ctx, refresh)
 	if err != nil {
 		return seen, err
 	}
-	seen.Providers = views
-	if err = e.Files(&seen); err != nil {
+	seen.Providers, seen.Formats = views, e.Formats()
+	if err = e.addFiles(&seen); err != nil {
 		return seen, err
 	}
-	if seen.Records, err = e.records(ctx); err != nil {
-		return seen, err
+	entries, err := e.Store.List(ctx)
+	if err != nil {
+		return seen, fmt.Errorf("read state: %w", err)
+	}
+	seen.Records.Revisions = make(map[resources.Key]uint64, len(entries))
+	for _, entry := range entries {
+		seen.Records.Put(entry.Record, uint64(entry.Revision))
 	}
 	if store, ok := e.Store.(state.Shared); ok {
-		seen.Shared, seen.RegisteredPools, seen.ForeignClaims, seen.RequestedBuilds = true, store.RegisteredPools(), store.Claimed(), store.RequestedBuilds()
-		e.ObserveBuilders(&seen, store.Builders())
+		e.addShared(&seen, store)
 	}
 	if refresh {
 		unreachable(&seen)
@@ -53,10 +295,46 @@ func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, erro
 	return seen, nil
 }
 
-// ObserveInputs observes the inputs that are neither in a cloud nor in the store: the input files of images and, if ask
+// addShared adds what other processes do in a shared store.
+func (e *Engine) addShared(seen *plan.Observed, store state.Shared) {
+	seen.Shared, seen.RegisteredPools, seen.ForeignClaims, seen.RequestedBuilds = true, store.RegisteredPools(), store.Claimed(), store.RequestedBuilds()
+	e.addBuilders(seen, store.Builders())
+}
+
+// Activity is the activity of a daemon and of the other processes in its state.
+type Activity struct {
+	Busy            []resources.Key // records that the daemon's steps are changing
+	Shared          bool
+	Claimed         []resources.Key // records that other processes have claimed
+	RegisteredPools []resources.RegisteredPool
+	Builders        []string // IDs of registered npctl builders
+	RequestedBuilds []string // images with a build request
+}
+
+// AddActivity adds the activity of the daemon whose state the engine uses. All registered pools count as foreign, because
+// the daemon serves the requests in its state.
+func (e *Engine) AddActivity(seen *plan.Observed, a Activity) {
+	keys := func(list []resources.Key) map[resources.Key]bool {
+		set := make(map[resources.Key]bool, len(list))
+		for _, key := range list {
+			set[key] = true
+		}
+		return set
+	}
+	seen.Busy, seen.Shared, seen.ForeignClaims, seen.RegisteredPools = keys(a.Busy), a.Shared, keys(a.Claimed), a.RegisteredPools
+	seen.RequestedBuilds = a.RequestedBuilds
+	for i := range seen.RegisteredPools {
+		seen.RegisteredPools[i].Own = false
+	}
+	if a.Shared {
+		e.addBuilders(seen, a.Builders)
+	}
+}
+
+// observeInputs observes the inputs that are neither in a cloud nor in the store: the input files of images and, if ask
 // is set, image sources and build hosts.
-func (e *Engine) ObserveInputs(ctx context.Context, ask bool) (plan.Observed, error) {
-	seen := plan.Observed{Formats: e.Formats(), Builders: slices.Sorted(maps.Keys(e.Builders))}
+func (e *Engine) observeInputs(ctx context.Context, ask bool) (plan.Observed, error) {
+	seen := plan.Observed{Builders: slices.Sorted(maps.Keys(e.Builders))}
 	var err error
 	if seen.Installation, err = e.Installation(ctx); err != nil {
 		return seen, err
@@ -95,10 +373,12 @@ func (e *Engine) instanceOffers() map[string]plan.OfferRef {
 	return borrows
 }
 
-// Files observes the images directory.
-func (e *Engine) Files(seen *plan.Observed) (err error) {
+// addFiles adds the contents of the images directory.
+func (e *Engine) addFiles(seen *plan.Observed) (err error) {
 	seen.ImagesDirOwner = e.files().owner()
-	seen.Files, err = e.files().list()
+	if seen.Files, err = e.files().list(); err != nil {
+		seen.Files = nil
+	}
 	return err
 }
 
@@ -120,9 +400,8 @@ func unreachable(seen *plan.Observed) {
 	}
 }
 
-// listProviders lists all providers in parallel. If a listing fails, its view contains the error; listProviders returns
-// an error only if the store cannot be read or ctx ends.
-func (e *Engine) listProviders(ctx context.Context) (map[string]plan.ProviderView, error) {
+// listAll lists all configured and recorded providers. It returns an error only if the store cannot be read or ctx ends.
+func (e *Engine) listAll(ctx context.Context) (map[string]plan.ProviderView, error) {
 	remembered := map[string]*resources.ProviderRecord{}
 	entries, err := e.Store.List(ctx, resources.KindProvider, resources.KindNode, resources.KindUpload)
 	if err != nil {
@@ -133,26 +412,30 @@ func (e *Engine) listProviders(ctx context.Context) (map[string]plan.ProviderVie
 			remembered[record.Name] = record
 		}
 	}
-	there := expect(recordsOf(entries))
 	names := slices.Collect(maps.Keys(remembered))
-	for _, p := range e.Desired.Providers {
-		names = append(names, p.Name)
+	for i := range e.Desired.Providers {
+		names = append(names, e.Desired.Providers[i].Name)
 	}
 	slices.Sort(names)
+	record := func(name string) *resources.ProviderRecord { return remembered[name] }
+	return e.listProviders(ctx, slices.Compact(names), record, expect(recordsOf(entries))), ctx.Err()
+}
+
+// listProviders lists providers in parallel. If a listing fails, its view contains the error.
+func (e *Engine) listProviders(ctx context.Context, names []string, record func(name string) *resources.ProviderRecord, there map[string]expectedIDs) map[string]plan.ProviderView {
+	var group sync.WaitGroup
 	var mu sync.Mutex
 	views := map[string]plan.ProviderView{}
-	group, groupCtx := errgroup.WithContext(ctx)
-	for _, name := range slices.Compact(names) {
-		group.Go(func() error {
-			view := e.view(groupCtx, name, remembered[name], there[name])
+	for _, name := range names {
+		group.Go(func() {
+			view := e.view(ctx, name, record(name), there[name])
 			mu.Lock()
+			defer mu.Unlock()
 			views[name] = view
-			mu.Unlock()
-			return nil
 		})
 	}
-	_ = group.Wait() // the goroutines return no errors
-	return views, ctx.Err()
+	group.Wait()
+	return views
 }
 
 func (e *Engine) view(ctx context.Context, name string, record *resources.ProviderRecord, there expectedIDs) plan.ProviderView {
@@ -290,17 +573,4 @@ func (e *Engine) inputs(ctx context.Context, seen *plan.Observed) error {
 		}
 	}
 	return nil
-}
-
-// records reads the whole store for the planner.
-func (e *Engine) records(ctx context.Context) (plan.Records, error) {
-	entries, err := e.Store.List(ctx)
-	if err != nil {
-		return plan.Records{}, fmt.Errorf("read state: %w", err)
-	}
-	r := plan.Records{Revisions: make(map[resources.Key]uint64, len(entries))}
-	for _, entry := range entries {
-		r.Put(entry.Record, uint64(entry.Revision))
-	}
-	return r, nil
 }

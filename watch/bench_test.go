@@ -150,11 +150,9 @@ func (x *bench) run(b *testing.B) {
 // look lists every provider once, as the goroutines of Run do.
 func (x *bench) look(b *testing.B) {
 	b.Helper()
-	around, err := x.Engine.ObserveInputs(b.Context(), true)
-	if err != nil {
+	if err := x.observer.QueryInputs(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	x.config.setInputs(x.Engine, around)
 	for i := range x.Engine.Desired.Providers {
 		name := x.Engine.Desired.Providers[i].Name
 		x.pollers.onListing(b.Context(), name, x.runner.ListProvider(b.Context(), name))

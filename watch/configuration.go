@@ -1,20 +1,18 @@
 package watch
 
 import (
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
-	"github.com/npctl/npctl/resources"
 )
 
-// configuration holds the configuration in force, its inputs, and the consent to its deletions.
+// configuration holds the state of the configuration in force and the consent to its deletions.
 type configuration struct {
-	mu     sync.Mutex // guards the fields below
-	engine *reconcile.Engine
-	inputs plan.Observed // inputs of the engine that are neither in clouds nor in the store
+	current func() *reconcile.Engine // returns the engine with the configuration in force
+
+	mu sync.Mutex // guards the fields below; held while the engine is replaced
 	// consented reports whether the operator has consented to the deletions of the configuration. A plan without
 	// deferred providers that requires consent sets required, which stays set until the next reload. requiredNow is the
 	// consent that the newest pass requires.
@@ -24,38 +22,15 @@ type configuration struct {
 	outdated              string      // why the newest pass deletes nothing without a record; empty otherwise
 }
 
-func newConfiguration(engine *reconcile.Engine, consented bool) *configuration {
-	return &configuration{engine: engine, consented: consented, state: ConfigState{LoadedAt: engine.Now()}}
+func newConfiguration(current func() *reconcile.Engine, consented bool) *configuration {
+	return &configuration{current: current, consented: consented, state: ConfigState{LoadedAt: current().Now()}}
 }
 
-// current returns the engine with the configuration in force.
-func (c *configuration) current() *reconcile.Engine {
+// replace puts a new configuration in force, which use does.
+func (c *configuration) replace(use func(), consented bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.engine
-}
-
-// observed returns the engine with the configuration in force, and its inputs.
-func (c *configuration) observed() (*reconcile.Engine, plan.Observed) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.engine, c.inputs
-}
-
-// setInputs stores the inputs of an engine, unless a reload has replaced it.
-func (c *configuration) setInputs(engine *reconcile.Engine, inputs plan.Observed) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.engine == engine {
-		c.inputs = inputs
-	}
-}
-
-// replace puts a new configuration in force.
-func (c *configuration) replace(next *reconcile.Engine, inputs plan.Observed, consented bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.engine, c.inputs = next, inputs
+	use()
 	c.consented, c.required = consented, nil
 }
 
@@ -68,11 +43,6 @@ func (c *configuration) noteReload(at time.Time, err error) {
 		return
 	}
 	c.state.RejectedAt, c.state.Error = at, err.Error()
-}
-
-// hasProvider reports whether a provider is configured.
-func (c *configuration) hasProvider(name string) bool {
-	return slices.ContainsFunc(c.current().Desired.Providers, func(p resources.Provider) bool { return p.Name == name })
 }
 
 // describe returns the state of the configuration. newest is the newest plan.
@@ -100,7 +70,7 @@ func (c *configuration) options() plan.Options {
 func (c *configuration) notePlan(engine *reconcile.Engine, p plan.Plan) (consent *plan.Consent, outdated string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.engine != engine {
+	if c.current() != engine {
 		return nil, ""
 	}
 	c.requiredNow = p.Consent

@@ -12,7 +12,8 @@ import (
 func TestConsentIsRequiredUntilTheNextReload(t *testing.T) {
 	engine := &reconcile.Engine{Options: reconcile.Options{Now: time.Now}}
 	next := &reconcile.Engine{Options: reconcile.Options{Now: time.Now}}
-	c := newConfiguration(engine, false)
+	current := engine
+	c := newConfiguration(func() *reconcile.Engine { return current }, false)
 	large, small := plan.Plan{Consent: &plan.Consent{Things: 20}}, plan.Plan{}
 	partial := plan.Plan{Consent: large.Consent, Deferred: []string{"one"}}
 	required := func() bool { return c.options().RequireConsent }
@@ -28,7 +29,7 @@ func TestConsentIsRequiredUntilTheNextReload(t *testing.T) {
 	if c.notePlan(engine, small); !required() {
 		t.Error("consent is not required after the number has fallen")
 	}
-	c.replace(next, plan.Observed{}, true)
+	c.replace(func() { current = next }, true)
 	if options := c.options(); options.RequireConsent || options.AllowDestroy != plan.AllowAll {
 		t.Errorf("after a reload with consent the options are %+v", options)
 	}
@@ -37,19 +38,9 @@ func TestConsentIsRequiredUntilTheNextReload(t *testing.T) {
 	}
 }
 
-func TestInputsOfAReplacedConfigurationAreIgnored(t *testing.T) {
-	engine, next := &reconcile.Engine{Options: reconcile.Options{Now: time.Now}}, &reconcile.Engine{Options: reconcile.Options{Now: time.Now}}
-	c := newConfiguration(engine, false)
-	c.replace(next, plan.Observed{Installation: "new"}, false)
-	c.setInputs(engine, plan.Observed{Installation: "old"})
-	if current, inputs := c.observed(); current != next || inputs.Installation != "new" {
-		t.Errorf("inputs are %+v", inputs)
-	}
-}
-
 func TestOutdatedStateIsReportedOnce(t *testing.T) {
 	engine := &reconcile.Engine{Options: reconcile.Options{Now: time.Now}}
-	c := newConfiguration(engine, false)
+	c := newConfiguration(func() *reconcile.Engine { return engine }, false)
 	p := plan.Plan{Notes: []plan.Note{{Code: plan.NoteOldState, Text: "restored"}}}
 	for i, want := range []string{"restored", ""} {
 		if _, outdated := c.notePlan(engine, p); outdated != want || c.describe(p).StateOutdated != "restored" {
@@ -59,7 +50,8 @@ func TestOutdatedStateIsReportedOnce(t *testing.T) {
 }
 
 func TestRejectedReloadKeepsTheTimeOfTheConfiguration(t *testing.T) {
-	c := newConfiguration(&reconcile.Engine{Options: reconcile.Options{Now: time.Now}}, false)
+	engine := &reconcile.Engine{Options: reconcile.Options{Now: time.Now}}
+	c := newConfiguration(func() *reconcile.Engine { return engine }, false)
 	loaded, at := c.describe(plan.Plan{}).LoadedAt, time.Unix(1e9, 0)
 	c.noteReload(at, errors.New("no such file"))
 	if s := c.describe(plan.Plan{}); s.LoadedAt != loaded || s.RejectedAt != at || s.Error != "no such file" {

@@ -27,7 +27,6 @@ const (
 	passGap             = 2 * time.Millisecond // minimum time between two passes
 	tidyEvery           = time.Minute          // between two writes of the history
 	listRetryInterval   = 10 * time.Second     // delay after a provider did not respond
-	notListed           = "not listed yet"     // error of a provider before its first listing
 )
 
 // Daemon reconciles clouds and images with the configuration. Run must be called only once.
@@ -43,7 +42,7 @@ type Daemon struct {
 	images      *imageLocks
 	duties      duties
 	triggers    *triggers
-	listings    *listings
+	observer    *reconcile.Observer
 	outages     *outages
 	leaks       *leakRecorder
 	pollers     *pollers
@@ -92,12 +91,12 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if d.runner.Shared() != nil {
 		d.Clients.requestorPrefix = plan.OwnRequestor
 	}
-	d.assemble()
 	installation, err := o.Engine.Installation(ctx) // passes name it as the owner of what they create, so the first one needs it
 	if err != nil && !o.Shadow {
 		return nil, err
 	}
-	d.config.setInputs(o.Engine, plan.Observed{Installation: installation})
+	d.observer = reconcile.NewObserver(d.runner, installation, d.notPlanned)
+	d.assemble()
 	return d, nil
 }
 
@@ -107,17 +106,16 @@ func (d *Daemon) assemble() {
 	if d.Shadow {
 		owned = nil
 	}
-	d.config = newConfiguration(d.Engine, d.AllowDestroy)
+	d.config = newConfiguration(d.observer.Engine, d.AllowDestroy)
 	d.suspension = &suspension{running: d.runner.Running, resumed: d.reloaded}
 	d.leadership = newLeadership(owned, d.Log, d.suspension, d.runner.Abandon, d.triggerPass)
 	d.images = &imageLocks{leadership: d.leadership, running: d.runner.Running, held: map[string]imageLock{},
-		workOf: func(s plan.Step) (string, int) { return d.config.current().WorkOf(s) }}
+		workOf: func(s plan.Step) (string, int) { return d.observer.Engine().WorkOf(s) }}
 	d.duties = duties{assignment{d.Tasks, d.Providers, d.runner.Shared() != nil}, d.leadership, d.images}
 	d.triggers = &triggers{}
-	d.listings = &listings{views: map[string]plan.ProviderView{}}
 	d.outages = &outages{log: d.Log, now: d.Engine.Now, lastPostponed: d.runner.LastPostponed, unreachable: map[string]bool{}}
-	d.leaks = &leakRecorder{runner: d.runner, suspension: d.suspension, log: d.Log, readOnly: d.Shadow}
-	d.pollers = &pollers{runner: d.runner, config: d.config, duties: d.duties, refresh: d.Refresh, triggers: d.triggers, listings: d.listings,
+	d.leaks = &leakRecorder{suspension: d.suspension, log: d.Log, readOnly: d.Shadow}
+	d.pollers = &pollers{runner: d.runner, observer: d.observer, duties: d.duties, refresh: d.Refresh, triggers: d.triggers,
 		outages: d.outages, leaks: d.leaks, triggerPass: d.triggerPass, running: map[string]bool{}, unassigned: map[string]bool{}}
 	d.connection = &connection{store: d.runner.Shared(), log: d.Log}
 	d.presence = newPresence(owned, d.Log, d.triggerPass)
@@ -135,7 +133,7 @@ func (d *Daemon) Run(ctx context.Context, grace time.Duration) error {
 	defer cut()
 	var helpers sync.WaitGroup
 	side, stopSide := context.WithCancel(ctx)
-	inputs := &inputPoller{config: d.config, leaks: d.leaks, refresh: d.Refresh, trigger: d.triggers.channel(inputsTrigger), triggerPass: d.triggerPass, log: d.Log}
+	inputs := &inputPoller{observer: d.observer, leaks: d.leaks, refresh: d.Refresh, trigger: d.triggers.channel(inputsTrigger), triggerPass: d.triggerPass, log: d.Log}
 	helpers.Go(func() { inputs.run(side) })
 	helpers.Go(func() { d.Journal.keep(side) })
 	helpers.Go(func() { d.tidy(side) })
@@ -198,7 +196,7 @@ func (d *Daemon) nextPassDelay() time.Duration {
 }
 
 // Desired returns the configuration in force. After a reload the newest pass may still have used the previous one.
-func (d *Daemon) Desired() resources.Desired { return d.config.current().Desired }
+func (d *Daemon) Desired() resources.Desired { return d.observer.Engine().Desired }
 
 // Last returns the newest pass.
 func (d *Daemon) Last() Pass {
@@ -217,6 +215,9 @@ func (d *Daemon) LastPassEnd() time.Time {
 	return time.Time{}
 }
 
+// Observer returns the observer of the daemon.
+func (d *Daemon) Observer() *reconcile.Observer { return d.observer }
+
 // Runner returns the runner, through which clients change records and list running steps.
 func (d *Daemon) Runner() *reconcile.Runner { return d.runner }
 
@@ -234,7 +235,7 @@ func (d *Daemon) report(event reconcile.Event) {
 		d.triggers.onStepDone(event.Step)
 	}
 	if event.Step.Action == plan.ActionLaunch {
-		view, _ := d.listings.of(event.Step.Provider)
+		view, _ := d.observer.Listing(event.Step.Provider)
 		d.outages.onLaunchResult(event, view)
 	}
 	d.stall.note(event)

@@ -14,7 +14,7 @@ import (
 
 // Freeze freezes or thaws a provider. A freeze lasts until it is undone and survives a restart.
 func (d *Daemon) Freeze(ctx context.Context, provider string, frozen bool) error {
-	if !d.config.hasProvider(provider) {
+	if !hasProvider(d.observer.Engine().Desired, provider) {
 		return fmt.Errorf("there is no provider %s", provider)
 	}
 	// a step may be writing the provider's record for the first time
@@ -33,6 +33,18 @@ func (d *Daemon) skippedProviders() map[string]bool {
 	names := frozenProviders(d.runner)
 	for _, name := range d.pollers.excluded() {
 		names[name] = true
+	}
+	return names
+}
+
+// notPlanned returns the providers for which the daemon plans nothing now: those that Frozen lists and those that other
+// processes manage.
+func (d *Daemon) notPlanned() map[string]bool {
+	names := d.skippedProviders()
+	for _, name := range d.pollers.providers() {
+		if !d.duties.manages(name) {
+			names[name] = true
+		}
 	}
 	return names
 }

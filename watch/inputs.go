@@ -4,11 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/npctl/npctl/reconcile"
 )
 
 // inputPoller queries the input files of images, image sources and build hosts.
 type inputPoller struct {
-	config      *configuration
+	observer    *reconcile.Observer
 	leaks       *leakRecorder
 	refresh     time.Duration // between two queries without a trigger
 	trigger     <-chan struct{}
@@ -19,16 +21,13 @@ type inputPoller struct {
 // run queries the inputs repeatedly until ctx is done.
 func (p *inputPoller) run(ctx context.Context) {
 	for {
-		engine := p.config.current()
-		inputs, err := engine.ObserveInputs(ctx, true)
-		switch {
+		switch err := p.observer.QueryInputs(ctx); {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			p.log.Error("inputs of images could not be queried", "error", err)
 		default:
-			p.config.setInputs(engine, inputs)
-			p.leaks.recordFiles(ctx, engine, inputs.Installation)
+			p.leaks.record(ctx, "images directory", func() error { return p.observer.SightFiles(ctx) })
 			p.triggerPass()
 		}
 		select {

@@ -28,9 +28,10 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	if !d.connection.check() {
 		return 0
 	}
-	d.images.startPass(len(d.config.current().Desired.Images) > 0)
-	engine, seen := d.complete()
-	seen.Now, seen.StoreReconnected = engine.Now(), d.connection.recentlyReconnected()
+	d.images.startPass(len(d.observer.Engine().Desired.Images) > 0)
+	engine, seen, filesErr := d.observer.Observe()
+	d.logFilesError(filesErr)
+	seen.StoreReconnected = d.connection.recentlyReconnected()
 	p := d.decide(engine.Desired, seen)
 	d.logPlan(engine, p)
 	todo := p
@@ -84,24 +85,9 @@ func (d *Daemon) served() map[string]bool {
 	return served
 }
 
-// complete returns the observed state and the engine that belongs to it. Records read after a reload may contain
-// requests that only the new configuration can serve, so complete never combines them with the old one.
-func (d *Daemon) complete() (engine *reconcile.Engine, seen plan.Observed) {
-	for engine != d.config.current() {
-		engine, seen = d.observed()
-		d.files(engine, &seen)
-		d.runner.FillFromRunner(&seen)
-	}
-	return engine, seen
-}
-
-// files reads the images directory. While that fails, passes leave its files unchanged and continue with everything
-// else.
-func (d *Daemon) files(engine *reconcile.Engine, seen *plan.Observed) {
-	err := engine.Files(seen)
-	if err != nil {
-		seen.Files = nil
-	}
+// logFilesError logs when the images directory starts and stops to be unreadable. Passes then leave its files unchanged
+// and continue with everything else.
+func (d *Daemon) logFilesError(err error) {
 	switch changed := d.filesErr.update(err); {
 	case changed && err != nil:
 		d.Log.Error("the images directory cannot be read", "error", err)
@@ -121,25 +107,6 @@ func (l *lastError) update(err error) (changed bool) {
 		l.text = err.Error()
 	}
 	return l.text != before
-}
-
-// observed returns the observed state without records and files, and the engine that it belongs to.
-func (d *Daemon) observed() (*reconcile.Engine, plan.Observed) {
-	engine, seen := d.config.observed()
-	seen.Formats = engine.Formats()
-	seen.Providers = d.listings.all()
-	for i := range engine.Desired.Providers {
-		if name := engine.Desired.Providers[i].Name; seen.Providers[name].ListedAt.IsZero() && seen.Providers[name].Err == "" {
-			seen.Providers[name] = plan.ProviderView{Err: notListed}
-		}
-	}
-	seen.Frozen = d.skippedProviders()
-	for _, name := range d.pollers.providers() {
-		if !d.duties.manages(name) {
-			seen.Frozen[name] = true
-		}
-	}
-	return engine, seen
 }
 
 // logPlan logs when the deletions of a plan start to need consent, and when the state is found to be outdated. A shadow
@@ -182,7 +149,7 @@ func (d *Daemon) formatsKnown(desired resources.Desired, now time.Time) bool {
 	frozen := frozenProviders(d.runner)
 	for i := range desired.Providers {
 		name := desired.Providers[i].Name
-		if view, _ := d.listings.of(name); view.ListedAt.IsZero() && view.Err == "" && !frozen[name] && d.duties.manages(name) {
+		if view, _ := d.observer.Listing(name); view.ListedAt.IsZero() && view.Err == "" && !frozen[name] && d.duties.manages(name) {
 			return now.Sub(d.began) > firstListingTimeout
 		}
 	}

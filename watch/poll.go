@@ -16,11 +16,10 @@ import (
 // poller, which also maintains the lock of the provider.
 type pollers struct {
 	runner      *reconcile.Runner
-	config      *configuration
+	observer    *reconcile.Observer
 	duties      duties
 	refresh     time.Duration // between two listings without a trigger
 	triggers    *triggers
-	listings    *listings
 	outages     *outages
 	leaks       *leakRecorder
 	triggerPass func()
@@ -48,7 +47,7 @@ func (p *pollers) update() {
 		return
 	}
 	names := map[string]bool{}
-	desired := &p.config.current().Desired
+	desired := &p.observer.Engine().Desired
 	for i := range desired.Providers {
 		names[desired.Providers[i].Name] = true
 	}
@@ -110,7 +109,7 @@ func (p *pollers) poll(ctx context.Context, name string) {
 		select {
 		case <-time.After(wait):
 		case <-p.triggers.channel(name):
-			if _, listed := p.listings.of(name); listed && !sleep(ctx, time.Second) { // one listing serves all triggers of this second
+			if _, listed := p.observer.Listing(name); listed && !sleep(ctx, time.Second) { // one listing serves all triggers of this second
 				return
 			}
 		case <-ctx.Done():
@@ -124,10 +123,8 @@ func (p *pollers) poll(ctx context.Context, name string) {
 
 // onListing records a listing and triggers a pass.
 func (p *pollers) onListing(ctx context.Context, name string, view plan.ProviderView) {
-	engine, inputs := p.config.observed()
-	p.leaks.record(ctx, plan.Observed{Now: engine.Now(), Installation: inputs.Installation, Providers: map[string]plan.ProviderView{name: view}},
-		"provider "+name)
-	before := p.listings.set(name, view) // after the sightings, which keep new IDs above those in the listing
+	p.leaks.record(ctx, "provider "+name, func() error { return p.observer.Sight(ctx, name, view) })
+	before := p.observer.SetListing(name, view) // after the sightings, which keep new IDs above those in the listing
 	p.outages.onListing(name, before, view)
 	p.triggerPass()
 }
@@ -135,7 +132,11 @@ func (p *pollers) onListing(ctx context.Context, name string, view plan.Provider
 // isRemoved reports whether a provider is neither configured nor recorded.
 func (p *pollers) isRemoved(name string) bool {
 	_, _, err := reconcile.Lookup[resources.ProviderRecord](p.runner, resources.KindProvider, name)
-	return err != nil && !p.config.hasProvider(name)
+	return err != nil && !hasProvider(p.observer.Engine().Desired, name)
+}
+
+func hasProvider(desired resources.Desired, name string) bool {
+	return slices.ContainsFunc(desired.Providers, func(p resources.Provider) bool { return p.Name == name })
 }
 
 // stop removes the poller of a provider that is gone. It returns false when the provider has returned in the meantime.
@@ -152,7 +153,7 @@ func (p *pollers) stop(name string) bool {
 
 // forget drops the listing and the outage of a provider.
 func (p *pollers) forget(name string) {
-	p.listings.remove(name)
+	p.observer.Forget(name)
 	p.outages.forget(name)
 }
 

@@ -8,7 +8,7 @@ func (d *Daemon) ProvidersNotListed() (names []string) {
 	desired := d.Desired()
 	for i := range desired.Providers {
 		name := desired.Providers[i].Name
-		if _, listed := d.listings.of(name); !listed && d.duties.mayManage(name) {
+		if _, listed := d.observer.Listing(name); !listed && d.duties.mayManage(name) {
 			names = append(names, name)
 		}
 	}

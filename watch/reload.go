@@ -5,16 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/npctl/npctl/plan"
-	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 )
-
-// reloadCheckTimeout limits how long a reload waits for providers to verify the names in a new configuration.
-const reloadCheckTimeout = 10 * time.Second
 
 // ConsentRequiredError reports that a reload was refused because the new configuration would delete a large part of the
 // fleet.
@@ -41,7 +35,7 @@ func (d *Daemon) Reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 
 // noteReload records the result of a reload in the configuration's state and in the journal.
 func (d *Daemon) noteReload(err error) {
-	e := resources.Event{Time: d.config.current().Now(), Code: "config-loaded", Subject: configSubject, Text: "the configuration was reloaded"}
+	e := resources.Event{Time: d.observer.Engine().Now(), Code: "config-loaded", Subject: configSubject, Text: "the configuration was reloaded"}
 	if err != nil {
 		e.Code, e.Text = "config-refused", "the new configuration was rejected: "+err.Error()
 	}
@@ -57,23 +51,12 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	old, seen := d.observed()
+	old := d.observer.Engine()
 	next := old.With(desired)
-	inputs, err := next.ObserveInputs(ctx, false)
+	seen, err := d.observer.Preview(ctx, next, d.changedProviders(old.Desired, next.Desired))
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	inputs.Versions, inputs.Hosts = seen.Versions, seen.Hosts // querying them takes long
-	inputs.Providers, inputs.Frozen = seen.Providers, seen.Frozen
-	d.validateWithClouds(ctx, old.Desired, next, inputs.Providers)
-	seen = inputs
-	if err := next.Files(&seen); err != nil {
-		return plan.Plan{}, err
-	}
-	d.runner.FillFromRunner(&seen)
-	seen.Now = next.Now()
-	seen.LaunchFailures, seen.Reloaded = nil, seen.Now // as after Runner.UseEngine
-	seen.FailingSteps = nil                            // every deletion counts, even if it waits for its retry
 	p := plan.Compute(next.Desired, seen, plan.Options{HonorBackoff: true, AllowDestroy: allowFor(allowDestroy)})
 	for _, problem := range p.Problems {
 		return p, fmt.Errorf("%s: %s", problem.Address, problem.Text)
@@ -81,35 +64,20 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	if p.Consent != nil && !d.Shadow {
 		return p, &ConsentRequiredError{Consent: p.Consent, Deletes: stepsNeedingConsent(p)}
 	}
-	d.config.replace(next, inputs, allowDestroy)
-	d.runner.UseEngine(next)
+	d.config.replace(func() { d.observer.Use(next, seen) }, allowDestroy)
 	d.reloaded()
 	return p, nil
 }
 
-// validateWithClouds lists the providers in which the new configuration creates nodes differently, so that the plan
-// reports names that they do not know before the configuration is in force. It ignores providers that fail or do not
-// respond in time.
-func (d *Daemon) validateWithClouds(ctx context.Context, old resources.Desired, next *reconcile.Engine, views map[string]plan.ProviderView) {
-	ctx, cancel := context.WithTimeout(ctx, reloadCheckTimeout)
-	defer cancel()
-	var group sync.WaitGroup
-	var mu sync.Mutex // guards views
-	for i := range next.Desired.Providers {
-		p := &next.Desired.Providers[i]
-		if !d.duties.hasProvider(p.Name) || !makesOtherwise(old, p) {
-			continue
+// changedProviders returns the providers in which the new configuration creates nodes differently. A reload lists them, so
+// that its plan reports names that they do not know before the configuration is in force.
+func (d *Daemon) changedProviders(old, next resources.Desired) (names []string) {
+	for i := range next.Providers {
+		if p := &next.Providers[i]; d.duties.hasProvider(p.Name) && makesOtherwise(old, p) {
+			names = append(names, p.Name)
 		}
-		group.Go(func() {
-			view := d.runner.ListProviderWith(ctx, next, p.Name)
-			mu.Lock()
-			defer mu.Unlock()
-			if view.Err == "" {
-				views[p.Name] = view
-			}
-		})
 	}
-	group.Wait()
+	return names
 }
 
 // makesOtherwise reports whether the provider is new, is configured differently, or has a new or changed offer.

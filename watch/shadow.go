@@ -211,7 +211,7 @@ func (s *shadow) observed(desired resources.Desired, seen plan.Observed, own []r
 // wouldServe returns a function that reports whether a provider would be npctl's if the shadow served.
 func (s *shadow) wouldServe(desired resources.Desired) func(provider string) bool {
 	return func(provider string) bool {
-		return s.duties.hasProvider(provider) && slices.ContainsFunc(desired.Providers, func(p resources.Provider) bool { return p.Name == provider })
+		return s.duties.hasProvider(provider) && hasProvider(desired, provider)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/location"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // session is a configuration with its state and the engine that connects to its clouds.
@@ -138,10 +137,7 @@ func (s *session) observe(ctx context.Context, refresh bool) (plan.Observed, err
 	if err != nil {
 		return seen, err
 	}
-	addDaemonActivity(work, &seen)
-	if work.Shared {
-		s.engine.ObserveBuilders(&seen, work.Builders)
-	}
+	s.engine.AddActivity(&seen, reconcile.Activity(work))
 	return seen, nil
 }
 
@@ -152,24 +148,6 @@ func (s *session) lockHolder(ctx context.Context) (*plan.LockHolder, error) {
 		return nil, err
 	}
 	return &plan.LockHolder{Operation: holder.Operation, Who: holder.UserHost, Host: holder.Host, PID: holder.PID, Since: holder.Since}, nil
-}
-
-// addDaemonActivity adds the activity of the daemon and of other processes in its state. All registered pools count as
-// foreign, because the daemon serves the requests in its state.
-func addDaemonActivity(work wire.Activity, seen *plan.Observed) {
-	seen.Busy, seen.Shared, seen.ForeignClaims, seen.RegisteredPools = keySet(work.Busy), work.Shared, keySet(work.Claimed), work.RegisteredPools
-	seen.RequestedBuilds = work.RequestedBuilds
-	for i := range seen.RegisteredPools {
-		seen.RegisteredPools[i].Own = false
-	}
-}
-
-func keySet(keys []resources.Key) map[resources.Key]bool {
-	set := make(map[resources.Key]bool, len(keys))
-	for _, key := range keys {
-		set[key] = true
-	}
-	return set
 }
 
 // showWaiting prints the names of the providers on a terminal while they are listed.

@@ -68,7 +68,7 @@ func comparisons(counts map[watch.Result]int) map[string]int {
 func (r statusRoutes) status(*call) (any, error) {
 	pass := r.daemon.Last()
 	w := inspect.Fleet{Observed: pass.Observed}
-	w.Observed.Records, _ = currentRecords(r.daemon)
+	w.Observed.Records, _ = r.daemon.Runner().Records()
 	s := w.Status(pass.Plan)
 	s.Version, s.PID, s.Host, s.Started, s.Now = r.version, os.Getpid(), host(), r.started, time.Now()
 	s.Running, s.Shadow, s.SuspendedBy = len(r.daemon.Runner().Running()), comparisons(r.daemon.Comparisons()), r.suspendedBy()

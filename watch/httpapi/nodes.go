@@ -32,7 +32,7 @@ func (n nodeRoutes) list(c *call) (any, error) {
 
 // fleet returns the current records.
 func (n nodeRoutes) fleet() (w inspect.Fleet) {
-	w.Observed.Records, w.Observed.Busy = currentRecords(n.daemon)
+	w.Observed.Records, w.Observed.Busy = n.daemon.Runner().Records()
 	return w
 }
 

@@ -18,14 +18,8 @@ import (
 // requestRoutes answers the calls about requests.
 type requestRoutes struct{ daemon *watch.Daemon }
 
-// currentRecords returns the current records and the keys of the busy ones.
-func currentRecords(daemon *watch.Daemon) (plan.Records, map[resources.Key]bool) {
-	seen := plan.Observed{}
-	daemon.Runner().FillFromRunner(&seen)
-	return seen.Records, seen.Busy
-}
-
-func (s *Server) records() (plan.Records, map[resources.Key]bool) { return currentRecords(s.daemon) }
+// records returns the current records and the keys of the busy ones.
+func (s *Server) records() (plan.Records, map[resources.Key]bool) { return s.daemon.Runner().Records() }
 
 func (q requestRoutes) list(c *call) (any, error) {
 	states, err := c.states(resources.KindRequest)

@@ -194,7 +194,7 @@ func (t storeRoutes) watch(c *call) (any, error) {
 
 // activity returns the running steps and, in a shared store, the activity of other processes.
 func (t storeRoutes) activity(*call) (any, error) {
-	_, busy := currentRecords(t.daemon)
+	_, busy := t.daemon.Runner().Records()
 	work := wire.Activity{Busy: slices.AppendSeq([]resources.Key{}, maps.Keys(busy))}
 	if store := t.daemon.Runner().Shared(); store != nil {
 		work.Shared, work.RegisteredPools, work.Claimed = true, store.RegisteredPools(), slices.Collect(maps.Keys(store.Claimed()))

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"errors"
-	"maps"
 	"strings"
 
 	"github.com/npctl/npctl/inspect"
@@ -47,8 +46,7 @@ func (c *call) explanation(subject string) (inspect.WhyInput, error) {
 	}
 	in := inspect.WhyInput{Fleet: c.fleet(), Running: c.daemon.Runner().Running(), Now: c.daemon.Engine.Now()}
 	seen := &in.Observed
-	seen.Providers = maps.Clone(seen.Providers) // FillFromRunner changes it
-	c.daemon.Runner().FillFromRunner(seen)
+	c.daemon.Observer().Refresh(seen)
 	seen.Now = in.Now
 	in.Plan = plan.Compute(in.Desired, c.daemon.ShadowObserved(in.Desired, *seen), plan.Options{HonorBackoff: true, Explain: true})
 	events := c.daemon.Journal.Since(0, subject)
