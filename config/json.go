@@ -8,14 +8,14 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// DiagnosticsFormat is the version of the JSON form of diagnostics. Later versions only add fields.
-const DiagnosticsFormat = "1.0"
+// diagnosticsFormat is the version of the JSON form of diagnostics. Later versions only add fields.
+const diagnosticsFormat = "1.0"
 
 // maxJSON is the maximum number of diagnostics in the JSON form. The counts include omitted diagnostics.
 const maxJSON = 1000
 
-// JSONDiagnostics is the JSON form of a validation result.
-type JSONDiagnostics struct {
+// jsonDiagnostics is the JSON form of a validation result.
+type jsonDiagnostics struct {
 	FormatVersion string           `json:"format_version"`
 	Valid         bool             `json:"valid"`
 	ErrorCount    int              `json:"error_count"`
@@ -29,26 +29,26 @@ type JSONDiagnostic struct {
 	Severity string       `json:"severity"` // "error" or "warning"
 	Summary  string       `json:"summary"`
 	Detail   string       `json:"detail,omitempty"`
-	Range    *JSONRange   `json:"range,omitempty"` // absent if it does not refer to a position in a file
-	Snippet  *JSONSnippet `json:"snippet,omitempty"`
+	Range    *jsonRange   `json:"range,omitempty"` // absent if it does not refer to a position in a file
+	Snippet  *jsonSnippet `json:"snippet,omitempty"`
 }
 
-// JSONRange is a part of a file. End is the position after the last character.
-type JSONRange struct {
+// jsonRange is a part of a file. End is the position after the last character.
+type jsonRange struct {
 	Filename string  `json:"filename"`
-	Start    JSONPos `json:"start"`
-	End      JSONPos `json:"end"`
+	Start    jsonPos `json:"start"`
+	End      jsonPos `json:"end"`
 }
 
-// JSONPos is a position in a file. Lines and columns (in characters as users see them) start at 1, bytes at 0.
-type JSONPos struct {
+// jsonPos is a position in a file. Lines and columns (in characters as users see them) start at 1, bytes at 0.
+type jsonPos struct {
 	Line   int `json:"line"`
 	Column int `json:"column"`
 	Byte   int `json:"byte"`
 }
 
-// JSONSnippet is the source around a position.
-type JSONSnippet struct {
+// jsonSnippet is the source around a position.
+type jsonSnippet struct {
 	Context   string `json:"context,omitempty"` // the enclosing blocks, such as provider "openstack" "vexxhost", pool "main"
 	Code      string `json:"code"`              // the whole first line of the range
 	StartLine int    `json:"start_line"`
@@ -58,8 +58,8 @@ type JSONSnippet struct {
 }
 
 // JSON returns the JSON form of diagnostics.
-func JSON(diags hcl.Diagnostics, files map[string]*hcl.File) JSONDiagnostics {
-	form := JSONDiagnostics{FormatVersion: DiagnosticsFormat, Valid: !diags.HasErrors(), Diagnostics: []JSONDiagnostic{}}
+func JSON(diags hcl.Diagnostics, files map[string]*hcl.File) jsonDiagnostics {
+	form := jsonDiagnostics{FormatVersion: diagnosticsFormat, Valid: !diags.HasErrors(), Diagnostics: []JSONDiagnostic{}}
 	for _, diag := range diags {
 		if diag.Severity == hcl.DiagWarning {
 			form.WarningCount++
@@ -74,8 +74,8 @@ func JSON(diags hcl.Diagnostics, files map[string]*hcl.File) JSONDiagnostics {
 			one.Severity = "warning"
 		}
 		if diag.Subject != nil {
-			one.Range = &JSONRange{
-				Filename: diag.Subject.Filename, Start: JSONPos(diag.Subject.Start), End: JSONPos(diag.Subject.End),
+			one.Range = &jsonRange{
+				Filename: diag.Subject.Filename, Start: jsonPos(diag.Subject.Start), End: jsonPos(diag.Subject.End),
 			}
 			one.Snippet = snippet(*diag.Subject, files[diag.Subject.Filename])
 		}
@@ -84,7 +84,7 @@ func JSON(diags hcl.Diagnostics, files map[string]*hcl.File) JSONDiagnostics {
 	return form
 }
 
-func snippet(at hcl.Range, file *hcl.File) *JSONSnippet {
+func snippet(at hcl.Range, file *hcl.File) *jsonSnippet {
 	if file == nil || at.Start.Byte > len(file.Bytes) {
 		return nil
 	}
@@ -98,7 +98,7 @@ func snippet(at hcl.Range, file *hcl.File) *JSONSnippet {
 		return nil
 	}
 	start := min(at.Start.Byte-begin, len(line))
-	made := &JSONSnippet{
+	made := &jsonSnippet{
 		Code: string(line), StartLine: at.Start.Line, HighlightStart: start, HighlightEnd: min(max(at.End.Byte-begin, start), len(line)),
 	}
 	made.Context = blockPath(file, at.Start)

@@ -176,7 +176,7 @@ func linesOf(src []byte, at hcl.Range, first, last int) []string {
 func lineStart(src []byte, offset int) int { return bytes.LastIndexByte(src[:offset], '\n') + 1 }
 
 // carets repeats the tabs of the line, so that the carets align at any tab width.
-func carets(part *JSONSnippet) string {
+func carets(part *jsonSnippet) string {
 	var b strings.Builder
 	for _, r := range part.Code[:part.HighlightStart] {
 		if r == '\t' {

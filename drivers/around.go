@@ -7,34 +7,34 @@ type Call struct {
 	Name    string // such as create, list or upload_image
 	Subject string // the object of the call: a node's ID, an image's name; empty for lists
 	// Retry states when the call may be repeated after an error.
-	Retry RetryPolicy
+	Retry retryPolicy
 	// Weight states how long the call may take.
-	Weight TimeoutClass
+	Weight timeoutClass
 }
 
-// RetryPolicy states when a call may be repeated.
-type RetryPolicy int
+// retryPolicy states when a call may be repeated.
+type retryPolicy int
 
 const (
-	// RetryAlways is for calls that are safe to repeat: lists, lookups, deletions.
-	RetryAlways RetryPolicy = iota
-	// RetryIfNothingDone is for calls that create something: only an error that proves that nothing was created
+	// retryAlways is for calls that are safe to repeat: lists, lookups, deletions.
+	retryAlways retryPolicy = iota
+	// retryIfNothingDone is for calls that create something: only an error that proves that nothing was created
 	// permits a repetition. After a lost response the caller has to search for the object first (see
 	// Spec.MaybeCreated), and the object may appear later than any search that a decorator could make.
-	RetryIfNothingDone
-	// RetryUnlessTimedOut is for calls that remove what an earlier attempt created (see ImageSpec.MaybeCreated). A
+	retryIfNothingDone
+	// retryUnlessTimedOut is for calls that remove what an earlier attempt created (see ImageSpec.MaybeCreated). A
 	// call that used up its own timeout is not repeated, because the repetition would take as long.
-	RetryUnlessTimedOut
+	retryUnlessTimedOut
 )
 
-// TimeoutClass selects the timeout of a call.
-type TimeoutClass int
+// timeoutClass selects the timeout of a call.
+type timeoutClass int
 
 // The timeout classes.
 const (
-	Single TimeoutClass = iota // one object
-	Paged                      // a list of any length
-	Upload                     // an image
+	single     timeoutClass = iota // one object
+	paged                          // a list of any length
+	wholeImage                     // an image
 )
 
 // Decorator wraps a call: it calls next once, several times or not at all.

@@ -15,7 +15,7 @@ type DecorateOptions struct {
 	Timeout time.Duration
 	// UploadTimeout limits the upload of one image; 0 means DefaultUploadTimeout.
 	UploadTimeout time.Duration
-	// Attempts is the maximum number of attempts of a call; 0 means DefaultAttempts, 1 means no retries.
+	// Attempts is the maximum number of attempts of a call; 0 means defaultAttempts, 1 means no retries.
 	Attempts int
 	// OnCall, if not nil, receives a report of every single attempt. Several goroutines may call it at the same time.
 	OnCall func(Report)
@@ -25,7 +25,7 @@ type DecorateOptions struct {
 const (
 	DefaultTimeout       = 60 * time.Second
 	DefaultUploadTimeout = time.Hour
-	DefaultAttempts      = 4
+	defaultAttempts      = 4
 )
 
 // Decorate applies the decorators that every Cloud needs: retry(limit(timeout(trace(cloud)))).

@@ -17,12 +17,12 @@ type decoratedCloud struct {
 var _ Cloud = (*decoratedCloud)(nil)
 
 func (d *decoratedCloud) Create(ctx context.Context, spec Spec) (resources.Instance, error) {
-	call := Call{Name: "create", Subject: spec.Marks.ID, Retry: RetryIfNothingDone}
+	call := Call{Name: "create", Subject: spec.Marks.ID, Retry: retryIfNothingDone}
 	return do(ctx, d.around, call, func(ctx context.Context) (resources.Instance, error) { return d.inner.Create(ctx, spec) })
 }
 
 func (d *decoratedCloud) Advance(ctx context.Context, spec Spec, seen resources.Instance) (resources.Instance, error) {
-	call := Call{Name: "advance", Subject: spec.Marks.ID, Retry: RetryIfNothingDone}
+	call := Call{Name: "advance", Subject: spec.Marks.ID, Retry: retryIfNothingDone}
 	return do(ctx, d.around, call, func(ctx context.Context) (resources.Instance, error) { return d.inner.Advance(ctx, spec, seen) })
 }
 
@@ -31,7 +31,7 @@ func (d *decoratedCloud) Delete(ctx context.Context, id string, expected resourc
 }
 
 func (d *decoratedCloud) List(ctx context.Context) ([]resources.Instance, error) {
-	return do(ctx, d.around, Call{Name: "list", Weight: Paged}, d.inner.List)
+	return do(ctx, d.around, Call{Name: "list", Weight: paged}, d.inner.List)
 }
 
 func (d *decoratedCloud) Quota(ctx context.Context) (resources.Quota, error) {
@@ -48,7 +48,7 @@ type decoratedImages struct {
 func (d *decoratedImages) ImageFormat() string { return d.inner.ImageFormat() }
 
 func (d *decoratedImages) UploadImage(ctx context.Context, spec ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
-	call := Call{Name: "upload_image", Subject: spec.Name, Retry: RetryUnlessTimedOut, Weight: Upload}
+	call := Call{Name: "upload_image", Subject: spec.Name, Retry: retryUnlessTimedOut, Weight: wholeImage}
 	return do(ctx, d.around, call, func(ctx context.Context) (resources.RemoteImage, error) {
 		image, err := d.inner.UploadImage(ctx, spec, content)
 		spec.MaybeCreated = spec.MaybeCreated || !IsNothingDone(err)
@@ -62,5 +62,5 @@ func (d *decoratedImages) DeleteImage(ctx context.Context, id string, expected r
 }
 
 func (d *decoratedImages) ListImages(ctx context.Context) ([]resources.RemoteImage, error) {
-	return do(ctx, d.around, Call{Name: "list_images", Weight: Paged}, d.inner.ListImages)
+	return do(ctx, d.around, Call{Name: "list_images", Weight: paged}, d.inner.ListImages)
 }

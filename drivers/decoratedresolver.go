@@ -15,7 +15,7 @@ type decoratedResolver struct {
 
 func (d *decoratedResolver) ResolveOffer(ctx context.Context, config cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
 	var problems []resources.Problem
-	offer, err := do(ctx, d.around, Call{Name: "resolve_offer", Weight: Paged}, func(ctx context.Context) (offer resources.ResolvedOffer, err error) {
+	offer, err := do(ctx, d.around, Call{Name: "resolve_offer", Weight: paged}, func(ctx context.Context) (offer resources.ResolvedOffer, err error) {
 		offer, problems, err = d.inner.ResolveOffer(ctx, config)
 		return offer, err
 	})
@@ -24,7 +24,7 @@ func (d *decoratedResolver) ResolveOffer(ctx context.Context, config cty.Value) 
 
 func (d *decoratedResolver) ResolveImage(ctx context.Context, spec resources.CloudImageSpec) (resources.RemoteImage, []resources.Problem, error) {
 	var problems []resources.Problem
-	call := Call{Name: "resolve_image", Subject: spec.Name, Weight: Paged}
+	call := Call{Name: "resolve_image", Subject: spec.Name, Weight: paged}
 	image, err := do(ctx, d.around, call, func(ctx context.Context) (image resources.RemoteImage, err error) {
 		image, problems, err = d.inner.ResolveImage(ctx, spec)
 		return image, err
@@ -38,7 +38,7 @@ type decoratedSweeper struct {
 }
 
 func (d *decoratedSweeper) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
-	return do(ctx, d.around, Call{Name: "leftovers", Weight: Paged}, d.inner.Leftovers)
+	return do(ctx, d.around, Call{Name: "leftovers", Weight: paged}, d.inner.Leftovers)
 }
 
 func (d *decoratedSweeper) DeleteLeftover(ctx context.Context, l resources.Leftover) error {

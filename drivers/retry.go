@@ -20,11 +20,11 @@ const RetryAfterLimit = 2 * time.Minute
 
 // Retry repeats a call after transient errors; attempts limits their total number. It does not repeat after
 // ErrRejected, ErrQuota, ErrCapacity and ErrNotSupported, when the caller's context has ended, and where a repetition
-// could create a second object (see RetryPolicy). An error with RetryAfter counts as no attempt: the call waits for
+// could create a second object (see retryPolicy). An error with RetryAfter counts as no attempt: the call waits for
 // the requested time, up to RetryAfterLimit in total.
 func Retry(attempts int, log *slog.Logger) Decorator {
 	if attempts <= 0 {
-		attempts = DefaultAttempts
+		attempts = defaultAttempts
 	}
 	return func(ctx context.Context, call Call, next func(context.Context) error) error {
 		growing, waited := newBackoff(), time.Duration(0)
@@ -60,9 +60,9 @@ func mayRepeat(call Call, err error) bool {
 	switch {
 	case !IsTransient(err):
 		return false
-	case call.Retry == RetryIfNothingDone:
+	case call.Retry == retryIfNothingDone:
 		return IsNothingDone(err)
-	case call.Retry == RetryUnlessTimedOut:
+	case call.Retry == retryUnlessTimedOut:
 		return !errors.As(err, &late)
 	default:
 		return true

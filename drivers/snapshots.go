@@ -22,7 +22,7 @@ type decoratedSnapshots struct {
 }
 
 func (d *decoratedSnapshots) Snapshot(ctx context.Context, instance, name string, marks resources.OwnerTags) (string, error) {
-	call := Call{Name: "snapshot", Subject: instance, Retry: RetryIfNothingDone}
+	call := Call{Name: "snapshot", Subject: instance, Retry: retryIfNothingDone}
 	return do(ctx, d.around, call, func(ctx context.Context) (string, error) { return d.inner.Snapshot(ctx, instance, name, marks) })
 }
 

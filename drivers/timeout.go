@@ -21,9 +21,9 @@ func Timeout(call, upload time.Duration) Decorator {
 	return func(ctx context.Context, c Call, next func(context.Context) error) error {
 		limit := call
 		switch c.Weight {
-		case Paged:
+		case paged:
 			limit *= pagedFactor
-		case Upload:
+		case wholeImage:
 			limit = upload
 		}
 		late := &timeoutError{call: c, after: limit}

@@ -10,15 +10,15 @@ import (
 
 // Limits on the removals of a changed configuration without consent.
 const (
-	// MaxUnconfirmedRemovals is the maximum number of objects that are removed without consent.
-	MaxUnconfirmedRemovals = 10
+	// maxUnconfirmedRemovals is the maximum number of objects that are removed without consent.
+	maxUnconfirmedRemovals = 10
 	// smallFleet is the minimum number of objects for the rule that the removal of more than half of them needs
 	// consent.
 	smallFleet = 3
 )
 
-// NoteConsent is the code of the note about removals that need consent.
-const NoteConsent = "consent-needed"
+// noteConsent is the code of the note about removals that need consent.
+const noteConsent = "consent-needed"
 
 // Consent states that a plan removes so much that the operator has to confirm it.
 type Consent struct {
@@ -40,8 +40,8 @@ func (c *Consent) Error() string {
 	if c.Empty {
 		return fmt.Sprintf("the configuration is empty and would remove all %s (%s), which needs consent", text.Count(c.Things, "object", "objects"), list)
 	}
-	if len(c.Removed) > MaxUnconfirmedRemovals {
-		return fmt.Sprintf("the configuration would remove %s (%s), more than the %d that need no consent", text.Count(len(c.Removed), "object", "objects"), list, MaxUnconfirmedRemovals)
+	if len(c.Removed) > maxUnconfirmedRemovals {
+		return fmt.Sprintf("the configuration would remove %s (%s), more than the %d that need no consent", text.Count(len(c.Removed), "object", "objects"), list, maxUnconfirmedRemovals)
 	}
 	return fmt.Sprintf("the configuration would remove %d of %s (%s), and more than half needs consent", len(c.Removed), text.Count(c.Things, "object", "objects"), list)
 }
@@ -68,7 +68,7 @@ func (rv review) consent(steps []Step) *Consent {
 	removed := len(consent.Removed)
 	lost := removed - shrunk - made // a renamed block removes objects and creates as many
 	isMost := consent.Things >= smallFleet && lost*2 > consent.Things
-	if removed == 0 || removed <= MaxUnconfirmedRemovals && !isMost && !consent.Empty && !rv.world.opt.RequireConsent {
+	if removed == 0 || removed <= maxUnconfirmedRemovals && !isMost && !consent.Empty && !rv.world.opt.RequireConsent {
 		return nil
 	}
 	for i := range steps {
@@ -124,7 +124,7 @@ func (rv review) withConsent(p Plan) Plan {
 		return p
 	}
 	if rv.world.opt.HonorBackoff {
-		p.Notes = append(p.Notes, Note{Severity: Warning, Code: NoteConsent, Text: p.Consent.Error() + "; npctl does not run these removals"})
+		p.Notes = append(p.Notes, Note{Severity: Warning, Code: noteConsent, Text: p.Consent.Error() + "; npctl does not run these removals"})
 		return p
 	}
 	p.Problems = append(p.Problems, Problem{Address: "npctl", Text: p.Consent.Error(),

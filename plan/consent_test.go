@@ -112,7 +112,7 @@ func TestRemovalsThatNeedConsent(t *testing.T) {
 					t.Errorf("%s (%s) is held: %t", s.ID, s.Reason, s.NeedsConsent)
 				}
 			}
-			if noted := strings.Contains(lines(p), NoteConsent); noted != (test.want != "") {
+			if noted := strings.Contains(lines(p), noteConsent); noted != (test.want != "") {
 				t.Errorf("noted: %t", noted)
 			}
 		})

@@ -102,8 +102,8 @@ func Results() []Result {
 		ResultWithdrawn, ResultUnknown}
 }
 
-// Differs reports whether the result is a difference that an operator should check.
-func (r Result) Differs() bool {
+// differs reports whether the result is a difference that an operator should check.
+func (r Result) differs() bool {
 	return r == ResultOtherPool || strings.HasPrefix(string(r), "would_")
 }
 

@@ -38,7 +38,7 @@ func TestDecisionsAreComparedWithOutcomes(t *testing.T) {
 			t.Errorf("npctl would %s (-want +got):\n%s", test.would, diff)
 		}
 		for _, result := range got {
-			if (result == ResultAgree || result == ResultOtherProvider) && result.Differs() {
+			if (result == ResultAgree || result == ResultOtherProvider) && result.differs() {
 				t.Errorf("%s is called a difference", result)
 			}
 		}

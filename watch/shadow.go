@@ -227,7 +227,7 @@ func (s *shadow) compare(pass Pass) {
 
 func (s *shadow) logComparison(v Comparison) {
 	level, text := slog.LevelInfo, "shadow: request compared"
-	if v.Result.Differs() {
+	if v.Result.differs() {
 		level, text = slog.LevelWarn, "shadow: npctl would have decided differently"
 	}
 	r := v.Request

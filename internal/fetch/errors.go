@@ -13,8 +13,8 @@ import (
 var (
 	// ErrGone is the error for a file that the server does not have (404, 410).
 	ErrGone = errors.New("the server does not have the file")
-	// ErrWebPage is the error for an HTML page in place of a file.
-	ErrWebPage = errors.New("the server sends a web page instead of the file; open the address in a browser to read it")
+	// errWebPage is the error for an HTML page in place of a file.
+	errWebPage = errors.New("the server sends a web page instead of the file; open the address in a browser to read it")
 	// ErrTooLarge is wrapped by the error for a file over its limit.
 	ErrTooLarge = errors.New("too large")
 )
@@ -22,13 +22,13 @@ var (
 // errRestart means that the bytes read so far are invalid and the download starts from the beginning.
 var errRestart = errors.New("the download must start from the beginning")
 
-// SumError is the error for a file with a wrong checksum.
-type SumError struct {
+// sumError is the error for a file with a wrong checksum.
+type sumError struct {
 	Kind      string // sha256 or md5
 	Got, Want string // hex
 }
 
-func (e *SumError) Error() string {
+func (e *sumError) Error() string {
 	return fmt.Sprintf("wrong checksum: the file has %s %s, expected %s", e.Kind, e.Got, e.Want)
 }
 

@@ -179,7 +179,7 @@ func checkHead(header http.Header, head []byte) error {
 	start := strings.ToLower(strings.TrimLeft(strings.TrimPrefix(string(head), "\ufeff"), " \t\r\n"))
 	page := strings.HasPrefix(start, "<!doctype") || strings.HasPrefix(start, "<html")
 	if kind, _, _ := strings.Cut(header.Get("Content-Type"), ";"); page || strings.EqualFold(strings.TrimSpace(kind), "text/html") {
-		return ErrWebPage
+		return errWebPage
 	}
 	if len(head) == 0 {
 		return errors.New("the file is empty")
@@ -191,7 +191,7 @@ func checkHead(header http.Header, head []byte) error {
 func compare(got imagefile.Sums, r Request) error {
 	for _, sum := range []struct{ kind, got, want string }{{"sha256", got.SHA256, r.SHA256}, {"md5", got.MD5, r.MD5}} {
 		if sum.want != "" && !strings.EqualFold(sum.got, sum.want) {
-			return &SumError{Kind: sum.kind, Got: sum.got, Want: strings.ToLower(sum.want)}
+			return &sumError{Kind: sum.kind, Got: sum.got, Want: strings.ToLower(sum.want)}
 		}
 	}
 	return nil

@@ -200,9 +200,9 @@ func TestBadAnswersAreErrors(t *testing.T) {
 		{"page by type", "/x", func(s *server, w http.ResponseWriter, r *http.Request) bool {
 			s.kind = "text/html; charset=utf-8"
 			return false
-		}, ErrWebPage, ""},
-		{"page by content", "/x", body(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "\ufeff\n <!DOCTYPE html><html>") }), ErrWebPage, ""},
-		{"page for a compressed file", "/x.zst", body(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<HTML>") }), ErrWebPage, ""},
+		}, errWebPage, ""},
+		{"page by content", "/x", body(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "\ufeff\n <!DOCTYPE html><html>") }), errWebPage, ""},
+		{"page for a compressed file", "/x.zst", body(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<HTML>") }), errWebPage, ""},
 		{"empty", "/x", body(func(http.ResponseWriter, *http.Request) {}), nil, "the file is empty"},
 		{"declared too large", "/x", body(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "17000000") }),
 			ErrTooLarge, "it has 16.2 MiB, and the limit is 16.0 MiB"},
@@ -284,8 +284,8 @@ func TestWrongChecksumNamesBoth(t *testing.T) {
 			r.SHA256 = other
 		}
 		_, err := quick().Download(t.Context(), r)
-		var wrong *SumError
-		if !errors.As(err, &wrong) || *wrong != (SumError{test.kind, test.got, other}) {
+		var wrong *sumError
+		if !errors.As(err, &wrong) || *wrong != (sumError{test.kind, test.got, other}) {
 			t.Errorf("error is %v, want wrong %s %s", err, test.kind, test.got)
 		}
 		checkFile(t, r, nil)

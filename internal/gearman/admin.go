@@ -39,17 +39,17 @@ func (o Options) ask(ctx context.Context, server, command string, line func(stri
 	defer func() { _ = plain.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = plain.Close() })()
 	if err := plain.SetDeadline(time.Now().Add(o.KeepAlive)); err != nil {
-		return &ServerError{server, err}
+		return &serverError{server, err}
 	}
 	if _, err := fmt.Fprintln(plain, command); err != nil {
-		return &ServerError{server, because(ctx, err)}
+		return &serverError{server, because(ctx, err)}
 	}
 	err = readListing(plain, line)
 	if errors.Is(err, errSilent) && o.TLS == nil {
 		err = fmt.Errorf("%w; if it requires TLS, add a tls block", err)
 	}
 	if err != nil {
-		return &ServerError{server, fmt.Errorf("command %q: %w", command, because(ctx, err))}
+		return &serverError{server, fmt.Errorf("command %q: %w", command, because(ctx, err))}
 	}
 	return nil
 }

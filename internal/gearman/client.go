@@ -60,10 +60,10 @@ type ExceptionError struct{ Text string }
 
 func (e *ExceptionError) Error() string { return "the worker raised an exception: " + e.Text }
 
-// RefusedError is a server's response to a job that it rejects.
-type RefusedError struct{ Code, Text string }
+// refusedError is a server's response to a job that it rejects.
+type refusedError struct{ Code, Text string }
 
-func (e *RefusedError) Error() string {
+func (e *refusedError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("it refused the job: %s %s", e.Code, e.Text))
 }
 

@@ -58,13 +58,13 @@ func (c *conn) read() {
 	for {
 		p, err := c.next()
 		if err != nil {
-			c.err = &ServerError{c.server, c.lost(err)}
+			c.err = &serverError{c.server, c.lost(err)}
 			return
 		}
 		select {
 		case c.packets <- p:
 		case <-c.gone:
-			c.err = &ServerError{c.server, net.ErrClosed}
+			c.err = &serverError{c.server, net.ErrClosed}
 			return
 		}
 	}
@@ -140,7 +140,7 @@ func (c *conn) send(packets ...Packet) error {
 	}
 	if err != nil {
 		c.close()
-		return &ServerError{c.server, fmt.Errorf("connection lost: %w", err)}
+		return &serverError{c.server, fmt.Errorf("connection lost: %w", err)}
 	}
 	return nil
 }

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// ServerError is an error of one server.
-type ServerError struct {
+// serverError is an error of one server.
+type serverError struct {
 	Server string
 	Err    error
 }
 
-func (e *ServerError) Error() string { return "gearman server " + e.Server + ": " + e.Err.Error() }
+func (e *serverError) Error() string { return "gearman server " + e.Server + ": " + e.Err.Error() }
 
 // Unwrap returns the cause.
-func (e *ServerError) Unwrap() error { return e.Err }
+func (e *serverError) Unwrap() error { return e.Err }
 
 // dial connects to a server. With TLS it never falls back to plain text.
 func (o Options) dial(ctx context.Context, server string) (net.Conn, error) {
@@ -28,7 +28,7 @@ func (o Options) dial(ctx context.Context, server string) (net.Conn, error) {
 	dialer := net.Dialer{KeepAlive: o.KeepAlive}
 	plain, err := dialer.DialContext(ctx, "tcp", server)
 	if err != nil {
-		return nil, &ServerError{server, because(ctx, err)}
+		return nil, &serverError{server, because(ctx, err)}
 	}
 	if o.TLS == nil {
 		return plain, nil
@@ -36,7 +36,7 @@ func (o Options) dial(ctx context.Context, server string) (net.Conn, error) {
 	secure := tls.Client(plain, o.tlsFor(server))
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = plain.Close()
-		return nil, &ServerError{server, handshake(ctx, err)}
+		return nil, &serverError{server, handshake(ctx, err)}
 	}
 	return secure, nil
 }

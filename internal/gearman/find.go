@@ -50,7 +50,7 @@ func (o Options) find(ctx context.Context, server, unique string) (Found, error)
 		case <-ctx.Done():
 			return Found{}, context.Cause(ctx)
 		case <-timer.C:
-			return Found{}, &ServerError{server, fmt.Errorf("no response about job %s", unique)}
+			return Found{}, &serverError{server, fmt.Errorf("no response about job %s", unique)}
 		case p, ok := <-conn.packets:
 			if !ok {
 				return Found{}, conn.err

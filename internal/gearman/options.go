@@ -33,8 +33,8 @@ type Options struct {
 	Settle time.Duration
 }
 
-// Port is the default port of servers.
-const Port = "4730"
+// defaultPort is the default port of servers.
+const defaultPort = "4730"
 
 func (o Options) withDefaults() Options {
 	o.DialTimeout = orElse(o.DialTimeout, 10*time.Second)
@@ -66,7 +66,7 @@ func address(server string) string {
 	if _, _, err := net.SplitHostPort(server); err == nil {
 		return server
 	}
-	return net.JoinHostPort(strings.Trim(server, "[]"), Port)
+	return net.JoinHostPort(strings.Trim(server, "[]"), defaultPort)
 }
 
 // LoadTLS reads the TLS configuration from PEM files: the trusted authorities, and this side's certificate and key,

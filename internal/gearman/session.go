@@ -191,7 +191,7 @@ func (s *session) release() {
 // begin starts a job. It fails a job of a function that was withdrawn during the transit.
 func (s *session) begin(ctx context.Context, handle, function, unique, data string) error {
 	if s.phase != requesting {
-		return &ServerError{s.conn.server, errors.New("it assigned a job without a request")}
+		return &serverError{s.conn.server, errors.New("it assigned a job without a request")}
 	}
 	s.phase = working
 	s.task = &Task{Function: function, Unique: unique, Data: []byte(data), handle: handle, conn: s.conn}
@@ -269,7 +269,7 @@ func (s *session) end() {
 	s.worker.forget(s)
 	if s.task != nil && s.cancel != nil {
 		s.task.stop()
-		s.cancel(&ServerError{s.conn.server, errors.New("connection lost; the server gives the job to another worker")})
+		s.cancel(&serverError{s.conn.server, errors.New("connection lost; the server gives the job to another worker")})
 		<-s.finished
 		s.settle()
 	}

@@ -90,13 +90,13 @@ func (s *submission) blame(err error) error {
 // check queries the status of the job, and gives up a queue without workers.
 func (s *submission) check(ctx context.Context, c *Client) error {
 	if s.handle == "" {
-		return retryableError{&ServerError{s.conn.server, fmt.Errorf("it did not take the job within %s", c.options.Check)}}
+		return retryableError{&serverError{s.conn.server, fmt.Errorf("it did not take the job within %s", c.options.Check)}}
 	}
 	s.lost = false
 	if !s.running {
 		functions, err := c.options.status(ctx, s.conn.server)
 		if err == nil && functions[s.Function].Workers == 0 {
-			return retryableError{&ServerError{s.conn.server, fmt.Errorf("%s: %w any more", s.Function, ErrNoWorker)}}
+			return retryableError{&serverError{s.conn.server, fmt.Errorf("%s: %w any more", s.Function, ErrNoWorker)}}
 		}
 	}
 	if err := s.conn.send(Request(GetStatus, s.handle)); err != nil {
@@ -116,7 +116,7 @@ func (s *submission) take(p Packet) error {
 		return nil
 	case Error:
 		if s.handle == "" {
-			return &ServerError{s.conn.server, &RefusedError{p.Args[0], p.Args[1]}}
+			return &serverError{s.conn.server, &refusedError{p.Args[0], p.Args[1]}}
 		}
 		return nil
 	case StatusRes:
@@ -162,7 +162,7 @@ func (s *submission) status(args []string) error {
 		return nil
 	}
 	if args[1] == "0" {
-		err := &ServerError{s.conn.server, ErrForgotten}
+		err := &serverError{s.conn.server, ErrForgotten}
 		if s.joined {
 			return retryableError{err}
 		}

@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// ErrFormat is wrapped by the error for a file of another format.
-var ErrFormat = errors.New("wrong image format")
+// errFormat is wrapped by the error for a file of another format.
+var errFormat = errors.New("wrong image format")
 
 // magics are the signatures at the start of files. A VHD of fixed size has its signature only in its last 512 bytes.
 var magics = []struct {
@@ -24,7 +24,7 @@ var magics = []struct {
 
 const vhdFooter = 512
 
-// CheckFormat reads both ends of a file and returns an ErrFormat if they do not match the format. For a format
+// CheckFormat reads both ends of a file and returns an errFormat if they do not match the format. For a format
 // without a signature it only excludes other formats: a raw image that starts like a qcow2 image is a mistake, or an
 // attack on programs that guess formats.
 func CheckFormat(path, format string) error {
@@ -33,7 +33,7 @@ func CheckFormat(path, format string) error {
 		return err
 	}
 	if len(head) == 0 {
-		return fmt.Errorf("%w: %s is empty", ErrFormat, path)
+		return fmt.Errorf("%w: %s is empty", errFormat, path)
 	}
 	found := detect(head, tail)
 	marked := false
@@ -44,11 +44,11 @@ func CheckFormat(path, format string) error {
 	case found == format:
 		return nil
 	case marked && found == "":
-		return fmt.Errorf("%w: %s does not have the header of a %s image%s", ErrFormat, path, format, looksLike(head))
+		return fmt.Errorf("%w: %s does not have the header of a %s image%s", errFormat, path, format, looksLike(head))
 	case found == "" || (found == "vhd" && format == "raw" && !bytes.HasPrefix(head, []byte("conectix"))):
 		return nil
 	default:
-		return fmt.Errorf("%w: %s is a %s image, not %s", ErrFormat, path, found, format)
+		return fmt.Errorf("%w: %s is a %s image, not %s", errFormat, path, found, format)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestCheckFormat(t *testing.T) {
 			if test.want == "" && err != nil {
 				t.Errorf("error: %v", err)
 			}
-			if test.want != "" && (!errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), test.want)) {
+			if test.want != "" && (!errors.Is(err, errFormat) || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("error is %v, want %q", err, test.want)
 			}
 		})
@@ -47,7 +47,7 @@ func TestCheckFormat(t *testing.T) {
 
 func TestFreeSpace(t *testing.T) {
 	dir := t.TempDir()
-	free, err := Free(filepath.Join(dir, "not", "made", "yet"))
+	free, err := freeBytes(filepath.Join(dir, "not", "made", "yet"))
 	if err != nil || free <= 0 {
 		t.Fatalf("free space is %d, %v", free, err)
 	}

@@ -8,22 +8,22 @@ import (
 	"path/filepath"
 )
 
-// PartSuffix ends the name of an incomplete file. A process may delete such a file if no process writes it.
-const PartSuffix = ".part"
+// partSuffix ends the name of an incomplete file. A process may delete such a file if no process writes it.
+const partSuffix = ".part"
 
 // PartName is the name of a file until Publish.
-func PartName(final string) string { return final + PartSuffix }
+func PartName(final string) string { return final + partSuffix }
 
 // Publish gives the complete PartName(final) its final name. It syncs the content before and the name after.
 func Publish(final string) error {
 	part := PartName(final)
-	if err := Sync(part); err != nil {
+	if err := syncFile(part); err != nil {
 		return fmt.Errorf("write %s to disk: %w", part, err)
 	}
 	if err := os.Rename(part, final); err != nil {
 		return err
 	}
-	if err := Sync(filepath.Dir(final)); err != nil {
+	if err := syncFile(filepath.Dir(final)); err != nil {
 		return fmt.Errorf("write directory of %s to disk: %w", final, err)
 	}
 	return nil
@@ -49,11 +49,11 @@ func Accept(path, format string) error {
 	if err := CheckFormat(path, format); err != nil {
 		return err
 	}
-	return Sync(path)
+	return syncFile(path)
 }
 
-// Sync flushes a file or directory to the disk, so that it survives a power failure.
-func Sync(path string) error {
+// syncFile flushes a file or directory to the disk, so that it survives a power failure.
+func syncFile(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 // ErrNoSpace is wrapped by the error for a file system without enough space.
 var ErrNoSpace = errors.New("not enough disk space")
 
-// Free returns the number of bytes available in the directory, or in the nearest existing parent.
-func Free(dir string) (int64, error) {
+// freeBytes returns the number of bytes available in the directory, or in the nearest existing parent.
+func freeBytes(dir string) (int64, error) {
 	var fs unix.Statfs_t
 	for {
 		err := unix.Statfs(dir, &fs)
@@ -33,7 +33,7 @@ func Free(dir string) (int64, error) {
 
 // CheckFree returns an ErrNoSpace if fewer than need bytes are available in the directory.
 func CheckFree(dir string, need int64) error {
-	free, err := Free(dir)
+	free, err := freeBytes(dir)
 	if err != nil {
 		return err
 	}

@@ -27,8 +27,8 @@ import (
 
 // Limits of inputs, which are scripts and small files. Large files belong on a server.
 const (
-	MaxFiles = 20_000
-	MaxBytes = 2 << 30
+	maxFiles = 20_000
+	maxBytes = 2 << 30
 )
 
 // Hasher digests files and caches the digests of unchanged files, so that a check every few seconds reads no content.
@@ -110,8 +110,8 @@ type budget struct {
 func (b *budget) take(name string, size int64) error {
 	b.files++
 	b.bytes += size
-	if b.files > MaxFiles || b.bytes > MaxBytes {
-		return fmt.Errorf("inputs contain more than %d files or %d bytes (at %s): name fewer files, or fetch large ones during the build", MaxFiles, int64(MaxBytes), name)
+	if b.files > maxFiles || b.bytes > maxBytes {
+		return fmt.Errorf("inputs contain more than %d files or %d bytes (at %s): name fewer files, or fetch large ones during the build", maxFiles, int64(maxBytes), name)
 	}
 	return nil
 }
@@ -133,8 +133,8 @@ func (s Set) files(ctx context.Context) ([]string, error) {
 			}
 			relative, err := filepath.Rel(s.Base, filepath.Join(root, name))
 			found[filepath.ToSlash(relative)] = true
-			if len(found) > MaxFiles {
-				return (&budget{files: MaxFiles}).take(name, 0)
+			if len(found) > maxFiles {
+				return (&budget{files: maxFiles}).take(name, 0)
 			}
 			return err
 		}, doublestar.WithNoFollow())
@@ -225,7 +225,7 @@ func (h *Hasher) content(ctx context.Context, file string, info fs.FileInfo) ([s
 	sum, err := read(ctx, file)
 	if err == nil && time.Since(info.ModTime()) > settled {
 		h.mu.Lock()
-		if h.known == nil || len(h.known) > 2*MaxFiles {
+		if h.known == nil || len(h.known) > 2*maxFiles {
 			h.known = map[string]remembered{}
 		}
 		h.known[file] = remembered{identity, sum}
@@ -241,7 +241,7 @@ func read(ctx context.Context, name string) (sum [sha256.Size]byte, err error) {
 	}
 	defer func() { _ = file.Close() }()
 	digest := sha256.New()
-	limited := io.LimitReader(file, MaxBytes+1) // it may grow while it is read
+	limited := io.LimitReader(file, maxBytes+1) // it may grow while it is read
 	for {
 		if ctx.Err() != nil {
 			return sum, context.Cause(ctx)

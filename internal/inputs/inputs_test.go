@@ -134,10 +134,10 @@ func TestBadInputsAreErrors(t *testing.T) {
 			t.Errorf("%q: error is %v, want %q", test.pattern, err, test.want)
 		}
 	}
-	if err := (&budget{files: MaxFiles}).take("x", 0); err == nil || !strings.Contains(err.Error(), "more than 20000 files") {
+	if err := (&budget{files: maxFiles}).take("x", 0); err == nil || !strings.Contains(err.Error(), "more than 20000 files") {
 		t.Errorf("error is %v", err)
 	}
-	if err := (&budget{}).take("x", MaxBytes+1); err == nil {
+	if err := (&budget{}).take("x", maxBytes+1); err == nil {
 		t.Error("a file above the limit was taken")
 	}
 	ctx, cancel := context.WithCancel(t.Context())

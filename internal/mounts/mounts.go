@@ -19,8 +19,8 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// ErrBusy is wrapped by the error for a tree that still contains mounts.
-var ErrBusy = errors.New("still mounted")
+// errBusy is wrapped by the error for a tree that still contains mounts.
+var errBusy = errors.New("still mounted")
 
 // Below returns the mount points in dir, without dir itself, in the order in which they can be unmounted: the newest
 // first. Without /proc it finds none.
@@ -148,7 +148,7 @@ func detach(ctx context.Context, dir string) error {
 		}
 		err := run(ctx, "losetup", "--detach", loop)
 		if !detached(dir, loop) {
-			failed = append(failed, fmt.Errorf("detach %s, which is still in use: %w", loop, errors.Join(ErrBusy, err)))
+			failed = append(failed, fmt.Errorf("detach %s, which is still in use: %w", loop, errors.Join(errBusy, err)))
 		}
 	}
 	return errors.Join(failed...)
@@ -171,7 +171,7 @@ func detached(dir, loop string) bool {
 }
 
 // RemoveTree deletes a directory and its content, unless it contains mounts: then it deletes nothing and returns an
-// ErrBusy.
+// errBusy.
 func RemoveTree(ctx context.Context, dir string) error {
 	points, err := all()
 	if err != nil {
@@ -179,7 +179,7 @@ func RemoveTree(ctx context.Context, dir string) error {
 	}
 	real := resolve(dir)
 	if i := slices.IndexFunc(points, func(point string) bool { return within(point, real) }); i >= 0 {
-		return fmt.Errorf("remove %s: %s is %w: unmount it first", dir, points[i], ErrBusy)
+		return fmt.Errorf("remove %s: %s is %w: unmount it first", dir, points[i], errBusy)
 	}
 	err = os.RemoveAll(dir)
 	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {

@@ -33,8 +33,8 @@ func TestTreeWithAMountIsNotDeleted(t *testing.T) {
 	}
 	mount(t, "--bind", host, inside)
 	t.Cleanup(func() { _ = exec.Command("umount", inside).Run() })
-	if err := RemoveTree(t.Context(), dir); !errors.Is(err, ErrBusy) {
-		t.Errorf("error is %v, want %v", err, ErrBusy)
+	if err := RemoveTree(t.Context(), dir); !errors.Is(err, errBusy) {
+		t.Errorf("error is %v, want %v", err, errBusy)
 	}
 	if _, err := os.Stat(precious); err != nil {
 		t.Fatalf("deleted through the mount: %v", err)

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Mask replaces a secret.
-const Mask = "(sensitive)"
+// mask replaces a secret.
+const mask = "(sensitive)"
 
 // Masker removes secrets from text: verbatim, line by line, and quoted for a shell, a URL or JSON, in hex or in
 // base64, also inside user:secret.
@@ -115,7 +115,7 @@ func (m *Masker) next(dst, buf []byte, last bool) (shown, rest []byte) {
 			i++
 			continue
 		}
-		dst = append(append(dst, buf[from:i]...), Mask...)
+		dst = append(append(dst, buf[from:i]...), mask...)
 		i += n
 		from = i
 	}

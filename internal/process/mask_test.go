@@ -23,7 +23,7 @@ func TestSecretsAreMaskedInEveryShape(t *testing.T) {
 		base64.StdEncoding.EncodeToString([]byte(secret)),
 		strings.Trim(string(encoded), `"`),
 	} {
-		if got := NewMasker([]string{secret}).Text("see " + shape + " there"); strings.Contains(got, "ss/") || !strings.Contains(got, Mask) {
+		if got := NewMasker([]string{secret}).Text("see " + shape + " there"); strings.Contains(got, "ss/") || !strings.Contains(got, mask) {
 			t.Errorf("%s is shown as %s", shape, got)
 		}
 	}
@@ -62,7 +62,7 @@ func TestPiecesOfOutputAreMaskedAsOne(t *testing.T) {
 			t.Errorf("in one piece and in several (-one +several):\n%s", diff)
 		}
 		for _, secret := range secrets {
-			if strings.Contains(strings.ReplaceAll(string(shown), Mask, "|"), secret) {
+			if strings.Contains(strings.ReplaceAll(string(shown), mask, "|"), secret) {
 				t.Errorf("%q is in %q", secret, shown)
 			}
 		}
@@ -78,8 +78,8 @@ func TestSecretsAreMaskedInEncodings(t *testing.T) {
 		base64.StdEncoding.EncodeToString([]byte("bot:" + secret + "\n")), base64.URLEncoding.EncodeToString([]byte("me:" + secret)),
 	} {
 		got := m.Text("Authorization: Basic " + text)
-		shown := strings.TrimPrefix(strings.Replace(got, Mask, "", 1), "Authorization: Basic ")
-		if !strings.Contains(got, Mask) || len(shown) > 10 {
+		shown := strings.TrimPrefix(strings.Replace(got, mask, "", 1), "Authorization: Basic ")
+		if !strings.Contains(got, mask) || len(shown) > 10 {
 			t.Errorf("%s becomes %q", text, got)
 		}
 	}

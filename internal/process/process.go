@@ -25,8 +25,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// DefaultGrace is the default time between SIGTERM and SIGKILL.
-const DefaultGrace = 30 * time.Second
+// defaultGrace is the default time between SIGTERM and SIGKILL.
+const defaultGrace = 30 * time.Second
 
 // drain is the time to wait for output after the leader has ended; a child that holds the pipe longer is killed.
 const drain = 2 * time.Second
@@ -46,7 +46,7 @@ type Spec struct {
 	// Line, if not nil, is called with every masked line of output, from one goroutine. A carriage return ends a line
 	// too.
 	Line    func(line string)
-	Grace   time.Duration // between SIGTERM and SIGKILL; DefaultGrace when 0
+	Grace   time.Duration // between SIGTERM and SIGKILL; 30 s when 0
 	Missing string        // what to do when the program is not installed
 	Started func(pid int) // receives the leader's process ID, which is also the group's
 	// SharedMounts disables the separate mount namespace, which only root's programs have.

@@ -15,7 +15,7 @@ const killWait = 10 * time.Second
 func (c *child) stop(cause error) (*StoppedError, error) {
 	stopped := &StoppedError{Program: c.name(), Cause: cause, Grace: c.spec.Grace}
 	if stopped.Grace == 0 {
-		stopped.Grace = DefaultGrace
+		stopped.Grace = defaultGrace
 	}
 	// Find descendants before the signal: after the parent of a process has ended, nothing links the process to the
 	// run.

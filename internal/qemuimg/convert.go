@@ -39,8 +39,8 @@ var drivers = map[string]string{"raw": "raw", "qcow2": "qcow2", "vhd": "vpc", "v
 // heads and sectors can express.
 var defaults = map[string]map[string]string{"vhd": {"force_size": "on"}}
 
-// Formats lists the supported source and target formats.
-func Formats() []string { return slices.Sorted(maps.Keys(drivers)) }
+// formats lists the supported source and target formats.
+func formats() []string { return slices.Sorted(maps.Keys(drivers)) }
 
 // Options configure a conversion. The zero value is suitable for most.
 type Options struct {
@@ -81,7 +81,7 @@ func convert(ctx context.Context, from, fromFormat, to, toFormat string, opts Op
 	if err != nil {
 		return result, err
 	}
-	info, err := Inspect(ctx, from, fromFormat, opts)
+	info, err := inspect(ctx, from, fromFormat, opts)
 	if err != nil {
 		return result, err
 	}
@@ -125,7 +125,7 @@ func makeEmpty(path string) error {
 func checkNames(from, fromFormat, to, toFormat string) (string, string, error) {
 	for _, format := range []string{fromFormat, toFormat} {
 		if drivers[format] == "" {
-			return "", "", fmt.Errorf("format %q is not one of %v", format, Formats())
+			return "", "", fmt.Errorf("format %q is not one of %v", format, formats())
 		}
 	}
 	if fromFormat == toFormat {

@@ -199,8 +199,8 @@ func TestImagesThatReferToOthersAreRefusedBeforeQemuReadsThem(t *testing.T) {
 		{"vhd whose first footer has a parent", "vhd", string(first)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if err := converted(t, test.format, test.content); !errors.Is(err, ErrUnsafe) {
-				t.Errorf("error is %v, want %v", err, ErrUnsafe)
+			if err := converted(t, test.format, test.content); !errors.Is(err, errUnsafe) {
+				t.Errorf("error is %v, want %v", err, errUnsafe)
 			}
 		})
 	}
@@ -248,8 +248,8 @@ func TestReferencesReportedByQemuAreRejected(t *testing.T) {
 		`{"virtual-size": 1, "format-specific": {"data": {"data-file": "x"}}}`,
 	} {
 		from := source(t, "data")
-		if _, err := Inspect(t.Context(), from, "raw", fake(t, info, "")); !errors.Is(err, ErrUnsafe) {
-			t.Errorf("%s: error is %v, want %v", info, err, ErrUnsafe)
+		if _, err := inspect(t.Context(), from, "raw", fake(t, info, "")); !errors.Is(err, errUnsafe) {
+			t.Errorf("%s: error is %v, want %v", info, err, errUnsafe)
 		}
 	}
 }
@@ -265,7 +265,7 @@ func TestCutOffImagesAreErrors(t *testing.T) {
 		{"vhd", vhd(3) + strings.Repeat("x", 512)},
 	} {
 		from := source(t, test.content)
-		if info, err := Inspect(t.Context(), from, test.format, fake(t, plainInfo, "")); err == nil {
+		if info, err := inspect(t.Context(), from, test.format, fake(t, plainInfo, "")); err == nil {
 			t.Errorf("%s of %d bytes was taken: %+v", test.format, len(test.content), info)
 		}
 	}

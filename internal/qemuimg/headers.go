@@ -36,9 +36,9 @@ func checkQcow2(file *os.File) error {
 	case version != 2 && version != 3:
 		return fmt.Errorf("qcow2 version %d is not known", version)
 	case binary.BigEndian.Uint64(head[8:]) != 0:
-		return fmt.Errorf("%w: it has a backing file", ErrUnsafe)
+		return fmt.Errorf("%w: it has a backing file", errUnsafe)
 	case binary.BigEndian.Uint32(head[32:]) != 0:
-		return fmt.Errorf("%w: it is encrypted", ErrUnsafe)
+		return fmt.Errorf("%w: it is encrypted", errUnsafe)
 	case version == 2:
 		return nil
 	case len(head) < 80:
@@ -46,9 +46,9 @@ func checkQcow2(file *os.File) error {
 	}
 	switch features := binary.BigEndian.Uint64(head[72:]); {
 	case features&qcow2External != 0:
-		return fmt.Errorf("%w: its data is in an external data file", ErrUnsafe)
+		return fmt.Errorf("%w: its data is in an external data file", errUnsafe)
 	case features&^qcow2Harmless != 0:
-		return fmt.Errorf("%w: it has unknown incompatible features %#x", ErrUnsafe, features)
+		return fmt.Errorf("%w: it has unknown incompatible features %#x", errUnsafe, features)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func checkVMDK(file *os.File) error {
 		return errors.New("npctl accepts a VMDK only with an embedded descriptor directly after its header")
 	}
 	if capacity == 0 {
-		return fmt.Errorf("%w: the header of the VMDK has no capacity, so qemu-img would follow its descriptor", ErrUnsafe)
+		return fmt.Errorf("%w: the header of the VMDK has no capacity, so qemu-img would follow its descriptor", errUnsafe)
 	}
 	length := int64(size) * vmdkSector //nolint:gosec // G115: bounded above
 	text, err := section(file, vmdkSector, max(length, vmdkParent))
@@ -88,7 +88,7 @@ func checkVMDK(file *os.File) error {
 	}
 	text, _, ended := bytes.Cut(text, []byte{0})
 	if int64(len(text)) > length || !ended && int64(len(text)) != length {
-		return fmt.Errorf("%w: the descriptor of the VMDK does not have the length that its header states", ErrUnsafe)
+		return fmt.Errorf("%w: the descriptor of the VMDK does not have the length that its header states", errUnsafe)
 	}
 	return checkDescriptor(string(text))
 }
@@ -120,11 +120,11 @@ func checkDescriptor(text string) error {
 		case vmdkExtent.MatchString(line):
 			extents++
 		case !isVMDKLine(line):
-			return fmt.Errorf("%w: the descriptor of the VMDK has the unknown line %.100q", ErrUnsafe, line)
+			return fmt.Errorf("%w: the descriptor of the VMDK has the unknown line %.100q", errUnsafe, line)
 		}
 	}
 	if extents != 1 || types != 1 {
-		return fmt.Errorf("%w: a VMDK with %d types and %d extents is not in one file", ErrUnsafe, types, extents)
+		return fmt.Errorf("%w: a VMDK with %d types and %d extents is not in one file", errUnsafe, types, extents)
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func checkVHD(file *os.File) error {
 	}
 	for _, footer := range [][]byte{head, foot} {
 		if kind := binary.BigEndian.Uint32(footer[60:]); isVHDFooter(footer) && kind != vhdFixed && kind != vhdDynamic {
-			return fmt.Errorf("%w: it is a VHD of type %d; those of type 4 have a parent", ErrUnsafe, kind)
+			return fmt.Errorf("%w: it is a VHD of type %d; those of type 4 have a parent", errUnsafe, kind)
 		}
 	}
 	return nil

@@ -14,24 +14,23 @@ import (
 	"github.com/npctl/npctl/internal/process"
 )
 
-// ErrUnsafe is wrapped by the error for an image that refers to other files.
-var ErrUnsafe = errors.New("image refers to other files")
+// errUnsafe is wrapped by the error for an image that refers to other files.
+var errUnsafe = errors.New("image refers to other files")
 
 const (
 	infoTimeout = time.Minute
 	infoLimit   = 1 << 20
 )
 
-// Info holds the sizes of an image.
-type Info struct {
-	Format      string
+// info holds the sizes of an image.
+type info struct {
 	VirtualSize int64 // of the disk inside
 	Allocated   int64 // bytes the file takes on the disk
 }
 
 // leastData estimates the minimum size of a copy in any format: blocks of zeros vanish, and compression may shrink
 // the rest further.
-func (i Info) leastData() int64 { return i.Allocated / 4 }
+func (i info) leastData() int64 { return i.Allocated / 4 }
 
 // answer holds fields of `qemu-img info --output=json`.
 type answer struct {
@@ -46,28 +45,28 @@ type answer struct {
 	} `json:"format-specific"`
 }
 
-// Inspect checks that the file is an image of that format without references to other files, and returns its sizes.
+// inspect checks that the file is an image of that format without references to other files, and returns its sizes.
 // It checks the header before qemu-img runs, since qemu-img opens the files that a header names.
-func Inspect(ctx context.Context, path, format string, opts Options) (Info, error) {
+func inspect(ctx context.Context, path, format string, opts Options) (info, error) {
 	if drivers[format] == "" {
-		return Info{}, fmt.Errorf("format %q is not one of %v", format, Formats())
+		return info{}, fmt.Errorf("format %q is not one of %v", format, formats())
 	}
 	if err := imagefile.CheckFormat(path, format); err != nil {
-		return Info{}, err
+		return info{}, err
 	}
 	if err := checkHeader(path, format); err != nil {
-		return Info{}, fmt.Errorf("%s: %w", path, err)
+		return info{}, fmt.Errorf("%s: %w", path, err)
 	}
 	said, err := ask(ctx, path, format, opts)
 	if err != nil {
-		return Info{}, err
+		return info{}, err
 	}
 	for _, other := range []*string{said.Backing, said.FullBacking, said.Specific.Data.DataFile} {
 		if other != nil {
-			return Info{}, fmt.Errorf("%s: %w: %q", path, ErrUnsafe, *other)
+			return info{}, fmt.Errorf("%s: %w: %q", path, errUnsafe, *other)
 		}
 	}
-	return Info{format, said.VirtualSize, said.ActualSize}, nil
+	return info{said.VirtualSize, said.ActualSize}, nil
 }
 
 func ask(ctx context.Context, path, format string, opts Options) (answer, error) {

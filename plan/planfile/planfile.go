@@ -35,8 +35,8 @@ var (
 	ErrDamaged = errors.New("plan file is damaged")
 )
 
-// SizeLimit is the maximum size of a plan file, in bytes: about 300,000 steps.
-const SizeLimit = 256 << 20
+// sizeLimit is the maximum size of a plan file, in bytes: about 300,000 steps.
+const sizeLimit = 256 << 20
 
 const (
 	kind        = "npctl plan"
@@ -99,8 +99,8 @@ func (f File) encode() ([]byte, error) {
 	out := make([]byte, 0, len(header)+len(body)+2)
 	out = append(append(out, header...), '\n')
 	out = append(append(out, body...), '\n')
-	if len(out) > SizeLimit {
-		return nil, fmt.Errorf("the plan has %d MiB, and the limit of a plan file is %d; limit the plan with -target", len(out)>>20, SizeLimit>>20)
+	if len(out) > sizeLimit {
+		return nil, fmt.Errorf("the plan has %d MiB, and the limit of a plan file is %d; limit the plan with -target", len(out)>>20, sizeLimit>>20)
 	}
 	return out, nil
 }
@@ -132,8 +132,8 @@ func readContent(path string) ([]byte, error) {
 		return nil, fmt.Errorf("open plan file: %w", err)
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("plan file %s: %w: it is not a regular file", path, ErrNotPlanFile)
-	case info.Size() > SizeLimit:
-		return nil, fmt.Errorf("plan file %s: %w: it has %d MiB, and the limit is %d", path, ErrNotPlanFile, info.Size()>>20, SizeLimit>>20)
+	case info.Size() > sizeLimit:
+		return nil, fmt.Errorf("plan file %s: %w: it has %d MiB, and the limit is %d", path, ErrNotPlanFile, info.Size()>>20, sizeLimit>>20)
 	}
 	in, err := os.Open(path)
 	if err != nil {
@@ -141,7 +141,7 @@ func readContent(path string) ([]byte, error) {
 	}
 	defer in.Close() //nolint:errcheck // the file is only read
 	content := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead))
-	if _, err := content.ReadFrom(io.LimitReader(in, SizeLimit)); err != nil {
+	if _, err := content.ReadFrom(io.LimitReader(in, sizeLimit)); err != nil {
 		return nil, fmt.Errorf("read plan file %s: %w", path, err)
 	}
 	return content.Bytes(), nil

@@ -161,7 +161,7 @@ func TestPlanFileSizeIsLimited(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(path, SizeLimit+1); err != nil { // sparse
+	if err := os.Truncate(path, sizeLimit+1); err != nil { // sparse
 		t.Fatal(err)
 	}
 	if _, err := Read(path); !errors.Is(err, ErrNotPlanFile) || !strings.Contains(err.Error(), "the limit is 256") {

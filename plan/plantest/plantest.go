@@ -17,8 +17,8 @@ import (
 // Now is the time of the sample plan.
 var Now = time.Date(2026, 3, 2, 13, 30, 0, 0, time.UTC)
 
-// Source returns a position in the configuration.
-func Source(line int) resources.Source { return resources.Source{File: "main.hcl", Line: line} }
+// source returns a position in the configuration.
+func source(line int) resources.Source { return resources.Source{File: "main.hcl", Line: line} }
 
 // Unchanged returns the addresses of n nodes.
 func Unchanged(n int) plan.Unchanged {
@@ -52,7 +52,7 @@ func Build(image string) plan.Step {
 			After: `["debian-minimal","vm","simple-init","growroot"]`, Forces: true}},
 		Files: []plan.FileChange{{Path: "elements/ci/element-deps", Change: plan.FileChanged}, {Path: "elements/ci/install.d/10-cache", Change: plan.FileRemoved},
 			{Path: "elements/ci/install.d/20-cache", Change: plan.FileAdded}},
-		Image: image, ImageKind: resources.DiskImage, Formats: []string{"qcow2", "raw"}, Replaces: true, Estimate: 2280, Source: Source(12)}
+		Image: image, ImageKind: resources.DiskImage, Formats: []string{"qcow2", "raw"}, Replaces: true, Estimate: 2280, Source: source(12)}
 }
 
 // Upload returns the step of an upload of the build of Build.
@@ -60,7 +60,7 @@ func Upload(image, provider string, minutes float64) plan.Step {
 	at := plan.Address("provider." + provider + ".image." + image)
 	return plan.Step{ID: "upload " + string(at), Address: at, Action: plan.ActionUpload, Thing: plan.ThingUpload, Reason: plan.ReasonNotUploaded,
 		Needs: []string{"build diskimage." + image}, Image: image, ImageKind: resources.DiskImage, Format: "qcow2", Provider: provider, Estimate: minutes * 60,
-		Source: Source(12)}
+		Source: source(12)}
 }
 
 // Launch returns the step of the n-th launch of a label.
@@ -68,7 +68,7 @@ func Launch(label string, n int) plan.Step {
 	at := plan.Address("provider.vexxhost.pool.main.label." + label)
 	return plan.Step{ID: fmt.Sprintf("launch %s #%d", at, n), Address: at, Action: plan.ActionLaunch, Thing: plan.ThingNode, Reason: plan.ReasonBelowMinReady,
 		Evidence: []plan.Fact{{Name: "min_ready", Value: "3"}, {Name: "ready", Value: "0"}}, Provider: "vexxhost", Pool: "main", Label: label,
-		Estimate: 95, Source: Source(20)}
+		Estimate: 95, Source: source(20)}
 }
 
 // Delete returns the step that deletes node n.
@@ -115,7 +115,7 @@ func Plan() plan.Plan {
 	p.Steps = append(p.Steps,
 		plan.Step{ID: "register provider.lab.pool.main.node.static01.example.com", Address: "provider.lab.pool.main.node.static01.example.com",
 			Action: plan.ActionRegister, Thing: plan.ThingNode, Reason: plan.ReasonNewStaticNode, Provider: "lab", Pool: "main",
-			Node: "static01.example.com", Source: Source(61)},
+			Node: "static01.example.com", Source: source(61)},
 		Delete(21, "debian-small", plan.ReasonMaxReadyAge, plan.Fact{Name: "age", Value: "8h12m0s"}, plan.Fact{Name: "max_ready_age", Value: "8h0m0s"}),
 		Delete(22, "debian-small", plan.ReasonMaxReadyAge, plan.Fact{Name: "age", Value: "8h3m0s"}, plan.Fact{Name: "max_ready_age", Value: "8h0m0s"}),
 		Delete(30, "debian-small", plan.ReasonFailed, plan.Fact{Name: "error", Value: "No valid host was found. There are not enough hosts available."}),
@@ -129,11 +129,11 @@ func Plan() plan.Plan {
 	)
 	p.Notes = []plan.Note{
 		{Severity: plan.Info, Code: "look-alike", Address: "provider.vexxhost.server.77aa", Text: `server "npctl-0000000099" looks like a node and has none of our ownership tags; npctl ignores it`},
-		{Severity: plan.Warning, Code: "deferred", Address: "provider.ovh", Text: "provider ovh could not be queried, so nothing is planned for it: authenticate: 503 Service Unavailable", Source: Source(70)},
-		{Severity: plan.Warning, Code: "below-min-ready", Address: "label.arm-large", Text: "2 nodes are wanted and no pool has room for them", Source: Source(9)},
+		{Severity: plan.Warning, Code: "deferred", Address: "provider.ovh", Text: "provider ovh could not be queried, so nothing is planned for it: authenticate: 503 Service Unavailable", Source: source(70)},
+		{Severity: plan.Warning, Code: "below-min-ready", Address: "label.arm-large", Text: "2 nodes are wanted and no pool has room for them", Source: source(9)},
 	}
 	p.Problems = []plan.Problem{{Address: "provider.rax.pool.main.label.debian-small", Provider: "rax", Text: `flavor = "v3-startr-2": no such flavor`,
-		Hint: "did you mean v3-starter-2, v3-starter-4?", Source: Source(44)}}
+		Hint: "did you mean v3-starter-2, v3-starter-4?", Source: source(44)}}
 	return p
 }
 
@@ -264,7 +264,7 @@ func EveryField(t testing.TB) plan.Plan {
 		case value.Type().Field(i).Name == "Move":
 			s.Move = &plan.Move{Node: "0000000001", From: plan.NodePlacement{Provider: "west", Pool: "main", Flavor: "large"}, To: plan.NodePlacement{Provider: "east", Pool: "main", Flavor: "small"}}
 		case value.Type().Field(i).Name == "Source":
-			s.Source = Source(3)
+			s.Source = source(3)
 		default:
 			t.Fatalf("add a value for %s here", value.Type().Field(i).Name)
 		}

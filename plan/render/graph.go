@@ -79,7 +79,7 @@ type graphEdge struct {
 
 // GraphJSON returns the same graph as JSON, described in docs/plan-json.md.
 func GraphJSON(p plan.Plan) ([]byte, error) {
-	doc := graphDoc{FormatVersion: ReportVersion, Nodes: make([]graphNode, len(p.Steps)), Edges: []graphEdge{}}
+	doc := graphDoc{FormatVersion: reportVersion, Nodes: make([]graphNode, len(p.Steps)), Edges: []graphEdge{}}
 	in := make(map[string]bool, len(p.Steps))
 	for i := range p.Steps {
 		s := &p.Steps[i]

@@ -15,8 +15,8 @@ import (
 // them, code spans in the table, and <code> in the summary of a fold. Neither Markdown nor HTML is interpreted there,
 // and forges create no mentions, references or links.
 
-// MarkdownLimit is the maximum length of a comment on GitHub.
-const MarkdownLimit = 65535
+// markdownLimit is the maximum length of a comment on GitHub.
+const markdownLimit = 65535
 
 // markdownLeast is the minimum limit: it fits the summary and the list of omissions.
 const markdownLeast = 1024
@@ -28,12 +28,12 @@ const (
 	markdownOpen       = 10   // maximum number of entries with open folds
 )
 
-// Markdown writes the plan for a review comment of at most limit bytes; 0 means MarkdownLimit. The summary is
+// Markdown writes the plan for a review comment of at most limit bytes; 0 means 65,535. The summary is
 // always present. The rest of the space is used, in this order, for problems, deferred providers, the table, the
 // blocks one by one, and the notes. A block that does not fit is shortened to its titles, or else omitted and named.
 func Markdown(w io.Writer, p plan.Plan, limit int) error {
 	if limit == 0 {
-		limit = MarkdownLimit
+		limit = markdownLimit
 	}
 	if limit < markdownLeast {
 		return fmt.Errorf("plan as Markdown in %d bytes: at least %d are needed", limit, markdownLeast)

@@ -13,8 +13,8 @@ import (
 // names keep their meaning, and readers ignore unknown names. Where Terraform has the same concept, the report uses
 // Terraform's name.
 
-// ReportVersion is the format_version of reports. The minor version increases with each addition.
-const ReportVersion = "1.0"
+// reportVersion is the format_version of reports. The minor version increases with each addition.
+const reportVersion = "1.0"
 
 type reportDoc struct {
 	FormatVersion string `json:"format_version"`
@@ -97,7 +97,7 @@ var terraformActions = map[plan.Action][]string{
 func Report(p plan.Plan, meta plan.Meta) ([]byte, error) {
 	summary := p.Summary()
 	doc := reportDoc{
-		FormatVersion: ReportVersion,
+		FormatVersion: reportVersion,
 		Meta:          meta,
 		Applyable:     !summary.Empty(),
 		Complete:      summary.Incomplete() == "" && len(p.Problems) == 0,

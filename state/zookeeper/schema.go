@@ -13,9 +13,9 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// DefaultFile is the file of the private store if the configuration sets none, relative to the configuration's
+// defaultFile is the file of the private store if the configuration sets none, relative to the configuration's
 // directory.
-const DefaultFile = "npctl.db"
+const defaultFile = "npctl.db"
 
 // leastSession is the shortest valid session timeout: ZooKeeper grants at least two of its ticks, and a tick is at
 // least half a second.
@@ -32,7 +32,7 @@ func Schema() schema.Block {
 				Doc: "Znode below which all data is stored, such as `\"/zuul\"`: the same as that of Zuul and Nodepool. It must exist. Empty means the root."},
 			{Name: "session_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("10s"), Check: checkSession,
 				Doc: "Time after which ZooKeeper considers a silent process dead and releases its locks, at least `\"1s\"`. The server may grant another value."},
-			{Name: "file", Type: cty.String, Default: cty.StringVal(DefaultFile), Check: checkFile,
+			{Name: "file", Type: cty.String, Default: cty.StringVal(defaultFile), Check: checkFile,
 				Doc: "File for the private records of this process; each process needs its own. A relative path is relative to the configuration directory. npctl creates the file and its directory if they do not exist, with access for the user only."},
 		},
 		Blocks: []schema.NestedBlock{{Name: "tls", Max: 1, Schema: tlsBlock()}},

@@ -72,7 +72,7 @@ func (c *Cloud) Close() error {
 // SetFaults replaces the scripted faults. Their counts restart.
 func (c *Cloud) SetFaults(faults ...Fault) error {
 	for _, f := range faults {
-		if err := f.Check(); err != nil {
+		if err := f.check(); err != nil {
 			return err
 		}
 	}

@@ -80,8 +80,8 @@ type Fault struct {
 	Delay      time.Duration // of Slow, LateEffect, LateListing and LateAddress
 }
 
-// Check returns an error for an invalid fault.
-func (f Fault) Check() error {
+// check returns an error for an invalid fault.
+func (f Fault) check() error {
 	switch {
 	case !slices.Contains(Actions(), f.Action):
 		return fmt.Errorf("unknown action %q; one of %s", f.Action, joinActions())

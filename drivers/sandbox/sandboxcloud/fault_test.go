@@ -372,7 +372,7 @@ func TestWrongFaultsAreRefused(t *testing.T) {
 		{Action: "explode"}, {Action: Slow}, {Action: Answer, Status: 99}, {Action: LostAfter, Times: -1},
 		{Action: LostAfter, Probability: 2}, {Action: LostAfter, Operation: "server.crate"},
 	} {
-		if err := f.Check(); err == nil {
+		if err := f.check(); err == nil {
 			t.Errorf("%+v is accepted", f)
 		}
 		if _, err := Open(Options{Faults: []Fault{f}}); err == nil {

@@ -98,7 +98,7 @@ func readFaults(file string, size int64) ([]Fault, error) {
 		return nil, fmt.Errorf("faults %s: %w", file, err)
 	}
 	for i, f := range faults {
-		if err := f.Check(); err != nil {
+		if err := f.check(); err != nil {
 			return nil, fmt.Errorf("faults %s: fault %d: %w", file, i+1, err)
 		}
 	}

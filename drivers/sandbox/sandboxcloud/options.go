@@ -98,7 +98,7 @@ type ForeignServer struct {
 	Metadata map[string]string
 }
 
-// Check returns an error for invalid options.
+// check returns an error for invalid options.
 func (o Options) Check() error {
 	var errs []error
 	for _, n := range o.Networks {
@@ -109,7 +109,7 @@ func (o Options) Check() error {
 		}
 	}
 	for i, f := range o.Faults {
-		if err := f.Check(); err != nil {
+		if err := f.check(); err != nil {
 			errs = append(errs, fmt.Errorf("fault %d: %w", i+1, err))
 		}
 	}

@@ -50,6 +50,3 @@ func (l *Lab) Dir() string { return l.dir }
 // CloudsYAML returns the path of a clouds.yaml with the entries npctl, npctl-appcred, other, admin, wrong-password and
 // unreachable, for use in OS_CLIENT_CONFIG_FILE.
 func (l *Lab) CloudsYAML() string { return filepath.Join(l.dir, "clouds.yaml") }
-
-// PrivateKey returns the path of the OpenSSH private key of key pair "lab".
-func (l *Lab) PrivateKey() string { return filepath.Join(l.dir, "id_lab") }

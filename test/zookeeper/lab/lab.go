@@ -63,9 +63,6 @@ func (l *Lab) Close() error {
 	return l.Kill()
 }
 
-// Stop stops all servers in an orderly way and keeps their data.
-func (l *Lab) Stop() error { return l.run("stop") }
-
 // Up starts the servers that do not run, with their previous data and ports.
 func (l *Lab) Up() error { return l.run("start") }
 

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -243,9 +242,3 @@ func (p *Peer) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 }
-
-// Pause stops the process of the peer until Continue.
-func (p *Peer) Pause() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
-
-// Continue ends a pause.
-func (p *Peer) Continue() error { return p.cmd.Process.Signal(syscall.SIGCONT) }

@@ -22,12 +22,6 @@ func (p *Peer) Create(ctx context.Context, path, data string) error {
 	return p.Do(ctx, "create", members{"path": path, "data": data}, nil)
 }
 
-// CreateSequence creates a sequential znode with the path as a prefix of its name, and returns its path.
-func (p *Peer) CreateSequence(ctx context.Context, path, data string) (string, error) {
-	a, err := ask[struct{ Path string }](ctx, p, "create", members{"path": path, "data": data, "sequence": true})
-	return a.Path, err
-}
-
 // CreateEphemeral creates a znode that ends with the session.
 func (p *Peer) CreateEphemeral(ctx context.Context, path, data string) error {
 	return p.Do(ctx, "create", members{"path": path, "data": data, "ephemeral": true}, nil)
@@ -36,11 +30,6 @@ func (p *Peer) CreateEphemeral(ctx context.Context, path, data string) error {
 // Write replaces the data of a znode of any version.
 func (p *Peer) Write(ctx context.Context, path, data string) error {
 	return p.Do(ctx, "write", members{"path": path, "data": data}, nil)
-}
-
-// Delete deletes a znode and everything below it.
-func (p *Peer) Delete(ctx context.Context, path string) error {
-	return p.Do(ctx, "delete", members{"path": path, "recursive": true}, nil)
 }
 
 // Await waits until the JSON of a znode has these members, and returns it.

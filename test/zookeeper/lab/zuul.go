@@ -117,16 +117,6 @@ func (p *Peer) Cancel(ctx context.Context, request string) error {
 	return p.Do(ctx, "cancel", members{"request": request}, nil)
 }
 
-// Requests returns the scheduler's view of its own requests: their states by ID.
-func (p *Peer) Requests(ctx context.Context) (map[string]string, error) {
-	return ask[map[string]string](ctx, p, "requests", nil)
-}
-
-// Nodes returns the scheduler's view of nodes: their states by ID.
-func (p *Peer) Nodes(ctx context.Context) (map[string]string, error) {
-	return ask[map[string]string](ctx, p, "nodes", nil)
-}
-
 // Accept locks the nodes of a fulfilled request, within 30 s each, deletes the request, and returns the nodes in Zuul's
 // form. The member "label" has the requested label.
 func (p *Peer) Accept(ctx context.Context, request string) ([]map[string]any, error) {

@@ -55,10 +55,6 @@ class Commands:
     def do_cancel(self, request):
         self.peer.scheduler.cancelRequest(self.peer.find(request))
 
-    def do_requests(self):
-        """Returns the requests of this scheduler in its cache."""
-        return {r.id: r.state for r in self.peer.scheduler.getNodeRequests()}
-
     # Nodes
 
     def do_accept(self, request):
@@ -80,11 +76,6 @@ class Commands:
     def do_end_hold(self, hold):
         self.peer.end_hold(hold)
 
-    def do_nodes(self):
-        """Returns the nodes in the cache of the scheduler."""
-        found = self.peer.scheduler.zk_nodepool.nodeIterator(cached=True)
-        return {n.id: n.state for n in found}
-
     def do_launchers(self):
         found = self.peer.scheduler.zk_nodepool.getRegisteredLaunchers()
         return [{"id": p.id, "labels": sorted(p.supported_labels)} for p in found]
@@ -102,15 +93,12 @@ class Commands:
     def do_children(self, path):
         return sorted(self.peer.client.get_children(path))
 
-    def do_create(self, path, data="", sequence=False, ephemeral=False):
-        path = self.peer.client.create(path, data.encode("utf8"), makepath=True, sequence=sequence, ephemeral=ephemeral)
+    def do_create(self, path, data="", ephemeral=False):
+        path = self.peer.client.create(path, data.encode("utf8"), makepath=True, ephemeral=ephemeral)
         return {"path": path}
 
     def do_write(self, path, data=""):
         self.peer.client.set(path, data.encode("utf8"))
-
-    def do_delete(self, path, recursive=False):
-        self.peer.client.delete(path, recursive=recursive)
 
     def do_await(self, path, match=None, timeout=60):
         """Waits until the JSON of the znode has the members of match, or without match until the znode is gone."""

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -185,12 +184,6 @@ func (c *Client) FreezeProvider(ctx context.Context, name string) (p wire.Provid
 func (c *Client) ThawProvider(ctx context.Context, name string) (p wire.Provider, err error) {
 	err = c.call(ctx, http.MethodPost, at("providers", name, "thaw"), nil, nil, &p)
 	return p, err
-}
-
-// Plan returns the newest plan, as npctl plan -json prints it.
-func (c *Client) Plan(ctx context.Context) (report json.RawMessage, err error) {
-	err = c.call(ctx, http.MethodGet, at("plan"), nil, nil, &report)
-	return report, err
 }
 
 // Steps lists the running steps.

@@ -112,9 +112,6 @@ func (o Options) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// Where returns the daemon's address, for people.
-func (c *Client) Where() string { return c.where }
-
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
