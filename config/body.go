@@ -177,7 +177,7 @@ func labelsText(meaning []string) string {
 	case 1:
 		return "one label (" + meaning[0] + ")"
 	default:
-		return fmt.Sprintf("%d labels (%s)", len(meaning), listed(meaning, "and"))
+		return fmt.Sprintf("%d labels (%s)", len(meaning), plaintext.And(meaning))
 	}
 }
 

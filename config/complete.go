@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	plaintext "github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -108,11 +108,7 @@ func quotedList(names []string) string {
 	for i, name := range names {
 		quoted[i] = strconv.Quote(name)
 	}
-	if len(quoted) < 2 {
-		return strings.Join(quoted, "")
-	}
-	last := len(quoted) - 1
-	return strings.Join(quoted[:last], ", ") + " and " + quoted[last]
+	return plaintext.And(quoted)
 }
 
 func blockType(want *nestedSpec) cty.Type {

@@ -34,15 +34,3 @@ func oneOf(noun, given string, options []string) string {
 	}
 	return " Valid " + noun + ": " + strings.Join(quoted, ", ") + "."
 }
-
-// listed joins words for a sentence.
-func listed(words []string, last string) string {
-	switch len(words) {
-	case 0:
-		return "nothing"
-	case 1:
-		return words[0]
-	default:
-		return strings.Join(words[:len(words)-1], ", ") + " " + last + " " + words[len(words)-1]
-	}
-}

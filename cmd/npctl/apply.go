@@ -260,6 +260,6 @@ func (c *applyCommand) incomplete(p plan.Plan) error {
 	if len(p.Deferred) == 0 {
 		return nil
 	}
-	return hint(fmt.Errorf("some steps were not planned: these providers could not be queried: %s", joinWords(p.Deferred)),
+	return hint(fmt.Errorf("some steps were not planned: these providers could not be queried: %s", text.And(p.Deferred)),
 		"apply again when they respond, or exclude them with -exclude=provider.NAME")
 }

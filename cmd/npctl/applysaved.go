@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan/planfile"
 )
 
@@ -74,7 +75,7 @@ func (c *applyCommand) applySaved(ctx context.Context, s *session, file planfile
 func (c *applyCommand) anotherConfiguration(file planfile.File, change *planfile.ConfigurationChange) error {
 	if len(change.Blocks) == 0 && len(file.Sensitive) > 0 {
 		return hint(errors.New("a sensitive value has changed since the plan was computed: plan again"),
-			fmt.Sprintf("sensitive variables are not saved; set them to the same value again: %s", joinWords(file.Sensitive)))
+			fmt.Sprintf("sensitive variables are not saved; set them to the same value again: %s", text.And(file.Sensitive)))
 	}
 	c.changedSince(file, "the configuration has changed", change.Blocks)
 	return hint(errors.New("the configuration, or a variable, has changed since the plan was computed: plan again"),

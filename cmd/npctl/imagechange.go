@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
@@ -126,7 +127,7 @@ func leftOut(providers []string) error {
 	if len(providers) == 0 {
 		return nil
 	}
-	return hint(fmt.Errorf("some steps were not planned: these providers could not be queried: %s", joinWords(providers)),
+	return hint(fmt.Errorf("some steps were not planned: these providers could not be queried: %s", text.And(providers)),
 		"run npctl apply or the same command again when they respond")
 }
 

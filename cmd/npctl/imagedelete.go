@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -155,7 +156,7 @@ func (wish imageDeletion) oneUpload(r plan.Records, image string) (*resources.Up
 		for _, u := range found {
 			ids = append(ids, fmt.Sprintf("%s (build %s, %s)", u.ID, short(u.Build), u.State))
 		}
-		return nil, hint(fmt.Errorf("image %s has several uploads in %s", image, wish.provider), "select one with -upload: "+joinWords(ids))
+		return nil, hint(fmt.Errorf("image %s has several uploads in %s", image, wish.provider), "select one with -upload: "+text.And(ids))
 	case wish.upload != "":
 		return nil, hint(fmt.Errorf("image %s has no upload %q", image, wish.upload), show)
 	case build != "":

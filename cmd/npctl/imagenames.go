@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -53,6 +54,6 @@ func findBuild(r plan.Records, image, meant string) (*resources.Build, error) {
 	case len(known) == 0:
 		return nil, hint(fmt.Errorf("image %s has no builds", image), "npctl image build "+image+" makes one")
 	default:
-		return nil, hint(fmt.Errorf("image %s has no build %q", image, meant), "its builds are "+joinWords(known)+"; at least "+fmt.Sprint(leastPrefix)+" characters are enough, and so is "+newestWord)
+		return nil, hint(fmt.Errorf("image %s has no build %q", image, meant), "its builds are "+text.And(known)+"; at least "+fmt.Sprint(leastPrefix)+" characters are enough, and so is "+newestWord)
 	}
 }

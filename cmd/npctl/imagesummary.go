@@ -43,7 +43,7 @@ func formatsText(f *inspect.Image) string {
 			}
 		}
 		if len(by) > 0 {
-			format += " (for " + joinWords(by) + ")"
+			format += " (for " + text.And(by) + ")"
 		}
 		parts = append(parts, format)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -130,7 +131,7 @@ func (wish imageUploadOptions) targetProviders(want resources.Desired, img *reso
 	}
 	for _, p := range wish.providers {
 		if !slices.Contains(names, p) {
-			return nil, hint(fmt.Errorf("provider %s has no label that boots from %s", p, img.Name), "those that have one: "+joinWords(names))
+			return nil, hint(fmt.Errorf("provider %s has no label that boots from %s", p, img.Name), "those that have one: "+text.And(names))
 		}
 		if slices.Contains(paused, p) {
 			return nil, hint(fmt.Errorf("uploads of %s to %s are paused in the configuration", img.Name, p), "remove pause = true from its image block in provider "+p)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -89,7 +90,7 @@ func (r removal) inUse(records plan.Records, p plan.Plan) error {
 	if more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return hint(fmt.Errorf("nodes run from the objects to delete: %s", joinWords(names)),
+	return hint(fmt.Errorf("nodes run from the objects to delete: %s", text.And(names)),
 		"-with-nodes replaces the ready ones; those in use stay, and so does their image until they are returned")
 }
 
@@ -132,7 +133,7 @@ func (r removal) bootsFrom(want resources.Desired, img *resources.Image, before,
 	switch {
 	case was == nil || is != nil && is.ID == was.ID || len(labels) == 0:
 	case is == nil:
-		add(plan.Warning, at, "provider %s will have no usable build of %s: no node of %s can be launched there before the next upload", provider, r.image, joinWords(labels))
+		add(plan.Warning, at, "provider %s will have no usable build of %s: no node of %s can be launched there before the next upload", provider, r.image, text.And(labels))
 	default:
 		add(plan.Info, at, "new nodes in %s boot from build %s (%s) again", provider, short(is.Build), is.Name)
 	}

@@ -122,11 +122,3 @@ func stepTitle(s plan.Step) string {
 
 // short returns the abbreviated form of a build ID.
 func short(id string) string { return id[:min(8, len(id))] }
-
-// joinWords joins words with commas and "and".
-func joinWords(words []string) string {
-	if n := len(words); n > 1 {
-		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
-	}
-	return strings.Join(words, "")
-}

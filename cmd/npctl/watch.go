@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state/location"
 	"github.com/npctl/npctl/watch"
@@ -173,7 +174,7 @@ func (c *watchCommand) checkProviders(want resources.Desired) error {
 			continue
 		}
 		err := fmt.Errorf("option -provider: there is no provider %q in the configuration", name)
-		return didYouMean(err, name, names, "there are "+joinWords(names))
+		return didYouMean(err, name, names, "there are "+text.And(names))
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func factValues(values []string, all bool) string {
 	for i, v := range values {
 		words[i] = factValue(v, all)
 	}
-	return joinAnd(words)
+	return text.And(words)
 }
 
 // factValue quotes a value that could be read as more than one fact.

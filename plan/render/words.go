@@ -168,13 +168,5 @@ func providersText(steps []*plan.Step) string {
 		names[i] = safe(s.Provider)
 	}
 	slices.Sort(names)
-	return joinAnd(names)
-}
-
-// joinAnd joins words with commas and "and".
-func joinAnd(words []string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+	return text.And(names)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/npctl/npctl/resources"
@@ -42,7 +43,7 @@ func (c *Client) WaitRequest(ctx context.Context, id string) (r wire.Request, er
 
 // Requests lists requests, sorted by ID.
 func (c *Client) Requests(ctx context.Context, f wire.RequestFilter) (all []wire.Request, err error) {
-	query := values("state", listed(f.States), "label", f.Label, "tenant", f.Tenant, "requestor", f.Requestor)
+	query := values("state", strings.Join(f.States, ","), "label", f.Label, "tenant", f.Tenant, "requestor", f.Requestor)
 	err = pages(query, func() (string, error) {
 		var page wire.Requests
 		err := c.call(ctx, http.MethodGet, at("requests"), query, nil, &page)
@@ -66,7 +67,7 @@ func (c *Client) TakeRequest(ctx context.Context, id, holder string, lease time.
 
 // Nodes lists nodes, sorted by ID.
 func (c *Client) Nodes(ctx context.Context, f wire.NodeFilter) (all []wire.Node, err error) {
-	query := values("state", listed(f.States), "label", f.Label, "provider", f.Provider, "pool", f.Pool, "request", f.Request, "tenant", f.Tenant)
+	query := values("state", strings.Join(f.States, ","), "label", f.Label, "provider", f.Provider, "pool", f.Pool, "request", f.Request, "tenant", f.Tenant)
 	err = pages(query, func() (string, error) {
 		var page wire.Nodes
 		err := c.call(ctx, http.MethodGet, at("nodes"), query, nil, &page)
@@ -90,7 +91,7 @@ func (c *Client) WaitNode(ctx context.Context, id string, states ...resources.St
 	}
 	err = retryWhileRestarting(ctx, func() (bool, error) {
 		var now wire.Node
-		err := c.call(ctx, http.MethodGet, at("nodes", id), waiting(values("state", listed(words)), longestWait), nil, &now)
+		err := c.call(ctx, http.MethodGet, at("nodes", id), waiting(values("state", strings.Join(words, ",")), longestWait), nil, &now)
 		if err != nil {
 			return false, err
 		}

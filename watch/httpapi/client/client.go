@@ -18,7 +18,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -306,5 +305,3 @@ func waiting(query url.Values, wait time.Duration) url.Values {
 	query.Set("wait", wait.String())
 	return query
 }
-
-func listed(words []string) string { return strings.Join(words, ",") }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -115,7 +116,7 @@ func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entr
 	for i, k := range kinds {
 		words[i] = string(k)
 	}
-	response, err := s.client.send(ctx, http.MethodGet, at("store", "records"), values("kind", listed(words)), nil)
+	response, err := s.client.send(ctx, http.MethodGet, at("store", "records"), values("kind", strings.Join(words, ",")), nil)
 	if err != nil {
 		return nil, err
 	}
