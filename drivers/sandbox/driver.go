@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
-	"slices"
 	"sync"
 
 	"github.com/zclconf/go-cty/cty"
@@ -48,80 +46,26 @@ func New(shared schema.Driver, connect Connect) *Driver {
 // Kind implements drivers.Driver.
 func (*Driver) Kind() string { return "sandbox" }
 
-// Schema implements drivers.Driver.
-func (d *Driver) Schema() schema.Driver {
-	s := d.shared
-	s.Doc = driverDoc
-	own := providerSchema()
-	s.Provider = schema.Block{
-		Attributes: append(own.Attributes, d.shared.Provider.Attributes...),
-		Blocks:     append(own.Blocks, d.shared.Provider.Blocks...),
-	}
-	s.Pool.Attributes = slices.Clone(s.Pool.Attributes)
-	for i := range s.Pool.Attributes {
-		if a := &s.Pool.Attributes[i]; a.Name == "host_key_checking" {
-			a.Default = cty.False
-			a.Doc += " The default is false because servers of the sandbox do not respond without `ssh_port`."
-		}
-	}
-	return s
-}
-
 // Open implements drivers.Driver. It returns a Cloud of the openstack driver, with all its abilities. The cloud is
 // its file: nothing runs after the calls, except the SSH server, which ends when the Cloud is closed.
 func (d *Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
-	options, err := optionsOf(config)
-	if err == nil {
-		err = options.Check()
-	}
+	options, err := d.optionsOf(env, config)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
-	}
-	options.Log = env.Log
-	if options.File, err = stateFile(env, config); err != nil {
 		return nil, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
 	}
 	cloud, err := d.openCloud(env, options)
 	if err != nil {
 		return nil, err
 	}
-	ssh := serveSSH(ctx, env, cloud, config)
+	ssh := serveSSH(ctx, env, cloud, options.SSHPort)
 	closed := func() error { return errors.Join(cloud.Close(), ssh()) }
 	access := cloud.Access()
 	c, err := d.connect(ctx, env, Endpoint{
 		AuthURL: access.AuthURL, Region: access.Region, Username: access.Username, Password: access.Password,
 		Project: access.Project, Domain: access.Domain, Transport: cloud.Transport(), CloudName: env.Provider, Closed: closed,
-	}, d.sharedPart(config))
+	}, config)
 	if err != nil {
 		return nil, errors.Join(err, closed())
 	}
 	return c, nil
-}
-
-// defaultFile is the name of the file in the provider's own directory.
-const defaultFile = "sandbox.json"
-
-// stateFile returns the path of the cloud's file.
-func stateFile(env drivers.Env, config cty.Value) (string, error) {
-	file := text(config, "file")
-	switch {
-	case filepath.IsAbs(file):
-		return file, nil
-	case env.Dir == "":
-		return "", errors.New("the sandbox has no directory for its file; write an absolute path as file")
-	case file == "":
-		file = defaultFile
-	}
-	return filepath.Join(env.Dir, file), nil
-}
-
-// sharedPart returns the attributes of the configuration that the openstack driver knows.
-func (d *Driver) sharedPart(config cty.Value) cty.Value {
-	values := map[string]cty.Value{}
-	for name, kind := range d.shared.Provider.Type().AttributeTypes() {
-		if values[name] = attribute(config, name); values[name].IsNull() {
-			values[name] = cty.NullVal(kind)
-		}
-	}
-	return cty.ObjectVal(values)
 }

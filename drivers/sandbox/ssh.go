@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/zclconf/go-cty/cty"
-
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/internal/sandboxssh"
@@ -22,9 +20,7 @@ const portPoll = time.Second
 // serveSSH starts the SSH server of the cloud's servers on ssh_port and returns a function that stops it. An
 // unavailable port is no error: another npctl on the same file serves it, or this one under an older configuration,
 // with the same host keys, and only SSH needs the port. serveSSH takes over a used port when it becomes free.
-func serveSSH(ctx context.Context, env drivers.Env, cloud *sandboxcloud.Cloud, config cty.Value) (stop func() error) {
-	r := reader{}
-	port := int(r.number(config, "ssh_port", 0))
+func serveSSH(ctx context.Context, env drivers.Env, cloud *sandboxcloud.Cloud, port int) (stop func() error) {
 	if port == 0 {
 		return func() error { return nil }
 	}
@@ -33,7 +29,6 @@ func serveSSH(ctx context.Context, env drivers.Env, cloud *sandboxcloud.Cloud, c
 		log = slog.New(slog.DiscardHandler)
 	}
 	listener, err := sandboxssh.Listen(ctx, port)
-	err = errors.Join(r.err, err)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		log.Info("another process responds to SSH for the servers of the sandbox until the port is free", "error", err)

@@ -75,8 +75,8 @@ func addressOf(node resources.StaticNode) string {
 
 // nodeSettings are the driver's attributes of a node block.
 type nodeSettings struct {
-	HostKeyChecking bool          `config:"host_key_checking"`
-	Timeout         time.Duration `config:"timeout"`
+	Timeout         time.Duration `config:"timeout" default:"5s" doc:"Time within which the node must respond to a check."`
+	HostKeyChecking bool          `config:"host_key_checking" default:"true" doc:"Check that the node responds and presents the configured host keys before npctl assigns it. Without the check, npctl passes the keys on unverified and assumes that the node is reachable."`
 }
 
 // settingsOf returns the settings of a node, the defaults without a valid configuration.

@@ -36,12 +36,7 @@ func (*Driver) Schema() schema.Driver {
 	return schema.Driver{
 		Doc:      "Nodes are existing machines. npctl neither creates nor deletes them; it assigns them and takes them back.",
 		HasNodes: true,
-		Node: schema.Block{Attributes: []schema.Attribute{
-			{Name: "timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("5s"), Class: schema.InPlace,
-				Doc: "Time within which the node must respond to a check."},
-			{Name: "host_key_checking", Type: cty.Bool, Default: cty.True, Class: schema.InPlace,
-				Doc: "Check that the node responds and presents the configured host keys before npctl assigns it. Without the check, npctl passes the keys on unverified and assumes that the node is reachable."},
-		}},
+		Node:     schema.Of[nodeSettings]("", nil),
 	}
 }
 

@@ -34,7 +34,7 @@ var arrows = map[string][]string{
 	"drivers/*":      {"drivers", "resources", "resources/schema", "internal/*"},
 	// the driver and the cloud that it serves
 	"drivers/sandbox":              {"drivers", "drivers/sandbox/sandboxcloud", "resources", "resources/schema", "internal/*"},
-	"drivers/sandbox/sandboxcloud": {"internal/*"},
+	"drivers/sandbox/sandboxcloud": {"resources/schema", "internal/*"},
 	// stages foreign attachments for the suite of all drivers
 	"drivers/openstack/openstacktest": {"drivers/drivertest"},
 

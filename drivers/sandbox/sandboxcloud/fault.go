@@ -61,23 +61,23 @@ func Actions() []Action {
 // Fault describes one failure of the cloud and its conditions. In all patterns * matches any text and ? any one
 // character; an empty pattern matches everything.
 type Fault struct {
-	Operation string // pattern of operations, such as server.create or image.*
-	Method    string // pattern of HTTP methods
-	Path      string // pattern of URL paths
-	Name      string // pattern of the names of created, read or deleted objects
+	Operation string `config:"operation" doc:"Pattern of operations, such as 'server.create' or 'image.*'; the default is all."`
+	Method    string `config:"method" doc:"Pattern of HTTP methods."`
+	Path      string `config:"path" doc:"Pattern of URL paths."`
+	Name      string `config:"name" doc:"Pattern of names of servers, images, ports and volumes, or of descriptions of floating IPs."`
 
 	// The first After matching calls succeed; of the others every Every-th fails (0 and 1: each), with Probability (0
 	// means always), at most Times times (0 means no limit).
-	After       int
-	Every       int
-	Times       int
-	Probability float64
+	After       int     `config:"after" min:"0" doc:"Number of matching calls that succeed first."`
+	Every       int     `config:"every" min:"1" doc:"Every Nth matching call fails."`
+	Times       int     `config:"times" min:"1" doc:"Maximum number of calls that fail; the default is no limit."`
+	Probability float64 `config:"probability" doc:"Probability that a matching call fails, 0 to 1."`
 
-	Action     Action
-	Status     int           // of Answer
-	RetryAfter time.Duration // of Answer; whole seconds
-	Message    string        // of Answer and ServerError
-	Delay      time.Duration // of Slow, LateEffect, LateListing and LateAddress
+	Action     Action        `config:"action,required" doc:"What happens: 'answer' an HTTP status; 'over_quota'; 'server_error' at the end of the build; 'lost_before' and 'lost_after': the connection is cut before or after the effect; 'slow'; 'hang_before' and 'hang_after': no response until npctl times out; 'late_effect': the response is lost and the object appears later; 'late_listing': lists show an earlier state; 'delete_fails': 204, yet the server ends as ERROR; 'late_address' of a floating IP; 'cut_upload' in its middle; 'stuck_saving' of an image; 'truncate' the response; 'corrupt' a downloaded image."`
+	Status     int           `config:"status" min:"300" doc:"HTTP status of 'answer'."`
+	Message    string        `config:"message" doc:"Text of 'answer' and 'server_error'."`
+	RetryAfter time.Duration `config:"retry_after" doc:"'Retry-After' of 'answer'."` // whole seconds
+	Delay      time.Duration `config:"delay" doc:"Delay of 'slow', 'late_effect', 'late_listing' and 'late_address'."`
 }
 
 // check returns an error for an invalid fault.
@@ -175,7 +175,7 @@ func (f *Fault) UnmarshalJSON(text []byte) error {
 	}
 	*f = Fault{
 		j.Operation, j.Method, j.Path, j.Name, j.After, j.Every, j.Times, j.Probability, j.Action, j.Status,
-		retryAfter, j.Message, delay,
+		j.Message, retryAfter, delay,
 	}
 	return nil
 }

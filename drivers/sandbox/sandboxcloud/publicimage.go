@@ -12,10 +12,10 @@ import (
 // PublicImage is an image that the cloud offers to every project, like a distribution's image. It is a small raw
 // image without data.
 type PublicImage struct {
-	Name       string
-	MinDisk    int64 // GB
-	MinRAM     int64 // MiB
-	Properties map[string]string
+	Name       string            `config:",label"`
+	MinDisk    int64             `config:"min_disk" default:"0" min:"0" doc:"Minimum disk of its flavors in GB."`
+	MinRAM     int64             `config:"min_ram" default:"0" min:"0" doc:"Minimum RAM of its flavors in MiB."`
+	Properties map[string]string `config:"properties" doc:"Its properties, such as 'os_distro'."`
 }
 
 func (i PublicImage) id() string { return stableID("image/" + i.Name) }
