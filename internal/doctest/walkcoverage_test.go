@@ -273,7 +273,7 @@ func checkCounts(t *testing.T, executed map[string]bool) {
 	}
 	t.Logf("one request: %d functions in %d files", functions, len(files))
 	for i, count := range []int{functions, len(files)} {
-		if limit, _ := strconv.Atoi(stated[i+1]); count > limit+limit/50 || count < limit-limit/10 {
+		if limit, _ := strconv.Atoi(stated[i+1]); count > limit+limit/20 || count < limit-limit/10 {
 			t.Errorf("%s states %q; this run: %d functions in %d files", architecture, stated[0], functions, len(files))
 		}
 	}
