@@ -83,7 +83,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if o.Shadow && d.runner.Shared() == nil {
 		return nil, errors.New("watch -shadow needs a shared store; configure state \"zookeeper\"")
 	}
-	if d.Journal, err = openJournal(ctx, d.runner, o.Engine.Store); err != nil {
+	if d.Journal, err = openJournal(ctx, o.Engine.Store, d.runner.Commit); err != nil {
 		return nil, err
 	}
 	d.Journal.onEvent = eventLogger(o.Log)
@@ -135,7 +135,7 @@ func (d *Daemon) Run(ctx context.Context, grace time.Duration) error {
 	side, stopSide := context.WithCancel(ctx)
 	inputs := &inputPoller{observer: d.observer, leaks: d.leaks, refresh: d.Refresh, trigger: d.triggers.channel(inputsTrigger), triggerPass: d.triggerPass, log: d.Log}
 	helpers.Go(func() { inputs.run(side) })
-	helpers.Go(func() { d.Journal.keep(side) })
+	helpers.Go(func() { d.Journal.Keep(side) })
 	helpers.Go(func() { d.tidy(side) })
 	helpers.Go(func() { d.follow(side) })
 	helpers.Go(func() { d.presence.register(side) })
@@ -155,7 +155,7 @@ func (d *Daemon) Run(ctx context.Context, grace time.Duration) error {
 	}
 	finish, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer done()
-	return errors.Join(d.tidyNow(finish), d.Journal.flush(finish))
+	return errors.Join(d.tidyNow(finish), d.Journal.Flush(finish))
 }
 
 // loop runs a pass after each change and whenever nextPassDelay has passed.
@@ -239,7 +239,7 @@ func (d *Daemon) report(event reconcile.Event) {
 		d.outages.onLaunchResult(event, view)
 	}
 	d.stall.note(event)
-	d.Journal.step(event)
+	d.Journal.Step(event)
 	if d.Step != nil {
 		d.Step(event)
 	}

@@ -3,6 +3,7 @@ package watch
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -17,20 +18,23 @@ const (
 	journalSlack = 500             // events by which the list may exceed its limit before the oldest are dropped
 )
 
-// Journal keeps the newest events. It survives a restart.
+// Journal keeps the newest events. It survives a restart. The daemon and a command that runs without it use one Journal
+// each.
 type Journal struct {
-	runner  *reconcile.Runner
+	commit  commitFunc
 	onEvent func(resources.Event) // called with each event that a client caused; may be nil
-	unsaved unsavedEvents
 
-	mu      sync.Mutex     // guards the fields below
-	events  []Numbered     // oldest first
-	pieces  []string       // IDs of records, oldest first
-	page    page           // the newest of them, unless a client wrote it
-	clients map[string]int // number of known events of each record that this daemon did not create, by ID
+	mu      sync.Mutex        // guards the fields below
+	unsaved []resources.Event // that no journal record contains yet
+	events  []Numbered        // oldest first
+	pieces  []string          // IDs of records, oldest first
+	page    page              // the record that receives the next events
+	clients map[string]int    // number of known events of each record that this Journal did not create, by ID
 	next    uint64
 	waiters map[chan struct{}]bool
 }
+
+type commitFunc func(ctx context.Context, ops ...state.Op) ([]state.Entry, error)
 
 // Numbered is an event with its number in the journal. Numbers ascend and restart with each daemon.
 type Numbered struct {
@@ -38,19 +42,27 @@ type Numbered struct {
 	resources.Event
 }
 
-func openJournal(ctx context.Context, runner *reconcile.Runner, store state.Store) (*Journal, error) {
-	j := &Journal{runner: runner, next: 1, clients: map[string]int{}, waiters: map[chan struct{}]bool{}}
+// OpenJournal reads the journal for a command that runs without a daemon, such as npctl apply. Its events go to a new
+// record.
+func OpenJournal(ctx context.Context, store state.Store) (*Journal, error) {
+	j, err := openJournal(ctx, store, store.Commit)
+	if err != nil {
+		return nil, err
+	}
+	j.page = page{}
+	return j, nil
+}
+
+// openJournal reads the journal. Later events go to the newest record until that is full.
+func openJournal(ctx context.Context, store state.Store, commit commitFunc) (*Journal, error) {
 	entries, err := store.List(ctx, resources.KindJournal)
 	if err != nil {
 		return nil, err
 	}
-	for _, entry := range entries {
-		piece := entry.Record.(*resources.Journal)
-		j.pieces, j.page, j.clients[piece.ID] = append(j.pieces, piece.ID), pageOf(entry), len(piece.Events)
-		for _, event := range piece.Events {
-			j.events = append(j.events, Numbered{j.next, event})
-			j.next++
-		}
+	j := &Journal{commit: commit, next: 1, clients: map[string]int{}, waiters: map[chan struct{}]bool{}}
+	j.ImportEntries(entries)
+	if len(entries) > 0 {
+		j.page = pageOf(entries[len(entries)-1])
 	}
 	return j, nil
 }
@@ -65,10 +77,17 @@ func (j *Journal) Add(event resources.Event) {
 
 // add records an event.
 func (j *Journal) add(event resources.Event) {
-	j.unsaved.add(event) // before append, which wakes keep
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.unsaved = newest(append(j.unsaved, event))
 	j.append(event)
+}
+
+// Step records a step event. It is for reconcile.Options.Report.
+func (j *Journal) Step(event reconcile.Event) {
+	if e, ok := journaled(event); ok {
+		j.add(e)
+	}
 }
 
 // append publishes events and wakes the waiters. The caller holds mu.
@@ -141,12 +160,13 @@ func (j *Journal) Wait() (hints <-chan struct{}, forget func()) {
 	}
 }
 
-// keep writes events journalEvery after the first of them. Without events it does not wake the process.
-func (j *Journal) keep(ctx context.Context) {
+// Keep writes events journalEvery after the first of them, until ctx is done. Without events it does not wake the
+// process.
+func (j *Journal) Keep(ctx context.Context) {
 	added, forget := j.Wait()
 	defer forget()
 	for sleep(ctx, journalEvery) {
-		if j.flush(ctx) != nil {
+		if j.Flush(ctx) != nil {
 			continue // the next attempt writes them too
 		}
 		select {
@@ -157,9 +177,24 @@ func (j *Journal) keep(ctx context.Context) {
 	}
 }
 
-// flush writes the unsaved events and removes the oldest records beyond the limit.
-func (j *Journal) flush(ctx context.Context) error {
-	return j.unsaved.flush(func(events []resources.Event) (int, error) { return j.write(ctx, events) })
+// Flush writes the unsaved events and removes the oldest records beyond the limit. After an error the rest stays
+// unsaved. It must not run at the same time as Keep.
+func (j *Journal) Flush(ctx context.Context) error {
+	j.mu.Lock()
+	events := j.unsaved
+	j.unsaved = nil
+	j.mu.Unlock()
+	for len(events) > 0 {
+		written, err := j.write(ctx, events)
+		if err != nil {
+			j.mu.Lock()
+			j.unsaved = newest(append(events, j.unsaved...))
+			j.mu.Unlock()
+			return fmt.Errorf("write journal: %w", err)
+		}
+		events = events[written:]
+	}
+	return nil
 }
 
 // write writes as many events as fit into one record.
@@ -167,7 +202,7 @@ func (j *Journal) write(ctx context.Context, events []resources.Event) (written 
 	j.mu.Lock()
 	before, ids := j.page, j.pieces
 	j.mu.Unlock()
-	w, err := before.commit(events, ids, func(ops ...state.Op) ([]state.Entry, error) { return j.runner.Commit(ctx, ops...) })
+	w, err := before.commit(ctx, events, ids, j.commit)
 	if err != nil {
 		return 0, err
 	}
@@ -182,11 +217,4 @@ func (j *Journal) write(ctx context.Context, events []resources.Event) (written 
 	}
 	j.page = w.page
 	return w.written, nil
-}
-
-// step records a step event.
-func (j *Journal) step(event reconcile.Event) {
-	if e, ok := journaled(event); ok {
-		j.add(e)
-	}
 }

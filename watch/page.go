@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"errors"
 	"slices"
 
@@ -62,10 +63,10 @@ func (p *page) write(events []resources.Event, ids []string) (w journalCommit) {
 	return w
 }
 
-// commit writes events through do. When another process has changed or removed the page, commit writes to a new page.
-func (p *page) commit(events []resources.Event, ids []string, do func(ops ...state.Op) ([]state.Entry, error)) (journalCommit, error) {
+// commit writes events. When another process has changed or removed the page, commit writes to a new page.
+func (p *page) commit(ctx context.Context, events []resources.Event, ids []string, commit commitFunc) (journalCommit, error) {
 	for w := p.write(events, ids); ; w = (&page{}).write(events, ids) {
-		entries, err := do(w.ops...)
+		entries, err := commit(ctx, w.ops...)
 		switch {
 		case err == nil:
 			w.made = w.page.id == ""

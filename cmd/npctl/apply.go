@@ -192,17 +192,20 @@ func (c *applyCommand) cannotAsk() error {
 // execute runs the steps and reports their results.
 func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, events *eventWriter) error {
 	started := time.Now()
+	journal, closeJournal, err := s.journal(ctx)
+	if err != nil {
+		return err
+	}
 	progress := c.newProgress(p)
 	c.ui.onInterrupt(progress.interrupted)
-	notes, noted := s.journal(ctx)
 	s.engine.Report = func(e reconcile.Event) {
 		events.step(e)
 		progress.event(e)
-		notes.Step(e)
+		journal.Step(e)
 	}
 	result, err := s.engine.Execute(ctx, p, s.seen)
 	progress.close()
-	noted()
+	closeJournal()
 	c.ui.onInterrupt(nil)
 	if err != nil && len(result.Done)+len(result.Failed)+len(result.Interrupted)+len(result.Skipped) == 0 { // no step started
 		return served(err)
@@ -239,20 +242,22 @@ func served(err error) error {
 }
 
 // journal starts to record steps in the journal. The returned function stops that and writes the remaining entries.
-func (s *session) journal(ctx context.Context) (notes *watch.JournalWriter, end func()) {
-	notes = watch.NewJournalWriter(s.store)
+func (s *session) journal(ctx context.Context) (journal *watch.Journal, end func(), err error) {
+	if journal, err = watch.OpenJournal(ctx, s.store); err != nil {
+		return nil, nil, err
+	}
 	keeping, stop := context.WithCancel(ctx)
 	var keeper sync.WaitGroup
-	keeper.Go(func() { notes.Keep(keeping) })
-	return notes, func() {
+	keeper.Go(func() { journal.Keep(keeping) })
+	return journal, func() {
 		stop()
 		keeper.Wait()
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		if err := notes.Flush(last); err != nil {
+		if err := journal.Flush(last); err != nil {
 			s.app.log.Warn("the journal is not complete", "error", err)
 		}
-	}
+	}, nil
 }
 
 // incomplete returns an error if a provider could not be queried, because its actual state is unknown.

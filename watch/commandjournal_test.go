@@ -11,11 +11,21 @@ import (
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
 	"github.com/npctl/npctl/watch"
 )
 
-func TestJournalWriterKeepsTheNewestEvents(t *testing.T) {
+func openJournal(t *testing.T, store state.Store) *watch.Journal {
+	t.Helper()
+	journal, err := watch.OpenJournal(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return journal
+}
+
+func TestJournalKeepsTheNewestEvents(t *testing.T) {
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "npctl.db")})
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +33,7 @@ func TestJournalWriterKeepsTheNewestEvents(t *testing.T) {
 	defer store.Close() //nolint:errcheck // test cleanup
 	const rounds, each = 40, 3
 	for round := range rounds {
-		notes := watch.NewJournalWriter(store)
+		notes := openJournal(t, store)
 		for i := range each {
 			notes.Step(reconcile.Event{Kind: reconcile.EventDone, ID: fmt.Sprint(round*each + i),
 				Step: plan.Step{Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "one", Label: "small"}})
@@ -61,7 +71,7 @@ func TestFrequentEventsShareARecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close() //nolint:errcheck // test cleanup
-	notes := watch.NewJournalWriter(store)
+	notes := openJournal(t, store)
 	const events = 250
 	for i := range events {
 		notes.Step(reconcile.Event{Kind: reconcile.EventDone, ID: fmt.Sprint(i),
@@ -104,7 +114,7 @@ func TestEventsOfRequestsNameTheirNodes(t *testing.T) {
 	}
 	failed := step(plan.ActionDecline, plan.ReasonDeadline, nil)
 	failed.Kind, failed.Err = reconcile.EventFailed, errors.New("no disk")
-	notes := watch.NewJournalWriter(store)
+	notes := openJournal(t, store)
 	want := []string{
 		"reserved in rack/main: 1 node launching",
 		"reserved in rack/main: node 0000000001, 2 nodes launching",
