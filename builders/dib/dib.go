@@ -51,14 +51,14 @@ func (*Builder) Kind() string { return "dib" }
 
 // Build implements builders.Builder.
 func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (builders.Artifact, error) {
-	settings, err := read(job.Config, job.BaseDir, b.Schema())
+	settings, err := b.read(job.Config, job.BaseDir)
 	if err != nil {
 		return builders.Artifact{}, err
 	}
-	if err := checkPaths(settings.elementPaths); err != nil {
+	if err := checkPaths(settings.ElementPaths); err != nil {
 		return builders.Artifact{}, err
 	}
-	room, err := scratch.Create(job.Dir, settings.tmpDir)
+	room, err := scratch.Create(job.Dir, settings.TmpDir)
 	if err != nil {
 		return builders.Artifact{}, err
 	}
@@ -75,7 +75,7 @@ const defaultCommand = "disk-image-create"
 
 // Tools implements builders.ToolUser. The requirements of another command are unknown.
 func (b *Builder) Tools(config cty.Value) builders.Tools {
-	s, err := read(config, "/", b.Schema())
+	s, err := b.read(config, "/")
 	if err != nil || s.command[0] != defaultCommand {
 		return builders.Tools{Formats: native}
 	}
@@ -105,7 +105,7 @@ func (b *Builder) run(ctx context.Context, s settings, formats []string, job bui
 	phases := phases{onPhase: job.Progress}
 	phases.start()
 	return process.Run(ctx, process.Spec{
-		Args: args, Dir: job.BaseDir, Env: b.environment(s, job, room), Grace: s.grace, Missing: missing,
+		Args: args, Dir: job.BaseDir, Env: b.environment(s, job, room), Grace: s.StopTimeout, Missing: missing,
 		Log: log, LogLimit: b.LogLimit, Secrets: s.secrets, Line: phases.line,
 		RunID: room.RunID(), Started: room.Started, IsNoise: isTrace, SharedMounts: b.SharedMounts,
 	})
@@ -114,25 +114,25 @@ func (b *Builder) run(ctx context.Context, s settings, formats []string, job bui
 // arguments returns the command line that Nodepool runs, with its missing options before -o.
 func (s settings) arguments(formats []string, output string) []string {
 	args := slices.Clone(s.command)
-	if s.trace {
+	if s.Trace {
 		args = append(args, "-x")
 	}
 	args = append(args, "-t", strings.Join(formats, ","))
-	if s.checksum {
+	if s.Checksum {
 		args = append(args, "--checksum")
 	}
 	args = append(args, "--no-tmpfs")
-	if s.qemuOptions != "" && slices.Contains(formats, "qcow2") {
-		args = append(args, "--qemu-img-options", s.qemuOptions)
+	if s.QEMUImgOptions != "" && slices.Contains(formats, "qcow2") {
+		args = append(args, "--qemu-img-options", s.QEMUImgOptions)
 	}
-	if s.imageCache != "" {
-		args = append(args, "--image-cache", s.imageCache)
+	if s.ImageCache != "" {
+		args = append(args, "--image-cache", s.ImageCache)
 	}
-	if len(s.packages) > 0 {
-		args = append(args, "-p", strings.Join(s.packages, ","))
+	if len(s.Packages) > 0 {
+		args = append(args, "-p", strings.Join(s.Packages, ","))
 	}
-	args = append(args, s.extraArgs...)
-	return append(append(args, "-o", output), s.elements...)
+	args = append(args, s.ExtraArgs...)
+	return append(append(args, "-o", output), s.Elements...)
 }
 
 func (b *Builder) environ() []string {
@@ -148,13 +148,13 @@ func (b *Builder) environment(s settings, job builders.Job, room *scratch.Dir) [
 	env := process.BaseEnv(b.environ())
 	env = process.Setenv(env, "PATH", withSbin(process.Getenv(env, "PATH")))
 	env = process.Setall(env, map[string]string{"DIB_IMAGE_NAME": job.Image, "DIB_IMAGE_FILENAME": output(job)})
-	if s.release != "" {
-		env = process.Setenv(env, "DIB_RELEASE", s.release)
+	if s.Release != "" {
+		env = process.Setenv(env, "DIB_RELEASE", s.Release)
 	}
-	if len(s.elementPaths) > 0 {
-		env = process.Setenv(env, "ELEMENTS_PATH", strings.Join(s.elementPaths, ":"))
+	if len(s.ElementPaths) > 0 {
+		env = process.Setenv(env, "ELEMENTS_PATH", strings.Join(s.ElementPaths, ":"))
 	}
-	return process.Setenv(process.Setall(env, s.env), "TMPDIR", room.Temp())
+	return process.Setenv(process.Setall(process.Setall(env, s.Env), s.SecretEnv), "TMPDIR", room.Temp())
 }
 
 // withSbin adds the directories of losetup, mkfs and kpartx, which users other than root often lack.

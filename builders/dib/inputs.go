@@ -21,14 +21,14 @@ import (
 // directly or through element-deps. It ignores elements of diskimage-builder itself: a new version of it does not
 // rebuild images automatically.
 func (b *Builder) InputFiles(ctx context.Context, config cty.Value, baseDir string) (resources.InputFiles, error) {
-	s, err := read(config, baseDir, b.Schema())
+	s, err := b.read(config, baseDir)
 	if err != nil {
 		return resources.InputFiles{}, err
 	}
-	if err := checkPaths(s.elementPaths); err != nil {
+	if err := checkPaths(s.ElementPaths); err != nil {
 		return resources.InputFiles{}, err
 	}
-	dirs, err := local(s.elements, s.elementPaths)
+	dirs, err := local(s.Elements, s.ElementPaths)
 	if err != nil {
 		return resources.InputFiles{}, err
 	}

@@ -5,93 +5,41 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/npctl/npctl/internal/block"
+	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/resources/schema"
 )
 
 // Schema implements builders.Builder.
 func (*Builder) Schema() schema.Block {
-	return schema.Block{
-		Doc: "Creates an image with diskimage-builder, in the formats " + strings.Join(native, ", ") +
-			"; npctl converts to other formats. See builders/dib.md.",
-		Attributes: append(contents(), buildAttributes()...),
-	}
+	return schema.Of[settings]("Creates an image with diskimage-builder, in the formats "+strings.Join(native, ", ")+
+		"; npctl converts to other formats. See builders/dib.md.", map[string]schema.Check{
+		"elements": checkElements, "packages": checkWords, "env": checkEnv, "secret_env": checkEnv, "command": checkCommand,
+	})
 }
 
-// contents returns the attributes that define the content of the image.
-func contents() []schema.Attribute {
-	list, texts := cty.List(cty.String), cty.Map(cty.String)
-	return []schema.Attribute{
-		{
-			Name: "elements", Type: list, Required: true, Class: schema.Replacing, Check: checkElements,
-			Doc: "The elements that make up the image, in the order of the command line, such as `[\"debian-minimal\", \"vm\", \"simple-init\"]`.",
-		},
-		{
-			Name: "release", Type: cty.String, Class: schema.Replacing,
-			Doc: "Release of the distribution, such as `bookworm`; sets `DIB_RELEASE`.",
-		},
-		{
-			Name: "packages", Type: list, Class: schema.Replacing, Check: checkWords,
-			Doc: "Packages to install beyond those of the elements (`-p`).",
-		},
-		{
-			Name: "env", Type: texts, Class: schema.Replacing, Check: checkEnv,
-			Doc: "Environment variables of the build, such as `DIB_DISTRIBUTION_MIRROR`. They override those that npctl sets.",
-		},
-		{
-			Name: "secret_env", Type: texts, Class: schema.AppliedToNew, Sensitive: true, Check: checkEnv,
-			Doc: "More environment variables, whose values are masked in logs, errors and kept manifests. A change does not rebuild the image. " +
-				"diskimage-builder itself writes the value of every `DIB_*` variable into the image, under `/etc/dib-manifests`.",
-		},
-		{
-			Name: "extra_args", Type: list, Class: schema.Replacing,
-			Doc: "Additional arguments of the command, before `-o`, such as `[\"-n\"]` or `[\"--mkfs-options\", \"-i 16384\"]`.",
-		},
-		{
-			Name: "element_paths", Type: list, Class: schema.AppliedToNew,
-			Doc: "Directories with custom elements, relative to the directory of the configuration; sets `ELEMENTS_PATH`. " +
-				"A change of a file of a used element, or of an element that it depends on, rebuilds the image; moving the files does not.",
-		},
-	}
-}
+// settings is the decoded block.
+type settings struct {
+	Elements       []string          `config:"elements,required,replacing" doc:"The elements that make up the image, in the order of the command line, such as '[\"debian-minimal\", \"vm\", \"simple-init\"]'."`
+	Release        string            `config:"release,replacing" doc:"Release of the distribution, such as 'bookworm'; sets 'DIB_RELEASE'."`
+	Packages       []string          `config:"packages,replacing" doc:"Packages to install beyond those of the elements ('-p')."`
+	Env            map[string]string `config:"env,replacing" doc:"Environment variables of the build, such as 'DIB_DISTRIBUTION_MIRROR'. They override those that npctl sets."`
+	SecretEnv      map[string]string `config:"secret_env,new,sensitive" doc:"More environment variables, whose values are masked in logs, errors and kept manifests. A change does not rebuild the image. diskimage-builder itself writes the value of every 'DIB_*' variable into the image, under '/etc/dib-manifests'."`
+	ExtraArgs      []string          `config:"extra_args,replacing" doc:"Additional arguments of the command, before '-o', such as '[\"-n\"]' or '[\"--mkfs-options\", \"-i 16384\"]'."`
+	ElementPaths   []string          `config:"element_paths,new" doc:"Directories with custom elements, relative to the directory of the configuration; sets 'ELEMENTS_PATH'. A change of a file of a used element, or of an element that it depends on, rebuilds the image; moving the files does not."`
+	Command        string            `config:"command,new" default:"disk-image-create" doc:"The program and its first arguments, split by the quoting rules of a shell. It receives the command line of disk-image-create."`
+	QEMUImgOptions string            `config:"qemu_img_options,new" default:"compat=0.10" doc:"Passed as '--qemu-img-options' for qcow2; an empty string omits the option. The default is the value that Nodepool passes and every cloud can read."`
+	Checksum       bool              `config:"checksum" default:"true" doc:"Whether diskimage-builder writes '.md5' and '.sha256' files beside the images ('--checksum'). npctl always computes its own checksums, so 'false' saves time."`
+	Trace          bool              `config:"trace" default:"true" doc:"Trace every command into the build log ('-x')."`
+	ImageCache     string            `config:"image_cache" doc:"Directory in which diskimage-builder keeps downloads between builds, relative to the directory of the configuration; default is '~/.cache/image-create'."`
+	TmpDir         string            `config:"tmp_dir" doc:"Directory in which each build creates its temporary directory, relative to the directory of the configuration. It needs three times the size of the image's data. Default is the directory of the image."`
+	StopTimeout    time.Duration     `config:"stop_timeout" default:"2m" doc:"Time that diskimage-builder has to unmount and clean up after SIGTERM, when the build is canceled or exceeds its time limit, before it is killed."`
 
-// buildAttributes returns the attributes that configure the build.
-func buildAttributes() []schema.Attribute {
-	return []schema.Attribute{
-		{
-			Name: "command", Type: cty.String, Class: schema.AppliedToNew, Default: cty.StringVal(defaultCommand), Check: checkCommand,
-			Doc: "The program and its first arguments, split by the quoting rules of a shell. It receives the command line of disk-image-create.",
-		},
-		{
-			Name: "qemu_img_options", Type: cty.String, Class: schema.AppliedToNew, Default: cty.StringVal("compat=0.10"),
-			Doc: "Passed as `--qemu-img-options` for qcow2; an empty string omits the option. The default is the value that Nodepool passes and every cloud can read.",
-		},
-		{
-			Name: "checksum", Type: cty.Bool, Class: schema.InPlace, Default: cty.True,
-			Doc: "Whether diskimage-builder writes `.md5` and `.sha256` files beside the images (`--checksum`). npctl always computes its own checksums, so `false` saves time.",
-		},
-		{
-			Name: "trace", Type: cty.Bool, Class: schema.InPlace, Default: cty.True,
-			Doc: "Trace every command into the build log (`-x`).",
-		},
-		{
-			Name: "image_cache", Type: cty.String, Class: schema.InPlace,
-			Doc: "Directory in which diskimage-builder keeps downloads between builds, relative to the directory of the configuration; " +
-				"default is `~/.cache/image-create`.",
-		},
-		{
-			Name: "tmp_dir", Type: cty.String, Class: schema.InPlace,
-			Doc: "Directory in which each build creates its temporary directory, relative to the directory of the configuration. " +
-				"It needs three times the size of the image's data. Default is the directory of the image.",
-		},
-		{
-			Name: "stop_timeout", Type: cty.String, Class: schema.InPlace, Format: schema.FormatDuration, Default: cty.StringVal("2m"),
-			Doc: "Time that diskimage-builder has to unmount and clean up after SIGTERM, when the build is canceled or exceeds its time limit, before it is killed.",
-		},
-	}
+	command []string // Command, split
+	secrets []string
 }
 
 // elementName also keeps an element from being parsed as an option.
@@ -123,11 +71,9 @@ func checkCommand(v cty.Value) error {
 	return err
 }
 
-func checkEnv(v cty.Value) error {
-	return block.CheckVariables(v, func(name string) error {
-		if name == "TMPDIR" || name == "TMP_DIR" {
-			return fmt.Errorf("%s is set by npctl to a directory that it can clean up safely: set tmp_dir to choose its location", name)
-		}
-		return nil
-	})
-}
+var checkEnv = builders.CheckVariables(func(name string) error {
+	if name == "TMPDIR" || name == "TMP_DIR" {
+		return fmt.Errorf("%s is set by npctl to a directory that it can clean up safely: set tmp_dir to choose its location", name)
+	}
+	return nil
+})

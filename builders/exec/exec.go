@@ -16,7 +16,6 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/builders"
-	"github.com/npctl/npctl/internal/block"
 	"github.com/npctl/npctl/internal/imagefile"
 	"github.com/npctl/npctl/internal/inputs"
 	"github.com/npctl/npctl/internal/process"
@@ -41,53 +40,23 @@ var (
 // Kind implements builders.Builder.
 func (*Builder) Kind() string { return "exec" }
 
-// settings is the decoded block.
-type settings struct {
-	command   []string
-	env       map[string]string
-	dir       string
-	available []string // file extensions of the formats that the command can make
-	formats   []string // of those, the formats requested from the command
-	grace     time.Duration
-	secrets   []string
-}
-
-func (b *Builder) read(job builders.Job) (settings, error) {
-	config, err := block.Read(job.Config, b.Schema())
-	if err != nil {
-		return settings{}, err
+// read decodes a block and makes its paths absolute.
+func (b *Builder) read(config cty.Value, baseDir string) (s settings, err error) {
+	s.secrets, err = builders.Decode(config, b.Schema(), &s)
+	if !filepath.IsAbs(s.WorkingDir) {
+		s.WorkingDir = filepath.Join(baseDir, s.WorkingDir)
 	}
-	grace, err := config.Duration("stop_timeout")
-	if err != nil {
-		return settings{}, err
-	}
-	s := settings{
-		command:   config.Strings("command"),
-		env:       block.Merge(config.Map("env"), config.Map("secret_env")),
-		dir:       absolute(job.BaseDir, config.String("working_dir")),
-		available: config.Strings("formats"),
-		formats:   chooseFormats(job.Formats, config.Strings("formats")),
-		grace:     grace,
-		secrets:   config.Secrets(),
-	}
-	return s, nil
+	return s, err
 }
 
 // Tools implements builders.ToolUser. The programs that the command runs are unknown, and an earlier step may create
 // the command.
 func (b *Builder) Tools(config cty.Value) builders.Tools {
-	s, err := b.read(builders.Job{Config: config})
+	s, err := b.read(config, "")
 	if err != nil {
 		return builders.Tools{}
 	}
-	return builders.Tools{Formats: resources.ImageFormats(s.available)}
-}
-
-func absolute(base, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(base, path)
+	return builders.Tools{Formats: resources.ImageFormats(s.Formats)}
 }
 
 // chooseFormats returns the extensions to request from the command: those of the wanted formats that it can make, or
@@ -103,7 +72,7 @@ func chooseFormats(wanted, able []string) []string {
 
 // Build implements builders.Builder.
 func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (builders.Artifact, error) {
-	settings, err := b.read(job)
+	settings, err := b.read(job.Config, job.BaseDir)
 	if err != nil {
 		return builders.Artifact{}, err
 	}
@@ -111,22 +80,23 @@ func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (b
 	if err != nil {
 		return builders.Artifact{}, err
 	}
-	err = b.run(ctx, settings, job, room, log)
+	formats := chooseFormats(job.Formats, settings.Formats)
+	err = b.run(ctx, settings, formats, job, room, log)
 	err = errors.Join(err, room.Remove(ctx))
 	if err != nil {
 		return builders.Artifact{}, err
 	}
-	return collect(job, settings.formats)
+	return collect(job, formats)
 }
 
-func (b *Builder) run(ctx context.Context, s settings, job builders.Job, room *scratch.Dir, log io.Writer) error {
+func (b *Builder) run(ctx context.Context, s settings, formats []string, job builders.Job, room *scratch.Dir, log io.Writer) error {
 	ctx, cancel := process.WithTimeout(ctx, job.Timeout)
 	defer cancel()
 	mask := process.NewMasker(s.secrets)
-	_, _ = fmt.Fprintf(log, "npctl: running %s in %s for %s\n", mask.Text(fmt.Sprintf("%q", s.command)), s.dir, strings.Join(s.formats, ", "))
-	report(job, "running "+mask.Text(filepath.Base(s.command[0])), 0, 0)
+	_, _ = fmt.Fprintf(log, "npctl: running %s in %s for %s\n", mask.Text(fmt.Sprintf("%q", s.Command)), s.WorkingDir, strings.Join(formats, ", "))
+	report(job, "running "+mask.Text(filepath.Base(s.Command[0])), 0, 0)
 	return process.Run(ctx, process.Spec{
-		Args: s.command, Dir: s.dir, Env: b.environment(s, job, room), Grace: s.grace,
+		Args: s.Command, Dir: s.WorkingDir, Env: b.environment(s, formats, job, room), Grace: s.StopTimeout,
 		Log: log, LogLimit: b.LogLimit, Secrets: s.secrets,
 		RunID: room.RunID(), Started: room.Started,
 		Line: func(line string) {
@@ -138,17 +108,17 @@ func (b *Builder) run(ctx context.Context, s settings, job builders.Job, room *s
 }
 
 // environment returns the environment of the command, with the variables that the schema documents.
-func (b *Builder) environment(s settings, job builders.Job, room *scratch.Dir) []string {
+func (b *Builder) environment(s settings, formats []string, job builders.Job, room *scratch.Dir) []string {
 	environ := b.Environ
 	if environ == nil {
 		environ = os.Environ()
 	}
 	env := process.Setenv(process.BaseEnv(environ), "TMPDIR", room.Temp())
-	env = process.Setall(env, s.env)
+	env = process.Setall(process.Setall(env, s.Env), s.SecretEnv)
 	return process.Setall(env, map[string]string{
 		"NPCTL_IMAGE_NAME":    job.Image,
 		"NPCTL_BUILD_ID":      job.BuildID,
-		"NPCTL_IMAGE_FORMATS": strings.Join(s.formats, " "),
+		"NPCTL_IMAGE_FORMATS": strings.Join(formats, " "),
 		"NPCTL_OUTPUT":        output(job),
 		"NPCTL_OUTPUT_DIR":    job.Dir,
 		"NPCTL_CONFIG_DIR":    job.BaseDir,

@@ -6,7 +6,6 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/npctl/npctl/internal/block"
 	"github.com/npctl/npctl/internal/inputs"
 	"github.com/npctl/npctl/resources"
 )
@@ -14,13 +13,13 @@ import (
 // InputFiles implements builders.Inputs. It digests the files that `inputs` matches, and the program itself if the
 // command has a relative path.
 func (b *Builder) InputFiles(ctx context.Context, config cty.Value, baseDir string) (resources.InputFiles, error) {
-	block, err := block.Read(config, b.Schema())
+	s, err := b.read(config, baseDir)
 	if err != nil {
 		return resources.InputFiles{}, err
 	}
-	sets := []inputs.Set{{Base: baseDir, Patterns: block.Strings("inputs")}}
-	if command := block.Strings("command"); len(command) > 0 && isLocal(command[0]) {
-		sets = append(sets, inputs.Set{Base: absolute(baseDir, block.String("working_dir")), Patterns: command[:1]})
+	sets := []inputs.Set{{Base: baseDir, Patterns: s.Inputs}}
+	if len(s.Command) > 0 && isLocal(s.Command[0]) {
+		sets = append(sets, inputs.Set{Base: s.WorkingDir, Patterns: s.Command[:1]})
 	}
 	return b.inputs.Hash(ctx, baseDir, sets...)
 }

@@ -5,55 +5,33 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/npctl/npctl/internal/block"
+	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
 )
 
 // Schema implements builders.Builder.
 func (*Builder) Schema() schema.Block {
-	strings, texts := cty.List(cty.String), cty.Map(cty.String)
-	return schema.Block{
-		Doc: doc,
-		Attributes: []schema.Attribute{
-			{
-				Name: "command", Type: strings, Required: true, Class: schema.Replacing, Check: checkCommand,
-				Doc: "The program and its arguments, one string each; no shell is involved unless it is the program (`[\"sh\", \"-c\", \"…\"]`). " +
-					"A path with a slash is relative to `working_dir`; any other name is searched in `PATH`. Exit status 0 means success.",
-			},
-			{
-				Name: "formats", Type: strings, Class: schema.AppliedToNew, Check: checkFormats,
-				Default: cty.ListVal([]cty.Value{cty.StringVal("raw")}),
-				Doc: "The formats that the command can create. npctl requests those that are needed; if the command can create none of them, " +
-					"npctl requests the first one and converts it. Each is the extension of a file; `qcow` means qcow2, `vpc` vhd and `tar.gz` tgz.",
-			},
-			{
-				Name: "env", Type: texts, Class: schema.Replacing, Check: checkEnv,
-				Doc: "Environment variables, in addition to the clean environment of every builder.",
-			},
-			{
-				Name: "secret_env", Type: texts, Class: schema.AppliedToNew, Sensitive: true, Check: checkEnv,
-				Doc: "More environment variables, whose values are masked in logs and errors. A change does not rebuild the image.",
-			},
-			{
-				Name: "working_dir", Type: cty.String, Class: schema.Replacing,
-				Doc: "Working directory of the command, relative to the directory of the configuration, which is the default.",
-			},
-			{
-				Name: "inputs", Type: strings, Class: schema.InPlace,
-				Doc: "Files whose content becomes part of the image, relative to the directory of the configuration: names, directories, or patterns " +
-					"in which `*` matches part of a name and `**` any number of directories. A change of one of them rebuilds the image. " +
-					"A program with a relative path is always included.",
-			},
-			{
-				Name: "stop_timeout", Type: cty.String, Class: schema.InPlace, Format: schema.FormatDuration, Default: cty.StringVal("30s"),
-				Doc: "Time that the command has to clean up after SIGTERM, when the build is canceled or exceeds its time limit, before it is killed.",
-			},
-		},
-	}
+	return schema.Of[settings](doc, map[string]schema.Check{
+		"command": checkCommand, "formats": checkFormats, "env": checkEnv, "secret_env": checkEnv,
+	})
+}
+
+// settings is the decoded block.
+type settings struct {
+	Command     []string          `config:"command,required,replacing" doc:"The program and its arguments, one string each; no shell is involved unless it is the program ('[\"sh\", \"-c\", \"…\"]'). A path with a slash is relative to 'working_dir'; any other name is searched in 'PATH'. Exit status 0 means success."`
+	Formats     []string          `config:"formats,new" default:"raw" doc:"The formats that the command can create. npctl requests those that are needed; if the command can create none of them, npctl requests the first one and converts it. Each is the extension of a file; 'qcow' means qcow2, 'vpc' vhd and 'tar.gz' tgz."`
+	Env         map[string]string `config:"env,replacing" doc:"Environment variables, in addition to the clean environment of every builder."`
+	SecretEnv   map[string]string `config:"secret_env,new,sensitive" doc:"More environment variables, whose values are masked in logs and errors. A change does not rebuild the image."`
+	WorkingDir  string            `config:"working_dir,replacing" doc:"Working directory of the command, relative to the directory of the configuration, which is the default."`
+	Inputs      []string          `config:"inputs" doc:"Files whose content becomes part of the image, relative to the directory of the configuration: names, directories, or patterns in which '*' matches part of a name and '**' any number of directories. A change of one of them rebuilds the image. A program with a relative path is always included."`
+	StopTimeout time.Duration     `config:"stop_timeout" default:"30s" doc:"Time that the command has to clean up after SIGTERM, when the build is canceled or exceeds its time limit, before it is killed."`
+
+	secrets []string
 }
 
 const doc = "Runs any program that creates image files. The environment contains the job: " +
@@ -92,11 +70,9 @@ func checkFormats(v cty.Value) error {
 	return nil
 }
 
-func checkEnv(v cty.Value) error {
-	return block.CheckVariables(v, func(name string) error {
-		if strings.HasPrefix(name, "NPCTL_") {
-			return fmt.Errorf("%s is set by npctl: choose a name without NPCTL_", name)
-		}
-		return nil
-	})
-}
+var checkEnv = builders.CheckVariables(func(name string) error {
+	if strings.HasPrefix(name, "NPCTL_") {
+		return fmt.Errorf("%s is set by npctl: choose a name without NPCTL_", name)
+	}
+	return nil
+})

@@ -1,6 +1,7 @@
 package gearman
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/builders"
-	"github.com/npctl/npctl/internal/block"
 	protocol "github.com/npctl/npctl/internal/gearman"
 )
 
@@ -50,14 +50,11 @@ func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (b
 }
 
 func (b *Builder) image(job builders.Job) (string, error) {
-	config, err := block.Read(job.Config, b.Schema())
-	if err != nil {
+	var config block
+	if _, err := builders.Decode(job.Config, b.Schema(), &config); err != nil {
 		return "", err
 	}
-	image := config.String("image")
-	if image == "" {
-		image = job.Image
-	}
+	image := cmp.Or(config.Image, job.Image)
 	if err := checkName(image); err != nil {
 		return "", fmt.Errorf("%q is not a valid image name for build hosts: %w", image, err)
 	}

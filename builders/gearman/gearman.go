@@ -55,20 +55,15 @@ func (*Builder) Kind() string { return "gearman" }
 
 // Schema implements builders.Builder.
 func (*Builder) Schema() schema.Block {
-	return schema.Block{
-		Doc: "Requests the image from a build host (`npctl builder`, or an original Nodepool build worker), which keeps its files and " +
-			"uploads them. npctl reaches hosts through the servers of the `gearman` block. See builders/gearman.md.",
-		Attributes: []schema.Attribute{
-			{
-				Name: "image", Type: cty.String, Class: schema.Replacing, Check: checkImage,
-				Doc: "Name of the image at the build hosts. Default is the name of this image.",
-			},
-			{
-				Name: "triggers", Type: cty.Map(cty.String), Class: schema.Replacing,
-				Doc: "Any texts. A change of them rebuilds the image: npctl does not know its inputs, which are on the build hosts.",
-			},
-		},
-	}
+	return schema.Of[block]("Requests the image from a build host (`npctl builder`, or an original Nodepool build worker), which keeps its files and "+
+		"uploads them. npctl reaches hosts through the servers of the `gearman` block. See builders/gearman.md.",
+		map[string]schema.Check{"image": checkImage})
+}
+
+// block is the decoded block.
+type block struct {
+	Image    string            `config:"image,replacing" doc:"Name of the image at the build hosts. Default is the name of this image."`
+	Triggers map[string]string `config:"triggers,replacing" doc:"Any texts. A change of them rebuilds the image: npctl does not know its inputs, which are on the build hosts."`
 }
 
 func checkImage(v cty.Value) error {
