@@ -28,28 +28,43 @@ func (o *option) place() resources.Placement {
 	return resources.Placement{Provider: o.at.provider, Pool: o.at.pool, Zone: o.zone}
 }
 
-// better orders pools that can serve a request: ready nodes before launches, then placementOrder.
+// better orders pools that can serve a request: first pools that can serve it now, then ready nodes before launches, then
+// placementOrder.
 func better(a, b *option) int {
+	switch {
+	case a.blocker == nil && b.blocker != nil:
+		return -1
+	case a.blocker != nil && b.blocker == nil:
+		return 1
+	}
 	return cmp.Or(cmp.Compare(min(a.missing, 1), min(b.missing, 1)), placementOrder(a.poolState, b.poolState, a.share, b.share))
 }
 
-// options lists the pools that could serve a request, the best one first, and the declines of pools that never can.
+// options lists our pools that could serve a request and do not leave it to another process, pools with capacity first and
+// then the best one first, and the declines of pools that never can. In a local store these include the declines that the
+// request has.
 func (rp *requestPlanner) options(r *resources.Request) (options []*option, declined []resources.Decline) {
+	shared, candidates := rp.world.seen.Shared, rp.candidates(r)
 	for _, s := range rp.world.pools {
-		if !s.offersAny(r.Labels) {
+		if shared && (s.peer == nil || declinedBy(r.Declined, s.peer.ID) || leavesTo(s.peer, candidates)) || !shared && !s.offersAny(r.Labels) {
 			continue
 		}
-		if k := slices.IndexFunc(r.Declined, func(n resources.Decline) bool { return s.at.is(n) && n.Zone == "" }); k >= 0 {
+		inPool := func(n resources.Decline) bool { return !shared && n.Provider == s.at.provider && n.Pool == s.at.pool }
+		if k := slices.IndexFunc(r.Declined, func(n resources.Decline) bool { return inPool(n) && n.Zone == "" }); k >= 0 {
 			declined = append(declined, r.Declined[k])
 			continue
 		}
-		switch o, why := rp.optionAt(r, s, nil); why {
-		case "":
+		switch o, why := rp.optionAt(r, s, nil); {
+		case why == "":
 			options = append(options, o)
-		case zonesDeclined:
-			declined = append(declined, zoneDeclines(r, s.at)...)
+		case why == zonesDeclined && !shared:
+			for _, n := range r.Declined {
+				if inPool(n) && !slices.Contains(declined, n) {
+					declined = append(declined, n)
+				}
+			}
 		default:
-			declined = append(declined, resources.Decline{Provider: s.at.provider, Pool: s.at.pool, Reason: why})
+			declined = append(declined, rp.declineOf(s.at, "", why))
 		}
 	}
 	slices.SortStableFunc(options, better)
@@ -70,7 +85,7 @@ func (rp *requestPlanner) optionAt(r *resources.Request, s *poolState, have []st
 		o.share = rp.capacity.freeShare(s)
 	}
 	if !rp.world.reachable(s.at.provider) {
-		o.blocker = &blocker{text: "the provider does not respond"}
+		o.blocker = notResponding
 		return o, ""
 	}
 	if !r.Fresh {
@@ -91,13 +106,6 @@ func (rp *requestPlanner) optionAt(r *resources.Request, s *poolState, have []st
 // zonesDeclined is the reason why a pool cannot serve a request that all its zones have declined.
 const zonesDeclined = "every zone has declined"
 
-// is reports whether the decline is that of the pool or of one of its zones.
-func (k poolKey) is(n resources.Decline) bool { return n.Provider == k.provider && n.Pool == k.pool }
-
-func zoneDeclines(r *resources.Request, at poolKey) []resources.Decline {
-	return slices.DeleteFunc(slices.Clone(r.Declined), func(n resources.Decline) bool { return !at.is(n) })
-}
-
 // zonesLeft lists the zones in which every label can be launched and that have not declined the request. known is
 // false if the cloud chooses the zone.
 func zonesLeft(o *option, r *resources.Request) (zones []string, known bool) {
@@ -114,7 +122,9 @@ func zonesLeft(o *option, r *resources.Request) (zones []string, known bool) {
 }
 
 func declinedZone(r *resources.Request, at poolKey, zone string) bool {
-	return zone != "" && slices.ContainsFunc(r.Declined, func(n resources.Decline) bool { return at.is(n) && n.Zone == zone })
+	return zone != "" && slices.ContainsFunc(r.Declined, func(n resources.Decline) bool {
+		return n.Provider == at.provider && n.Pool == at.pool && n.Zone == zone
+	})
 }
 
 // spread chooses one of the zones by a hash of the request ID.
@@ -205,8 +215,8 @@ func (rp *requestPlanner) missing(o *option, r *resources.Request, have []string
 	if why := rp.oversizeBlocker(o, all); why != nil {
 		return "the request is too large: " + why.String()
 	}
-	if why := rp.tenants.beyondTenant(r, o); why != "" && have == nil {
-		return why
+	if why := rp.tenants.beyondTenant(r, o); why != nil && have == nil {
+		return why.String()
 	}
 	if o.blocker == nil && o.missing > 0 {
 		o.blocker = rp.roomBlocker(o)
@@ -276,7 +286,7 @@ func (rp *requestPlanner) waitForRoom(r *resources.Request, options []*option) {
 		for _, o := range options {
 			reasons = append(reasons, fmt.Sprintf("%s: %s", o.at, o.blocker))
 		}
-		rp.explainWait(r, strings.Join(reasons, "; "))
+		rp.explainWait(r, &blocker{text: strings.Join(reasons, "; ")})
 	}
 	for _, o := range options {
 		rp.poolHasWaiters[o.at] = true

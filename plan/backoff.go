@@ -114,15 +114,15 @@ func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // backoff ends.
 const breakerThreshold = 5
 
-// breaker returns why launches of the offer are postponed after failures, or "".
-func (w *world) breaker(at *poolOffer) string {
+// breaker returns why launches of the offer are postponed after failures, or nil.
+func (w *world) breaker(at *poolOffer) *blocker {
 	offer := w.seen.LaunchFailures[OfferAddress(at.at.provider, at.at.pool, at.offer.Label)]
 	whole := w.seen.LaunchFailures[ProviderAddress(at.provider.Name)]
 	for _, f := range []*resources.Failure{offer, whole} {
 		if f == nil || f == whole && f.Count < breakerThreshold || !w.inBackoff(f, launchBackoffAfter(f)) {
 			continue
 		}
-		return fmt.Sprintf("launches have failed %s, the next attempt is after %s: %s", times(f.Count), clock(launchBackoffAfter(f).next(f)), f.Error)
+		return &blocker{text: fmt.Sprintf("launches have failed %s, the next attempt is after %s: %s", times(f.Count), clock(launchBackoffAfter(f).next(f)), f.Error)}
 	}
-	return ""
+	return nil
 }

@@ -16,6 +16,9 @@ type blocker struct {
 	quota    bool
 }
 
+// notResponding is the blocker of a provider without a current listing.
+var notResponding = &blocker{text: "the provider does not respond"}
+
 func (l *blocker) String() string {
 	switch {
 	case l.text != "":

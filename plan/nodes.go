@@ -15,12 +15,12 @@ type nodePlanner struct {
 	draft          *draft
 	capacity       *capacity
 	replacedNodes  map[string][]*replacedNode // label → nodes to be replaced
-	postponedNodes map[string]string          // unfinished node → why its launch is postponed
+	postponedNodes map[string]*blocker        // unfinished node → why its launch is postponed
 	lost           []leak                     // instances of lost nodes that the cloud still lists as deleting
 }
 
 func planNodes(w *world, d *draft, use *capacity) *nodePlanner {
-	np := &nodePlanner{world: w, draft: d, capacity: use, replacedNodes: map[string][]*replacedNode{}, postponedNodes: map[string]string{}}
+	np := &nodePlanner{world: w, draft: d, capacity: use, replacedNodes: map[string][]*replacedNode{}, postponedNodes: map[string]*blocker{}}
 	for _, provider := range np.world.names {
 		for _, n := range np.world.nodes[provider] {
 			switch {
@@ -159,14 +159,14 @@ func (np *nodePlanner) unfinishedNode(n *resources.Node, at *poolOffer) {
 		case n.Request != "":
 			np.endNode(n, ReasonRequestGone)
 			return
-		case why != "" && np.world.offeredElsewhere(at):
+		case why != nil && np.world.offeredElsewhere(at):
 			np.endNode(n, ReasonFailed, facts("error", n.Error)...)
 			return
 		}
 	}
 	np.capacity.count(n)
 	np.countReady(n, at)
-	if why != "" {
+	if why != nil {
 		np.postponedNodes[n.ID] = why
 		if np.world.opt.Explain {
 			np.draft.note(Info, "postponed", nodeAddress(n.ID), resources.Source{}, "%s", why)

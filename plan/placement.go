@@ -62,8 +62,8 @@ func (pl *placement) findOfferBlocker(at *poolOffer) *blocker {
 	if !pl.world.reachable(at.at.provider) {
 		return &blocker{text: "the provider did not respond"}
 	}
-	if why := pl.world.breaker(at); why != "" {
-		return &blocker{text: why}
+	if why := pl.world.breaker(at); why != nil {
+		return why
 	}
 	if at.offer.Image.Kind == resources.CloudImage {
 		return nil

@@ -11,31 +11,31 @@ import (
 // it now. A node that no request waits for is given up if no instance of it is known and another provider has the
 // label, so that min_ready is met there.
 
-// reassignReason returns why a pending request makes no progress in its pool, or "".
-func (rp *requestPlanner) reassignReason(r *resources.Request, nodes []string) string {
+// noProgress returns why a pending request makes no progress in its pool, or nil.
+func (rp *requestPlanner) noProgress(r *resources.Request, nodes []string) *blocker {
 	view, asked := rp.world.seen.Providers[r.Placement.Provider]
 	silent := asked && view.Err != "" && !rp.world.seen.Frozen[r.Placement.Provider]
 	for _, id := range nodes {
 		switch n := rp.world.node[id]; {
 		case n == nil || n.State == resources.StateReady || rp.world.busy(n.Key()):
-		case rp.nodes.postponedNodes[id] != "":
+		case rp.nodes.postponedNodes[id] != nil:
 			return rp.nodes.postponedNodes[id]
 		case silent:
-			return "the provider does not respond"
+			return notResponding
 		}
 	}
-	return ""
+	return nil
 }
 
 // reassign releases a request from the pool that accepted it, if another provider can serve it now. The nodes in the
 // old pool become unassigned.
-func (rp *requestPlanner) reassign(r *resources.Request, why string) bool {
+func (rp *requestPlanner) reassign(r *resources.Request, why *blocker) bool {
 	again := *r
 	again.State, again.Placement = resources.StateRequested, resources.Placement{}
 	if !rp.servedElsewhere(&again, poolKey{r.Placement.Provider, r.Placement.Pool}) {
 		return false
 	}
-	rp.draft.add(restartStep(r, ReasonUnavailable, Fact{r.Placement.Provider + "/" + r.Placement.Pool, why}))
+	rp.draft.add(restartStep(r, ReasonUnavailable, Fact{r.Placement.Provider + "/" + r.Placement.Pool, why.String()}))
 	return true
 }
 
@@ -46,23 +46,18 @@ func (w *world) offeredElsewhere(here *poolOffer) bool {
 			return false
 		}
 		at := s.offers[here.offer.Label]
-		return at != nil && len(at.problems) == 0 && w.breaker(at) == ""
+		return at != nil && len(at.problems) == 0 && w.breaker(at) == nil
 	})
 }
 
 // servedElsewhere reports whether a pool of another provider can serve a request now, and allocates its capacity. The
 // capacity of the pools of other processes is unknown here.
 func (rp *requestPlanner) servedElsewhere(r *resources.Request, here poolKey) bool {
-	var options []*option
-	if rp.world.seen.Shared {
-		options, _ = rp.sharedOptions(r)
-	} else {
-		options, _ = rp.options(r)
-	}
+	options, _ := rp.options(r)
 	i := slices.IndexFunc(options, func(o *option) bool { return o.at.provider != here.provider && o.blocker == nil })
 	if i >= 0 {
 		rp.allocate(options[i])
 		return true
 	}
-	return rp.world.seen.Shared && slices.ContainsFunc(rp.candidates(r), func(p *resources.RegisteredPool) bool { return !p.Own && !p.Paused && p.Provider != here.provider })
+	return slices.ContainsFunc(rp.candidates(r), func(p *resources.RegisteredPool) bool { return !p.Own && !p.Paused && p.Provider != here.provider })
 }

@@ -45,26 +45,34 @@ func planRequests(w *world, d *draft, use *capacity, place *placement, nodes *no
 		reserved: map[poolKey]bool{}, blockedByCapacity: map[poolKey]*capacityWaiter{}, permanentlyBlocked: map[string]bool{},
 		poolHasWaiters: map[poolKey]bool{}}
 	for _, r := range byUrgency(rp.world.seen.Records.Requests) {
-		switch {
-		case rp.world.busy(r.Key()):
-		case rp.world.seen.Shared:
-			rp.sharedRequest(r)
-		case r.State == resources.StateFailed: // the reason of the failure stays, even with Options.Destroy
-			rp.forgetRequest(r)
-		case rp.world.opt.Destroy:
-			rp.fail(r, ReasonDestroy)
-		case r.State == resources.StateFulfilled:
-			rp.fulfilled(r)
-		case !r.Deadline.IsZero() && rp.world.seen.Now.After(r.Deadline):
-			rp.fail(r, ReasonDeadline)
-		case r.State == resources.StatePending:
-			rp.pending(r)
-		default:
-			rp.requested(r)
-		}
+		rp.request(r)
 	}
 	rp.evictIdleNodes()
 	return rp.waiting()
+}
+
+// request plans the steps of a request, unless it concerns other processes only.
+func (rp *requestPlanner) request(r *resources.Request) {
+	own := !rp.world.seen.Shared || strings.HasPrefix(r.Requestor, OwnRequestor)
+	switch {
+	case rp.world.busy(r.Key()) || r.IsDone() && !own || !r.IsDone() && !rp.world.serving():
+	case r.State == resources.StateFailed: // the reason of the failure stays, even with Options.Destroy
+		rp.forgetRequest(r)
+	case rp.world.opt.Destroy:
+		if own {
+			rp.fail(r, ReasonDestroy)
+		}
+	case r.State == resources.StateFulfilled:
+		rp.fulfilled(r)
+	case rp.world.abandoned(r):
+		rp.restart(r)
+	case !r.Deadline.IsZero() && rp.world.seen.Now.After(r.Deadline):
+		rp.fail(r, ReasonDeadline)
+	case r.State == resources.StatePending:
+		rp.pending(r)
+	default:
+		rp.requested(r)
+	}
 }
 
 func byUrgency(requests []*resources.Request) []*resources.Request {
@@ -84,30 +92,43 @@ func (rp *requestPlanner) requested(r *resources.Request) {
 		return
 	}
 	options, declined := rp.options(r)
-	if len(options) == 0 {
+	hopeless := len(options) == 0
+	if rp.world.seen.Shared { // others learn of declines at once, and may serve the request
+		hopeless = len(declined) > 0 || rp.declinedByAll(r.Declined)
+	}
+	var overTenant *blocker
+	if len(options) > 0 {
+		overTenant = rp.tenants.overTenantLimit(r, options[0])
+	}
+	switch {
+	case len(options) > 0 && options[0].blocker == nil && overTenant == nil:
+		rp.accept(r, options[0])
+		return
+	case rp.world.seen.StoreReconnected && len(rp.candidates(r)) == 0:
+		rp.explainWait(r, &blocker{text: "no registered pool can serve it, and the store recovered just now"})
+		return
+	case hopeless:
 		rp.decline(r, declined)
-		return
 	}
-	if why := rp.tenants.overTenantLimit(r, options[0]); why != "" {
-		rp.explainWait(r, why)
-		return
+	switch {
+	case overTenant != nil:
+		rp.explainWait(r, overTenant)
+	case len(options) > 0:
+		rp.waitForRoom(r, options)
+		rp.permanentlyBlocked[shape] = shape != "" && !rp.world.opt.Explain
 	}
-	for _, o := range options {
-		if o.blocker == nil {
-			rp.accept(r, o)
-			return
-		}
-	}
-	rp.waitForRoom(r, options)
-	rp.permanentlyBlocked[shape] = shape != "" && !rp.world.opt.Explain
 }
 
-// shapeOf returns the same string for requests that the same pools can serve, or "" for a request with declines.
+// shapeOf returns the same string for requests that the same pools can serve, or "" for a request with declines of zones.
 func shapeOf(r *resources.Request) string {
-	if len(r.Declined) > 0 {
-		return ""
+	shape := strings.Join(r.Labels, "\x00") + "\x01" + r.Provider + "\x01" + strconv.FormatBool(r.Fresh)
+	for _, n := range r.Declined {
+		if n.PoolID == "" {
+			return ""
+		}
+		shape += "\x01" + n.PoolID
 	}
-	return strings.Join(r.Labels, "\x00") + "\x01" + r.Provider + "\x01" + strconv.FormatBool(r.Fresh)
+	return shape
 }
 
 // accept accepts the request: it assigns ready nodes at once and launches the missing ones.
@@ -144,7 +165,7 @@ func (rp *requestPlanner) launchFor(r *resources.Request, o *option, i int, need
 func (rp *requestPlanner) pending(r *resources.Request) {
 	at := poolKey{r.Placement.Provider, r.Placement.Pool}
 	if failed := rp.failedNode(r); failed != nil {
-		rp.declinedNow(r, rp.declineOf(at, r.Placement.Zone, "a node could not be launched: "+failed.Error))
+		rp.decline(r, []resources.Decline{rp.declineOf(at, r.Placement.Zone, "a node could not be launched: "+failed.Error)})
 		return
 	}
 	nodes, ready := rp.nodesOf(r)
@@ -154,7 +175,7 @@ func (rp *requestPlanner) pending(r *resources.Request) {
 		rp.draft.add(s)
 		return
 	}
-	if why := rp.reassignReason(r, nodes); why != "" {
+	if why := rp.noProgress(r, nodes); why != nil {
 		if rp.reassign(r, why) {
 			return
 		}
@@ -166,10 +187,10 @@ func (rp *requestPlanner) pending(r *resources.Request) {
 	o, why := rp.optionFor(r, at, nodes)
 	switch {
 	case why != "":
-		rp.declinedNow(r, rp.declineOf(at, "", why))
+		rp.decline(r, []resources.Decline{rp.declineOf(at, "", why)})
 	case o.blocker != nil:
 		rp.poolHasWaiters[at] = true
-		rp.explainWait(r, o.blocker.String())
+		rp.explainWait(r, o.blocker)
 		rp.noteCapacityWaiter(r, o)
 		rp.reserve(r, o)
 	default:
@@ -247,28 +268,28 @@ func (rp *requestPlanner) fulfilled(r *resources.Request) {
 	}
 }
 
-// declinedNow declines a request that a pool had accepted.
-func (rp *requestPlanner) declinedNow(r *resources.Request, no resources.Decline) {
-	if rp.world.seen.Shared {
-		rp.declineShared(r, []resources.Decline{no})
-		return
-	}
-	rp.decline(r, append(slices.Clone(r.Declined), no))
-}
-
-// decline records that pools will not serve the request. If no other pool is left, the request fails with all
+// decline records that further pools will not serve the request. If no other pool is left, the request fails with all
 // reasons.
-func (rp *requestPlanner) decline(r *resources.Request, declined []resources.Decline) {
-	s := Step{ID: "decline request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest,
-		Reason: ReasonDeclined, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: declined}
-	again := *r
-	again.Declined = declined
-	options, all := rp.options(&again)
-	if len(options) == 0 {
-		s.ID, s.Reason, s.Declined = "fail request "+r.ID, ReasonAllDeclined, all
+func (rp *requestPlanner) decline(r *resources.Request, more []resources.Decline) {
+	all := slices.Concat(r.Declined, more)
+	all = append(all, rp.standbyDeclines(all)...)
+	reasons, isLast := more, rp.declinedByAll(all)
+	if !rp.world.seen.Shared {
+		again := *r
+		again.Declined = all
+		options, everywhere := rp.options(&again)
+		if isLast = len(options) == 0; isLast {
+			all = everywhere
+		}
+		reasons = all
 	}
-	s.Evidence = declineFacts(s.Declined)
-	if len(s.Declined) == 0 {
+	s := Step{ID: "decline request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest,
+		Reason: ReasonDeclined, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: all}
+	if isLast {
+		s.ID, s.Reason, reasons = "fail request "+r.ID, ReasonAllDeclined, all
+	}
+	s.Evidence = declineFacts(reasons)
+	if len(all) == 0 {
 		s.Evidence = []Fact{{"pools", "none offers " + strings.Join(r.Labels, " and ")}}
 	}
 	rp.draft.add(s)
@@ -297,7 +318,7 @@ func (rp *requestPlanner) waiting() (pools []resources.Placement) {
 }
 
 // explainWait adds a note why a request is not served yet, if Options.Explain is set.
-func (rp *requestPlanner) explainWait(r *resources.Request, why string) {
+func (rp *requestPlanner) explainWait(r *resources.Request, why *blocker) {
 	if rp.world.opt.Explain {
 		rp.draft.note(Info, "waiting", requestAddress(r.ID), resources.Source{}, "%s", why)
 	}

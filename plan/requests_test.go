@@ -290,6 +290,25 @@ request.3 waits: tenant acme: max_servers is 3 and 3 are taken
 			want: `launch request 1 #1
 request.2 waits: tenant acme: max_cores is 3 and 2 are taken
 `},
+		"a tenant's limit is compared with the nodes of the pool that would serve": {
+			change: func(d *resources.Desired, o *Observed, opt *Options) {
+				opt.Explain = true
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxCores: ptr(3)}}
+				d.Providers[0].Pools[0].MaxServers = ptr(1)
+				spare := d.Providers[0].Pools[0]
+				spare.Name, spare.Priority = "spare", 1
+				d.Providers[0].Pools = append(d.Providers[0].Pools, spare)
+				n := addReady(o, "0000000011")
+				n.State, n.Tenant, n.Resources = resources.StateInUse, "acme", resources.ResourceAmounts{Cores: 1}
+				v := o.Providers["cloud"]
+				v.Offers = map[OfferKey]OfferView{
+					{"main", "small"}:  {ResolvedOffer: resources.ResolvedOffer{Resources: resources.ResourceAmounts{Cores: 2}}},
+					{"spare", "small"}: {ResolvedOffer: resources.ResolvedOffer{Resources: resources.ResourceAmounts{Cores: 3}}}}
+				o.Providers["cloud"] = v
+				o.Records.Requests = []*resources.Request{request("1", "small")}
+				o.Records.Requests[0].Tenant = "acme"
+			},
+			want: "request.1 waits: tenant acme: max_cores is 3 and 1 are taken\n"},
 		"volumes of a tenant count": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
 				opt.Explain = true

@@ -25,14 +25,16 @@ import (
 //   - A pending request without a claim has lost the process that accepted it, and is restarted.
 //   - A node in use without a claim has lost its user, unless it was requested through npctl.
 //   - The requestor removes a fulfilled or failed request, unless it was made through npctl (see OwnRequestor).
+//
+// A local store is a shared store with one member. Therefore the same code plans its requests, with three differences: all
+// configured pools are members; Request.Provider is a requirement; and declines are recorded when no pool is left, because
+// nobody else needs them before.
 
 // OwnRequestor is the prefix of the requestor of requests that were made through npctl in a shared store. Their nodes
 // must be taken within a limited time, and npctl removes them after they fail; other requests are ended by their
 // requestors. The prefix is part of the requestor because every program preserves the requestor when it rewrites a
 // request.
 const OwnRequestor = "npctl:"
-
-func isOwnRequest(r *resources.Request) bool { return strings.HasPrefix(r.Requestor, OwnRequestor) }
 
 // withPeers sets the registration of each pool that this process has registered, except in frozen providers.
 func (w *world) withPeers(peers []resources.RegisteredPool, frozen map[string]bool) {
@@ -44,9 +46,10 @@ func (w *world) withPeers(peers []resources.RegisteredPool, frozen map[string]bo
 	}
 }
 
-// serving reports whether this process has a registered pool in a provider that is not frozen.
+// serving reports whether this process has a registered pool in a provider that is not frozen. In a local store it always
+// serves.
 func (w *world) serving() bool {
-	return slices.ContainsFunc(w.seen.RegisteredPools, func(p resources.RegisteredPool) bool { return p.Own && !w.seen.Frozen[p.Provider] })
+	return !w.seen.Shared || slices.ContainsFunc(w.seen.RegisteredPools, func(p resources.RegisteredPool) bool { return p.Own && !w.seen.Frozen[p.Provider] })
 }
 
 // abandoned reports whether a pending request has lost the process that accepted it.
@@ -89,30 +92,6 @@ func (np *nodePlanner) handleForeignState(n *resources.Node) bool {
 	return true
 }
 
-// sharedRequest plans the steps of a request that no other process has claimed.
-func (rp *requestPlanner) sharedRequest(r *resources.Request) {
-	answered := r.IsDone()
-	switch {
-	case answered && !isOwnRequest(r) || !answered && !rp.world.serving():
-	case rp.world.opt.Destroy:
-		if isOwnRequest(r) {
-			rp.fail(r, ReasonDestroy)
-		}
-	case r.State == resources.StateFailed:
-		rp.forgetRequest(r)
-	case r.State == resources.StateFulfilled:
-		rp.fulfilled(r)
-	case rp.world.abandoned(r):
-		rp.restart(r)
-	case !r.Deadline.IsZero() && rp.world.seen.Now.After(r.Deadline):
-		rp.fail(r, ReasonDeadline)
-	case r.State == resources.StatePending:
-		rp.pending(r)
-	default:
-		rp.offeredToAll(r)
-	}
-}
-
 // restart frees the nodes of an abandoned request, in all providers, and opens the request to all pools again.
 func (rp *requestPlanner) restart(r *resources.Request) {
 	s := restartStep(r, ReasonAbandoned, Fact{"pending since", clock(r.StateTime)})
@@ -127,78 +106,6 @@ func (rp *requestPlanner) restart(r *resources.Request) {
 func restartStep(r *resources.Request, reason Reason, why Fact) Step {
 	return Step{ID: "restart request " + r.ID, Address: requestAddress(r.ID), Action: ActionUpdate, Thing: ThingRequest,
 		Reason: reason, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Evidence: []Fact{why}}
-}
-
-// offeredToAll finds a placement for a request that other processes may serve as well.
-func (rp *requestPlanner) offeredToAll(r *resources.Request) {
-	shape := rp.sharedShape(r)
-	if rp.permanentlyBlocked[shape] {
-		return
-	}
-	options, declined := rp.sharedOptions(r)
-	switch {
-	case len(options) > 0 && options[0].blocker == nil && rp.tenants.overTenantLimit(r, options[0]) == "":
-		rp.accept(r, options[0])
-		return
-	case rp.world.seen.StoreReconnected && len(rp.candidates(r)) == 0:
-		rp.explainWait(r, "no registered pool can serve it, and the store recovered just now")
-		return
-	case len(declined) > 0 || rp.declinedByAll(r.Declined):
-		rp.declineShared(r, declined)
-	}
-	if len(options) == 0 {
-		return
-	}
-	if why := rp.tenants.overTenantLimit(r, options[0]); why != "" {
-		rp.explainWait(r, why)
-		return
-	}
-	rp.waitForRoom(r, options)
-	rp.permanentlyBlocked[shape] = shape != "" && !rp.world.opt.Explain
-}
-
-// sharedShape is like shapeOf, and also depends on the pools that have declined the request.
-func (rp *requestPlanner) sharedShape(r *resources.Request) string {
-	again := *r
-	again.Declined = nil
-	shape := shapeOf(&again)
-	for _, n := range r.Declined {
-		if n.PoolID == "" {
-			return ""
-		}
-		shape += "\x01" + n.PoolID
-	}
-	return shape
-}
-
-// sharedOptions lists our pools that could serve a request and do not leave it to another process, pools with
-// capacity first and then the best one first, and the declines of pools that never can.
-func (rp *requestPlanner) sharedOptions(r *resources.Request) (options []*option, declined []resources.Decline) {
-	candidates := rp.candidates(r)
-	for _, s := range rp.world.pools {
-		if s.peer == nil || declinedBy(r.Declined, s.peer.ID) || leavesTo(s.peer, candidates) {
-			continue
-		}
-		o, why := rp.optionAt(r, s, nil)
-		if why != "" {
-			declined = append(declined, rp.declineOf(s.at, "", why))
-			continue
-		}
-		options = append(options, o)
-	}
-	slices.SortStableFunc(options, func(a, b *option) int { return cmp.Or(fullLast(a, b), better(a, b)) })
-	return options, declined
-}
-
-func fullLast(a, b *option) int {
-	switch {
-	case a.blocker == nil && b.blocker != nil:
-		return -1
-	case a.blocker != nil && b.blocker == nil:
-		return 1
-	default:
-		return 0
-	}
 }
 
 // candidates lists the registered pools that may serve a request, only those of the preferred provider if it has any.
@@ -252,20 +159,6 @@ func (rp *requestPlanner) declineOf(at poolKey, zone, why string) resources.Decl
 // declinedByAll reports whether every registered pool has declined.
 func (rp *requestPlanner) declinedByAll(declined []resources.Decline) bool {
 	return !slices.ContainsFunc(rp.world.seen.RegisteredPools, func(p resources.RegisteredPool) bool { return !declinedBy(declined, p.ID) })
-}
-
-// declineShared adds declines of our pools to those of the request.
-func (rp *requestPlanner) declineShared(r *resources.Request, more []resources.Decline) {
-	all := slices.Concat(r.Declined, more)
-	all = append(all, rp.standbyDeclines(all)...)
-	s := Step{ID: "decline request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest,
-		Reason: ReasonDeclined, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: all}
-	reasons := more
-	if rp.declinedByAll(all) {
-		s.ID, s.Reason, reasons = "fail request "+r.ID, ReasonAllDeclined, all
-	}
-	s.Evidence = declineFacts(reasons)
-	rp.draft.add(s)
 }
 
 // standbyDeclines declines for the standbys of pools that have declined: they would decline for the same reason.

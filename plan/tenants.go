@@ -84,32 +84,32 @@ func (t *tenants) tenantLimit(r *resources.Request) *resources.Pool {
 	return &resources.Pool{MaxServers: l.MaxServers, MaxCores: l.MaxCores, MaxRAM: l.MaxRAM, MaxVolumes: l.MaxVolumes, MaxVolumeGB: l.MaxVolumeGB}
 }
 
-// overTenantLimit returns the limit of its tenant that the request would exceed now, or "". After one request of the
+// overTenantLimit returns the limit of its tenant that the request would exceed now, or nil. After one request of the
 // tenant has waited for reserveAfter, no other request of the tenant overtakes it.
-func (t *tenants) overTenantLimit(r *resources.Request, o *option) string {
+func (t *tenants) overTenantLimit(r *resources.Request, o *option) *blocker {
 	limit := t.tenantLimit(r)
 	if limit == nil {
-		return ""
+		return nil
 	}
 	if t.reserved[r.Tenant] {
-		return "the remaining capacity of tenant " + r.Tenant + " is reserved for a request that has waited longer"
+		return &blocker{text: "the remaining capacity of tenant " + r.Tenant + " is reserved for a request that has waited longer"}
 	}
 	why := overLimits(limit, t.use[r.Tenant], t.requestAmounts(o))
 	if why == nil {
-		return ""
+		return nil
 	}
 	t.reserved[r.Tenant] = t.world.seen.Now.Sub(r.Created) >= reserveAfter
-	return fmt.Sprintf("tenant %s: %s", r.Tenant, why)
+	return &blocker{text: fmt.Sprintf("tenant %s: %s", r.Tenant, why)}
 }
 
-// beyondTenant returns the limit of its tenant that the request would exceed even without other use, or "".
-func (t *tenants) beyondTenant(r *resources.Request, o *option) string {
+// beyondTenant returns the limit of its tenant that the request would exceed even without other use, or nil.
+func (t *tenants) beyondTenant(r *resources.Request, o *option) *blocker {
 	if limit := t.tenantLimit(r); limit != nil {
 		if why := overLimits(limit, resources.ResourceAmounts{}, t.requestAmounts(o)); why != nil {
-			return fmt.Sprintf("the request is too large for tenant %s: %s", r.Tenant, why)
+			return &blocker{text: fmt.Sprintf("the request is too large for tenant %s: %s", r.Tenant, why)}
 		}
 	}
-	return ""
+	return nil
 }
 
 // requestAmounts returns the resources of all nodes of the request.
