@@ -20,6 +20,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
@@ -264,7 +265,7 @@ func (k *killer) died() (where string, dead bool) {
 
 // transport makes two points of each changing call. A kill during a read equals a kill after the previous change.
 func (k *killer) transport(inner http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
+	return testutil.RoundTripper(func(req *http.Request) (*http.Response, error) {
 		if _, dead := k.died(); dead {
 			return nil, errKilled
 		}
@@ -286,10 +287,6 @@ func (k *killer) transport(inner http.RoundTripper) http.RoundTripper {
 		return answer, nil
 	})
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // killedStore adds points before and after commits.
 type killedStore struct {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -22,7 +23,7 @@ type forgetful struct {
 }
 
 func (f *forgetful) transport(inner http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
+	return testutil.RoundTripper(func(req *http.Request) (*http.Response, error) {
 		answer, err := inner.RoundTrip(req)
 		if err != nil || req.Method != http.MethodGet || !strings.HasSuffix(req.URL.Path, f.path) ||
 			!strings.Contains(req.URL.RawQuery, f.query) {

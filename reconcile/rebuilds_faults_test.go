@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // mishap is one way in which a rebuild fails.
@@ -96,7 +97,7 @@ type tamper struct {
 
 // tampering inserts the tamper of the lab before the clouds.
 func (r *rebuildLab) tampering(inner http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
+	return testutil.RoundTripper(func(req *http.Request) (*http.Response, error) {
 		if req.Method == http.MethodPut && strings.HasSuffix(req.URL.Path, "/file") {
 			r.mu.Lock()
 			meddler := r.tamper

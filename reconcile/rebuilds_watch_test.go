@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state/bolt"
@@ -108,7 +109,7 @@ func (w *watch) active() (map[string]bool, error) {
 
 // transport checks the state after each changing call, whether it succeeded or not.
 func (w *watch) transport(inner http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
+	return testutil.RoundTripper(func(req *http.Request) (*http.Response, error) {
 		answer, err := inner.RoundTrip(req)
 		if req.Method != http.MethodGet && !strings.HasSuffix(req.URL.Path, "/auth/tokens") {
 			w.look(fmt.Sprintf("after %s %s (%v)", req.Method, req.URL.Path, err))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )
@@ -27,7 +28,7 @@ var (
 )
 
 func (c *tally) wrap(inner http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
+	return testutil.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		c.mu.Lock()
 		c.counts[r.Method+" "+version.ReplaceAllString(anID.ReplaceAllString(r.URL.Path, "/ID"), "")]++
 		c.mu.Unlock()
@@ -70,7 +71,7 @@ func BenchmarkCallsPerNode(b *testing.B) {
 					all.Go(func() { l.live(d) })
 				}
 				all.Wait()
-				l.await("every node is gone", func() bool { return launched(d) == 0 })
+				testutil.Await(l.t, "every node is gone", func() bool { return launched(d) == 0 })
 			}
 			total, text := calls.take()
 			b.ReportMetric(float64(total)/float64(b.N*at), "calls/node")

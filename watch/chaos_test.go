@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -30,7 +31,7 @@ var errDead = errors.New("killed")
 type life struct{ over atomic.Bool }
 
 func (k *life) transport(inner http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
+	return testutil.RoundTripper(func(req *http.Request) (*http.Response, error) {
 		if k.over.Load() {
 			return nil, errDead
 		}
@@ -42,10 +43,6 @@ func (k *life) transport(inner http.RoundTripper) http.RoundTripper {
 		return answer, err
 	})
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 type mortalStore struct {
 	*bolt.Store

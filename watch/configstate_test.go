@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )
@@ -38,7 +39,7 @@ func TestStartWithTruncatedConfigurationDeletesNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLab(t, fleetOf("4"), sandboxcloud.Options{})
 				d, end := l.daemon()
-				l.await("four nodes are there", func() bool { return len(readyNodes(d, "small")) == 4 })
+				testutil.Await(l.t, "four nodes are there", func() bool { return len(readyNodes(d, "small")) == 4 })
 				end()
 				l.write(test.configuration)
 				d, end = l.daemon()
@@ -61,7 +62,7 @@ func TestStartWithTruncatedConfigurationDeletesNothing(t *testing.T) {
 				if _, err := d.Reload(t.Context(), true); err != nil {
 					t.Fatal(err)
 				}
-				l.await("everything is deleted", func() bool { return l.servers("one") == 0 })
+				testutil.Await(l.t, "everything is deleted", func() bool { return l.servers("one") == 0 })
 				if state := d.Configuration(); state.ConsentRequired != "" || state.Error != "" || len(state.Notes()) > 0 {
 					t.Errorf("after consent the state of the configuration is %+v", state)
 				}
@@ -75,12 +76,12 @@ func TestPendingDeletionsStayPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleetOf("4"), sandboxcloud.Options{})
 		d, end := l.daemon()
-		l.await("four nodes are there", func() bool { return len(readyNodes(d, "small")) == 4 })
+		testutil.Await(l.t, "four nodes are there", func() bool { return len(readyNodes(d, "small")) == 4 })
 		end()
 		l.write("")
 		d, end = l.daemon()
 		defer end()
-		l.await("deletions are held back", func() bool { return d.Configuration().ConsentRequired != "" })
+		testutil.Await(l.t, "deletions are held back", func() bool { return d.Configuration().ConsentRequired != "" })
 		for _, n := range readyNodes(d, "small") {
 			if err := l.driver.clouds["one"].Remove(n.ExternalID); err != nil {
 				t.Fatal(err)

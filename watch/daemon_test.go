@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )
@@ -35,7 +36,7 @@ func TestRequestsAreServedUsedAndRefilled(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		l.await("used nodes are gone and one is ready", func() bool {
+		testutil.Await(l.t, "used nodes are gone and one is ready", func() bool {
 			ready, others := 0, 0
 			for _, n := range d.Last().Observed.Records.Nodes {
 				switch {
@@ -135,7 +136,7 @@ func TestUnrenewedLeaseEnds(t *testing.T) {
 		if _, err := d.Clients.Renew(t.Context(), nodes[0].ID, "you"); err == nil {
 			t.Error("somebody else renewed the lease")
 		}
-		l.await("the node is ready again", func() bool {
+		testutil.Await(l.t, "the node is ready again", func() bool {
 			n, err := d.Clients.Node(nodes[0].ID)
 			return err == nil && n.State == resources.StateReady
 		})

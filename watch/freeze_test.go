@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -160,7 +161,7 @@ func TestProviderFrozenByAnotherProcessIsSkipped(t *testing.T) {
 		l := newLab(t, racks, sandboxcloud.Options{})
 		var passes atomic.Int64
 		d, s := l.onSquare(watch.Options{Observe: func(watch.Pass) { passes.Add(1) }}, "rack")
-		l.await("the other provider is taken care of", func() bool { return slices.Equal(machines(d), []string{"127.2.0.2"}) })
+		testutil.Await(l.t, "the other provider is taken care of", func() bool { return slices.Equal(machines(d), []string{"127.2.0.2"}) })
 		time.Sleep(time.Minute)
 		if got := machines(d); !slices.Equal(got, []string{"127.2.0.2"}) || !slices.Equal(d.Frozen(), []string{"rack"}) {
 			t.Errorf("frozen are %q, and there are %q", d.Frozen(), got)
@@ -179,7 +180,7 @@ func TestProviderFrozenByAnotherProcessIsSkipped(t *testing.T) {
 		if passes.Load() == before {
 			t.Error("no pass follows when another process thaws a provider")
 		}
-		l.await("it is taken care of", func() bool { return slices.Equal(machines(d), []string{"127.2.0.1", "127.2.0.2"}) })
+		testutil.Await(l.t, "it is taken care of", func() bool { return slices.Equal(machines(d), []string{"127.2.0.1", "127.2.0.2"}) })
 	})
 }
 
@@ -187,7 +188,7 @@ func TestFreezeIsRecordedOnlyInTheSharedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, racks, sandboxcloud.Options{})
 		d, s := l.onSquare(watch.Options{})
-		l.await("both are taken care of", func() bool { return len(machines(d)) == 2 })
+		testutil.Await(l.t, "both are taken care of", func() bool { return len(machines(d)) == 2 })
 		if err := d.Freeze(t.Context(), "hall", true); err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +210,7 @@ func TestUnservedProvidersCannotBeFrozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, racks, sandboxcloud.Options{})
 		d, s := l.onSquare(watch.Options{Providers: []string{"rack"}})
-		l.await("the one that it was told to serve is taken care of", func() bool { return len(machines(d)) > 0 })
+		testutil.Await(l.t, "the one that it was told to serve is taken care of", func() bool { return len(machines(d)) > 0 })
 		if got := machines(d); !slices.Equal(got, []string{"127.2.0.1"}) || !slices.Equal(d.Frozen(), []string{"hall"}) || len(s.FrozenProviders()) > 0 {
 			t.Errorf("taken care of are %q; left alone are %q, and %q by all", got, d.Frozen(), s.FrozenProviders())
 		}

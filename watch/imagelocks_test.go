@@ -14,6 +14,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources/schema"
 	"github.com/npctl/npctl/state"
@@ -127,7 +128,7 @@ func TestImageIsBuiltUnderItsLock(t *testing.T) {
 			t.Errorf("lent while another process has it: %v", err)
 		}
 		q.set(lock, "")
-		l.await("it is built", func() bool { return b.begun.Load() == 1 })
+		testutil.Await(l.t, "it is built", func() bool { return b.begun.Load() == 1 })
 		if owner := q.owner(lock); owner != "this" {
 			t.Errorf("it is built while the lock is of %q", owner)
 		}
@@ -137,7 +138,7 @@ func TestImageIsBuiltUnderItsLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		close(b.finish)
-		l.await("it is uploaded", func() bool { return len(d.Last().Observed.Records.Uploads) == 1 && len(d.Runner().Running()) == 0 })
+		testutil.Await(l.t, "it is uploaded", func() bool { return len(d.Last().Observed.Records.Uploads) == 1 && len(d.Runner().Running()) == 0 })
 		time.Sleep(time.Minute)
 		if owner := q.owner(lock); owner != "this" {
 			t.Errorf("the lock is of %q while it is lent", owner)
@@ -145,7 +146,7 @@ func TestImageIsBuiltUnderItsLock(t *testing.T) {
 		if err := lent.Unlock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		l.await("the lock is free", func() bool { return q.owner(lock) == "" })
+		testutil.Await(l.t, "the lock is free", func() bool { return q.owner(lock) == "" })
 		if again, err := d.DelegateLock(t.Context(), lock, state.Holder{}); err != nil || q.owner(lock) != "this" {
 			t.Errorf("a lock that nobody has was not lent: %v", err)
 		} else if err := again.Unlock(t.Context()); err != nil || q.owner(lock) != "" {
@@ -172,12 +173,12 @@ diskimage "fedora" {
 `, sandboxcloud.Options{})
 		b := &slowBuilder{schema: l.builder.Schema(), finish: make(chan struct{})}
 		_, q := l.inQuarter(b, "")
-		l.await("a build runs", func() bool { return b.begun.Load() == 1 })
+		testutil.Await(l.t, "a build runs", func() bool { return b.begun.Load() == 1 })
 		time.Sleep(time.Minute)
 		if b.begun.Load() != 1 || (q.owner(reconcile.ImageLock("debian")) == "") == (q.owner(reconcile.ImageLock("fedora")) == "") {
 			t.Errorf("%d builds run, the locks are of %v, want one of each", b.begun.Load(), q.owners)
 		}
 		close(b.finish)
-		l.await("both are built", func() bool { return b.begun.Load() == 2 })
+		testutil.Await(l.t, "both are built", func() bool { return b.begun.Load() == 2 })
 	})
 }

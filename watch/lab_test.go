@@ -20,6 +20,7 @@ import (
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/drivers/static"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
@@ -183,22 +184,10 @@ func (l *lab) daemonWith(life *life) (*watch.Daemon, func(orderly bool)) {
 	}
 }
 
-// await waits until the condition holds.
-func (l *lab) await(what string, so func() bool) {
-	l.t.Helper()
-	for range 600 {
-		if so() {
-			return
-		}
-		time.Sleep(100 * time.Millisecond) // takes no real time in a synctest bubble
-	}
-	l.t.Fatalf("%s: not within a minute", what)
-}
-
 func (l *lab) fulfilled(d *watch.Daemon, id string) *resources.Request {
 	l.t.Helper()
 	var r *resources.Request
-	l.await("request "+id+" is answered", func() bool {
+	testutil.Await(l.t, "request "+id+" is answered", func() bool {
 		var err error
 		if r, err = d.Clients.Request(id); err != nil {
 			l.t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/watch"
 )
@@ -20,7 +21,7 @@ func TestLeakedImageFileIsDeleted(t *testing.T) {
 		l.refresh, l.tasks = time.Minute, []watch.Task{watch.TaskImages}
 		d, end := l.daemon()
 		defer end()
-		l.await("the image is uploaded", func() bool { return len(d.Last().Observed.Records.Uploads) == 1 && len(d.Runner().Running()) == 0 })
+		testutil.Await(l.t, "the image is uploaded", func() bool { return len(d.Last().Observed.Records.Uploads) == 1 && len(d.Runner().Running()) == 0 })
 		kept, err := filepath.Glob(filepath.Join(l.dir, "images", "debian-*.raw"))
 		if err != nil || len(kept) != 1 {
 			t.Fatalf("files of the build are %q, %v", kept, err)

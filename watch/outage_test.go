@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )
@@ -23,7 +24,7 @@ func outage(t *testing.T, config string, action sandboxcloud.Action) (l *lab, d 
 	l.log = slog.New(slog.NewTextHandler(l.told, nil))
 	d, end = l.daemon()
 	providers := strings.Count(config, `provider "lab"`)
-	l.await("the images are in place", func() bool {
+	testutil.Await(l.t, "the images are in place", func() bool {
 		uploads := d.Last().Observed.Records.Uploads
 		for _, u := range uploads {
 			if u.State != resources.StateReady {

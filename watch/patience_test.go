@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
@@ -68,7 +69,7 @@ func TestRefusedDeletionIsRetriedWithBackoff(t *testing.T) {
 		if err := cloud.SetFaults(); err != nil {
 			t.Fatal(err)
 		}
-		l.await("a server", func() bool { return l.servers("one") == 1 })
+		testutil.Await(l.t, "a server", func() bool { return l.servers("one") == 1 })
 		time.Sleep(time.Minute)
 		if err := cloud.SetFaults(sandboxcloud.Fault{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 409}); err != nil {
 			t.Fatal(err)
@@ -107,7 +108,7 @@ func TestLastPassEndIsMonotonic(t *testing.T) {
 	l := newLab(t, fleet, sandboxcloud.Options{})
 	d, end := l.daemon()
 	defer end()
-	l.await("the first pass", func() bool { return !d.LastPassEnd().IsZero() })
+	testutil.Await(l.t, "the first pass", func() bool { return !d.LastPassEnd().IsZero() })
 	if beat := d.LastPassEnd().String(); !strings.Contains(beat, " m=") {
 		t.Errorf("%s has no monotonic clock reading", beat)
 	}

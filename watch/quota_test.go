@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )
@@ -30,7 +31,7 @@ func (s *slowCalls) pause() {
 }
 
 func (s *slowCalls) around(inner http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
+	return testutil.RoundTripper(func(req *http.Request) (*http.Response, error) {
 		s.pause()
 		answer, err := inner.RoundTrip(req)
 		if err == nil && req.Method == http.MethodPost && answer.StatusCode >= 400 {

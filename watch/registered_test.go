@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // hall has a thousand static machines.
@@ -41,7 +42,7 @@ func TestMachinesAreRegisteredOnce(t *testing.T) {
 		}
 		return len(seen), twice
 	}
-	l.await("every machine is there", func() bool { n, _ := ready(); return n == 1000 })
+	testutil.Await(l.t, "every machine is there", func() bool { n, _ := ready(); return n == 1000 })
 	time.Sleep(100 * time.Millisecond) // for one or two more passes
 	if _, twice := ready(); len(twice) > 0 {
 		t.Errorf("%d machines have two records, %s for one", len(twice), twice[0])

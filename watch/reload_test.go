@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
@@ -84,7 +85,7 @@ type silent struct {
 }
 
 func (s *silent) around(inner http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
+	return testutil.RoundTripper(func(req *http.Request) (*http.Response, error) {
 		if s.now.Load() {
 			select {
 			case <-req.Context().Done():
@@ -125,7 +126,7 @@ func TestHangingCloudDelaysReloadBriefly(t *testing.T) {
 				l.serves(d, "metal")
 				close(s.over)
 				l.serves(d, "small")
-				l.await("the new flavor is taken", func() bool {
+				testutil.Await(l.t, "the new flavor is taken", func() bool {
 					n := ready(d, "small")
 					return n != nil && n.Resources.Cores == 8
 				})
@@ -154,7 +155,7 @@ func TestMaxConcurrencyIsReloaded(t *testing.T) {
 		d, end := l.daemon()
 		defer end()
 		created := func() int { return l.driver.clouds["one"].Calls()["server.create"] }
-		l.await("a launch is under way", func() bool { return created() > 0 })
+		testutil.Await(l.t, "a launch is under way", func() bool { return created() > 0 })
 		time.Sleep(time.Minute)
 		if n := created(); n != 1 {
 			t.Fatalf("%d servers are being made at a time, want 1", n)
@@ -280,7 +281,7 @@ func TestReloadRetriesFailedUploadsImmediately(t *testing.T) {
 		d, end := l.daemon()
 		defer end()
 		asked := func() int { return cloud.Calls()["image.create"] }
-		l.await("an upload is refused", func() bool { return asked() > 0 })
+		testutil.Await(l.t, "an upload is refused", func() bool { return asked() > 0 })
 		refused := asked()
 		time.Sleep(10 * time.Minute)
 		if n := asked(); n != refused {
@@ -366,7 +367,7 @@ func TestConnectionStaysOpenForRunningSteps(t *testing.T) {
 		l := newLab(t, impatient(1), sandboxcloud.Options{BuildTime: 30 * time.Minute})
 		d, end := l.daemon()
 		defer end()
-		l.await("a launch is under way", func() bool { return l.driver.clouds["one"].Calls()["server.create"] > 0 })
+		testutil.Await(l.t, "a launch is under way", func() bool { return l.driver.clouds["one"].Calls()["server.create"] > 0 })
 		l.takes(d, impatient(2))
 		time.Sleep(20 * time.Minute)
 		if n := l.driver.open.Load(); n != 2 {

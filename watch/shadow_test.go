@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
@@ -199,7 +200,7 @@ func newLooked(t *testing.T) *looked {
 		_ = e.Close()
 		_ = store.Close()
 	})
-	l.await("the shadow has looked", func() bool { return l.d.NotReady() == "" })
+	testutil.Await(l.t, "the shadow has looked", func() bool { return l.d.NotReady() == "" })
 	return l
 }
 
@@ -229,7 +230,7 @@ func (l *looked) ask(labels ...string) *resources.Request {
 // would waits until the shadow has decided about a request.
 func (l *looked) would(r *resources.Request, do watch.DecisionKind) {
 	l.t.Helper()
-	l.await("npctl would "+string(do)+" request "+r.ID, func() bool {
+	testutil.Await(l.t, "npctl would "+string(do)+" request "+r.ID, func() bool {
 		return l.d.ShadowDecision(r.ID).Do == do
 	})
 }
@@ -271,7 +272,7 @@ func (l *looked) remove(r resources.Record) {
 // ends waits for the comparison of a request.
 func (l *looked) ends(r *resources.Request, want watch.Result) (found watch.Comparison) {
 	l.t.Helper()
-	l.await("request "+r.ID+" is compared", func() bool {
+	testutil.Await(l.t, "request "+r.ID+" is compared", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, v := range l.verdicts {
@@ -372,7 +373,7 @@ func TestShadowDecidesAboutAcceptedRequests(t *testing.T) {
 	quick.State = resources.StateFailed
 	l.put(quick)
 	l.ends(quick, watch.ResultWouldServe)
-	l.await("nothing is planned any more about what was answered, nor begun", func() bool {
+	testutil.Await(l.t, "nothing is planned any more about what was answered, nor begun", func() bool {
 		pass := l.d.Last()
 		return len(pass.Started) == 0 && !slices.ContainsFunc(pass.Plan.Steps, func(s plan.Step) bool { return s.Thing == plan.ThingRequest })
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/drivers/static"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )
@@ -63,7 +64,7 @@ func readyMachines(t *testing.T) (l *lab, d *watch.Daemon, takes *atomic.Int64) 
 	l.static = slowDriver{static.New(), takes}
 	d, end := l.daemon()
 	t.Cleanup(end)
-	l.await("both are ready", func() bool {
+	testutil.Await(l.t, "both are ready", func() bool {
 		ready := 0
 		for _, n := range d.Last().Observed.Records.Nodes {
 			if n.State == resources.StateReady {

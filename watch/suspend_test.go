@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )
@@ -17,7 +18,7 @@ func TestSuspendedDaemonStartsNothingAndResumes(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{BuildTime: 5 * time.Second})
 		d, end := l.daemon()
 		defer end()
-		l.await("a node is ready", func() bool {
+		testutil.Await(l.t, "a node is ready", func() bool {
 			for _, n := range d.Last().Observed.Records.Nodes {
 				if !n.Static && n.State == resources.StateReady {
 					return true
@@ -29,7 +30,7 @@ func TestSuspendedDaemonStartsNothingAndResumes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.await("a node is on its way", func() bool { return len(d.Runner().Running()) > 0 })
+		testutil.Await(l.t, "a node is on its way", func() bool { return len(d.Runner().Running()) > 0 })
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var busy *watch.BusyError
@@ -72,7 +73,7 @@ func TestOnlyUnneededNodesAreDeletedWithoutForce(t *testing.T) {
 			t.Fatal(err)
 		}
 		var launching string
-		l.await("a node is being launched", func() bool {
+		testutil.Await(l.t, "a node is being launched", func() bool {
 			for _, n := range d.Last().Observed.Records.Nodes {
 				if n.State == resources.StateBuilding {
 					launching = n.ID
@@ -97,7 +98,7 @@ func TestOnlyUnneededNodesAreDeletedWithoutForce(t *testing.T) {
 		if n, err := d.Clients.DeleteNode(t.Context(), nodes[0].ID, "broken", true); err != nil || n.State != resources.StateUsed || n.Comment != "broken" {
 			t.Errorf("node is %+v: %v", n, err)
 		}
-		l.await("it is gone", func() bool {
+		testutil.Await(l.t, "it is gone", func() bool {
 			_, err := d.Clients.Node(nodes[0].ID)
 			return err != nil
 		})

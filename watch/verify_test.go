@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )
@@ -61,7 +62,7 @@ provider "static" "rack" {
 		}
 		return found
 	}
-	l.await("both are ready", func() bool {
+	testutil.Await(l.t, "both are ready", func() bool {
 		return named("down").State == resources.StateReady && named("up").State == resources.StateReady
 	})
 	_ = down.Close()

@@ -15,6 +15,7 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/internal/mounts"
 	"github.com/npctl/npctl/internal/process"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // checkNothingLeft checks that no process that the tool recorded is alive, and that nothing is mounted or attached.
@@ -183,7 +184,7 @@ func sweepAfterKill(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	r := &run{log: &log{}, job: builders.Job{Dir: filepath.Join(images, "img-1"), Name: "img-1"}}
-	waitFor(t, "the tool of the interrupted build", func() bool {
+	testutil.Await(t, "the tool of the interrupted build", func() bool {
 		text, _ := os.ReadFile(filepath.Join(r.job.Dir, "img-1.pids"))
 		return strings.Count(string(text), "\n") == 3
 	})
@@ -197,15 +198,6 @@ func sweepAfterKill(t *testing.T, h Harness) {
 	r.checkNothingLeft(t, 3)
 	if err := b.Sweep(t.Context(), filepath.Join(images, "nothing")); err != nil {
 		t.Errorf("sweep of a directory that does not exist: %v", err)
-	}
-}
-
-func waitFor(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting for %s", what)
-		}
 	}
 }
 

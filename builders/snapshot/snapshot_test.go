@@ -1,7 +1,6 @@
 package snapshot_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/snapshot"
 	"github.com/npctl/npctl/internal/sandboxssh"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // makesDisk is a script that succeeds.
@@ -30,24 +29,7 @@ const makesDisk = `echo made > "$TOOL_OUTPUT.raw"`
 type trial struct {
 	*machine
 	job builders.Job
-	log safeBuffer
-}
-
-type safeBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
+	log testutil.Buffer
 }
 
 func newTrial(t *testing.T, written map[string]cty.Value) *trial {

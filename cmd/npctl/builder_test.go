@@ -18,6 +18,7 @@ import (
 	"github.com/npctl/npctl/builders/gearman"
 	wire "github.com/npctl/npctl/internal/gearman"
 	"github.com/npctl/npctl/internal/gearman/gearmantest"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // buildingImages returns the configuration of a build host. Each image is a file that contains text; builds wait while
@@ -35,7 +36,7 @@ func buildingImages(servers wire.Options, dir, text string, images ...string) st
 func startBuilder(t *testing.T, dir string, servers wire.Options, images ...string) *watched {
 	t.Helper()
 	ctx, interrupt := context.WithCancelCause(t.Context())
-	w := &watched{t: t, dir: dir, log: &lockedBuffer{}, code: make(chan int, 1)}
+	w := &watched{t: t, dir: dir, log: &testutil.Buffer{}, code: make(chan int, 1)}
 	w.stop = func() { interrupt(errSignal) }
 	w.app = newApp(streams{strings.NewReader(""), io.Discard, w.log}, func(string) (string, bool) { return "", false })
 	go func() { w.code <- w.app.run(ctx, []string{"npctl", "builder", "-config=" + dir, "-log-level=info"}) }()
@@ -79,7 +80,7 @@ func (w *watched) refuses(because ...string) {
 }
 
 func TestBuilderReloadsAtHangup(t *testing.T) {
-	dir := shortDir(t)
+	dir := testutil.ShortDir(t)
 	server := gearmantest.Start(t, gearmantest.Gearmand)
 	servers := wire.Options{Servers: []string{server.Addr()}}
 	writeConfig(t, dir, buildingImages(servers, dir, "first", "debian", "fedora"))
@@ -146,7 +147,7 @@ func imageText(t *testing.T, dir, name string) string {
 }
 
 func TestSystemdIsNotifiedByTheBuilder(t *testing.T) {
-	dir := shortDir(t)
+	dir := testutil.ShortDir(t)
 	notified := notifySocket(t, dir)
 	servers := wire.Options{Servers: []string{gearmantest.Start(t, gearmantest.Gearmand).Addr()}}
 	writeConfig(t, dir, buildingImages(servers, dir, "text", "debian"))

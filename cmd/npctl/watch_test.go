@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -11,10 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
 )
@@ -24,26 +23,9 @@ type watched struct {
 	t    *testing.T
 	dir  string
 	app  *app
-	log  *lockedBuffer
+	log  *testutil.Buffer
 	stop func()
 	code chan int
-}
-
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 const watchedFleet = `
@@ -61,17 +43,6 @@ provider "static" "rack" {
 }
 `
 
-// shortDir returns a directory with a short name, because the path of a unix socket is limited.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "npctl") //nolint:usetesting // t.TempDir has the name of the test in it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
 // socketOf returns the default socket of npctl watch for a state in dir.
 func socketOf(dir string) string { return filepath.Join(dir, "npctl.db.sock") }
 
@@ -86,7 +57,7 @@ func writeConfig(t *testing.T, dir, text string) {
 func startWatch(t *testing.T, dir string, options ...string) *watched {
 	t.Helper()
 	ctx, interrupt := context.WithCancelCause(t.Context())
-	w := &watched{t: t, dir: dir, log: &lockedBuffer{}, code: make(chan int, 1)}
+	w := &watched{t: t, dir: dir, log: &testutil.Buffer{}, code: make(chan int, 1)}
 	w.stop = func() { interrupt(errSignal) }
 	w.app = newApp(streams{strings.NewReader(""), io.Discard, w.log}, func(string) (string, bool) { return "", false })
 	args := append([]string{"npctl", "watch", "-config=" + dir}, options...)
@@ -112,12 +83,7 @@ func (w *watched) end() int {
 // await polls a condition that depends on other goroutines or on files.
 func (w *watched) await(what string, so func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if so() {
-			return
-		}
-	}
-	w.t.Fatalf("not within a minute: %s\n%s", what, w.log)
+	testutil.Await(w.t, what, so, w.log.String)
 }
 
 // ask sends a request to the API at the socket beside the state.
@@ -149,7 +115,7 @@ func ask(t *testing.T, client *http.Client, method, url, body string) (int, stri
 }
 
 func TestWatchServesUntilItIsStopped(t *testing.T) {
-	dir := shortDir(t)
+	dir := testutil.ShortDir(t)
 	writeConfig(t, dir, watchedFleet)
 	w := startWatch(t, dir, "-metrics-listen=127.0.0.1:0")
 	w.await("the machine is ready", func() bool { _, text := w.ask("GET", "/v1/status", ""); return strings.Contains(text, `"ready":1`) })
@@ -190,7 +156,7 @@ func (w *watched) address(network string) string {
 }
 
 func TestOnlyOneWatchUsesAState(t *testing.T) {
-	dir := shortDir(t)
+	dir := testutil.ShortDir(t)
 	writeConfig(t, dir, watchedFleet)
 	first := startWatch(t, dir)
 	second := startWatch(t, dir)
@@ -207,7 +173,7 @@ func TestOnlyOneWatchUsesAState(t *testing.T) {
 }
 
 func TestSIGHUPReloadsTheConfiguration(t *testing.T) {
-	dir := shortDir(t)
+	dir := testutil.ShortDir(t)
 	writeConfig(t, dir, watchedFleet)
 	w := startWatch(t, dir)
 	w.await("there is one machine", func() bool { _, text := w.ask("GET", "/v1/nodes", ""); return strings.Contains(text, "metal1") })
@@ -243,7 +209,7 @@ func TestSIGHUPReloadsTheConfiguration(t *testing.T) {
 }
 
 func TestCustomSocketIsFoundBesideTheState(t *testing.T) {
-	dir, other := shortDir(t), shortDir(t)
+	dir, other := testutil.ShortDir(t), testutil.ShortDir(t)
 	writeConfig(t, dir, watchedFleet)
 	usual, own := socketOf(dir), filepath.Join(other, "npctl.sock")
 	if err := os.Symlink("/nowhere", usual); err != nil { // left by a killed npctl watch
@@ -265,7 +231,7 @@ func TestCustomSocketIsFoundBesideTheState(t *testing.T) {
 }
 
 func TestWatchRefusesInvalidOptions(t *testing.T) {
-	dir := shortDir(t)
+	dir := testutil.ShortDir(t)
 	writeConfig(t, dir, watchedFleet)
 	for _, test := range []struct{ option, want string }{
 		{"-provider=rock", `did you mean "rack"?`},
@@ -288,14 +254,14 @@ func TestWatchRefusesInvalidOptions(t *testing.T) {
 }
 
 // notifySocket replaces systemd and collects the notifications.
-func notifySocket(t *testing.T, dir string) *lockedBuffer {
+func notifySocket(t *testing.T, dir string) *testutil.Buffer {
 	t.Helper()
 	path := filepath.Join(dir, "notify")
 	socket, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "unixgram", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sent := &lockedBuffer{}
+	sent := &testutil.Buffer{}
 	go func() {
 		buffer := make([]byte, 4096)
 		for {
@@ -312,7 +278,7 @@ func notifySocket(t *testing.T, dir string) *lockedBuffer {
 }
 
 func TestSystemdIsNotifiedOfTheStatus(t *testing.T) {
-	dir := shortDir(t)
+	dir := testutil.ShortDir(t)
 	writeConfig(t, dir, watchedFleet)
 	told := notifySocket(t, dir)
 	t.Setenv("WATCHDOG_USEC", "300000")
@@ -348,7 +314,7 @@ func TestLockOfAnotherContainerIsTakenOverOnRequest(t *testing.T) {
 		{"of another host", state.Holder{Operation: "watch", Host: "another", PID: 1}, []string{"-take-over"}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			dir := shortDir(t)
+			dir := testutil.ShortDir(t)
 			writeConfig(t, dir, watchedFleet)
 			store, err := bolt.Open(bolt.Options{Path: filepath.Join(dir, "npctl.db")})
 			if err != nil {
@@ -367,7 +333,7 @@ func TestLockOfAnotherContainerIsTakenOverOnRequest(t *testing.T) {
 }
 
 func TestALostLockEndsWatch(t *testing.T) {
-	dir := shortDir(t)
+	dir := testutil.ShortDir(t)
 	writeConfig(t, dir, watchedFleet)
 	w := startWatch(t, dir)
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(dir, "npctl.db")})

@@ -20,6 +20,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/drivertest"
 	"github.com/npctl/npctl/drivers/openstack/openstacktest"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -33,7 +34,7 @@ type wire struct {
 }
 
 func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
+	return testutil.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		w.calls.Add(1)
 		resp, err := next.RoundTrip(r)
 		if err == nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/servers") && w.lose.Swap(false) {
@@ -46,10 +47,6 @@ func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
 
 // contextFor returns a context for cleanup after the test's own context has ended.
 func contextFor(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func openCloud(t *testing.T, name string, wrap func(http.RoundTripper) http.RoundTripper) (*Cloud, error) {
 	t.Helper()

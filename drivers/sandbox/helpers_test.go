@@ -8,15 +8,12 @@ import (
 	"testing"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 )
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func countCalls(n *atomic.Int64) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
+		return testutil.RoundTripper(func(r *http.Request) (*http.Response, error) {
 			n.Add(1)
 			return next.RoundTrip(r)
 		})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/npctl/npctl/internal/gearman"
 	"github.com/npctl/npctl/internal/gearman/gearmantest"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // deadAddr returns an address without a listener.
@@ -76,7 +77,7 @@ func TestRunningJobIsJoinedOnAnyServer(t *testing.T) {
 		there := submit(withTimeout(t), quick(t, server), job("f"))
 		receive(t, g.begun, "the job")
 		joined := submit(withTimeout(t), quick(t, first, second), job("f"))
-		waitFor(t, func() bool {
+		testutil.Await(t, "the state of the servers", func() bool {
 			found, err := gearman.New(quick(t, server)).Find(withTimeout(t), job("f").Unique)
 			return err == nil && found.Clients == 2
 		}, func() string { return "the second client" })
@@ -168,7 +169,7 @@ func TestQuietServerIsKept(t *testing.T) {
 			employ(t, o, 1, map[string]gearman.Handler{"f": g.handle})
 			done := submit(withTimeout(t), quick(t, server.Addr()), job("f"))
 			receive(t, g.begun, "the job")
-			waitFor(t, func() bool { return strings.Count(strings.Join(server.Log(), "\n"), "GET_STATUS") > 5 }, func() string { return "signs of life" })
+			testutil.Await(t, "signs of life", func() bool { return strings.Count(strings.Join(server.Log(), "\n"), "GET_STATUS") > 5 })
 			g.open <- "still here"
 			if got := receive(t, done, "the result"); got != (result{"still here", nil}) || len(g.stopped) > 0 {
 				t.Errorf("got %+v", got)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/npctl/npctl/internal/gearman"
 	"github.com/npctl/npctl/internal/gearman/gearmantest"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // Every test here runs against our own server with the habits of gearmand and with those of the Python server, and
@@ -105,22 +106,13 @@ func employ(t testing.TB, o gearman.Options, slots int, handlers map[string]gear
 func eventually(t testing.TB, o gearman.Options, function string, workers int) {
 	t.Helper()
 	client, last := gearman.New(o), map[string]gearman.Function{}
-	waitFor(t, func() bool {
+	testutil.Await(t, "the state of the servers", func() bool {
 		var err error
 		if last, err = client.Status(withTimeout(t)); err != nil {
 			t.Fatal(err)
 		}
 		return last[function].Workers == workers
 	}, func() string { return fmt.Sprintf("%d workers for %s; there are %v", workers, function, last) })
-}
-
-func waitFor(t testing.TB, done func() bool, what func() string) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what())
-		}
-	}
 }
 
 func receive[T any](t testing.TB, from <-chan T, what string) (value T) {
@@ -234,7 +226,7 @@ func sameUnique(t *testing.T, w world) {
 		t.Errorf("found %+v, %v; want it to run", found, err)
 	}
 	two := submit(withTimeout(t), w.options, second)
-	waitFor(t, func() bool {
+	testutil.Await(t, "the state of the servers", func() bool {
 		found, err = gearman.New(w.options).Find(withTimeout(t), first.Unique)
 		return err == nil && found.Clients == 2
 	}, func() string { return fmt.Sprintf("the second client: %+v, %v", found, err) })
@@ -374,7 +366,7 @@ func abandonedJob(t *testing.T, w world) {
 	leave()
 	receive(t, left, "the first client")
 	clients := func(n int) {
-		waitFor(t, func() bool {
+		testutil.Await(t, "the state of the servers", func() bool {
 			found, err := gearman.New(w.options).Find(withTimeout(t), job("build").Unique)
 			return err == nil && found.Clients == n
 		}, func() string { return "the clients of the job" })
@@ -415,7 +407,7 @@ func queueIsLeft(t *testing.T, w world) {
 	j := job("build")
 	j.Wait = 0
 	done := submit(withTimeout(t), w.options, j)
-	waitFor(t, func() bool {
+	testutil.Await(t, "the state of the servers", func() bool {
 		status, err := gearman.New(w.options).Status(withTimeout(t))
 		return err == nil && status["build"].Queued == 1
 	}, func() string { return "the job in the queue" })

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/zookeeper"
@@ -53,7 +54,7 @@ func BenchmarkCommit(b *testing.B) {
 					entries[g] = one(b, s, state.Op{Record: node(resources.StateReady)})
 					if claimed {
 						_, _, err := s.Claim(b.Context(), entries[g].Record.Key())
-						must(b, err)
+						testutil.Must(b, err)
 					}
 				}
 				inParallel(b, goroutines, func(g int) {
@@ -76,8 +77,8 @@ func BenchmarkClaim(b *testing.B) {
 			}
 			inParallel(b, goroutines, func(g int) {
 				claim, _, err := s.Claim(b.Context(), keys[g])
-				must(b, err)
-				must(b, claim.Unlock(b.Context()))
+				testutil.Must(b, err)
+				testutil.Must(b, claim.Unlock(b.Context()))
 			})
 		})
 	}
@@ -109,7 +110,7 @@ func cycle(b *testing.B, tr *tree, s *zookeeper.Store, arrivals *arrivals, free 
 	r, n := entry.Record.(*resources.Request), free.Record.(*resources.Node)
 	r.State, r.Nodes, n.Request = resources.StateFulfilled, []string{n.ID}, r.ID
 	_, err := s.Commit(b.Context(), state.Op{Record: r, Revision: entry.Revision}, state.Op{Record: n, Revision: free.Revision})
-	must(b, err)
+	testutil.Must(b, err)
 	tr.useAsZuul(b, asked, "/nodepool/nodes/"+n.ID)
 	used := arrivals.await(free.Record.Key(), func(e state.Entry) bool {
 		return e.Record.(*resources.Node).State == resources.StateUsed && !s.Claimed()[e.Record.Key()]
@@ -125,13 +126,13 @@ func cycle(b *testing.B, tr *tree, s *zookeeper.Store, arrivals *arrivals, free 
 func launchNode(b *testing.B, s *zookeeper.Store) state.Entry {
 	made := one(b, s, state.Op{Record: node(resources.StateInit)})
 	claim, made, err := s.Claim(b.Context(), made.Record.Key())
-	must(b, err)
+	testutil.Must(b, err)
 	for _, next := range []resources.State{resources.StateBuilding, resources.StateReady} {
 		n := made.Record.(*resources.Node)
 		n.State = next
 		made = one(b, s, state.Op{Record: n, Revision: made.Revision})
 	}
-	must(b, claim.Unlock(b.Context()))
+	testutil.Must(b, claim.Unlock(b.Context()))
 	return made
 }
 
@@ -141,12 +142,12 @@ func (tr *tree) useAsZuul(b *testing.B, request, at string) {
 		tr.create(b, at+"/lock", "")
 	}
 	lock, err := tr.raw.Create(tr.chroot+at+"/lock/"+hex32()+"__lock__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-	must(b, err)
+	testutil.Must(b, err)
 	tr.delete(b, request)
 	text := tr.data(b, at)
 	tr.set(b, at, strings.Replace(text, `"ready"`, `"in-use"`, 1))
 	tr.set(b, at, strings.Replace(text, `"ready"`, `"used"`, 1))
-	must(b, tr.raw.Delete(lock, -1))
+	testutil.Must(b, tr.raw.Delete(lock, -1))
 }
 
 // arrivals follows the store in one goroutine and wakes all goroutines that wait for records.
@@ -160,7 +161,7 @@ type arrivals struct {
 func newArrivals(b *testing.B, s *zookeeper.Store) *arrivals {
 	a := &arrivals{b: b, s: s, changed: make(chan struct{})}
 	hints, err := s.Watch(b.Context())
-	must(b, err)
+	testutil.Must(b, err)
 	go func() {
 		for range hints {
 			a.mu.Lock()
@@ -210,7 +211,7 @@ func BenchmarkOpen(b *testing.B) {
 				&zk.CreateRequest{Path: at + "/lock", Acl: zk.WorldACL(zk.PermAll)})
 		}
 		_, err := tr.raw.Multi(ops...)
-		must(b, err)
+		testutil.Must(b, err)
 	}
 	var memory uint64
 	for b.Loop() {
@@ -218,11 +219,11 @@ func BenchmarkOpen(b *testing.B) {
 		s := tr.open(b)
 		memory = heap() - before
 		entries, err := s.List(context.Background())
-		must(b, err)
+		testutil.Must(b, err)
 		if len(entries) != nodes {
 			b.Fatalf("%d nodes", len(entries))
 		}
-		must(b, s.Close())
+		testutil.Must(b, s.Close())
 	}
 	b.ReportMetric(float64(memory)/nodes, "B/node")
 }
@@ -236,12 +237,12 @@ func BenchmarkList(b *testing.B) {
 			ops[i].Record = node(resources.StateReady)
 		}
 		_, err := s.Commit(b.Context(), ops...)
-		must(b, err)
+		testutil.Must(b, err)
 	}
 	b.ResetTimer()
 	for b.Loop() {
 		_, err := s.List(b.Context(), resources.KindNode)
-		must(b, err)
+		testutil.Must(b, err)
 	}
 }
 

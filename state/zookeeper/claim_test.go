@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/zookeeper"
@@ -36,7 +37,7 @@ func unanswered(t *testing.T, r, other state.Store, proxy *lab.Proxy, op state.O
 		_, err := r.Commit(t.Context(), op)
 		result <- err
 	}()
-	eventually(t, "the commit is done", func() bool {
+	testutil.Await(t, "the commit is done", func() bool {
 		entry, err := other.Get(t.Context(), key)
 		return err == nil && entry.Revision > op.Revision
 	})
@@ -54,20 +55,20 @@ func TestClaimOfUnknownOutcomeIsNotKept(t *testing.T) {
 	s, proxy := tr.openBehindProxy(t)
 	for _, entry := range nodeAndRequest(t, s) {
 		key := entry.Record.Key()
-		eventually(t, "the other knows the record", func() bool { _, err := other.Get(t.Context(), key); return err == nil })
+		testutil.Await(t, "the other knows the record", func() bool { _, err := other.Get(t.Context(), key); return err == nil })
 		unanswered(t, s, other, proxy, state.Op{Record: commented(entry), Revision: entry.Revision, Claim: true})
-		eventually(t, "it is connected again", s.Connected)
+		testutil.Await(t, "it is connected again", s.Connected)
 		var claim state.Lock
-		eventually(t, "the claim is free", func() (ok bool) {
+		testutil.Await(t, "the claim is free", func() (ok bool) {
 			var err error
 			claim, _, err = other.Claim(t.Context(), key)
 			return err == nil
 		})
-		eventually(t, "the record is not listed as claimed", func() bool {
+		testutil.Await(t, "the record is not listed as claimed", func() bool {
 			_, err := s.Commit(t.Context(), state.Op{Record: commented(entry), Force: true, Release: true})
 			return errors.Is(err, state.ErrLocked)
 		})
-		must(t, claim.Unlock(t.Context()))
+		testutil.Must(t, claim.Unlock(t.Context()))
 	}
 }
 
@@ -78,18 +79,18 @@ func TestClaimEndsAfterReleaseOfUnknownOutcome(t *testing.T) {
 	s, proxy := tr.openBehindProxy(t)
 	for _, entry := range nodeAndRequest(t, s) {
 		entries, err := s.Commit(t.Context(), state.Op{Record: commented(entry), Revision: entry.Revision, Claim: true})
-		must(t, err)
+		testutil.Must(t, err)
 		entry = entries[0]
-		eventually(t, "the other knows the claim", func() bool { return other.Claimed()[entry.Record.Key()] })
+		testutil.Await(t, "the other knows the claim", func() bool { return other.Claimed()[entry.Record.Key()] })
 		unanswered(t, s, other, proxy, state.Op{Record: commented(entry), Revision: entry.Revision, Release: true})
-		eventually(t, "it is connected again", s.Connected)
-		eventually(t, "the claim is known to be over", func() bool { return closed(entry.ClaimLock.Lost()) })
+		testutil.Await(t, "it is connected again", s.Connected)
+		testutil.Await(t, "the claim is known to be over", func() bool { return closed(entry.ClaimLock.Lost()) })
 		if _, err := s.Commit(t.Context(), state.Op{Record: commented(entry), Force: true}); !errors.Is(err, state.ErrLost) {
 			t.Errorf("%v, want ErrLost", err)
 		}
-		must(t, entry.ClaimLock.Unlock(t.Context()))
+		testutil.Must(t, entry.ClaimLock.Unlock(t.Context()))
 		_, _, err = other.Claim(t.Context(), entry.Record.Key())
-		must(t, err)
+		testutil.Must(t, err)
 	}
 }
 

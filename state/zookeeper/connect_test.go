@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/state/bolt"
 	"github.com/npctl/npctl/state/zookeeper"
 	"github.com/npctl/npctl/test/zookeeper/lab"
@@ -19,14 +20,14 @@ import (
 func tryOpen(t *testing.T, tr *tree, change func(*zookeeper.Options)) error {
 	t.Helper()
 	private, err := bolt.Open(bolt.Options{Role: bolt.RolePrivate, Path: filepath.Join(t.TempDir(), "private.db")})
-	must(t, err)
-	defer func() { must(t, private.Close()) }()
+	testutil.Must(t, err)
+	defer func() { testutil.Must(t, private.Close()) }()
 	secure := tr.tls()
 	opts := zookeeper.Options{Hosts: tr.servers(), Chroot: tr.chroot, TLS: &secure, Private: private, OpenTimeout: 2 * time.Minute}
 	change(&opts)
 	s, err := zookeeper.Open(t.Context(), opts)
 	if err == nil {
-		must(t, s.Close())
+		testutil.Must(t, s.Close())
 	}
 	return err
 }
@@ -38,7 +39,7 @@ func TestOpenErrorsSayWhatToDo(t *testing.T) {
 	dead := deadAddress(t)
 	authority := filepath.Join(filepath.Dir(tr.CA), "other-ca.pem")
 	noCert := filepath.Join(t.TempDir(), "empty.pem")
-	must(t, os.WriteFile(noCert, nil, 0o600))
+	testutil.Must(t, os.WriteFile(noCert, nil, 0o600))
 	for name, c := range map[string]struct {
 		change func(*zookeeper.Options)
 		want   []string // parts of the error
@@ -85,8 +86,8 @@ func TestOpenErrorsSayWhatToDo(t *testing.T) {
 func deadAddress(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.3:0")
-	must(t, err)
-	defer func() { must(t, l.Close()) }()
+	testutil.Must(t, err)
+	defer func() { testutil.Must(t, l.Close()) }()
 	return l.Addr().String()
 }
 
@@ -94,7 +95,7 @@ func TestHostNameVerificationCanBeDisabled(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	elsewhere := lab.StartProxyAt(t, "127.0.0.2:0", tr.servers()[0]).Address()
-	must(t, tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts, o.TLS.AnyName = []string{elsewhere}, true }))
+	testutil.Must(t, tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts, o.TLS.AnyName = []string{elsewhere}, true }))
 	// the authority is verified in any case
 	err := tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts, o.TLS.AnyName, o.TLS.CA = []string{elsewhere}, true, "" })
 	if err == nil || !strings.Contains(err.Error(), "authority") {
@@ -105,13 +106,13 @@ func TestHostNameVerificationCanBeDisabled(t *testing.T) {
 func TestPlainTextConnection(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
-	must(t, tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts, o.TLS = []string{tr.Plain}, nil }))
+	testutil.Must(t, tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts, o.TLS = []string{tr.Plain}, nil }))
 }
 
 func TestDeadServerIsSkipped(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	for range 3 { // whichever server is tried first
-		must(t, tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts = []string{deadAddress(t), tr.servers()[0]} }))
+		testutil.Must(t, tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts = []string{deadAddress(t), tr.servers()[0]} }))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state/bolt"
 	"github.com/npctl/npctl/state/zookeeper"
@@ -78,14 +79,14 @@ func hold(chroot, dir string) error {
 func startHolder(t *testing.T, tr *tree) (kill func()) {
 	t.Helper()
 	self, err := os.Executable()
-	must(t, err)
+	testutil.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), self, t.TempDir())
 	cmd.Env, cmd.Stderr = append(os.Environ(), holderChroot+"="+tr.chroot), os.Stderr
 	stdin, err := cmd.StdinPipe()
-	must(t, err)
+	testutil.Must(t, err)
 	stdout, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	testutil.Must(t, err)
+	testutil.Must(t, cmd.Start())
 	kill = func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

@@ -3,7 +3,6 @@
 package zookeeper_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -35,7 +35,7 @@ type tree struct {
 func newTree(t testing.TB) *tree {
 	t.Helper()
 	env, err := lab.FromEnviron()
-	must(t, err)
+	testutil.Must(t, err)
 	return newTreeIn(t, env)
 }
 
@@ -44,7 +44,7 @@ func newTreeIn(t testing.TB, env lab.Env) *tree {
 	t.Helper()
 	tr := &tree{Env: env, chroot: "/npctl-test-" + uuid.NewString(), private: filepath.Join(t.TempDir(), "private.db")}
 	tr.raw = tr.connect(t)
-	eventually(t, "the chroot is made", func() bool { // on a busy machine the library gives up before it is connected
+	testutil.Await(t, "the chroot is made", func() bool { // on a busy machine the library gives up before it is connected
 		_, err := tr.raw.Create(tr.chroot, nil, 0, zk.WorldACL(zk.PermAll))
 		if err != nil && !errors.Is(err, zk.ErrNoServer) && !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNodeExists) {
 			t.Fatal(err)
@@ -242,7 +242,7 @@ func (tr *tree) all(t testing.TB) []string {
 				return err
 			})
 		}
-		must(t, group.Wait())
+		testutil.Must(t, group.Wait())
 		level = slices.Concat(below...)
 		all = append(all, level...)
 	}
@@ -250,35 +250,12 @@ func (tr *tree) all(t testing.TB) []string {
 	return all
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // one commits one operation and returns its entry.
 func one(t testing.TB, s state.Store, op state.Op) state.Entry {
 	t.Helper()
 	entries, err := s.Commit(t.Context(), op)
-	must(t, err)
+	testutil.Must(t, err)
 	return entries[0]
-}
-
-// eventually waits for a condition that depends on events.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("timeout waiting until %s", what)
-		case <-tick.C:
-		}
-	}
 }
 
 func request(labels ...string) *resources.Request {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -18,7 +19,7 @@ import (
 func (tr *tree) tryOpen(t *testing.T, with func(*zookeeper.Options)) error {
 	t.Helper()
 	private, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "private.db"), Version: "0.1.0"})
-	must(t, err)
+	testutil.Must(t, err)
 	defer private.Close() //nolint:errcheck // nothing was written
 	secure := tr.tls()
 	opts := zookeeper.Options{Hosts: tr.servers(), Chroot: tr.chroot, TLS: &secure, Private: private, Host: "launch1", SessionTimeout: 4 * time.Second}
@@ -49,7 +50,7 @@ func TestMissingStateIsNotCreated(t *testing.T) {
 		t.Errorf("it has left %q", names)
 	}
 	id, err := tr.open(t).Identity(t.Context())
-	must(t, err)
+	testutil.Must(t, err)
 	if err := tr.tryOpen(t, lineage("mine")); !errors.As(err, &other) || other.Have != id.Lineage {
 		t.Errorf("where another state is: %v", err)
 	}
@@ -75,13 +76,13 @@ func TestStateCannotBeOpenedDuringImport(t *testing.T) {
 	}
 	n := node(resources.StateInUse)
 	n.ID = "0000000042"
-	must(t, s.Import(t.Context(), n))
-	must(t, s.Import(t.Context(), n)) // a repeated import changes nothing
-	must(t, s.EndImport(t.Context()))
-	must(t, s.EndImport(t.Context()))
+	testutil.Must(t, s.Import(t.Context(), n))
+	testutil.Must(t, s.Import(t.Context(), n)) // a repeated import changes nothing
+	testutil.Must(t, s.EndImport(t.Context()))
+	testutil.Must(t, s.EndImport(t.Context()))
 	after := tr.open(t, lineage("mine"))
 	entry, err := after.Get(t.Context(), n.Key())
-	must(t, err)
+	testutil.Must(t, err)
 	if got := entry.Record.(*resources.Node).State; got != resources.StateInUse {
 		t.Errorf("the node is %s, want in-use", got)
 	}
@@ -98,16 +99,16 @@ func TestImportedUploadsKeepTheirIDs(t *testing.T) {
 	u := &resources.Upload{ID: "0000000007", Image: "debian", Build: b.ID, Provider: "cloud", State: resources.StateReady, ExternalID: "image-7"}
 	n := node(resources.StateReady)
 	n.ID, n.Upload = "0000000003", u.ID
-	must(t, s.Import(t.Context(), b, u))
-	must(t, s.Import(t.Context(), n))
+	testutil.Must(t, s.Import(t.Context(), b, u))
+	testutil.Must(t, s.Import(t.Context(), n))
 	after := tr.open(t)
 	entry, err := after.Get(t.Context(), n.Key())
-	must(t, err)
+	testutil.Must(t, err)
 	if got := entry.Record.(*resources.Node).Upload; got != u.ID {
 		t.Errorf("the node was booted from upload %q, want %q", got, u.ID)
 	}
 	_, err = after.Get(t.Context(), u.Key())
-	must(t, err)
+	testutil.Must(t, err)
 	if err := s.Import(t.Context(), request("debian")); err == nil {
 		t.Error("a request was imported")
 	}
@@ -121,13 +122,13 @@ func TestReservedNumbersAreNotAssigned(t *testing.T) {
 	one(t, s, state.Op{Record: b})
 	one(t, s, state.Op{Record: node(resources.StateReady)})
 	last, err := s.LastID(t.Context(), resources.KindNode)
-	must(t, err)
+	testutil.Must(t, err)
 	if last != 0 {
 		t.Errorf("the last number of a node is %d, want 0", last)
 	}
 	for _, upTo := range []uint64{4321, 4000} {
-		must(t, s.Reserve(t.Context(), resources.KindNode, upTo))
-		must(t, s.Reserve(t.Context(), resources.KindUpload, upTo))
+		testutil.Must(t, s.Reserve(t.Context(), resources.KindNode, upTo))
+		testutil.Must(t, s.Reserve(t.Context(), resources.KindUpload, upTo))
 	}
 	for _, kind := range []resources.Kind{resources.KindNode, resources.KindUpload} {
 		if last, err := s.LastID(t.Context(), kind); err != nil || last != 4321 {
@@ -150,15 +151,15 @@ func TestPauseAppliesToAllProcesses(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s, other := tr.open(t), tr.open(t, func(o *zookeeper.Options) { o.Host = "launch2" })
-	must(t, s.PauseImage(t.Context(), "debian", true))
-	must(t, s.PauseImage(t.Context(), "debian", true))
+	testutil.Must(t, s.PauseImage(t.Context(), "debian", true))
+	testutil.Must(t, s.PauseImage(t.Context(), "debian", true))
 	key := key(resources.KindImage, "debian")
-	eventually(t, "another sees the pause", func() bool {
+	testutil.Await(t, "another sees the pause", func() bool {
 		entry, err := other.Get(t.Context(), key)
 		return err == nil && entry.Record.(*resources.ImageRecord).Paused
 	})
-	must(t, other.PauseImage(t.Context(), "debian", false))
-	eventually(t, "the pause ends", func() bool {
+	testutil.Must(t, other.PauseImage(t.Context(), "debian", false))
+	testutil.Await(t, "the pause ends", func() bool {
 		_, err := s.Get(t.Context(), key)
 		return errors.Is(err, state.ErrNotFound)
 	})
@@ -169,14 +170,14 @@ func TestExportKeepsItsIDUntilItEnds(t *testing.T) {
 	tr := newTree(t)
 	s := tr.open(t)
 	first, err := s.BeginExport(t.Context())
-	must(t, err)
+	testutil.Must(t, err)
 	again, err := tr.open(t).BeginExport(t.Context()) // an export does not keep other processes out
-	must(t, err)
+	testutil.Must(t, err)
 	if first == "" || first != again {
 		t.Errorf("the move is %q and then %q", first, again)
 	}
-	must(t, s.EndExport(t.Context()))
-	must(t, s.EndExport(t.Context()))
+	testutil.Must(t, s.EndExport(t.Context()))
+	testutil.Must(t, s.EndExport(t.Context()))
 	if next, err := s.BeginExport(t.Context()); err != nil || next == first {
 		t.Errorf("another move is %q too, %v", next, err)
 	}

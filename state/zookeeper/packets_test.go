@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/zookeeper"
@@ -23,18 +24,18 @@ func (tr *tree) packets(t testing.TB, s *zookeeper.Store) int {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", tr.Plain)
-	must(t, err)
+	testutil.Must(t, err)
 	defer conn.Close() //nolint:errcheck // opened for reading
 	_, err = io.WriteString(conn, "cons")
-	must(t, err)
+	testutil.Must(t, err)
 	text, err := io.ReadAll(conn)
-	must(t, err)
+	testutil.Must(t, err)
 	line := regexp.MustCompile(fmt.Sprintf(`recved=(\d+),.*sid=0x%x,`, uint64(s.Session()))).FindSubmatch(text)
 	if line == nil {
 		t.Fatalf("session %x is not in %s", s.Session(), text)
 	}
 	n, err := strconv.Atoi(string(line[1]))
-	must(t, err)
+	testutil.Must(t, err)
 	return n
 }
 
@@ -55,12 +56,12 @@ func TestReadsMakeNoCalls(t *testing.T) {
 	before := tr.packets(t, s)
 	for range 100 {
 		entries, err := s.List(t.Context())
-		must(t, err)
+		testutil.Must(t, err)
 		if len(entries) != 20 {
 			t.Fatalf("%d records", len(entries))
 		}
 		_, err = s.Get(t.Context(), last.Record.Key())
-		must(t, err)
+		testutil.Must(t, err)
 		s.Changes()
 		s.Claimed()
 		s.RegisteredPools()
@@ -95,20 +96,20 @@ func TestPacketsOfEachChange(t *testing.T) {
 	count("claim", 1, func() {
 		var err error
 		claim, _, err = s.Claim(t.Context(), entry.Record.Key())
-		must(t, err)
+		testutil.Must(t, err)
 	})
 	count("commit under the claim", 1, func() {
 		entry = one(t, s, state.Op{Record: withComment(entry, "3"), Revision: entry.Revision})
 	})
-	count("unlock", 1, func() { must(t, claim.Unlock(t.Context())) })
+	count("unlock", 1, func() { testutil.Must(t, claim.Unlock(t.Context())) })
 	count("commit with a claim", 1, func() {
 		entries, err := s.Commit(t.Context(), state.Op{Record: withComment(entry, "3a"), Revision: entry.Revision, Claim: true})
-		must(t, err)
+		testutil.Must(t, err)
 		entry = entries[0]
 	})
 	count("commit with a release", 1, func() {
 		entries, err := s.Commit(t.Context(), state.Op{Record: withComment(entry, "3b"), Revision: entry.Revision, Release: true})
-		must(t, err)
+		testutil.Must(t, err)
 		entry = entries[0]
 	})
 	count("fulfil with a node, both free", 1, func() {
@@ -117,7 +118,7 @@ func TestPacketsOfEachChange(t *testing.T) {
 		n := withComment(entry, "4")
 		n.Request = r.ID
 		entries, err := s.Commit(t.Context(), state.Op{Record: r, Revision: asked.Revision}, state.Op{Record: n, Revision: entry.Revision})
-		must(t, err)
+		testutil.Must(t, err)
 		asked, entry = entries[0], entries[1]
 	})
 	count("refused commit", 0, func() {
@@ -128,7 +129,7 @@ func TestPacketsOfEachChange(t *testing.T) {
 	count("delete", 1, func() { one(t, s, state.Op{Key: entry.Record.Key(), Revision: entry.Revision}) })
 	count("change by another", 1, func() {
 		tr.create(t, "/nodepool/requests/200-0000000077", `{"state": "requested", "node_types": ["a"]}`)
-		eventually(t, "the request is known", func() bool {
+		testutil.Await(t, "the request is known", func() bool {
 			_, err := s.Get(t.Context(), key(resources.KindRequest, "200-0000000077"))
 			return err == nil
 		})

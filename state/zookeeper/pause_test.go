@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -25,12 +26,12 @@ func TestPauseByOtherProgramsIsApplied(t *testing.T) {
 			tr.create(t, "/nodepool/images/a", "")
 			s.Changes()
 			tr.create(t, "/nodepool/images/a/pause", "")
-			eventually(t, "the pause is among the changes", func() bool {
+			testutil.Await(t, "the pause is among the changes", func() bool {
 				changed, _ := s.Changes()
 				return slices.ContainsFunc(changed, func(e state.Entry) bool { return e.Record.Key() == image && e.Record.(*resources.ImageRecord).Paused })
 			})
 			tr.delete(t, "/nodepool/images/a/pause")
-			eventually(t, "the end of the pause is among the changes", func() bool {
+			testutil.Await(t, "the end of the pause is among the changes", func() bool {
 				changed, gone := s.Changes()
 				if !known {
 					return slices.Contains(gone, image)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -16,12 +17,12 @@ func TestRegistrationHasTheNewestPresence(t *testing.T) {
 	tr := newTree(t)
 	s := tr.open(t)
 	pool := resources.RegisteredPool{Provider: "cloud", Pool: "main", Labels: []string{"debian"}}
-	must(t, s.Register(t.Context(), resources.Presence{Pools: []resources.RegisteredPool{pool}}))
+	testutil.Must(t, s.Register(t.Context(), resources.Presence{Pools: []resources.RegisteredPool{pool}}))
 	at := "/nodepool/components/pool/" + tr.children(t, "/nodepool/components/pool")[0]
 	for i := range 100 {
 		for _, paused := range []bool{true, false} {
 			pool.Paused = paused
-			must(t, s.Register(t.Context(), resources.Presence{Pools: []resources.RegisteredPool{pool}}))
+			testutil.Must(t, s.Register(t.Context(), resources.Presence{Pools: []resources.RegisteredPool{pool}}))
 		}
 		if data := tr.data(t, at); !strings.Contains(data, `"paused":false`) {
 			t.Fatalf("after %d times: %s", i+1, data)
@@ -34,7 +35,7 @@ func TestBuildersAreRegistered(t *testing.T) {
 	tr := newTree(t)
 	s := tr.open(t)
 	const dir, id = "/nodepool/components/builder", "3f1c6a52-6c37-4a3e-9f63-0c2cf5b9a0f4"
-	must(t, s.Register(t.Context(), resources.Presence{Builder: id}))
+	testutil.Must(t, s.Register(t.Context(), resources.Presence{Builder: id}))
 	names := tr.children(t, dir)
 	if len(names) != 1 || !strings.HasPrefix(names[0], "launch1.example") {
 		t.Fatalf("builders are %q", names)
@@ -43,7 +44,7 @@ func TestBuildersAreRegistered(t *testing.T) {
 	if data := tr.data(t, dir+"/"+names[0]); data != want {
 		t.Errorf("it is %s, want %s", data, want)
 	}
-	must(t, s.Register(t.Context(), resources.Presence{}))
+	testutil.Must(t, s.Register(t.Context(), resources.Presence{}))
 	if names := tr.children(t, dir); len(names) != 0 {
 		t.Errorf("builders are %q after it makes no images any more", names)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/test/zookeeper/lab"
@@ -19,12 +20,12 @@ func TestStoreResumesAfterServerRestart(t *testing.T) {
 	s := tr.open(t, session(30*time.Second), silent)
 	entry := one(t, s, state.Op{Record: node(resources.StateReady)})
 	claim, entry, err := s.Claim(t.Context(), entry.Record.Key())
-	must(t, err)
-	must(t, s.Register(t.Context(), resources.Presence{Pools: []resources.RegisteredPool{{Provider: "cloud", Pool: "main"}}}))
-	must(t, l.Kill())
-	eventually(t, "the end of the server is noticed", func() bool { return !s.Connected() })
-	must(t, l.Up())
-	eventually(t, "it is connected again", s.Connected)
+	testutil.Must(t, err)
+	testutil.Must(t, s.Register(t.Context(), resources.Presence{Pools: []resources.RegisteredPool{{Provider: "cloud", Pool: "main"}}}))
+	testutil.Must(t, l.Kill())
+	testutil.Await(t, "the end of the server is noticed", func() bool { return !s.Connected() })
+	testutil.Must(t, l.Up())
+	testutil.Await(t, "it is connected again", s.Connected)
 	// The commit, the session and its locks still exist: the server has kept them.
 	entry = one(t, s, state.Op{Record: withComment(entry, "after"), Revision: entry.Revision})
 	if closed(claim.Lost()) {
@@ -33,7 +34,7 @@ func TestStoreResumesAfterServerRestart(t *testing.T) {
 	if peers := s.RegisteredPools(); len(peers) != 1 {
 		t.Errorf("%v is registered, want one pool", peers)
 	}
-	must(t, claim.Unlock(t.Context()))
+	testutil.Must(t, claim.Unlock(t.Context()))
 	one(t, s, state.Op{Key: entry.Record.Key(), Revision: entry.Revision})
 }
 
@@ -44,9 +45,9 @@ func TestStoreSurvivesTheDeathOfAServer(t *testing.T) {
 	s := tr.open(t, session(30*time.Second), silent)
 	entry := one(t, s, state.Op{Record: node(resources.StateReady)})
 	claim, entry, err := s.Claim(t.Context(), entry.Record.Key())
-	must(t, err)
-	must(t, l.Kill(1+slices.Index(tr.servers(), s.Server())))
-	eventually(t, "a record can be written without that server", func() bool {
+	testutil.Must(t, err)
+	testutil.Must(t, l.Kill(1+slices.Index(tr.servers(), s.Server())))
+	testutil.Await(t, "a record can be written without that server", func() bool {
 		entries, err := s.Commit(t.Context(), state.Op{Record: withComment(entry, "without"), Force: true})
 		if err == nil {
 			entry = entries[0]
@@ -56,9 +57,9 @@ func TestStoreSurvivesTheDeathOfAServer(t *testing.T) {
 	if closed(claim.Lost()) {
 		t.Error("the claim was lost though there was a majority all the time")
 	}
-	must(t, s.Sync(t.Context()))
+	testutil.Must(t, s.Sync(t.Context()))
 	if got, err := s.Get(t.Context(), entry.Record.Key()); err != nil || got.Record.(*resources.Node).Comment != "without" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	must(t, claim.Unlock(t.Context()))
+	testutil.Must(t, claim.Unlock(t.Context()))
 }

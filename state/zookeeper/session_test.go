@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/zookeeper"
@@ -35,10 +36,10 @@ func openRemote(t *testing.T, tr *tree, timeout time.Duration) *remote {
 	key := one(t, r, state.Op{Record: node(resources.StateInit)}).Record.Key()
 	var err error
 	r.claim, r.node, err = r.Claim(t.Context(), key)
-	must(t, err)
+	testutil.Must(t, err)
 	r.lock, err = r.Lock(t.Context(), "apply", state.Holder{Operation: "watch"})
-	must(t, err)
-	must(t, r.Register(t.Context(), resources.Presence{Pools: []resources.RegisteredPool{{Provider: "cloud", Pool: "main", Labels: []string{"debian"}}}}))
+	testutil.Must(t, err)
+	testutil.Must(t, r.Register(t.Context(), resources.Presence{Pools: []resources.RegisteredPool{{Provider: "cloud", Pool: "main", Labels: []string{"debian"}}}}))
 	return r
 }
 
@@ -60,7 +61,7 @@ func TestClaimsAndLocksSurviveACutConnection(t *testing.T) {
 	for range 3 {
 		before := r.proxy.Connections()
 		r.proxy.Cut()
-		eventually(t, "there is another connection", func() bool { return r.proxy.Connections() > before && r.Connected() })
+		testutil.Await(t, "there is another connection", func() bool { return r.proxy.Connections() > before && r.Connected() })
 		changed := r.node.Record.(*resources.Node)
 		changed.Comment += "x"
 		r.node = one(t, r, state.Op{Record: changed, Revision: r.node.Revision})
@@ -85,7 +86,7 @@ func TestOpenSurvivesCutConnections(t *testing.T) {
 		go func() {
 			opened <- tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts = []string{proxy.Address()} })
 		}()
-		eventually(t, "there is a connection", func() bool { return proxy.Connections() > 0 })
+		testutil.Await(t, "there is a connection", func() bool { return proxy.Connections() > 0 })
 		time.Sleep(time.Duration(n) * time.Millisecond)
 		proxy.Cut()
 		if err := <-opened; err != nil {
@@ -101,10 +102,10 @@ func TestReconnectionFindsMissedChanges(t *testing.T) {
 	r := openRemote(t, tr, 20*time.Second)
 	kept := one(t, other, state.Op{Record: node(resources.StateReady)})
 	gone := one(t, other, state.Op{Record: node(resources.StateReady)})
-	must(t, r.Sync(t.Context()))
+	testutil.Must(t, r.Sync(t.Context()))
 	r.Changes()
 	r.proxy.Block()
-	eventually(t, "the connection is seen to be gone", func() bool { return !r.Connected() })
+	testutil.Await(t, "the connection is seen to be gone", func() bool { return !r.Connected() })
 	if _, err := r.List(t.Context()); err != nil {
 		t.Errorf("List without a connection: %v; it serves what was known last", err)
 	}
@@ -114,10 +115,10 @@ func TestReconnectionFindsMissedChanges(t *testing.T) {
 	made := one(t, other, state.Op{Record: node(resources.StateReady)})
 	one(t, other, state.Op{Key: gone.Record.Key(), Revision: gone.Revision})
 	claim, _, err := other.Claim(t.Context(), made.Record.Key())
-	must(t, err)
-	defer func() { must(t, claim.Unlock(t.Context())) }()
+	testutil.Must(t, err)
+	defer func() { testutil.Must(t, claim.Unlock(t.Context())) }()
 	r.proxy.Unblock()
-	eventually(t, "it is connected again", r.Connected)
+	testutil.Await(t, "it is connected again", r.Connected)
 	entries, lost := r.Changes()
 	slices.SortFunc(entries, func(a, b state.Entry) int { return int(a.Revision) - int(b.Revision) })
 	if diff := cmp.Diff([]state.Entry{kept, made}, entries); diff != "" {
@@ -139,14 +140,14 @@ func TestLocksAreLostAfterTheSessionTimeout(t *testing.T) {
 	tr := newTree(t)
 	other := tr.open(t)
 	r := openRemote(t, tr, quick)
-	eventually(t, "the pool is registered", func() bool { return len(other.RegisteredPools()) == 1 })
+	testutil.Await(t, "the pool is registered", func() bool { return len(other.RegisteredPools()) == 1 })
 	id := other.RegisteredPools()[0].ID
 	key := r.node.Record.Key()
 	r.proxy.Pause()
-	eventually(t, "the silence is noticed", func() bool { return !r.Connected() })
+	testutil.Await(t, "the silence is noticed", func() bool { return !r.Connected() })
 	// The holder must know that its claim is lost before another process can have it.
 	claimed := make(chan bool, 1)
-	eventually(t, "another can claim it", func() bool {
+	testutil.Await(t, "another can claim it", func() bool {
 		_, _, err := other.Claim(t.Context(), key)
 		if err == nil {
 			claimed <- closed(r.claim.Lost())
@@ -159,34 +160,34 @@ func TestLocksAreLostAfterTheSessionTimeout(t *testing.T) {
 	if !closed(r.lock.Lost()) {
 		t.Error("the lock is not lost")
 	}
-	must(t, other.Sync(t.Context()))
+	testutil.Must(t, other.Sync(t.Context()))
 	if peers := other.RegisteredPools(); len(peers) != 0 {
 		t.Errorf("%v is registered still", peers)
 	}
 	now := one(t, other, state.Op{Record: withComment(r.node, "another's"), Revision: r.node.Revision})
 	r.proxy.Resume()
-	eventually(t, "it is connected again", r.Connected)
+	testutil.Await(t, "it is connected again", r.Connected)
 	if _, err := r.Commit(t.Context(), state.Op{Record: withComment(r.node, "mine"), Force: true}); !errors.Is(err, state.ErrLost) {
 		t.Errorf("commit under a lost lock: %v, want ErrLost", err)
 	}
-	must(t, r.lock.Unlock(t.Context()))
+	testutil.Must(t, r.lock.Unlock(t.Context()))
 	if _, err := r.Commit(t.Context(), state.Op{Record: withComment(r.node, "mine"), Force: true}); !errors.Is(err, state.ErrLost) {
 		t.Errorf("commit under a lost claim: %v, want ErrLost", err)
 	}
-	must(t, r.claim.Unlock(t.Context()))
+	testutil.Must(t, r.claim.Unlock(t.Context()))
 	if _, err := r.Commit(t.Context(), state.Op{Record: withComment(r.node, "mine"), Force: true}); !errors.Is(err, state.ErrLocked) {
 		t.Errorf("commit of what another has claimed: %v, want ErrLocked", err)
 	}
 	if got, err := r.Get(t.Context(), key); err != nil || !cmp.Equal(got, now) {
 		t.Errorf("got %+v, %v; want %+v", got, err, now)
 	}
-	eventually(t, "the pool is registered again", func() bool { return len(other.RegisteredPools()) == 1 })
+	testutil.Await(t, "the pool is registered again", func() bool { return len(other.RegisteredPools()) == 1 })
 	if again := other.RegisteredPools()[0].ID; again != id {
 		t.Errorf("the pool has the id %s, had %s", again, id)
 	}
 	l, err := r.Lock(t.Context(), "apply", state.Holder{Operation: "watch"})
-	must(t, err)
-	must(t, l.Unlock(t.Context()))
+	testutil.Must(t, err)
+	testutil.Must(t, l.Unlock(t.Context()))
 }
 
 func withComment(e state.Entry, text string) *resources.Node {
@@ -209,7 +210,7 @@ func TestCommitAfterTheSessionIsNotWritten(t *testing.T) {
 		_, err := r.Commit(t.Context(), state.Op{Record: withComment(r.node, "late"), Revision: r.node.Revision})
 		result <- err
 	}()
-	eventually(t, "another can claim it", func() bool {
+	testutil.Await(t, "another can claim it", func() bool {
 		_, _, err := other.Claim(t.Context(), key)
 		return err == nil
 	})
@@ -217,8 +218,8 @@ func TestCommitAfterTheSessionIsNotWritten(t *testing.T) {
 	if err := <-result; err == nil {
 		t.Error("a commit in a session that has ended says that it was done")
 	}
-	eventually(t, "it is connected again", r.Connected)
-	must(t, other.Sync(t.Context()))
+	testutil.Await(t, "it is connected again", r.Connected)
+	testutil.Must(t, other.Sync(t.Context()))
 	if got, err := other.Get(t.Context(), key); err != nil || got.Revision != r.node.Revision {
 		t.Errorf("the record is %+v, %v; want it untouched", got, err)
 	}
@@ -233,15 +234,15 @@ func TestKilledProcessLosesItsLocks(t *testing.T) {
 		keys[one(t, s, state.Op{Record: node(resources.StateReady)}).Record.Key()] = true
 	}
 	kill := startHolder(t, tr)
-	eventually(t, "all nodes are claimed", func() bool { return cmp.Equal(s.Claimed(), keys) && len(s.RegisteredPools()) == 1 })
+	testutil.Await(t, "all nodes are claimed", func() bool { return cmp.Equal(s.Claimed(), keys) && len(s.RegisteredPools()) == 1 })
 	killed := time.Now()
 	kill()
-	eventually(t, "no node is claimed", func() bool { return len(s.Claimed()) == 0 && len(s.RegisteredPools()) == 0 })
+	testutil.Await(t, "no node is claimed", func() bool { return len(s.Claimed()) == 0 && len(s.RegisteredPools()) == 0 })
 	t.Logf("it took %s with a session of %s", time.Since(killed), quick)
 	for key := range keys {
 		c, _, err := s.Claim(t.Context(), key)
-		must(t, err)
-		must(t, c.Unlock(t.Context()))
+		testutil.Must(t, err)
+		testutil.Must(t, c.Unlock(t.Context()))
 	}
 }
 
@@ -249,7 +250,7 @@ func TestCloseRemovesEphemeralZnodes(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	r := openRemote(t, tr, 20*time.Second)
-	must(t, r.Close())
+	testutil.Must(t, r.Close())
 	for _, dir := range []string{"/nodepool/components/pool", "/nodepool/components/launcher", "/npctl/locks/apply",
 		"/nodepool/nodes/" + r.node.Record.Key().ID + "/lock"} {
 		if names := tr.children(t, dir); len(names) > 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/zookeeper"
@@ -30,7 +31,7 @@ func paused(t *testing.T, s *zookeeper.Store, image string) bool {
 	if errors.Is(err, state.ErrNotFound) {
 		return false
 	}
-	must(t, err)
+	testutil.Must(t, err)
 	return entry.Record.(*resources.ImageRecord).Paused
 }
 
@@ -43,7 +44,7 @@ func TestImagePauseIsShared(t *testing.T) {
 	if !tr.there(t, flag) {
 		t.Error("Nodepool does not see the pause")
 	}
-	must(t, two.Sync(t.Context()))
+	testutil.Must(t, two.Sync(t.Context()))
 	if !paused(t, two, "noble") {
 		t.Error("the other process does not see the pause")
 	}
@@ -51,12 +52,12 @@ func TestImagePauseIsShared(t *testing.T) {
 		t.Errorf("the other process lists %v, %v; want the paused image", all, err)
 	}
 	tr.delete(t, flag) // as Nodepool's command line does
-	must(t, one1.Sync(t.Context()))
+	testutil.Must(t, one1.Sync(t.Context()))
 	if paused(t, one1, "noble") {
 		t.Error("the pause outlives its flag")
 	}
 	tr.create(t, flag, "")
-	must(t, one1.Sync(t.Context()))
+	testutil.Must(t, one1.Sync(t.Context()))
 	if !paused(t, one1, "noble") {
 		t.Error("Nodepool's pause is not seen")
 	}
@@ -70,18 +71,18 @@ func TestBuildRequestIsShared(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	one1, two := tr.elsewhere(t), tr.elsewhere(t)
-	must(t, one1.RequestBuild(t.Context(), "noble", true))
-	must(t, one1.RequestBuild(t.Context(), "noble", true))
+	testutil.Must(t, one1.RequestBuild(t.Context(), "noble", true))
+	testutil.Must(t, one1.RequestBuild(t.Context(), "noble", true))
 	if !tr.there(t, "/nodepool/images/noble/request-build") {
 		t.Error("Nodepool does not see it")
 	}
-	must(t, two.Sync(t.Context()))
+	testutil.Must(t, two.Sync(t.Context()))
 	if got := two.RequestedBuilds(); !cmp.Equal(got, []string{"noble"}) {
 		t.Errorf("wished are %v", got)
 	}
-	must(t, two.RequestBuild(t.Context(), "noble", false))
-	must(t, two.RequestBuild(t.Context(), "noble", false))
-	must(t, one1.Sync(t.Context()))
+	testutil.Must(t, two.RequestBuild(t.Context(), "noble", false))
+	testutil.Must(t, two.RequestBuild(t.Context(), "noble", false))
+	testutil.Must(t, one1.Sync(t.Context()))
 	if got := one1.RequestedBuilds(); len(got) > 0 {
 		t.Errorf("wished are %v", got)
 	}
@@ -94,7 +95,7 @@ func TestCommitToBothStoresIsAtomic(t *testing.T) {
 	provider := one(t, s, state.Op{Record: &resources.ProviderRecord{Name: "cloud", Driver: "sandbox"}})
 	made := one(t, s, state.Op{Record: node(resources.StateReady)})
 	before, err := s.List(t.Context())
-	must(t, err)
+	testutil.Must(t, err)
 	goodNode := state.Op{Record: withComment(made, "x"), Revision: made.Revision}
 	goodProvider := state.Op{Record: &resources.ProviderRecord{Name: "cloud", Driver: "static"}, Revision: provider.Revision}
 	badNode, badProvider := goodNode, goodProvider
@@ -109,7 +110,7 @@ func TestCommitToBothStoresIsAtomic(t *testing.T) {
 		}
 	}
 	entries, err := s.Commit(t.Context(), goodProvider, goodNode)
-	must(t, err)
+	testutil.Must(t, err)
 	if entries[0].Record.Key().Kind != resources.KindProvider || entries[1].Record.Key() != made.Record.Key() {
 		t.Errorf("entries %v are not in the order of the ops", entries)
 	}
@@ -162,7 +163,7 @@ func TestRequestLockDirectoriesOutliveTheirRequests(t *testing.T) {
 	}
 	tr.create(t, "/nodepool/requests-lock/200-0000000778/"+contenderName(0), "")
 	tr.elsewhere(t, func(o *zookeeper.Options) { o.Now = func() time.Time { return time.Now().Add(9 * time.Hour) } })
-	eventually(t, "the old directory is gone", func() bool { return !tr.there(t, "/nodepool/requests-lock/200-0000000777") })
+	testutil.Await(t, "the old directory is gone", func() bool { return !tr.there(t, "/nodepool/requests-lock/200-0000000777") })
 	for _, id := range []string{"200-0000000778", asked.Record.Key().ID} {
 		if !tr.there(t, "/nodepool/requests-lock/"+id) {
 			t.Errorf("the directory of %s is gone, which is held or has its request", id)
@@ -173,7 +174,7 @@ func TestRequestLockDirectoriesOutliveTheirRequests(t *testing.T) {
 func TestTreeOfANewerNpctlIsRejected(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
-	must(t, tr.elsewhere(t).Close())
+	testutil.Must(t, tr.elsewhere(t).Close())
 	tr.set(t, "/npctl", `{"schema": 99, "written_by": "7.0.0", "lineage": "x"}`)
 	err := tryOpen(t, tr, func(*zookeeper.Options) {})
 	if err == nil || !strings.Contains(err.Error(), "7.0.0") || !strings.Contains(err.Error(), "upgrade npctl") {
@@ -189,14 +190,14 @@ func TestHolderOfAForeignLockIsReported(t *testing.T) {
 		t.Errorf("%v, %v; want no holder", h, err)
 	}
 	lock, err := one1.Lock(t.Context(), "apply", state.Holder{Operation: "watch"})
-	must(t, err)
-	must(t, two.Sync(t.Context()))
+	testutil.Must(t, err)
+	testutil.Must(t, two.Sync(t.Context()))
 	if h, err := two.Holder(t.Context(), "apply"); err != nil || h == nil || h.ID != lock.ID() || h.Operation != "watch" || h.Host != "launch1.example" {
 		t.Errorf("%+v, %v", h, err)
 	}
-	must(t, lock.Unlock(t.Context()))
+	testutil.Must(t, lock.Unlock(t.Context()))
 	foreign := tr.create(t, "/npctl/locks/apply/"+contenderName(7), "not JSON")
-	must(t, two.Sync(t.Context()))
+	testutil.Must(t, two.Sync(t.Context()))
 	var locked *state.LockedError
 	if _, err := two.Lock(t.Context(), "apply", state.Holder{}); !errors.As(err, &locked) || !strings.Contains(locked.Holder.UserHost, "session") {
 		t.Errorf("%v, want that some session holds it", err)

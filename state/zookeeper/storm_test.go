@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/zookeeper"
@@ -37,7 +38,7 @@ func (tr *tree) storm(t testing.TB, changes int) {
 			n += 5
 		}
 		_, err := tr.raw.Multi(ops...)
-		must(t, err)
+		testutil.Must(t, err)
 	}
 }
 
@@ -64,7 +65,7 @@ func TestChangesConvergeDuringAStorm(t *testing.T) {
 		tr.storm(t, changes)
 	}()
 	hints, err := s.Watch(t.Context())
-	must(t, err)
+	testutil.Must(t, err)
 	for going := true; going; {
 		select {
 		case <-hints:
@@ -74,11 +75,11 @@ func TestChangesConvergeDuringAStorm(t *testing.T) {
 		follow(s, known)
 	}
 	start := time.Now()
-	must(t, s.Sync(t.Context()))
+	testutil.Must(t, s.Sync(t.Context()))
 	follow(s, known)
 	t.Logf("%s after the last change everything was known", time.Since(start))
 	want, err := s.List(t.Context())
-	must(t, err)
+	testutil.Must(t, err)
 	if len(want) != changes/5 {
 		t.Errorf("%d records, want %d", len(want), changes/5)
 	}
@@ -115,9 +116,9 @@ func TestMalformedRecordsDoNotStopTheFeed(t *testing.T) {
 	}
 	tr.create(t, "/nodepool/requests/nothing-of-ours", "x")
 	good := one(t, s, state.Op{Record: request("debian")})
-	must(t, s.Sync(t.Context()))
+	testutil.Must(t, s.Sync(t.Context()))
 	got, err := s.List(t.Context())
-	must(t, err)
+	testutil.Must(t, err)
 	if diff := cmp.Diff([]state.Entry{good}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -126,7 +127,7 @@ func TestMalformedRecordsDoNotStopTheFeed(t *testing.T) {
 		t.Errorf("%v, %v; want the good one", got, err)
 	}
 	tr.set(t, "/nodepool/nodes/0000000100", nodeDocument("ready", 1)) // and a client fixes one
-	must(t, s.Sync(t.Context()))
+	testutil.Must(t, s.Sync(t.Context()))
 	if _, err := s.Get(t.Context(), nodeKey("0000000100")); err != nil {
 		t.Error(err)
 	}
@@ -140,10 +141,10 @@ func TestUnknownStatesAndKeysArePreserved(t *testing.T) {
 	tr := newTree(t)
 	s := tr.open(t)
 	at := tr.createSequence(t, "/nodepool/nodes/", `{"state": "testing", "type": "old", "provider": "cloud", "x": 1.50, "driver_data": {"b": 1,  "a": 340282366920938463463374607431768211455}}`)
-	must(t, s.Sync(t.Context()))
+	testutil.Must(t, s.Sync(t.Context()))
 	key := nodeKey(at[strings.LastIndexByte(at, '/')+1:])
 	entry, err := s.Get(t.Context(), key)
-	must(t, err)
+	testutil.Must(t, err)
 	n := entry.Record.(*resources.Node)
 	if n.State = resources.StateDeleting; len(n.Labels) != 1 || n.Labels[0] != "old" {
 		t.Errorf("labels %v", n.Labels)
@@ -169,14 +170,14 @@ func TestNonContendersDoNotBlockALock(t *testing.T) {
 	at := "/nodepool/nodes/" + entry.Record.Key().ID
 	tr.create(t, at+"/lock", "")
 	tr.create(t, at+"/lock/_c_c7d1-lock-0000000000", "")
-	must(t, s.Sync(t.Context()))
+	testutil.Must(t, s.Sync(t.Context()))
 	if claimed := s.Claimed(); len(claimed) > 0 {
 		t.Errorf("claimed are %v", claimed)
 	}
 	entry = one(t, s, state.Op{Record: withComment(entry, "free"), Revision: entry.Revision})
 	claim, entry, err := s.Claim(t.Context(), entry.Record.Key())
-	must(t, err)
-	must(t, claim.Unlock(t.Context()))
+	testutil.Must(t, err)
+	testutil.Must(t, claim.Unlock(t.Context()))
 	one(t, s, state.Op{Key: entry.Record.Key(), Revision: entry.Revision})
 	if tr.there(t, at) {
 		t.Error("it is there still")

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/state/zookeeper"
 )
 
@@ -24,7 +25,7 @@ func TestLockDirectoriesAreRemovedAfterEightHours(t *testing.T) {
 				tr.create(t, path, "")
 			}
 			s := tr.open(t, func(o *zookeeper.Options) { o.Now = func() time.Time { return time.Now().Add(tc.later) } })
-			must(t, s.Tidy(t.Context()))
+			testutil.Must(t, s.Tidy(t.Context()))
 			if got := tr.there(t, locks+"/200-0000000001"); got != tc.want {
 				t.Errorf("the directory of a request that is gone: there %t, want %t", got, tc.want)
 			}
@@ -64,8 +65,8 @@ func TestRecordsWithoutDataAreRemoved(t *testing.T) {
 			tr.create(t, "/nodepool/nodes/0000000003", "not JSON")
 			s := tr.open(t, silent, func(o *zookeeper.Options) { o.Now = func() time.Time { return time.Now().Add(tc.later) } })
 			for range 2 { // a build is deleted after its uploads
-				must(t, s.Tidy(t.Context()))
-				must(t, s.Sync(t.Context()))
+				testutil.Must(t, s.Tidy(t.Context()))
+				testutil.Must(t, s.Sync(t.Context()))
 			}
 			for _, path := range empty {
 				if got := tr.there(t, path); got != tc.want {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/zookeeper"
@@ -54,11 +55,11 @@ func TestLocksExcludeZuulAndViceVersa(t *testing.T) {
 	for dir, entry := range lockedRecords(t, s) {
 		key := entry.Record.Key()
 		claim, _, err := s.Claim(ctx, key)
-		must(t, err)
+		testutil.Must(t, err)
 		if got, err := zuul.TryLock(ctx, dir); err != nil || got {
 			t.Errorf("%s: Zuul has the lock (%t, %v) though npctl has claimed %s", dir, got, err, key)
 		}
-		must(t, claim.Unlock(ctx))
+		testutil.Must(t, claim.Unlock(ctx))
 		if got, err := zuul.TryLock(ctx, dir); err != nil || !got {
 			t.Errorf("%s: Zuul has no lock (%t, %v) though npctl has given %s back", dir, got, err, key)
 		}
@@ -69,17 +70,17 @@ func TestLocksExcludeZuulAndViceVersa(t *testing.T) {
 		if !errors.Is(err, state.ErrLocked) || !errors.Is(err, state.ErrConflict) {
 			t.Errorf("%s: commit: %v, want ErrLocked and ErrConflict", key, err)
 		}
-		must(t, s.Sync(ctx))
+		testutil.Must(t, s.Sync(ctx))
 		if want := map[resources.Key]bool{key: true}; !cmp.Equal(s.Claimed(), want) {
 			t.Errorf("claimed are %v, want %v", s.Claimed(), want)
 		}
-		must(t, zuul.Unlock(ctx, dir))
-		must(t, s.Sync(ctx))
+		testutil.Must(t, zuul.Unlock(ctx, dir))
+		testutil.Must(t, s.Sync(ctx))
 		if claim, _, err = s.Claim(ctx, key); err != nil {
 			t.Errorf("%s: %v after Zuul's unlock", key, err)
 			continue
 		}
-		must(t, claim.Unlock(ctx))
+		testutil.Must(t, claim.Unlock(ctx))
 	}
 }
 
@@ -120,15 +121,15 @@ func zuulWaits(t *testing.T, take taker) {
 	key := one(t, s, state.Op{Record: node(resources.StateReady)}).Record.Key()
 	dir := "/nodepool/nodes/" + key.ID + "/lock"
 	release, err := take(ctx, s, key)
-	must(t, err)
+	testutil.Must(t, err)
 	got := make(chan error, 1)
 	go func() { got <- zuul.Lock(ctx, dir, time.Minute) }()
-	eventually(t, "Zuul is in the queue", func() bool { return len(tr.children(t, dir)) == 2 })
+	testutil.Await(t, "Zuul is in the queue", func() bool { return len(tr.children(t, dir)) == 2 })
 	if _, _, err := s.Claim(ctx, key); !errors.Is(err, state.ErrLocked) {
 		t.Errorf("a second claim: %v, want ErrLocked", err)
 	}
-	must(t, release())
-	must(t, <-got)
+	testutil.Must(t, release())
+	testutil.Must(t, <-got)
 	if _, _, err := s.Claim(ctx, key); !errors.Is(err, state.ErrLocked) {
 		t.Errorf("%v, want ErrLocked: Zuul has the node", err)
 	}
@@ -143,7 +144,7 @@ func TestLocksAreExclusive(t *testing.T) {
 	one1, two := tr.open(t), tr.open(t)
 	key := one(t, one1, state.Op{Record: node(resources.StateReady)}).Record.Key()
 	dir := "/nodepool/nodes/" + key.ID + "/lock"
-	must(t, two.Sync(ctx))
+	testutil.Must(t, two.Sync(ctx))
 	var inside, times atomic.Int32
 	hold := func(who string) {
 		if n := inside.Add(1); n != 1 {
@@ -227,17 +228,17 @@ func TestCommitsWithoutAClaimRespectZuulsLock(t *testing.T) {
 	})
 	for range 60 {
 		if got, err := zuul.TryLock(ctx, at+"/lock"); err != nil || !got {
-			must(t, err)
+			testutil.Must(t, err)
 			continue
 		}
 		before, err := zuul.Read(ctx, at)
-		must(t, err)
+		testutil.Must(t, err)
 		after, err := zuul.Read(ctx, at)
-		must(t, err)
+		testutil.Must(t, err)
 		if before.Version != after.Version {
 			t.Errorf("version %d became %d while Zuul had the lock", before.Version, after.Version)
 		}
-		must(t, zuul.Unlock(ctx, at+"/lock"))
+		testutil.Must(t, zuul.Unlock(ctx, at+"/lock"))
 	}
 	close(stop)
 	wg.Wait()
@@ -255,19 +256,19 @@ func TestRequestByZuul(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
 	s, zuul, ctx := tr.open(t), startZuul(t, tr), t.Context()
-	must(t, s.Register(ctx, resources.Presence{Pools: []resources.RegisteredPool{{Provider: "cloud", Pool: "main", Labels: []string{"small", "large"}, Priority: 100}}}))
+	testutil.Must(t, s.Register(ctx, resources.Presence{Pools: []resources.RegisteredPool{{Provider: "cloud", Pool: "main", Labels: []string{"small", "large"}, Priority: 100}}}))
 	pools, err := zuul.AwaitPools(ctx, 1)
-	must(t, err)
+	testutil.Must(t, err)
 	if diff := cmp.Diff([]string{"large", "small"}, pools[0].Labels); diff != "" {
 		t.Errorf("Zuul sees the labels (-want +got):\n%s", diff)
 	}
 	sent, err := zuul.Request(ctx, lab.Request{Labels: []string{"small", "large"}})
-	must(t, err)
+	testutil.Must(t, err)
 	key := key(resources.KindRequest, sent.ID)
-	eventually(t, "the request is known", func() bool { _, err := s.Get(ctx, key); return err == nil })
+	testutil.Await(t, "the request is known", func() bool { _, err := s.Get(ctx, key); return err == nil })
 
 	claim, entry, err := s.Claim(ctx, key)
-	must(t, err)
+	testutil.Must(t, err)
 	asked := entry.Record.(*resources.Request)
 	asked.State, asked.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main"}
 	ops := []state.Op{{Record: asked, Revision: entry.Revision}}
@@ -277,7 +278,7 @@ func TestRequestByZuul(t *testing.T) {
 		ops = append(ops, state.Op{Record: n})
 	}
 	entries, err := s.Commit(ctx, ops...)
-	must(t, err)
+	testutil.Must(t, err)
 	if revised, err := zuul.Revise(ctx, sent.ID, 7); err != nil || revised {
 		t.Errorf("Zuul has revised a request that npctl has claimed: %t, %v", revised, err)
 	}
@@ -288,28 +289,28 @@ func TestRequestByZuul(t *testing.T) {
 	}
 	asked.State, asked.StateTime = resources.StateFulfilled, time.Now()
 	one(t, s, state.Op{Record: asked, Revision: revision})
-	must(t, claim.Unlock(ctx))
+	testutil.Must(t, claim.Unlock(ctx))
 
 	outcome, err := zuul.Wait(ctx, sent.ID, time.Minute)
-	must(t, err)
+	testutil.Must(t, err)
 	if outcome.State != "fulfilled" || !cmp.Equal(outcome.Nodes, asked.Nodes) || string(outcome.RequestorData) != string(sent.RequestorData) {
 		t.Errorf("Zuul has %+v, sent %s, and npctl gave %v", outcome, sent.RequestorData, asked.Nodes)
 	}
 	held, err := zuul.Accept(ctx, sent.ID)
-	must(t, err)
+	testutil.Must(t, err)
 	if len(held) != 2 || held[0]["label"] != "small" || held[1]["label"] != "large" {
 		t.Errorf("Zuul holds %v", held)
 	}
-	eventually(t, "the request is gone", func() bool { _, err := s.Get(ctx, key); return errors.Is(err, state.ErrNotFound) })
-	must(t, zuul.Use(ctx, sent.ID))
+	testutil.Await(t, "the request is gone", func() bool { _, err := s.Get(ctx, key); return errors.Is(err, state.ErrNotFound) })
+	testutil.Must(t, zuul.Use(ctx, sent.ID))
 	for _, id := range asked.Nodes {
-		eventually(t, "the node is in use and claimed", func() bool { return stateOf(t, s, id) == resources.StateInUse && s.Claimed()[nodeKey(id)] })
+		testutil.Await(t, "the node is in use and claimed", func() bool { return stateOf(t, s, id) == resources.StateInUse && s.Claimed()[nodeKey(id)] })
 	}
-	must(t, zuul.Return(ctx, sent.ID))
+	testutil.Must(t, zuul.Return(ctx, sent.ID))
 	for _, id := range asked.Nodes {
-		eventually(t, "the node is used and free", func() bool { return stateOf(t, s, id) == resources.StateUsed && !s.Claimed()[nodeKey(id)] })
+		testutil.Await(t, "the node is used and free", func() bool { return stateOf(t, s, id) == resources.StateUsed && !s.Claimed()[nodeKey(id)] })
 		used, err := s.Get(ctx, nodeKey(id))
-		must(t, err)
+		testutil.Must(t, err)
 		one(t, s, state.Op{Key: nodeKey(id), Revision: used.Revision})
 	}
 	if left := tr.children(t, "/nodepool/nodes"); len(left) > 0 {
@@ -321,7 +322,7 @@ func TestRequestByZuul(t *testing.T) {
 func launch(t *testing.T, s *zookeeper.Store, made state.Entry) (id string) {
 	t.Helper()
 	claim, entry, err := s.Claim(t.Context(), made.Record.Key())
-	must(t, err)
+	testutil.Must(t, err)
 	n := entry.Record.(*resources.Node)
 	n.State = resources.StateBuilding
 	entry = one(t, s, state.Op{Record: n, Revision: entry.Revision})
@@ -329,7 +330,7 @@ func launch(t *testing.T, s *zookeeper.Store, made state.Entry) (id string) {
 	n.State, n.ExternalID, n.Addresses.Interface = resources.StateReady, "b68f", "192.0.2.17"
 	n.HostKeys = []string{"ssh-ed25519 AAAA"}
 	one(t, s, state.Op{Record: n, Revision: entry.Revision})
-	must(t, claim.Unlock(t.Context()))
+	testutil.Must(t, claim.Unlock(t.Context()))
 	return n.ID
 }
 
@@ -338,6 +339,6 @@ func nodeKey(id string) resources.Key { return key(resources.KindNode, id) }
 func stateOf(t *testing.T, s *zookeeper.Store, id string) resources.State {
 	t.Helper()
 	entry, err := s.Get(t.Context(), nodeKey(id))
-	must(t, err)
+	testutil.Must(t, err)
 	return entry.Record.(*resources.Node).State
 }

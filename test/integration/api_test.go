@@ -11,6 +11,8 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // api makes plain calls as one user of the lab. It does not use npctl's driver.
@@ -117,15 +119,8 @@ func (a *api) find(t *testing.T, service, path, key, name string) object {
 	return nil
 }
 
-// eventually polls until yes returns true. The interval limits the load on the services.
+// eventually waits as long as real services may take.
 func eventually(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	tick := time.NewTicker(400 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); <-tick.C {
-		if yes() {
-			return
-		}
-	}
-	t.Fatalf("not so after five minutes: %s", what)
+	testutil.AwaitFor(t, 5*time.Minute, what, yes)
 }

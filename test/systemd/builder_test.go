@@ -5,6 +5,8 @@ package systemd
 import (
 	"strings"
 	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // cloud is a provider that both services use.
@@ -60,16 +62,16 @@ func TestBuilderServiceBuildsForWatchService(t *testing.T) {
 	m := boot(t)
 	m.run("install -m 755 bin/npctl /usr/bin/npctl && systemctl start gearman-job-server")
 	m.run("mkdir -p /etc/openstack && systemd-run --unit=cloud npctl sandbox -write-clouds=/etc/openstack/clouds.yaml")
-	m.await("the cloud exists", func() bool { return m.run("ls /etc/openstack") == "clouds.yaml" })
+	testutil.Await(m.t, "the cloud exists", func() bool { return m.run("ls /etc/openstack") == "clouds.yaml" })
 	m.run("chmod 644 /etc/openstack/clouds.yaml") // both services read it
 	m.write("/etc/npctl-builder/npctl.hcl", building)
 	m.run("install -m 644 packaging/systemd/npctl-builder.service /etc/systemd/system/ && systemctl enable --now npctl-builder")
-	m.await("the build host offers its image", func() bool { return strings.Contains(m.run("gearadmin --status"), "image-build:debian") })
+	testutil.Await(m.t, "the build host offers its image", func() bool { return strings.Contains(m.run("gearadmin --status"), "image-build:debian") })
 	m.install(strings.Replace(asking, "npctl {", "npctl {\n  gearman {\n    servers = [\"127.0.0.1\"]\n  }\n", 1))
 	m.ready()
 	m.write("/etc/npctl-builder/npctl.hcl", strings.Replace(building, `diskimage "debian"`, `diskimage "trixie"`, 1))
 	m.run("systemctl reload npctl-builder")
-	m.await("the build host offers the image of its new configuration", func() bool {
+	testutil.Await(m.t, "the build host offers the image of its new configuration", func() bool {
 		status := m.run("gearadmin --status")
 		return strings.Contains(status, "image-build:trixie") && m.is("npctl-builder", "NRestarts") == "0"
 	})

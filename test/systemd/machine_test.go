@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/program"
 )
 
@@ -45,7 +46,7 @@ func boot(t *testing.T) *machine {
 	go func() { defer close(done); _ = cmd.Wait() }() // said has its output
 	t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
 	m := &machine{t: t}
-	m.await("systemd is up", func() bool {
+	testutil.Await(m.t, "systemd is up", func() bool {
 		select {
 		case <-done:
 			t.Fatalf("lab.sh has ended:\n%s", &said)
@@ -55,7 +56,7 @@ func boot(t *testing.T) *machine {
 		return m.pid != 0
 	})
 	m.unpack()
-	m.await("the machine runs", func() bool {
+	testutil.Await(m.t, "the machine runs", func() bool {
 		state, _ := m.try("systemctl is-system-running")
 		return state == "running" || state == "degraded" // because of a unit of another package
 	})
@@ -81,15 +82,9 @@ func systemd(parent int) int {
 	return child
 }
 
-// await polls until the condition holds.
-func (m *machine) await(what string, so func() bool) {
-	m.t.Helper()
-	program.Await(m.t, what, so)
-}
-
 // try runs a script in the machine as root and returns its output.
 func (m *machine) try(script string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.t.Context()), 2*program.Patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.t.Context()), 2*testutil.Patience)
 	defer cancel()
 	root := fmt.Sprintf("/proc/%d/root", m.pid)
 	cmd := exec.CommandContext(ctx, "nsenter", "--target="+strconv.Itoa(m.pid), "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup",

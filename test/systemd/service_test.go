@@ -5,6 +5,8 @@ package systemd
 import (
 	"strings"
 	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // settings is the configuration in docs/operations.md.
@@ -45,7 +47,7 @@ provider "sandbox" "one" {
 // ready waits for a ready node without a user.
 func (m *machine) ready() {
 	m.t.Helper()
-	m.await("a node is ready", func() bool {
+	testutil.Await(m.t, "a node is ready", func() bool {
 		said, _ := m.as("alice", "npctl status -once")
 		return strings.Contains(said, "1 ready")
 	})
@@ -54,7 +56,7 @@ func (m *machine) ready() {
 // logged waits until the unit's log contains the words.
 func (m *machine) logged(unit, words string) {
 	m.t.Helper()
-	m.await("the log contains "+words, func() bool { return strings.Contains(m.run("journalctl --no-pager --unit="+unit), words) })
+	testutil.Await(m.t, "the log contains "+words, func() bool { return strings.Contains(m.run("journalctl --no-pager --unit="+unit), words) })
 }
 
 func TestServiceServesItsGroup(t *testing.T) {
@@ -102,7 +104,7 @@ func TestReloadReportsItsResult(t *testing.T) {
 // use.
 func (m *machine) restarts(count string) {
 	m.t.Helper()
-	m.await("the service was restarted", func() bool {
+	testutil.Await(m.t, "the service was restarted", func() bool {
 		return m.is("npctl-watch", "NRestarts") == count && m.is("npctl-watch", "ActiveState") == "active"
 	})
 	if said, err := m.as("alice", "npctl node list"); err != nil || !strings.Contains(said, "in-use") {

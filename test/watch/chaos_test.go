@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
-	"github.com/npctl/npctl/test/program"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -63,7 +63,7 @@ func TestKilledDaemonsUnderLoad(t *testing.T) {
 	}
 	seed %= 1 << 31
 	t.Logf("NPCTL_SEED=%d", seed)
-	c := &chaos{site: newSite(t, chaosFleet(program.FreePort(t), seed)), counts: map[string]int{}, mistake: map[string]bool{}}
+	c := &chaos{site: newSite(t, chaosFleet(testutil.FreePort(t), seed)), counts: map[string]int{}, mistake: map[string]bool{}}
 	for _, name := range []string{"one", "two"} {
 		p := c.project(name)
 		p.plant()

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/watch/httpapi/client"
@@ -72,19 +73,13 @@ func (s *site) write(configuration string) {
 func (s *site) start(options ...string) *program.Process {
 	s.t.Helper()
 	d := s.launch(exec.CommandContext(context.WithoutCancel(s.t.Context()), npctl, append([]string{"watch", "-config=" + s.dir}, options...)...))
-	s.await("the daemon is ready", func() bool { ready, err := s.Ready(s.t.Context()); return err == nil && ready })
+	testutil.Await(s.t, "the daemon is ready", func() bool { ready, err := s.Ready(s.t.Context()); return err == nil && ready })
 	return d
 }
 
 func (s *site) launch(cmd *exec.Cmd) *program.Process {
 	s.t.Helper()
 	return program.Start(s.t, cmd, filepath.Join(s.dir, "log"))
-}
-
-// await polls until the condition holds.
-func (s *site) await(what string, so func() bool) {
-	s.t.Helper()
-	program.Await(s.t, what, so)
 }
 
 // nodes requests nodes, waits for them and takes them.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -102,7 +103,7 @@ func TestLabelIsRenamedUnderLoad(t *testing.T) {
 	}{
 		{"small", "tiny", func() {
 			d.Signal(syscall.SIGHUP)
-			s.await("the configuration was reloaded", func() bool { return d.Logged("configuration reloaded") > 0 })
+			testutil.Await(s.t, "the configuration was reloaded", func() bool { return d.Logged("configuration reloaded") > 0 })
 		}},
 		{"tiny", "little", func() { s.reload(0, "Configuration reloaded.") }},
 	} {
@@ -111,8 +112,8 @@ func TestLabelIsRenamedUnderLoad(t *testing.T) {
 		change.reload()
 		f.setLabel(change.to)
 		f.awaitProgress()
-		s.await("nodes with the old label are gone", func() bool { return len(s.with(wire.NodeFilter{Label: change.from})) == 0 })
-		s.await("nodes with the new label are ready", func() bool {
+		testutil.Await(s.t, "nodes with the old label are gone", func() bool { return len(s.with(wire.NodeFilter{Label: change.from})) == 0 })
+		testutil.Await(s.t, "nodes with the new label are ready", func() bool {
 			return len(s.with(wire.NodeFilter{Label: change.to, States: []string{"ready"}})) >= 2
 		})
 	}
@@ -163,25 +164,25 @@ func TestImageIsReplacedUnderLoad(t *testing.T) {
 
 	s.write(edited(t, rolling, "printf old", "printf new"))
 	s.reload(0, "build")
-	s.await("the new build is in the cloud", func() bool {
+	testutil.Await(s.t, "the new build is in the cloud", func() bool {
 		return slices.ContainsFunc(uploads(s.image("debian")), func(id string) bool { return id != old[0] })
 	})
 	f.awaitProgress()
-	s.await("no node is from the old build", func() bool {
+	testutil.Await(s.t, "no node is from the old build", func() bool {
 		nodes := s.with(wire.NodeFilter{})
 		return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n wire.Node) bool { return n.Upload == old[0] })
 	})
-	s.await("the old build is gone", func() bool { return len(s.image("debian").Builds) == 1 && s.imagesIn(p) == 1 })
+	testutil.Await(s.t, "the old build is gone", func() bool { return len(s.image("debian").Builds) == 1 && s.imagesIn(p) == 1 })
 
 	other := edited(t, rolling, `diskimage "debian"`, `diskimage "noble"`, "diskimage.debian", "diskimage.noble")
 	s.write(other)
 	s.reload(0, "build")
-	s.await("every node is from the other image", func() bool {
+	testutil.Await(s.t, "every node is from the other image", func() bool {
 		nodes := s.with(wire.NodeFilter{})
 		return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n wire.Node) bool { return n.Image != "diskimage.noble" })
 	})
 	f.awaitProgress()
-	s.await("the old image is gone", func() bool { return len(s.image("debian").Builds) == 0 && s.imagesIn(p) == 1 })
+	testutil.Await(s.t, "the old image is gone", func() bool { return len(s.image("debian").Builds) == 0 && s.imagesIn(p) == 1 })
 	f.end()
 	d.Stop()
 }
@@ -202,19 +203,19 @@ func TestProviderIsRemovedUnderLoad(t *testing.T) {
 	d := s.start()
 	one, two := s.project("one"), s.project("two")
 	f := s.traffic("small", one, two)
-	s.await("both providers are full of nodes", func() bool { return len(s.with(wire.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
+	testutil.Await(s.t, "both providers are full of nodes", func() bool { return len(s.with(wire.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
 	used := s.nodes("spare")[0]
 	f.awaitProgress()
 
 	s.write(rolling) // one edit
 	s.reload(1, "would remove node.", "-allow-destroy")
 	d.Signal(syscall.SIGHUP)
-	s.await("the rejection of the new configuration is logged", func() bool { return d.Logged("new configuration refused") > 0 })
+	testutil.Await(s.t, "the rejection of the new configuration is logged", func() bool { return d.Logged("new configuration refused") > 0 })
 	f.awaitProgress()
-	s.await("the old configuration stays active", func() bool { return len(s.with(wire.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
+	testutil.Await(s.t, "the old configuration stays active", func() bool { return len(s.with(wire.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
 
 	s.reloadWith([]string{"-allow-destroy"}, 0, "Configuration reloaded.")
-	s.await("only the node in use is left in the provider", func() bool {
+	testutil.Await(s.t, "only the node in use is left in the provider", func() bool {
 		nodes := s.with(wire.NodeFilter{Provider: "two", Label: "spare"})
 		return len(nodes) == 1 && nodes[0].ID == used.ID && nodes[0].State == resources.StateInUse
 	})
@@ -225,7 +226,7 @@ func TestProviderIsRemovedUnderLoad(t *testing.T) {
 	if _, err := s.ReturnNode(t.Context(), used.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.await("no record of the provider is left", func() bool {
+	testutil.Await(s.t, "no record of the provider is left", func() bool {
 		providers, err := s.Providers(t.Context())
 		return err == nil && len(providers) == 1 && providers[0].Name == "one"
 	})
@@ -243,10 +244,10 @@ func TestPoolIsShrunkUnderLoad(t *testing.T) {
 	d := s.start()
 	p := s.project("one")
 	f := s.traffic("small", p)
-	s.await("the pool is in use", func() bool { return len(s.with(wire.NodeFilter{})) > 4 })
+	testutil.Await(s.t, "the pool is in use", func() bool { return len(s.with(wire.NodeFilter{})) > 4 })
 	s.write(edited(t, rolling, "max_servers = 8", "max_servers = 2"))
 	s.reload(0)
-	s.await("the pool has its maximum number of nodes", func() bool { return len(s.with(wire.NodeFilter{})) <= 2 })
+	testutil.Await(s.t, "the pool has its maximum number of nodes", func() bool { return len(s.with(wire.NodeFilter{})) <= 2 })
 	most := 0
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		most = max(most, len(s.with(wire.NodeFilter{})))
@@ -257,7 +258,7 @@ func TestPoolIsShrunkUnderLoad(t *testing.T) {
 	f.awaitProgress()
 	s.write(rolling)
 	s.reload(0)
-	s.await("the pool grows again", func() bool { return len(s.with(wire.NodeFilter{})) > 2 })
+	testutil.Await(s.t, "the pool grows again", func() bool { return len(s.with(wire.NodeFilter{})) > 2 })
 	f.end()
 	d.Stop()
 }
@@ -277,6 +278,6 @@ func TestInvalidConfigurationIsRejectedUnderLoad(t *testing.T) {
 	s.write(edited(t, rolling, "min_ready     = 2", "min_ready     = 3"))
 	s.reload(0, "Configuration reloaded.")
 	f.end()
-	s.await("the next valid configuration is used", func() bool { return s.census() == "map[ready:3]" })
+	testutil.Await(s.t, "the next valid configuration is used", func() bool { return s.census() == "map[ready:3]" })
 	d.Stop()
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -49,12 +50,12 @@ func TestMachineInUseIsRemoved(t *testing.T) {
 	first, other := machine(m, "metal1", "metal"), machine(m, "iron1", "iron")
 	s.write(machines(first, other))
 	d := s.start()
-	s.await("all slots are ready", func() bool { return s.census() == "map[ready:4]" })
+	testutil.Await(s.t, "all slots are ready", func() bool { return s.census() == "map[ready:4]" })
 	f := s.traffic("iron")
 	used := s.nodes("metal")[0]
 	s.write(machines(other))
 	s.reload(0)
-	s.await("the record of its free slot is removed", func() bool { return len(s.with(wire.NodeFilter{Label: "metal"})) == 1 })
+	testutil.Await(s.t, "the record of its free slot is removed", func() bool { return len(s.with(wire.NodeFilter{Label: "metal"})) == 1 })
 	f.awaitProgress()
 	n, err := s.Node(t.Context(), used.ID)
 	if err != nil || n.State != resources.StateInUse {
@@ -66,12 +67,12 @@ func TestMachineInUseIsRemoved(t *testing.T) {
 	if _, err := s.ReturnNode(t.Context(), used.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.await("its record is removed after its return", func() bool {
+	testutil.Await(s.t, "its record is removed after its return", func() bool {
 		_, err := s.Node(t.Context(), used.ID)
 		return errors.Is(err, state.ErrNotFound)
 	})
 	f.end()
-	s.await("the other machine is unchanged", func() bool { return s.census() == "map[ready:2]" })
+	testutil.Await(s.t, "the other machine is unchanged", func() bool { return s.census() == "map[ready:2]" })
 	d.Stop()
 }
 
@@ -82,7 +83,7 @@ func TestLabelOfMachineInUseIsChanged(t *testing.T) {
 	m.start()
 	s.write(machines(machine(m, "metal1", "metal"), machine(m, "metal2", "metal")))
 	d := s.start()
-	s.await("all slots are ready", func() bool { return s.census() == "map[ready:4]" })
+	testutil.Await(s.t, "all slots are ready", func() bool { return s.census() == "map[ready:4]" })
 	var used wire.Node
 	var others []wire.Node
 	for used = s.nodes("metal")[0]; used.Hostname != "metal1"; used = s.nodes("metal")[0] {
@@ -110,7 +111,7 @@ func TestLabelOfMachineInUseIsChanged(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	s.await("both slots have only the new label", func() bool {
+	testutil.Await(s.t, "both slots have only the new label", func() bool {
 		nodes := s.with(wire.NodeFilter{Label: "iron", States: []string{"ready"}})
 		return len(nodes) == 2 && !slices.ContainsFunc(nodes, func(n wire.Node) bool { return slices.Contains(n.Labels, "metal") })
 	})

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/npctl/npctl/test/program"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -53,9 +53,9 @@ provider "sandbox" "one" {
 }
 
 func TestNodesAreAssignedUsedAndReplaced(t *testing.T) {
-	s := newSite(t, cloud(program.FreePort(t), 1, "300ms"))
+	s := newSite(t, cloud(testutil.FreePort(t), 1, "300ms"))
 	d := s.start()
-	s.await("one node of min_ready is ready", func() bool { return s.census() == "map[ready:1]" })
+	testutil.Await(s.t, "one node of min_ready is ready", func() bool { return s.census() == "map[ready:1]" })
 	nodes := s.createdByCommand("small", "small")
 	for _, n := range nodes {
 		s.checkLogin(n)
@@ -63,13 +63,13 @@ func TestNodesAreAssignedUsedAndReplaced(t *testing.T) {
 			t.Errorf("ssh to node %s: %v: %s", n.ID, err, out)
 		}
 	}
-	s.await("another one is ready beside those", func() bool { return s.census() == "map[in-use:2 ready:1]" })
+	testutil.Await(s.t, "another one is ready beside those", func() bool { return s.census() == "map[in-use:2 ready:1]" })
 	for _, n := range nodes {
 		if _, err := s.ReturnNode(t.Context(), n.ID); err != nil {
 			t.Error(err)
 		}
 	}
-	s.await("used nodes are gone", func() bool { return s.census() == "map[ready:1]" })
+	testutil.Await(s.t, "used nodes are gone", func() bool { return s.census() == "map[ready:1]" })
 	if _, err := s.ssh(nodes[0], "true"); err == nil {
 		t.Errorf("node %s still answers", nodes[0].ID)
 	}
@@ -77,7 +77,7 @@ func TestNodesAreAssignedUsedAndReplaced(t *testing.T) {
 }
 
 func TestHeldNodeStaysUntilItsHoldExpires(t *testing.T) {
-	s := newSite(t, cloud(program.FreePort(t), 0, "0s"))
+	s := newSite(t, cloud(testutil.FreePort(t), 0, "0s"))
 	d := s.start()
 	n := s.nodes("small")[0]
 	until := time.Now().Add(4 * time.Second)
@@ -95,7 +95,7 @@ func TestHeldNodeStaysUntilItsHoldExpires(t *testing.T) {
 			t.Fatalf("a held node does not answer: %v: %s", err, out)
 		}
 	}
-	s.await("the node is gone", func() bool { return s.census() == "map[]" })
+	testutil.Await(s.t, "the node is gone", func() bool { return s.census() == "map[]" })
 	if time.Now().Before(until) {
 		t.Error("the node was gone before its time")
 	}
@@ -103,24 +103,24 @@ func TestHeldNodeStaysUntilItsHoldExpires(t *testing.T) {
 }
 
 func TestSIGHUPReloadsConfiguration(t *testing.T) {
-	port := program.FreePort(t)
+	port := testutil.FreePort(t)
 	s := newSite(t, cloud(port, 1, "0s"))
 	d := s.start()
-	s.await("one node is ready", func() bool { return s.census() == "map[ready:1]" })
+	testutil.Await(s.t, "one node is ready", func() bool { return s.census() == "map[ready:1]" })
 	s.write(strings.Replace(cloud(port, 3, "0s"), "max_servers", "max_serfers", 1))
 	d.Signal(syscall.SIGHUP)
-	s.await("the error is logged", func() bool { return d.Logged("max_serfers") > 0 && d.Logged("new configuration refused") > 0 })
+	testutil.Await(s.t, "the error is logged", func() bool { return d.Logged("max_serfers") > 0 && d.Logged("new configuration refused") > 0 })
 	if got := s.census(); got != "map[ready:1]" {
 		t.Errorf("nodes are %s after an invalid configuration", got)
 	}
 	s.write(cloud(port, 3, "0s"))
 	d.Signal(syscall.SIGHUP)
-	s.await("the number of nodes matches the new configuration", func() bool { return s.census() == "map[ready:3]" })
+	testutil.Await(s.t, "the number of nodes matches the new configuration", func() bool { return s.census() == "map[ready:3]" })
 	d.Stop()
 }
 
 func TestDaemonResumesAfterKill(t *testing.T) {
-	s := newSite(t, cloud(program.FreePort(t), 0, "5s"))
+	s := newSite(t, cloud(testutil.FreePort(t), 0, "5s"))
 	d := s.start()
 	var ids []string
 	for range 3 {
@@ -130,7 +130,7 @@ func TestDaemonResumesAfterKill(t *testing.T) {
 		}
 		ids = append(ids, r.ID)
 	}
-	s.await("nodes are building", func() bool { return s.census() == "map[building:3]" })
+	testutil.Await(s.t, "nodes are building", func() bool { return s.census() == "map[building:3]" })
 	before, err := s.Nodes(t.Context(), wire.NodeFilter{})
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestDaemonResumesAfterKill(t *testing.T) {
 			t.Errorf("launch of node %s started before the kill and was not resumed; assigned are %v", n.ID, given)
 		}
 	}
-	s.await("nothing is left in the cloud", func() bool {
+	testutil.Await(s.t, "nothing is left in the cloud", func() bool {
 		providers, err := s.Providers(t.Context())
 		return err == nil && s.census() == "map[]" && providers[0].Quota != nil && providers[0].Quota.Used.Instances == 0
 	})
@@ -166,16 +166,16 @@ func TestDaemonResumesAfterKill(t *testing.T) {
 
 func TestSIGTERMEndsDaemonWithinGrace(t *testing.T) {
 	t.Parallel() // it mostly waits
-	s := newSite(t, cloud(program.FreePort(t), 0, "20s"))
+	s := newSite(t, cloud(testutil.FreePort(t), 0, "20s"))
 	d := s.start("-grace=1s")
 	r, err := s.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"small"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.await("a node is building", func() bool { return s.census() == "map[building:1]" })
+	testutil.Await(s.t, "a node is building", func() bool { return s.census() == "map[building:1]" })
 	began := time.Now()
 	d.Signal(syscall.SIGTERM)
-	s.await("it says so", func() bool { return d.Logged("stopping: starting no more steps") > 0 })
+	testutil.Await(s.t, "it says so", func() bool { return d.Logged("stopping: starting no more steps") > 0 })
 	if _, err := s.Status(t.Context()); err != nil {
 		t.Errorf("it does not answer while it ends: %v", err)
 	}
@@ -199,11 +199,11 @@ func TestSIGTERMEndsDaemonWithinGrace(t *testing.T) {
 }
 
 func TestSecondSignalEndsDaemonImmediately(t *testing.T) {
-	s := newSite(t, cloud(program.FreePort(t), 1, "60s"))
+	s := newSite(t, cloud(testutil.FreePort(t), 1, "60s"))
 	d := s.start("-grace=1h")
-	s.await("a node is building", func() bool { return s.census() == "map[building:1]" })
+	testutil.Await(s.t, "a node is building", func() bool { return s.census() == "map[building:1]" })
 	d.Signal(syscall.SIGTERM)
-	s.await("it says so", func() bool { return d.Logged("stopping: starting no more steps") > 0 })
+	testutil.Await(s.t, "it says so", func() bool { return d.Logged("stopping: starting no more steps") > 0 })
 	d.Signal(syscall.SIGTERM)
 	if code := d.Ends(30 * time.Second); code != 130 { // half of the time that the node takes
 		t.Errorf("exit code %d, want 130", code)
@@ -211,7 +211,7 @@ func TestSecondSignalEndsDaemonImmediately(t *testing.T) {
 }
 
 func TestDaemonUsesSystemdSocket(t *testing.T) {
-	s := newSite(t, cloud(program.FreePort(t), 0, "0s"))
+	s := newSite(t, cloud(testutil.FreePort(t), 0, "0s"))
 	path := filepath.Join(s.dir, "npctl.db.sock")
 	opened := listenFiles(t, "unix", path)
 	metrics := listenFiles(t, "tcp", "127.0.0.1:0")
@@ -219,7 +219,7 @@ func TestDaemonUsesSystemdSocket(t *testing.T) {
 	cmd.Env = append(os.Environ(), "LISTEN_FDS=2", "LISTEN_FDNAMES=api:metrics")
 	cmd.ExtraFiles = []*os.File{opened.file, metrics.file}
 	d := s.launch(cmd)
-	s.await("the daemon is ready", func() bool { ready, err := s.Ready(t.Context()); return err == nil && ready })
+	testutil.Await(s.t, "the daemon is ready", func() bool { ready, err := s.Ready(t.Context()); return err == nil && ready })
 	answer, err := http.Get("http://" + metrics.address + "/metrics") //nolint:noctx // it answers at once
 	if err != nil || answer.StatusCode != http.StatusOK {
 		t.Errorf("metrics: %v %v", answer, err)

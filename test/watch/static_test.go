@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -57,7 +57,7 @@ type sshd struct {
 // newMachine creates keys and the configuration of an sshd that accepts the key of the site.
 func (s *site) newMachine() *sshd {
 	s.t.Helper()
-	m := &sshd{t: s.t, dir: s.dir, port: program.FreePort(s.t)}
+	m := &sshd{t: s.t, dir: s.dir, port: testutil.FreePort(s.t)}
 	m.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(m.dir, "host"))
 	m.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(m.dir, "id"))
 	config := fmt.Sprintf("Port %d\nListenAddress 127.0.0.1\nHostKey %s/host\nAuthorizedKeysFile %s/id.pub\nPidFile none\nUsePAM no\nStrictModes no\n"+
@@ -93,7 +93,7 @@ func (m *sshd) start() {
 	}
 	cmd := m.cmd
 	m.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	program.Await(m.t, "sshd listens", func() bool {
+	testutil.Await(m.t, "sshd listens", func() bool {
 		c, err := (&net.Dialer{}).DialContext(m.t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", m.port))
 		if err == nil {
 			_ = c.Close()
@@ -148,7 +148,7 @@ func TestMachinesAreCheckedAssignedAndReturned(t *testing.T) {
 	m.start()
 	s.write(rack(m, m.hostKey()))
 	d := s.start()
-	s.await("both slots are ready", func() bool { return s.census() == "map[ready:2]" })
+	testutil.Await(s.t, "both slots are ready", func() bool { return s.census() == "map[ready:2]" })
 	for range 3 {
 		nodes := s.nodes("metal", "slow")
 		for _, n := range nodes {
@@ -177,7 +177,7 @@ func TestMachinesAreCheckedAssignedAndReturned(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		s.await("both slots are ready again", func() bool { return s.census() == "map[ready:2]" })
+		testutil.Await(s.t, "both slots are ready again", func() bool { return s.census() == "map[ready:2]" })
 	}
 	d.Stop()
 }
@@ -189,18 +189,18 @@ func TestUnreachableMachineIsNotReturnedToThePool(t *testing.T) {
 	m.start()
 	s.write(rack(m, m.hostKey()))
 	d := s.start()
-	s.await("both slots are ready", func() bool { return s.census() == "map[ready:2]" })
+	testutil.Await(s.t, "both slots are ready", func() bool { return s.census() == "map[ready:2]" })
 	n := s.nodes("metal")[0]
 	m.stop()
 	if _, err := s.ReturnNode(t.Context(), n.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.await("the slot has failed", func() bool {
+	testutil.Await(s.t, "the slot has failed", func() bool {
 		n, err := s.Node(t.Context(), n.ID)
 		return err == nil && n.State == resources.StateFailed && strings.Contains(n.Error, "connection refused")
 	})
 	m.start()
-	s.await("it is ready again", func() bool { return s.census() == "map[ready:2]" })
+	testutil.Await(s.t, "it is ready again", func() bool { return s.census() == "map[ready:2]" })
 	d.Stop()
 }
 
@@ -211,7 +211,7 @@ func TestMachineWithAnotherHostKeyIsNotAssigned(t *testing.T) {
 	m.start()
 	s.write(rack(m, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGnC0nQ8yYq7yGkq6Yz0k9vP3pT5wE1rS2uV4xZ6aB8c"))
 	d := s.start()
-	s.await("the slots have failed", func() bool { return s.census() == "map[failed:2]" })
+	testutil.Await(s.t, "the slots have failed", func() bool { return s.census() == "map[failed:2]" })
 	nodes, err := s.Nodes(t.Context(), wire.NodeFilter{})
 	if err != nil || !strings.Contains(nodes[0].Error, "does not show the host key") {
 		t.Errorf("nodes are %+v, %v", nodes, err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -146,7 +147,7 @@ func (f *traffic) setLabel(label string) {
 func (f *traffic) awaitProgress() {
 	f.t.Helper()
 	enough := f.served.Load() + 2*clientsAtATime
-	f.await("requests are served", func() bool { return f.served.Load() >= enough })
+	testutil.Await(f.t, "requests are served", func() bool { return f.served.Load() >= enough })
 }
 
 // npctl runs a command in the directory of the configuration, and returns its exit code and output.

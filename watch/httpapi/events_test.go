@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -132,7 +133,7 @@ func TestLongPollsEndWithTheDaemon(t *testing.T) {
 func (l *lab) toldAtTheEnd(t *testing.T, path string) (string, error) {
 	t.Helper()
 	other := *l
-	other.socket = shortDir(t) + "/sock"
+	other.socket = testutil.ShortDir(t) + "/sock"
 	end := other.listen()
 	conn := other.dial()
 	if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: npctl\r\n\r\n"); err != nil {

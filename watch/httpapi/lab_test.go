@@ -23,6 +23,7 @@ import (
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/drivers/static"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
@@ -261,11 +262,7 @@ const (
 // await waits until so returns true.
 func (l *lab) await(what string, so func() bool) {
 	l.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			l.t.Fatalf("not within a minute: %s", what)
-		}
-	}
+	testutil.Await(l.t, what, so)
 }
 
 // raw sends a request without a client and returns the status, the headers and the body.

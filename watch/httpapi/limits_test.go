@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch/httpapi"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -225,7 +226,7 @@ func TestPanicIsAnErrorWithoutDetails(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	broken := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("inner secrets") })
 	server := httpapi.New(l.daemon, httpapi.Options{Metrics: broken})
-	path := shortDir(t) + "/sock"
+	path := testutil.ShortDir(t) + "/sock"
 	listener, err := httpapi.ListenUnix(path, 0o600)
 	if err != nil {
 		t.Fatal(err)

@@ -10,26 +10,17 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch/httpapi"
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
-
-func shortDir(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "npctl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
 
 func TestSocketExcludesOtherUsers(t *testing.T) {
 	for _, c := range []struct {
 		mode  fs.FileMode
 		umask int
 	}{{0o600, 0o022}, {0o660, 0o077}, {0o600, 0}} {
-		path := filepath.Join(shortDir(t), "deep", "sock")
+		path := filepath.Join(testutil.ShortDir(t), "deep", "sock")
 		before := syscall.Umask(c.umask)
 		l, err := httpapi.ListenUnix(path, c.mode)
 		syscall.Umask(before)
@@ -48,14 +39,14 @@ func TestSocketExcludesOtherUsers(t *testing.T) {
 			t.Errorf("the socket is still there after Close: %v", err)
 		}
 	}
-	if _, err := httpapi.ListenUnix(filepath.Join(shortDir(t), "sock"), 0o666); err == nil {
+	if _, err := httpapi.ListenUnix(filepath.Join(testutil.ShortDir(t), "sock"), 0o666); err == nil {
 		t.Error("a socket for everybody was made")
 	}
 }
 
 // TestSocketIsCreatedWithItsMode checks the mode continuously while the socket is created.
 func TestSocketIsCreatedWithItsMode(t *testing.T) {
-	path := filepath.Join(shortDir(t), "sock")
+	path := filepath.Join(testutil.ShortDir(t), "sock")
 	done, widest := make(chan struct{}), make(chan fs.FileMode)
 	go func() {
 		var seen fs.FileMode
@@ -87,7 +78,7 @@ func TestSocketIsCreatedWithItsMode(t *testing.T) {
 }
 
 func TestOnlyStaleSocketIsReplaced(t *testing.T) {
-	path := filepath.Join(shortDir(t), "sock")
+	path := filepath.Join(testutil.ShortDir(t), "sock")
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +137,7 @@ func TestSocketOfAnotherUserIsNotUsed(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Log("not root: only the owner's own socket is looked at")
 	}
-	path := filepath.Join(shortDir(t), "sock")
+	path := filepath.Join(testutil.ShortDir(t), "sock")
 	l, err := httpapi.ListenUnix(path, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +168,7 @@ func TestSocketOfAnotherUserIsNotUsed(t *testing.T) {
 }
 
 func TestNamedSocketOfAnotherUserNeedsTheirDirectory(t *testing.T) {
-	path := filepath.Join(shortDir(t), "sock")
+	path := filepath.Join(testutil.ShortDir(t), "sock")
 	l, err := httpapi.ListenUnix(path, 0o600)
 	if err != nil {
 		t.Fatal(err)

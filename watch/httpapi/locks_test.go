@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -92,7 +93,7 @@ func TestDaemonResumesWhenTheLockHolderVanishes(t *testing.T) {
 }
 
 func TestLockErrorNamesRunningSteps(t *testing.T) {
-	gate := filepath.Join(shortDir(t), "gate")
+	gate := filepath.Join(testutil.ShortDir(t), "gate")
 	l := newLab(t, strings.Replace(fleet, "printf image", "while [ ! -e "+gate+" ]; do sleep 0.05; done; printf image", 1), nil)
 	defer func() { _ = os.WriteFile(gate, nil, 0o600) }()
 	l.await("the image is being built", func() bool {

@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch/httpapi"
 )
 
 // hurried serves the lab's daemon on another socket, with short limits.
 func (l *lab) hurried(body, call time.Duration) *lab {
 	l.t.Helper()
-	path := shortDir(l.t) + "/sock"
+	path := testutil.ShortDir(l.t) + "/sock"
 	listener, err := httpapi.ListenUnix(path, 0o600)
 	if err != nil {
 		l.t.Fatal(err)

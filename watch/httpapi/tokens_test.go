@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch/httpapi"
 	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -37,7 +38,7 @@ type authority struct {
 
 func newAuthority(t testing.TB, name string) *authority {
 	t.Helper()
-	a := &authority{t: t, dir: shortDir(t)}
+	a := &authority{t: t, dir: testutil.ShortDir(t)}
 	a.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
@@ -214,7 +215,7 @@ func TestTokenFilesAreValidated(t *testing.T) {
 		{"readable", "zuul full " + fullToken, 0o644, "chmod 600"},
 		{"hashes", "zuul full sha256:" + hex.EncodeToString(sum[:]), 0o644, ""},
 	} {
-		path := filepath.Join(shortDir(t), "tokens")
+		path := filepath.Join(testutil.ShortDir(t), "tokens")
 		if err := os.WriteFile(path, []byte(c.text), c.mode); err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,6 @@ package gearmantest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // StartGearmand starts Debian's gearmand and returns its address.
@@ -133,7 +134,7 @@ func (p *Process) begin() bool {
 func run(t testing.TB, command func(port string) *exec.Cmd) *Process {
 	t.Helper()
 	for range 5 {
-		p := &Process{Addr: net.JoinHostPort("127.0.0.1", freePort(t)), t: t, command: command}
+		p := &Process{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(testutil.FreePort(t))), t: t, command: command}
 		if p.begin() {
 			return p
 		}
@@ -141,27 +142,6 @@ func run(t testing.TB, command func(port string) *exec.Cmd) *Process {
 	t.Fatal("a server did not start five times")
 	return nil
 }
-
-func freePort(t testing.TB) string {
-	t.Helper()
-	for range 1000 {
-		port := strconv.Itoa(20000 + rand.IntN(12000)) // below the kernel's ephemeral ports
-		if _, given := givenPorts.LoadOrStore(port, true); given {
-			continue
-		}
-		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", port))
-		if err != nil {
-			continue
-		}
-		_ = listener.Close()
-		return port
-	}
-	t.Fatal("no free port")
-	return ""
-}
-
-// givenPorts are all ports that freePort has returned, so that parallel tests do not share one.
-var givenPorts sync.Map
 
 func listens(t testing.TB, addr string, ended <-chan struct{}) bool {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // shared is the lab of tests that do not disturb its servers. Each test uses its own requests and paths.
@@ -87,16 +89,16 @@ func TestRecordsSurviveKilledServer(t *testing.T) {
 	l := Start(t, 1)
 	zuul := StartPeer(t, l.Env, PeerOptions{})
 	ctx := t.Context()
-	must(t, zuul.Create(ctx, "/kept", "precious"))
-	must(t, l.Kill())
+	testutil.Must(t, zuul.Create(ctx, "/kept", "precious"))
+	testutil.Must(t, l.Kill())
 	if _, err := l.Word("srvr"); err == nil {
 		t.Error("a killed server answers")
 	}
-	must(t, l.Up())
+	testutil.Must(t, l.Up())
 	if r, err := zuul.Read(ctx, "/kept"); err != nil || r.Data != "precious" {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	must(t, l.Restart())
+	testutil.Must(t, l.Restart())
 	if r, err := zuul.Read(ctx, "/kept"); err != nil || r.Data != "precious" {
 		t.Errorf("after a restart: got %+v, %v", r, err)
 	}
@@ -107,10 +109,10 @@ func TestEnsembleSurvivesLossOfOneServer(t *testing.T) {
 	l := Start(t, 3)
 	zuul := StartPeer(t, l.Env, PeerOptions{})
 	ctx := t.Context()
-	must(t, l.Kill(2))
-	must(t, zuul.Create(ctx, "/kept", "precious"))
-	must(t, l.Up())
-	must(t, l.Kill(1))
+	testutil.Must(t, l.Kill(2))
+	testutil.Must(t, zuul.Create(ctx, "/kept", "precious"))
+	testutil.Must(t, l.Up())
+	testutil.Must(t, l.Kill(1))
 	if r, err := zuul.Read(ctx, "/kept"); err != nil || r.Data != "precious" {
 		t.Errorf("got %+v, %v", r, err)
 	}
@@ -120,21 +122,14 @@ func TestPausedServerIsSilentUntilResumed(t *testing.T) {
 	t.Parallel()
 	l := Start(t, 1)
 	zuul := StartPeer(t, l.Env, PeerOptions{})
-	must(t, l.Pause())
+	testutil.Must(t, l.Pause())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, err := zuul.Children(ctx, "/"); err == nil {
 		t.Error("a paused server answers")
 	}
-	must(t, l.Continue())
+	testutil.Must(t, l.Continue())
 	if _, err := zuul.Children(t.Context(), "/"); err != nil {
 		t.Error(err)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

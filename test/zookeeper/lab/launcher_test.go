@@ -5,6 +5,8 @@ package lab
 import (
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestNodepoolServesZuul(t *testing.T) {
@@ -16,9 +18,9 @@ func TestNodepoolServesZuul(t *testing.T) {
 			zuul, ctx := StartPeer(t, l.Env, PeerOptions{}), t.Context()
 			StartLauncher(t, l, Nodepool{Driver: driver, Provider: "nodepool", Nodes: 6, Labels: []string{"small", "common"}})
 			_, err := zuul.AwaitPools(ctx, 1)
-			must(t, err)
+			testutil.Must(t, err)
 			held, err := zuul.Run(ctx, Run{Labels: labels, Clients: 3, Each: 1, Timeout: time.Minute})
-			must(t, err)
+			testutil.Must(t, err)
 			if len(held) != 3 {
 				t.Errorf("%d requests, want 3", len(held))
 			}
@@ -40,27 +42,27 @@ func TestHeldNodeIsKeptUntilItsHoldEnds(t *testing.T) {
 	zuul, ctx := StartPeer(t, l.Env, PeerOptions{}), t.Context()
 	StartLauncher(t, l, Nodepool{Driver: "static", Provider: "nodepool", Nodes: 1, Labels: []string{"small"}})
 	sent, err := zuul.Request(ctx, Request{Labels: []string{"small"}})
-	must(t, err)
+	testutil.Must(t, err)
 	outcome, err := zuul.Wait(ctx, sent.ID, time.Minute)
-	must(t, err)
+	testutil.Must(t, err)
 	if outcome.State != "fulfilled" || string(outcome.RequestorData) != string(sent.RequestorData) {
 		t.Errorf("got %+v, sent %s", outcome, sent.RequestorData)
 	}
 	nodes, err := zuul.Accept(ctx, sent.ID)
-	must(t, err)
+	testutil.Must(t, err)
 	if len(nodes) != 1 || nodes[0]["label"] != "small" || nodes[0]["interface_ip"] != "127.1.0.1" {
 		t.Errorf("nodes %v", nodes)
 	}
-	must(t, zuul.Use(ctx, sent.ID))
+	testutil.Must(t, zuul.Use(ctx, sent.ID))
 	path := "/nodepool/nodes/" + outcome.Nodes[0]
 	_, err = zuul.Await(ctx, path, map[string]any{"state": "in-use"}, 30*time.Second)
-	must(t, err)
+	testutil.Must(t, err)
 	hold, err := zuul.Hold(ctx, sent.ID, "look at it", time.Hour)
-	must(t, err)
+	testutil.Must(t, err)
 	_, err = zuul.Await(ctx, path, map[string]any{"state": "hold", "comment": "look at it", "hold_expiration": 3600}, 30*time.Second)
-	must(t, err)
-	must(t, zuul.EndHold(ctx, hold))
-	must(t, zuul.AwaitGone(ctx, path, time.Minute))
+	testutil.Must(t, err)
+	testutil.Must(t, zuul.EndHold(ctx, hold))
+	testutil.Must(t, zuul.AwaitGone(ctx, path, time.Minute))
 }
 
 func TestStoppedLauncherRemovesItsRegistration(t *testing.T) {
@@ -69,19 +71,19 @@ func TestStoppedLauncherRemovesItsRegistration(t *testing.T) {
 	zuul, ctx := StartPeer(t, l.Env, PeerOptions{}), t.Context()
 	launcher := StartLauncher(t, l, Nodepool{Driver: "static", Provider: "nodepool", Nodes: 1, Labels: []string{"small"}})
 	first, err := zuul.AwaitPools(ctx, 1)
-	must(t, err)
-	must(t, launcher.Stop())
+	testutil.Must(t, err)
+	testutil.Must(t, launcher.Stop())
 	if pools, err := zuul.Launchers(ctx); err != nil || len(pools) != 0 {
 		t.Errorf("pools of a stopped launcher: %v, %v", pools, err)
 	}
-	must(t, launcher.Start())
+	testutil.Must(t, launcher.Start())
 	_, err = zuul.AwaitPools(ctx, 1)
-	must(t, err)
-	must(t, launcher.Kill())
+	testutil.Must(t, err)
+	testutil.Must(t, launcher.Kill())
 	second, err := zuul.Launchers(ctx)
 	if err != nil || len(second) != 1 || second[0].ID == first[0].ID {
 		t.Errorf("pools of a killed launcher: %v, %v; before it was started again %v", second, err, first)
 	}
 	_, err = zuul.AwaitPools(ctx, 0)
-	must(t, err)
+	testutil.Must(t, err)
 }

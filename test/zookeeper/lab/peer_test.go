@@ -11,22 +11,24 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestPeerSubmitsLikeZuul(t *testing.T) {
 	t.Parallel()
 	zuul, ctx := StartPeer(t, shared.Env, PeerOptions{}), t.Context()
 	hello, err := zuul.Hello(ctx)
-	must(t, err)
+	testutil.Must(t, err)
 	sent, err := zuul.Request(ctx, Request{Labels: []string{"small", "large", "small"}, Priority: 99, RelativePriority: 3, Provider: "cloud", Tenant: "acme"})
-	must(t, err)
+	testutil.Must(t, err)
 	if !regexp.MustCompile(`^099-\d{10}$`).MatchString(sent.ID) {
 		t.Errorf("request %s, want 099- and ten digits", sent.ID)
 	}
 	record, err := zuul.Read(ctx, "/nodepool/requests/"+sent.ID)
-	must(t, err)
+	testutil.Must(t, err)
 	var got map[string]any
-	must(t, json.Unmarshal([]byte(record.Data), &got))
+	testutil.Must(t, json.Unmarshal([]byte(record.Data), &got))
 	if !regexp.MustCompile(`"trace_id": \d{30,}`).MatchString(record.Data) {
 		t.Errorf("no trace id of 128 bits in %s", record.Data)
 	}
@@ -47,22 +49,22 @@ func TestSchedulerReceivesEndOfItsRequests(t *testing.T) {
 	t.Parallel()
 	zuul, ctx := StartPeer(t, shared.Env, PeerOptions{}), t.Context()
 	sent, err := zuul.Request(ctx, Request{Labels: []string{"small"}})
-	must(t, err)
+	testutil.Must(t, err)
 	path := "/nodepool/requests/" + sent.ID
 	record, err := zuul.Read(ctx, path)
-	must(t, err)
-	must(t, zuul.Write(ctx, path, strings.Replace(record.Data, `"requested"`, `"failed"`, 1)))
+	testutil.Must(t, err)
+	testutil.Must(t, zuul.Write(ctx, path, strings.Replace(record.Data, `"requested"`, `"failed"`, 1)))
 	// One scheduler at a time receives the ends of all requests: a peer of another test may be elected first, and a
 	// killed peer stays elected until its session ends.
 	got, err := zuul.Wait(ctx, sent.ID, time.Minute)
-	must(t, err)
+	testutil.Must(t, err)
 	if got.State != "failed" || string(got.RequestorData) != string(sent.RequestorData) {
 		t.Errorf("got %+v, sent %s", got, sent.RequestorData)
 	}
-	must(t, zuul.Cancel(ctx, sent.ID))
+	testutil.Must(t, zuul.Cancel(ctx, sent.ID))
 	for got.State != "deleted" { // a newly elected scheduler receives all ends, possibly a second time
 		got, err = zuul.Wait(ctx, sent.ID, time.Minute)
-		must(t, err)
+		testutil.Must(t, err)
 	}
 	if _, err := zuul.Wait(ctx, sent.ID, 10*time.Millisecond); err == nil {
 		t.Error("an end was heard twice")
@@ -73,7 +75,7 @@ func TestLockedRequestIsNotRevised(t *testing.T) {
 	t.Parallel()
 	zuul, other, ctx := StartPeer(t, shared.Env, PeerOptions{}), StartPeer(t, shared.Env, PeerOptions{}), t.Context()
 	sent, err := zuul.Request(ctx, Request{Labels: []string{"small"}})
-	must(t, err)
+	testutil.Must(t, err)
 	lock := "/nodepool/requests-lock/" + sent.ID
 	if locked, err := other.TryLock(ctx, lock); err != nil || !locked {
 		t.Fatalf("lock: %v, %v", locked, err)
@@ -84,7 +86,7 @@ func TestLockedRequestIsNotRevised(t *testing.T) {
 	if locked, err := zuul.TryLock(ctx, lock); err != nil || locked {
 		t.Errorf("locked by two: %v, %v", locked, err)
 	}
-	must(t, other.Unlock(ctx, lock))
+	testutil.Must(t, other.Unlock(ctx, lock))
 	if revised, err := zuul.Revise(ctx, sent.ID, 7); err != nil || !revised {
 		t.Errorf("revised %v, %v", revised, err)
 	}
@@ -108,14 +110,14 @@ func TestExpiredSessionLosesItsLocks(t *testing.T) {
 	lock := "/" + t.Name()
 	zuul, other, ctx := StartPeer(t, shared.Env, PeerOptions{}), StartPeer(t, shared.Env, PeerOptions{}), t.Context()
 	before, err := zuul.Hello(ctx)
-	must(t, err)
-	must(t, zuul.Lock(ctx, lock, 10*time.Second))
-	must(t, zuul.Cut(ctx))
+	testutil.Must(t, err)
+	testutil.Must(t, zuul.Lock(ctx, lock, 10*time.Second))
+	testutil.Must(t, zuul.Cut(ctx))
 	if held, err := other.Contenders(ctx, lock); err != nil || len(held) != 1 {
 		t.Errorf("contenders after a cut: %v, %v", held, err)
 	}
-	must(t, zuul.Expire(ctx))
-	must(t, other.Lock(ctx, lock, time.Minute))
+	testutil.Must(t, zuul.Expire(ctx))
+	testutil.Must(t, other.Lock(ctx, lock, time.Minute))
 	if after, err := zuul.AwaitConnected(ctx); err != nil || after.Session == before.Session {
 		t.Errorf("session %x before and %x after it expired, %v", before.Session, after.Session, err)
 	}
@@ -125,12 +127,12 @@ func TestKilledPeerLosesItsLocksAfterItsTimeout(t *testing.T) {
 	t.Parallel()
 	lock := "/" + t.Name()
 	zuul, other, ctx := StartPeer(t, shared.Env, PeerOptions{Timeout: 5 * time.Second}), StartPeer(t, shared.Env, PeerOptions{}), t.Context()
-	must(t, zuul.Lock(ctx, lock, 10*time.Second))
+	testutil.Must(t, zuul.Lock(ctx, lock, 10*time.Second))
 	zuul.Kill()
 	if locked, err := other.TryLock(ctx, lock); err != nil || locked {
 		t.Errorf("locked at once: %v, %v", locked, err)
 	}
-	must(t, other.Lock(ctx, lock, time.Minute))
+	testutil.Must(t, other.Lock(ctx, lock, time.Minute))
 	if _, err := zuul.Children(ctx, "/"); err == nil {
 		t.Error("a killed peer answers")
 	}
@@ -140,7 +142,7 @@ func TestClosedPeerEndsItsSession(t *testing.T) {
 	t.Parallel()
 	there := "/" + t.Name()
 	zuul, other, ctx := StartPeer(t, shared.Env, PeerOptions{Timeout: time.Minute}), StartPeer(t, shared.Env, PeerOptions{}), t.Context()
-	must(t, zuul.CreateEphemeral(ctx, there, ""))
-	must(t, zuul.Close())
-	must(t, other.AwaitGone(ctx, there, 30*time.Second)) // half of the session timeout
+	testutil.Must(t, zuul.CreateEphemeral(ctx, there, ""))
+	testutil.Must(t, zuul.Close())
+	testutil.Must(t, other.AwaitGone(ctx, there, 30*time.Second)) // half of the session timeout
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestCutConnectionKeepsTheSession(t *testing.T) {
@@ -13,10 +15,10 @@ func TestCutConnectionKeepsTheSession(t *testing.T) {
 	proxy := StartProxy(t, shared.Hosts)
 	zuul, ctx := StartPeer(t, shared.Env, PeerOptions{Hosts: proxy.Address()}), t.Context()
 	before, err := zuul.Hello(ctx)
-	must(t, err)
+	testutil.Must(t, err)
 	proxy.Cut()
 	after, err := zuul.AwaitConnected(ctx)
-	must(t, err)
+	testutil.Must(t, err)
 	if after.Session != before.Session || proxy.Connections() < 2 {
 		t.Errorf("session %x, then %x over %d connections", before.Session, after.Session, proxy.Connections())
 	}
@@ -28,9 +30,9 @@ func TestPausedConnectionLosesTheSession(t *testing.T) {
 	proxy := StartProxy(t, shared.Hosts)
 	zuul := StartPeer(t, shared.Env, PeerOptions{Hosts: proxy.Address(), Timeout: 2 * time.Second})
 	other, ctx := StartPeer(t, shared.Env, PeerOptions{}), t.Context()
-	must(t, zuul.CreateEphemeral(ctx, there, ""))
+	testutil.Must(t, zuul.CreateEphemeral(ctx, there, ""))
 	proxy.Pause()
-	must(t, other.AwaitGone(ctx, there, time.Minute))
+	testutil.Must(t, other.AwaitGone(ctx, there, time.Minute))
 	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
 	if _, err := zuul.Children(short, "/"); err == nil {
@@ -38,7 +40,7 @@ func TestPausedConnectionLosesTheSession(t *testing.T) {
 	}
 	proxy.Resume()
 	_, err := zuul.AwaitConnected(ctx)
-	must(t, err)
+	testutil.Must(t, err)
 }
 
 func TestBlockedProxyRejectsConnections(t *testing.T) {
@@ -47,10 +49,10 @@ func TestBlockedProxyRejectsConnections(t *testing.T) {
 	proxy := StartProxy(t, shared.Hosts)
 	zuul := StartPeer(t, shared.Env, PeerOptions{Hosts: proxy.Address(), Timeout: 2 * time.Second})
 	other, ctx := StartPeer(t, shared.Env, PeerOptions{}), t.Context()
-	must(t, zuul.CreateEphemeral(ctx, there, ""))
+	testutil.Must(t, zuul.CreateEphemeral(ctx, there, ""))
 	proxy.Block()
-	must(t, other.AwaitGone(ctx, there, time.Minute))
+	testutil.Must(t, other.AwaitGone(ctx, there, time.Minute))
 	proxy.Unblock()
 	_, err := zuul.AwaitConnected(ctx)
-	must(t, err)
+	testutil.Must(t, err)
 }

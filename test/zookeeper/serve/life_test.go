@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/npctl/npctl/test/program"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -133,7 +133,7 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 // TestServerLivesFromRequestToDeletion follows a node in a cloud.
 func TestServerLivesFromRequestToDeletion(t *testing.T) {
 	t.Parallel()
-	port := program.FreePort(t)
+	port := testutil.FreePort(t)
 	s := newSite(t, cloud{port: port, provider: `build_time = "5s"`, pool: `node_attributes = { executor-zone = "zone-1" }`}.String())
 	s.start()
 	hello, err := s.zuul.Hello(t.Context())

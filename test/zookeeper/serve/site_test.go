@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
@@ -151,11 +152,7 @@ func (s *site) check(name string, f func(t *testing.T)) {
 // await polls until the condition holds.
 func (s *site) await(what string, so func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(patience); !so(); time.Sleep(glance) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("not within %s: %s; requests are %v, nodes %s", patience, what, s.states(), s.census())
-		}
-	}
+	testutil.Await(s.t, what, so, func() string { return fmt.Sprintf("requests are %v, nodes %s", s.states(), s.census()) })
 }
 
 // awaitImage waits until servers can be launched. An interrupted build starts again a minute later.

@@ -14,13 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/npctl/npctl/test/program"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // sshd starts a real sshd on loopback, and returns its port and host key.
 func (s *site) sshd() (port int, key string) {
 	s.t.Helper()
-	port = program.FreePort(s.t)
+	port = testutil.FreePort(s.t)
 	out, err := exec.CommandContext(s.t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(s.dir, "host")).CombinedOutput()
 	s.must(err, "ssh-keygen: "+string(out))
 	config := fmt.Sprintf("Port %d\nListenAddress 127.0.0.1\nHostKey %s/host\nPidFile none\nUsePAM no\nStrictModes no\n", port, s.dir)

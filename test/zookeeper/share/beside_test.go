@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/npctl/npctl/test/program"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -33,7 +33,7 @@ func newPair(t *testing.T) *pair {
 	p := &pair{t: t, zk: zk, nodepool: nodepool}
 	p.npctl = newMachine(t, zk, "npctl", openstackProvider("npctl", ofNpctl, 100, "common", "ours"), c).start()
 	p.load = newLoad(t, newZuul(t, zk.Env), 1, common, c)
-	program.Await(t, "both are registered", func() bool { return p.pools() == 2 })
+	testutil.Await(t, "both are registered", func() bool { return p.pools() == 2 })
 	return p
 }
 
@@ -46,7 +46,7 @@ func (l *load) pools() int {
 // one makes a request and returns its answer after the nodes were returned, and the provider of the nodes.
 func (l *load) one(labels []string, provider string) (a answer, by string) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.over), program.Patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.over), testutil.Patience)
 	defer cancel()
 	id, err := l.request(ctx, wanted{labels: labels, provider: provider})
 	if err != nil {
@@ -95,28 +95,28 @@ func TestNpctlBesideNodepool(t *testing.T) {
 	p.priorities()
 
 	p.begin(6)
-	program.Await(t, "both serve", func() bool { return p.servedBy("npctl") > 2 && p.servedBy("nodepool") > 2 })
+	testutil.Await(t, "both serve", func() bool { return p.servedBy("npctl") > 2 && p.servedBy("nodepool") > 2 })
 
 	count := p.servedBy("nodepool")
 	p.npctl.Kill()
-	program.Await(t, "nodepool continues to serve", func() bool { return p.servedBy("nodepool") > count+3 })
+	testutil.Await(t, "nodepool continues to serve", func() bool { return p.servedBy("nodepool") > count+3 })
 	p.npctl.start()
 	count = p.servedBy("npctl")
-	program.Await(t, "npctl serves again", func() bool { return p.servedBy("npctl") > count+3 })
+	testutil.Await(t, "npctl serves again", func() bool { return p.servedBy("npctl") > count+3 })
 
 	if err := p.nodepool.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	killed := time.Now()
 	count = p.servedBy("npctl")
-	program.Await(t, "npctl continues to serve", func() bool { return p.servedBy("npctl") > count+3 })
-	program.Await(t, "the registrations of nodepool are gone", func() bool { return p.pools() == 1 })
+	testutil.Await(t, "npctl continues to serve", func() bool { return p.servedBy("npctl") > count+3 })
+	testutil.Await(t, "the registrations of nodepool are gone", func() bool { return p.pools() == 1 })
 	p.finish() // including requests that nodepool had accepted: npctl takes them over once their locks are gone
 	t.Logf("all requests were answered %s after nodepool was killed", time.Since(killed).Round(time.Millisecond))
 	if err := p.nodepool.Start(); err != nil { // no other program cleans up its nodes
 		t.Fatal(err)
 	}
-	p.awaitNoLeftovers(2 * program.Patience) // Nodepool cleans up once a minute
+	p.awaitNoLeftovers(2 * testutil.Patience) // Nodepool cleans up once a minute
 	p.npctl.Stop()
 }
 
@@ -127,9 +127,9 @@ func (p *pair) priorities() {
 		want     string
 	}{{50, "rack"}, {150, "nodepool"}} {
 		m := newMachine(p.t, p.zk, "rack", staticProvider("rack", 2, test.priority, "theirs")).start()
-		program.Await(p.t, "all are registered", func() bool { return p.pools() == 3 })
+		testutil.Await(p.t, "all are registered", func() bool { return p.pools() == 3 })
 		if test.want == "rack" {
-			program.Await(p.t, "Nodepool has heard of it", func() bool { _, by := p.one([]string{"theirs"}, ""); return by == "rack" })
+			testutil.Await(p.t, "Nodepool has heard of it", func() bool { _, by := p.one([]string{"theirs"}, ""); return by == "rack" })
 		}
 		for range 3 {
 			if a, by := p.one([]string{"theirs"}, ""); by != test.want {
@@ -137,6 +137,6 @@ func (p *pair) priorities() {
 			}
 		}
 		m.Stop()
-		program.Await(p.t, "npctl is gone", func() bool { return p.pools() == 2 })
+		testutil.Await(p.t, "npctl is gone", func() bool { return p.pools() == 2 })
 	}
 }

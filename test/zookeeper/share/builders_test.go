@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/npctl/npctl/test/program"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -119,7 +119,7 @@ func (w *builderPair) awaitSettled(machines ...*machine) map[string][]string {
 		slices.Sort(ids)
 		return files, ids
 	}
-	program.Await(w.t, "each image has one build, in the cloud too", func() bool {
+	testutil.Await(w.t, "each image has one build, in the cloud too", func() bool {
 		files, ids := state()
 		return len(files) == len(worksImages) && len(ids) == len(worksImages) && slices.Equal(ids, w.uploadedBuilds())
 	})
@@ -138,7 +138,7 @@ func (w *builderPair) buildOnBoth() {
 	release := w.hold()
 	w.a.start()
 	w.b.start()
-	program.Await(w.t, "two builds run", func() bool { return len(w.startedBuilds()) == 2 })
+	testutil.Await(w.t, "two builds run", func() bool { return len(w.startedBuilds()) == 2 })
 	time.Sleep(2 * time.Second)
 	first := w.startedBuilds()
 	slices.SortFunc(first, func(a, b string) int { return strings.Compare(a[len(a)-1:], b[len(b)-1:]) })
@@ -167,11 +167,11 @@ func TestBuildersShareImages(t *testing.T) {
 	// the image that B was building.
 	release := w.hold()
 	w.a.mustRun("image", "build", mine[0], "-auto-approve")
-	program.Await(t, "B makes its image again", func() bool { b := w.startedBuilds(); return b[len(b)-1] == mine[0]+" B" })
+	testutil.Await(t, "B makes its image again", func() bool { b := w.startedBuilds(); return b[len(b)-1] == mine[0]+" B" })
 	w.b.Kill()
-	program.Await(t, "A makes the image of B", func() bool { b := w.startedBuilds(); return b[len(b)-1] == mine[0]+" A" })
+	testutil.Await(t, "A makes the image of B", func() bool { b := w.startedBuilds(); return b[len(b)-1] == mine[0]+" A" })
 	release()
-	program.Await(t, "A has uploaded it", func() bool {
+	testutil.Await(t, "A has uploaded it", func() bool {
 		made := w.files(w.a)[mine[0]]
 		return len(made) == 1 && slices.Contains(w.uploadedBuilds(), made[0])
 	})
@@ -205,7 +205,7 @@ func TestCommandBuildsUnderItsImageLock(t *testing.T) {
 	if err := build.Start(); err != nil {
 		t.Fatal(err)
 	}
-	program.Await(t, "the command builds", func() bool { return len(w.startedBuilds()) == begun+1 })
+	testutil.Await(t, "the command builds", func() bool { return len(w.startedBuilds()) == begun+1 })
 	w.b.start()
 	time.Sleep(3 * time.Second) // several passes of B
 	release()
@@ -222,6 +222,6 @@ func TestCommandBuildsUnderItsImageLock(t *testing.T) {
 		t.Errorf("apply on a third machine ended with %v and printed:\n%s", err, refused)
 	}
 	third.mustRun("image", "build", image, "-auto-approve")
-	program.Await(t, "A builds the image that the third machine requests", func() bool { b := w.startedBuilds(); return len(b) == begun+2 && b[begun+1] == image+" A" })
+	testutil.Await(t, "A builds the image that the third machine requests", func() bool { b := w.startedBuilds(); return len(b) == begun+2 && b[begun+1] == image+" A" })
 	w.awaitSettled(w.a, w.b)
 }

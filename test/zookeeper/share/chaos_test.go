@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/npctl/npctl/test/program"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -46,11 +46,11 @@ func TestChaos(t *testing.T) {
 	t.Logf("NPCTL_SEED=%d", seed)
 	c := newChaos(t, seed)
 	c.begin(chaosUsers)
-	program.Await(t, "both providers serve", func() bool { return c.servedBy("one") > 0 && c.servedBy("two") > 0 })
+	testutil.Await(t, "both providers serve", func() bool { return c.servedBy("one") > 0 && c.servedBy("two") > 0 })
 	c.injectFaults()
-	program.Await(t, "both providers serve again", c.both())
+	testutil.Await(t, "both providers serve again", c.both())
 	c.finish()
-	c.awaitNoLeftovers(program.Patience)
+	c.awaitNoLeftovers(testutil.Patience)
 	c.report()
 }
 
@@ -136,7 +136,7 @@ func (c *chaos) injectFaults() {
 
 // awaitBothRegistered waits until A and B are both registered: the loss of one of them must be harmless, the loss of both is not.
 func (c *chaos) awaitBothRegistered() {
-	program.Await(c.t, "both machines of provider one are registered", func() bool {
+	testutil.Await(c.t, "both machines of provider one are registered", func() bool {
 		c.restartExited(nil)
 		names, _ := c.children(c.over, poolsRoot)
 		pools := 0

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/npctl/npctl/test/program"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -26,13 +26,13 @@ func TestStandbySkipsFrozenProvider(t *testing.T) {
 	c := newCloud(t, "one", quick)
 	provider := strings.Replace(openstackProvider("one", 2, 100, "common"), `"common" {}`, `"common" { min_ready = 1 }`, 1)
 	a, b := newMachine(t, zk, "A", provider, c).start(), newMachine(t, zk, "B", provider, c).start()
-	program.Await(t, "a server exists", func() bool { return b.readyNode() != "" })
+	testutil.Await(t, "a server exists", func() bool { return b.readyNode() != "" })
 	before := c.servers()
 
 	a.mustRun("freeze", "one")
-	program.Await(t, "the standby reports the freeze", func() bool { return b.provider("one").Frozen })
+	testutil.Await(t, "the standby reports the freeze", func() bool { return b.provider("one").Frozen })
 	a.Kill()
-	program.Await(t, "the standby takes over", func() bool { return b.Logged(serves) == 1 })
+	testutil.Await(t, "the standby takes over", func() bool { return b.Logged(serves) == 1 })
 	b.mustRun("node", "delete", b.readyNode())
 	time.Sleep(3 * time.Second) // several passes
 	if now := c.servers(); !maps.Equal(before, now) || !b.provider("one").Frozen {
@@ -41,8 +41,8 @@ func TestStandbySkipsFrozenProvider(t *testing.T) {
 
 	a.start() // it is a standby now
 	b.mustRun("thaw", "one")
-	program.Await(t, "the process that froze the provider receives the thaw", func() bool { p := a.provider("one"); return p.Name == "one" && !p.Frozen })
-	program.Await(t, "the server is deleted, and another one exists", func() bool {
+	testutil.Await(t, "the process that froze the provider receives the thaw", func() bool { p := a.provider("one"); return p.Name == "one" && !p.Frozen })
+	testutil.Await(t, "the server is deleted, and another one exists", func() bool {
 		for id := range c.servers() {
 			if _, old := before[id]; old {
 				return false

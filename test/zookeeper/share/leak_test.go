@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/npctl/npctl/test/program"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -23,7 +23,7 @@ func TestLeakedServerIsDeleted(t *testing.T) {
 	newZuul(t, zk.Env).deleteTree(t.Context(), "/nodepool/nodes/"+leaked)
 
 	m.start()
-	program.Await(t, "the server without a record is deleted, and another one is created", func() bool {
+	testutil.Await(t, "the server without a record is deleted, and another one is created", func() bool {
 		servers := c.servers()
 		for _, node := range servers {
 			if node == leaked {
@@ -49,7 +49,7 @@ func (m *machine) readyNode() string {
 // awaitReadyNode waits until the only node is ready and not the excluded one.
 func (m *machine) awaitReadyNode(excluded string) (id string) {
 	m.t.Helper()
-	program.Await(m.t, "a node is ready", func() bool {
+	testutil.Await(m.t, "a node is ready", func() bool {
 		id = m.readyNode()
 		return id != "" && id != excluded
 	})

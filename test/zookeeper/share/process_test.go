@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 	"github.com/npctl/npctl/watch/httpapi/client"
@@ -126,7 +127,7 @@ func (m *machine) command(args ...string) *exec.Cmd {
 func (m *machine) start() *machine {
 	m.t.Helper()
 	m.launch()
-	program.Await(m.t, m.name+" is ready", func() bool { ready, err := m.Ready(m.t.Context()); return err == nil && ready })
+	testutil.Await(m.t, m.name+" is ready", func() bool { ready, err := m.Ready(m.t.Context()); return err == nil && ready })
 	return m
 }
 

@@ -20,7 +20,7 @@ import (
 	zookeeper "github.com/go-zookeeper/zk"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/npctl/npctl/test/program"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
@@ -92,7 +92,7 @@ func (o *shadowTest) awaitVerdict(id string) verdict {
 	about := func() []verdict {
 		return slices.DeleteFunc(o.verdicts(), func(v verdict) bool { return v.Request != id })
 	}
-	program.Await(o.t, "request "+id+" is compared", func() bool { return len(about()) > 0 })
+	testutil.Await(o.t, "request "+id+" is compared", func() bool { return len(about()) > 0 })
 	all := about()
 	if len(all) != 1 {
 		o.t.Errorf("request %s was compared %d times: %+v", id, len(all), all)
@@ -113,7 +113,7 @@ func (o *shadowTest) ask(w wanted) string {
 // before, the shadow can only report that.
 func (o *shadowTest) take(id string) []*node {
 	o.t.Helper()
-	ctx, cancel := context.WithTimeout(o.over, 2*program.Patience) // Nodepool may need a minute for a used machine
+	ctx, cancel := context.WithTimeout(o.over, 2*testutil.Patience) // Nodepool may need a minute for a used machine
 	defer cancel()
 	a, err := o.wait(ctx, id)
 	if err != nil || a.State != "fulfilled" {
@@ -139,7 +139,7 @@ func (o *shadowTest) run(w wanted) verdict {
 func (o *shadowTest) requestUnservable(w wanted) verdict {
 	o.t.Helper()
 	id := o.ask(w)
-	ctx, cancel := context.WithTimeout(o.over, program.Patience)
+	ctx, cancel := context.WithTimeout(o.over, testutil.Patience)
 	defer cancel()
 	if a, err := o.wait(ctx, id); err != nil || a.State != "failed" {
 		o.t.Errorf("request %s: %+v, %v", id, a, err)
@@ -210,8 +210,8 @@ func TestShadowBesideNodepool(t *testing.T) {
 	common, pair := []string{"common"}, []string{"pair", "pair"}
 	machines := append(slices.Repeat([][]string{common}, inRack-1), []string{"common", "pair"})
 	o := newShadowTest(t, zk, declared+pool("rack", 100, machines...)+pool("annex", 50, common))
-	program.Await(t, "Nodepool has registered", func() bool { return o.pools() == 2 })
-	program.Await(t, "Nodepool has its machines", func() bool { names, _ := o.children(o.over, nodesRoot); return len(names) == inRack+1 })
+	testutil.Await(t, "Nodepool has registered", func() bool { return o.pools() == 2 })
+	testutil.Await(t, "Nodepool has its machines", func() bool { names, _ := o.children(o.over, nodesRoot); return len(names) == inRack+1 })
 	if _, err := o.conn.Create(requestsRoot, nil, 0, zookeeper.WorldACL(zookeeper.PermAll)); err != nil { // as Zuul does
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ const declared = "label \"common\" {}\nlabel \"pair\" {}\nlabel \"theirs\" {}\n"
 // useAllNodes uses all nodes while further requests wait.
 func (o *shadowTest) useAllNodes() {
 	o.t.Helper()
-	o.awaitNoLeftovers(2 * program.Patience)
+	o.awaitNoLeftovers(2 * testutil.Patience)
 	all, last := o.ask(wanted{labels: slices.Repeat([]string{"theirs"}, inRack)}), o.ask(wanted{labels: []string{"common"}, provider: "annex"})
 	held, one := o.take(all), o.take(last)
 	for _, n := range slices.Concat(held, one) {
@@ -282,7 +282,7 @@ func (o *shadowTest) useAllNodes() {
 // awaitDecision waits until npctl reports that it would make this decision about a request.
 func (o *shadowTest) awaitDecision(do, id string) {
 	o.t.Helper()
-	program.Await(o.t, "npctl would "+do, func() bool {
+	testutil.Await(o.t, "npctl would "+do, func() bool {
 		why, err := o.npc.Why(o.t.Context(), "request/"+id)
 		return err == nil && strings.Contains(why.Summary, "npctl would "+do)
 	})
@@ -323,7 +323,7 @@ func (o *shadowTest) checkAgreement(configuration string) {
 		o.t.Fatal(err)
 	}
 	o.npc.Signal(syscall.SIGHUP)
-	program.Await(o.t, "the configuration was reloaded", func() bool { return o.npc.Logged("configuration reloaded") == 1 })
+	testutil.Await(o.t, "the configuration was reloaded", func() bool { return o.npc.Logged("configuration reloaded") == 1 })
 	var ids []string
 	for range 6 {
 		ids = append(ids, o.ask(wanted{labels: []string{"theirs"}}))
@@ -348,7 +348,7 @@ func (o *shadowTest) checkTreeUnchanged(launchers ...*lab.Launcher) {
 	if o.npc.Logged("shadow: requests compared", `"agree":`) != 1 {
 		o.t.Error("at its end it does not sum up")
 	}
-	program.Await(o.t, "no pool is registered", func() bool { return o.pools() == 0 })
+	testutil.Await(o.t, "no pool is registered", func() bool { return o.pools() == 0 })
 	id := o.ask(wanted{labels: []string{"common"}})
 	before := o.stamps()
 	if _, there := before["/npctl"]; there {
@@ -375,7 +375,7 @@ func TestShadowLaunchesNothing(t *testing.T) {
 	lab.StartLauncher(t, zk, lab.Nodepool{Driver: "fake", Provider: "one", Nodes: 4, Labels: []string{"common"}})
 	c := newCloud(t, "one", quick)
 	o := newShadowTest(t, zk, openstackProvider("one", 2, 100, "common"), c)
-	program.Await(t, "Nodepool has registered", func() bool { return o.pools() == 1 })
+	testutil.Await(t, "Nodepool has registered", func() bool { return o.pools() == 1 })
 	if _, err := o.conn.Create(requestsRoot, nil, 0, zookeeper.WorldACL(zookeeper.PermAll)); err != nil { // as Zuul does
 		t.Fatal(err)
 	}

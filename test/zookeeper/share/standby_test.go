@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/npctl/npctl/test/program"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -43,10 +43,10 @@ func (d *duo) checkTakeover(m *machine, when func()) {
 	before := m.Logged(serves)
 	began := time.Now()
 	when()
-	program.Await(d.t, m.name+" takes over", func() bool { return m.Logged(serves) > before })
+	testutil.Await(d.t, m.name+" takes over", func() bool { return m.Logged(serves) > before })
 	took := time.Since(began)
 	count := d.count()
-	program.Await(d.t, "requests are served", func() bool { return d.count() > count+3 })
+	testutil.Await(d.t, "requests are served", func() bool { return d.count() > count+3 })
 	d.t.Logf("%s took over after %s, and requests went on after %s", m.name, took.Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond))
 }
 
@@ -63,7 +63,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		t.Errorf("npctl status of the standby: %v\n%s", err, out)
 	}
 	d.begin(4)
-	program.Await(t, "requests are answered", func() bool { return d.count() > 10 })
+	testutil.Await(t, "requests are answered", func() bool { return d.count() > 10 })
 
 	d.checkTakeover(d.b, d.a.Kill)
 
@@ -71,7 +71,7 @@ func TestStandbyTakesOver(t *testing.T) {
 	d.checkTakeover(d.a, func() { d.b.Signal(syscall.SIGSTOP) })
 	time.Sleep(time.Second)
 	d.b.Signal(syscall.SIGCONT)
-	program.Await(t, "the paused process is a standby", func() bool { return d.b.Logged("standing by") > 1 })
+	testutil.Await(t, "the paused process is a standby", func() bool { return d.b.Logged("standing by") > 1 })
 
 	d.checkTakeover(d.b, func() { d.a.Stop() })
 
@@ -82,7 +82,7 @@ func TestStandbyTakesOver(t *testing.T) {
 	d.unlock(d.a) // beside an npctl watch, which runs the command
 	d.checkApplyRejected()
 	d.finish()
-	d.awaitNoLeftovers(program.Patience)
+	d.awaitNoLeftovers(testutil.Patience)
 	d.b.Stop()
 }
 
@@ -93,9 +93,9 @@ func (d *duo) unlock(at *machine) {
 	if out, err := at.command("force-unlock", "-force", d.lockOf("one").ID).CombinedOutput(); err != nil {
 		d.t.Errorf("force-unlock: %v\n%s", err, out)
 	}
-	program.Await(d.t, "a process acquires it", func() bool { return d.a.Logged(serves)+d.b.Logged(serves) > before })
+	testutil.Await(d.t, "a process acquires it", func() bool { return d.a.Logged(serves)+d.b.Logged(serves) > before })
 	count := d.count()
-	program.Await(d.t, "requests are served after force-unlock", func() bool { return d.count() > count+6 })
+	testutil.Await(d.t, "requests are served after force-unlock", func() bool { return d.count() > count+6 })
 }
 
 // checkApplyRejected checks the error of npctl apply while other processes serve the provider.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -263,9 +264,5 @@ func (s *site) must(err error, what string) {
 // await polls until the condition holds.
 func (s *site) await(what string, so func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(patience); !so(); time.Sleep(glance) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("not within %s: %s; nodes are %v", patience, what, s.nodes())
-		}
-	}
+	testutil.AwaitFor(s.t, patience, what, so, func() string { return fmt.Sprintf("nodes are %v", s.nodes()) })
 }

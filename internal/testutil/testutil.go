@@ -1,0 +1,116 @@
+// Package testutil holds what tests of several packages need.
+package testutil
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Patience is the timeout of Await. It is far longer than any condition takes on an idle machine.
+const Patience = time.Minute
+
+// Await polls a condition until it holds. It fails the test after Patience, with the details.
+func Await(t testing.TB, what string, so func() bool, details ...func() string) {
+	t.Helper()
+	AwaitFor(t, Patience, what, so, details...)
+}
+
+// AwaitFor is Await with another timeout, and an interval in proportion to it.
+func AwaitFor(t testing.TB, limit time.Duration, what string, so func() bool, details ...func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !so(); time.Sleep(limit / 1200) {
+		if time.Now().After(deadline) {
+			for _, detail := range details {
+				what += "; " + detail()
+			}
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}
+
+// Must fails the test if there is an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ReadFile returns the content of a file.
+func ReadFile(t testing.TB, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	Must(t, err)
+	return string(content)
+}
+
+// WriteFile writes a file, and creates its directory if it does not exist.
+func WriteFile(t testing.TB, path, content string) {
+	t.Helper()
+	Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	Must(t, os.WriteFile(path, []byte(content), 0o600))
+}
+
+// ShortDir returns a directory with a short name, because the path of a unix socket is limited.
+func ShortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "npctl")
+	Must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// FreePort returns a TCP port that is free at the time of the call. The port is below the ephemeral range of Linux, so
+// that no other process gets it by chance before its use or during a restart of its server. No two calls of a process
+// return the same port.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	for range 1000 {
+		port := 20000 + rand.IntN(12000)
+		if _, given := ports.LoadOrStore(port, true); given {
+			continue
+		}
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", (&net.TCPAddr{Port: port}).String())
+		if err == nil {
+			_ = l.Close() // nothing was sent
+			return port
+		}
+	}
+	t.Fatal("of 1000 ports from 20000 to 31999 none is free")
+	return 0
+}
+
+var ports sync.Map // those that FreePort returned
+
+// Buffer is a bytes.Buffer for several goroutines.
+type Buffer struct {
+	mu      sync.Mutex
+	content bytes.Buffer // guarded by mu
+}
+
+// Write appends to the buffer.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.content.Write(p)
+}
+
+// String returns everything that was written.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.content.String()
+}
+
+// RoundTripper is a function that is an http.RoundTripper.
+type RoundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip calls the function.
+func (f RoundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
