@@ -142,11 +142,10 @@ type ImageNote struct {
 
 // ImageInput is the input from which views of images are computed.
 type ImageInput struct {
-	Desired  resources.Desired
-	Observed plan.Observed
-	Next     plan.Plan                        // computed without a refresh
-	OnDisk   func(file string) (int64, bool)  // returns the occupied disk space; nil if the images directory is not known
-	Log      func(image, build string) string // returns the path of a build's log, or ""; may be nil
+	Fleet
+	Next   plan.Plan                        // computed without a refresh
+	OnDisk func(file string) (int64, bool)  // returns the occupied disk space; nil if the images directory is not known
+	Log    func(image, build string) string // returns the path of a build's log, or ""; may be nil
 }
 
 // Images describes all configured or recorded images, sorted by name.
@@ -159,7 +158,7 @@ func (w ImageInput) Images() []Image {
 }
 
 // Refs returns the configured and recorded images, sorted by name.
-func (w ImageInput) Refs() []resources.ImageRef {
+func (w *Fleet) Refs() []resources.ImageRef {
 	kinds := map[string]resources.ImageKind{}
 	for _, u := range w.Observed.Records.Uploads {
 		kinds[u.Image] = cmp.Or(kinds[u.Image], "")

@@ -21,7 +21,7 @@ type Service struct {
 	Only      []string // the providers that the process serves; empty: all
 	Frozen    []string
 	NotListed []string                                   // since the start of the process
-	Leader    func(provider string) (state.Holder, bool) // returns the leader of a provider while this process is a standby
+	Leader    func(provider string) (state.Holder, bool) // returns the leader of a provider while this process is a standby; may be nil
 }
 
 // Providers describes the configured and recorded providers, sorted by name.
@@ -41,8 +41,10 @@ func (w *Fleet) Providers(by Service) []wire.Provider {
 		p := byName[name]
 		p.Served = len(by.Only) == 0 || slices.Contains(by.Only, name)
 		p.Frozen, p.Queried = slices.Contains(by.Frozen, name), p.Served && !slices.Contains(by.NotListed, name)
-		if other, standsBy := by.Leader(name); standsBy {
-			p.Leader = &other
+		if by.Leader != nil {
+			if other, standsBy := by.Leader(name); standsBy {
+				p.Leader = &other
+			}
 		}
 		w.addObserved(p)
 		p.Use, p.Nodes = w.use(func(n *resources.Node) bool { return n.Provider == name })

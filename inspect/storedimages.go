@@ -6,7 +6,7 @@ import (
 )
 
 // Stored returns the configured and recorded images with their records, sorted by name.
-func (w ImageInput) Stored() []wire.Image {
+func (w *Fleet) Stored() []wire.Image {
 	list := []wire.Image{}
 	for _, ref := range w.Refs() {
 		record := ImageRecord(w.Observed.Records, ref.Name)

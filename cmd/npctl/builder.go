@@ -148,14 +148,14 @@ func (b *buildHost) loadConfiguration() (*reconcile.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	place, err := b.stateLocation(config.Desired.Settings)
+	place, err := b.stateOf(config.Desired.Settings)
 	if err != nil {
 		return nil, err
 	}
 	before, now := b.session.config.Desired.Settings, config.Desired.Settings
 	fixed := ""
 	switch {
-	case !place.Equal(b.session.place):
+	case !place.Equal(b.session.place.Location):
 		fixed = "the location of the state"
 	case before.ImagesDir != now.ImagesDir:
 		fixed = "images_dir"

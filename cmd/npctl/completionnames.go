@@ -155,22 +155,7 @@ const recordsTime = completionTime * 7 / 10
 func (c *completion) recorded(ctx context.Context, kinds ...resources.Kind) (r plan.Records) {
 	ctx, cancel := context.WithTimeout(ctx, recordsTime)
 	defer cancel()
-	place, err := c.app.findState()
-	if err != nil {
-		return r
-	}
-	store, err := c.app.openExisting(ctx, place, true)
-	if err != nil {
-		return r
-	}
-	defer store.Close() //nolint:errcheck // read-only file
-	entries, err := store.List(ctx, kinds...)
-	if err != nil {
-		return r
-	}
-	for _, e := range entries {
-		r.Put(e.Record, uint64(e.Revision))
-	}
+	r, _ = c.app.storedRecords(ctx, kinds...) // the command reports the error
 	return r
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 
@@ -37,22 +38,31 @@ func (c *daemonCommand) flags(own ...cli.Flag) []cli.Flag {
 	)
 }
 
-// with calls do with a client for npctl watch. Errors get a hint, and -json prints them as JSON.
-func (c *daemonCommand) with(ctx context.Context, do func(context.Context, *client.Client) error) error {
-	d, err := c.dial()
-	if err == nil {
-		defer d.Close()
-		err = do(ctx, d)
-	}
-	return c.failed(err)
-}
+// anyNumber is the limit of a command that takes any number of arguments.
+const anyNumber = math.MaxInt
 
-// failed adds a hint to an error and prints the error as JSON if -json is set.
-func (c *daemonCommand) failed(err error) error {
-	if err == nil {
+// action returns the action of a command with at most some arguments. Errors get a hint, and -json prints them as JSON.
+func (c *daemonCommand) action(most int, do cli.ActionFunc) cli.ActionFunc {
+	return func(ctx context.Context, cmd *cli.Command) error {
+		err := arguments(cmd, most)
+		if err == nil {
+			err = do(ctx, cmd)
+		}
+		if err != nil {
+			return c.jsonFailure(c.json, c.explain(err))
+		}
 		return nil
 	}
-	return c.jsonFailure(c.json, c.explain(err))
+}
+
+// with calls do with a client for npctl watch.
+func (c *daemonCommand) with(ctx context.Context, do func(context.Context, *client.Client) error) error {
+	d, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return do(ctx, d)
 }
 
 // dial returns a client for npctl watch. Only the first call reports that npctl watch is not running.
@@ -76,7 +86,7 @@ func (c *daemonCommand) dial() (*client.Client, error) {
 		}
 		o.Socket = client.SocketPath(state.File, c.lookupEnv)
 		if aside := client.SocketPath(state.Shadow().File, c.lookupEnv); !exists(o.Socket) && exists(aside) { // npctl watch -shadow
-			o.Socket, state = aside, state.Shadow()
+			o.Socket, state.Location = aside, state.Shadow()
 		}
 		if err := client.CheckSocket(o.Socket, state.File); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
@@ -117,25 +127,6 @@ func (c *daemonCommand) translateHint(text string) string {
 	return strings.NewReplacer("GET /v1/labels lists all labels", "npctl status shows all labels",
 		"reload with allow_destroy", "run npctl reload -allow-destroy",
 		"send it as Authorization: Bearer TOKEN", "set NPCTL_TOKEN").Replace(text)
-}
-
-// recordsFromState reads records directly from the state, for use when npctl watch is not running.
-func (c *daemonCommand) recordsFromState(ctx context.Context, kind resources.Kind) ([]resources.Record, error) {
-	place, err := c.findState()
-	if err != nil {
-		return nil, err
-	}
-	store, err := c.openExisting(ctx, place, true)
-	if err != nil {
-		return nil, err
-	}
-	defer store.Close() //nolint:errcheck // read-only file
-	entries, err := store.List(ctx, kind)
-	records := make([]resources.Record, len(entries))
-	for i, e := range entries {
-		records[i] = e.Record
-	}
-	return records, err
 }
 
 // idOf parses an ID in one of the forms 17, 0000000017, node/17 or node.17.

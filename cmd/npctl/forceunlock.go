@@ -44,11 +44,7 @@ func newForceUnlockCommand(a *app) *cli.Command {
 }
 
 func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
-	place, err := a.findState()
-	if err != nil {
-		return err
-	}
-	store, err := a.openExisting(ctx, place, false)
+	store, _, err := a.openFound(ctx, writeState)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ Exit codes: 0, or 1 on an error.` + daemonHelp,
 		Flags: c.flags(
 			&cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "every served provider"},
 			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` to show with a frozen image"}),
-		Action: c.run,
+		Action: c.action(anyNumber, c.run),
 	}
 }
 
@@ -59,13 +59,13 @@ Examples:
 
 Exit codes: 0, or 1 on an error.` + daemonHelp,
 		Flags:  c.flags(&cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "every frozen provider"}),
-		Action: c.run,
+		Action: c.action(anyNumber, c.run),
 	}
 }
 
 func (c *freezeCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if (cmd.NArg() == 0) != c.all {
-		return c.jsonFailure(c.json, hint(errors.New(cmd.FullName()+": specify one or more providers, or -all"), "npctl status shows the providers"))
+		return hint(errors.New(cmd.FullName()+": specify one or more providers, or -all"), "npctl status shows the providers")
 	}
 	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
 		names, err := c.names(ctx, d, cmd.Args().Slice())

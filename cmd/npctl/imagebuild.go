@@ -86,7 +86,7 @@ func decideBuild(want resources.Desired, seen plan.Observed, names []string, onl
 
 // buildable returns a configured image that is not paused.
 func buildable(want resources.Desired, seen plan.Observed, name string) (*resources.Image, error) {
-	ref, err := findImage(inspect.ImageInput{Desired: want, Observed: seen}.Refs(), name)
+	ref, err := findImage((&inspect.Fleet{Desired: want, Observed: seen}).Refs(), name)
 	if err != nil {
 		return nil, err
 	}

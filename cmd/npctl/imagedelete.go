@@ -74,7 +74,7 @@ func (wish imageDeletion) preparation() func(context.Context, *session) error {
 		return nil
 	}
 	return func(ctx context.Context, s *session) error {
-		ref, err := findImage(inspect.ImageInput{Desired: s.config.Desired, Observed: s.seen}.Refs(), wish.image)
+		ref, err := findImage((&inspect.Fleet{Desired: s.config.Desired, Observed: s.seen}).Refs(), wish.image)
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (wish imageDeletion) preparation() func(context.Context, *session) error {
 
 // decide plans the deletion.
 func (wish imageDeletion) decide(want resources.Desired, seen plan.Observed) (imagePlan, error) {
-	ref, err := findImage(inspect.ImageInput{Desired: want, Observed: seen}.Refs(), wish.image)
+	ref, err := findImage((&inspect.Fleet{Desired: want, Observed: seen}).Refs(), wish.image)
 	if err != nil {
 		return imagePlan{}, err
 	}

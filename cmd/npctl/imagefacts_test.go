@@ -38,7 +38,7 @@ func imageSample() imageState {
 		return &resources.Upload{ID: id, Image: "debian", Build: buildID(build), Provider: provider, State: state, StateTime: noon, Created: noon,
 			Format: "qcow2", ExternalID: "cloud-" + id, Name: "debian-" + id, Size: 1 << 30, Seconds: 60}
 	}
-	return imageState{ImageInput: inspect.ImageInput{
+	return imageState{ImageInput: inspect.ImageInput{Fleet: inspect.Fleet{
 		Desired: resources.Desired{
 			Images: []resources.Image{{Name: "debian", Kind: resources.DiskImage, Builder: "dib", Keep: 2, RebuildAge: 24 * time.Hour, Formats: []string{"vhd"},
 				Source: resources.Source{File: "npctl.hcl", Line: 3}, PreventDestroy: true}},
@@ -54,7 +54,7 @@ func imageSample() imageState {
 			Uploads: []*resources.Upload{upload("0000000003", "rax", "1", resources.StateReady), upload("0000000002", "acme", "1", resources.StateReady),
 				upload("0000000004", "acme", "2", resources.StateReady), upload("0000000005", "old", "1", resources.StateFailed)},
 			Nodes: []*resources.Node{{ID: "1", Upload: "0000000004"}, {ID: "2", Upload: "0000000004"}, {ID: "3", Upload: "0000000003"}, {ID: "4", Static: true}},
-		}},
+		}}},
 		Next: plan.Plan{
 			Steps: []plan.Step{{Address: "provider.acme.image.debian", Action: plan.ActionUpload, Thing: plan.ThingUpload, Reason: plan.ReasonNotUploaded, Image: "debian"},
 				{Address: "node.1", Action: plan.ActionDelete, Thing: plan.ThingNode, Image: "debian"}},

@@ -38,7 +38,7 @@ func (c *imageCommand) list(ctx context.Context, cmd *cli.Command) error {
 	if err := arguments(cmd, 0); err != nil {
 		return c.jsonFailure(c.json, err)
 	}
-	world, err := c.loadState(ctx, fullDetail)
+	world, err := c.loadState(ctx, c.variableOptions, fullDetail)
 	if err != nil {
 		return c.jsonFailure(c.json, err)
 	}

@@ -10,98 +10,89 @@ import (
 
 	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
-	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/state/location"
+	"github.com/npctl/npctl/state"
 )
 
 // imageState is the input of the views of images, and why the configuration cannot be read.
 type imageState struct {
 	inspect.ImageInput
 	configError error
+	journal     []*resources.Journal
 }
 
 // detail selects how much of the state loadState loads.
 type detail int
 
 const (
-	fullDetail detail = iota // with the steps of the next plan
-	namesOnly                // only the names of images
+	namesOnly   detail = iota // only the records
+	fullDetail                // with the steps of the next plan
+	withJournal               // and the journal
 )
 
 // loadState reads the configuration and the state; it queries no cloud. If the configuration has errors, loadState
-// returns the records only and sets configError, so that the images can be inspected during an incident.
-func (c *imageCommand) loadState(ctx context.Context, how detail) (imageState, error) {
-	config, err := c.load(c.variableOptions)
+// returns the records only and sets configError, so that the state can be inspected during an incident. It returns
+// that error if the state cannot be located or does not exist.
+func (a *app) loadState(ctx context.Context, v variableOptions, how detail) (w imageState, err error) {
+	config, err := a.load(v)
 	if err != nil {
-		return c.loadRecords(ctx, err)
+		place, unknown := a.findState()
+		if unknown != nil || place.IsEmpty() {
+			return w, err
+		}
+		w.configError = err
+		store, err := place.open(ctx, readState)
+		if err != nil {
+			return w, err
+		}
+		defer store.Close() //nolint:errcheck // read-only file
+		return w, w.read(ctx, store, how)
 	}
-	s, err := c.openSession(ctx, config, 0, readState)
+	s, err := a.openSession(ctx, config, 0, readState)
 	if err != nil {
-		return imageState{}, err
+		return w, err
 	}
 	defer s.close()
-	if how == namesOnly {
-		seen, err := recordsOf(ctx, s.engine)
-		return imageState{ImageInput: inspect.ImageInput{Desired: config.Desired, Observed: seen}}, err
+	w.Desired = config.Desired
+	if how > namesOnly {
+		if w.Observed, err = s.engine.Observe(ctx, false); err != nil {
+			return w, err
+		}
+		w.Next = plan.Compute(w.Desired, w.Observed, plan.Options{NoRefresh: true})
+		logs, images := buildLogDir(w.Desired.Settings), imagesDir(w.Desired.Settings)
+		w.OnDisk = func(file string) (int64, bool) { return diskUse(filepath.Join(images, file)) }
+		w.Log = func(image, build string) string { return existing(buildLogPath(logs, image, build)) }
 	}
-	seen, err := s.engine.Observe(ctx, false)
-	if err != nil {
-		return imageState{}, err
-	}
-	logs, images := buildLogDir(config.Desired.Settings), imagesDir(config.Desired.Settings)
-	return imageState{ImageInput: inspect.ImageInput{
-		Desired: config.Desired, Observed: seen, Next: plan.Compute(config.Desired, seen, plan.Options{NoRefresh: true}),
-		OnDisk: func(file string) (int64, bool) { return diskUse(filepath.Join(images, file)) },
-		Log:    func(image, build string) string { return existing(buildLogPath(logs, image, build)) },
-	}}, nil
+	return w, w.read(ctx, s.store, how)
 }
 
-// loadRecords reads the records when the configuration cannot be read. It returns wrong if the state cannot be located
-// or does not exist.
-func (c *imageCommand) loadRecords(ctx context.Context, wrong error) (imageState, error) {
-	place, ok := c.plainPlace()
-	if !ok || place.IsEmpty() {
-		return imageState{}, wrong
+// read adds the records, unless they are observed already, and the journal.
+func (w *imageState) read(ctx context.Context, store state.Store, how detail) (err error) {
+	if w.Observed.Now.IsZero() {
+		w.Observed.Records, err = listRecords(ctx, store)
 	}
-	store, err := c.openState(ctx, place, true)
-	if err != nil {
-		return imageState{}, err
+	if err != nil || how < withJournal {
+		return err
 	}
-	defer store.Close() //nolint:errcheck // read-only file
-	seen, err := recordsOf(ctx, reconcile.New(reconcile.Options{Store: store}))
-	return imageState{ImageInput: inspect.ImageInput{Observed: seen}, configError: wrong}, err
-}
-
-// plainPlace returns the location of the state without evaluating the configuration. It reports false if that is not
-// possible.
-func (c *imageCommand) plainPlace() (location.Location, bool) {
-	if c.global.state != "" {
-		return location.InFile(c.global.state), true
+	entries, err := store.List(ctx, resources.KindJournal)
+	for _, e := range entries {
+		w.journal = append(w.journal, e.Record.(*resources.Journal))
 	}
-	return location.Plain(c.global.config)
-}
-
-// recordsOf returns the records of the state and nothing else.
-func recordsOf(ctx context.Context, engine *reconcile.Engine) (plan.Observed, error) {
-	engine = reconcile.New(reconcile.Options{Store: engine.Store})
-	seen, err := engine.Observe(ctx, false)
-	seen.Files = nil // the engine has no images directory
-	return seen, err
+	return err
 }
 
 // warnConfigError prints the reason why the configuration cannot be read.
-func (c *imageCommand) warnConfigError(w imageState) {
+func (a *app) warnConfigError(w imageState) {
 	if w.configError == nil {
 		return
 	}
 	var diags *diagnosed
 	if errors.As(w.configError, &diags) {
-		c.ui.diagnostics(diags)
+		a.ui.diagnostics(diags)
 	} else {
-		c.ui.failure(w.configError)
+		a.ui.failure(w.configError)
 	}
-	c.ui.message("%s cannot read the configuration; showing stored records only.", c.ui.style(styleWarning, "Warning:"))
+	a.ui.message("%s cannot read the configuration; showing stored records only.", a.ui.style(styleWarning, "Warning:"))
 }
 
 // imagesDir, buildLogDir and buildLogPath return the paths where package reconcile stores image files and logs.

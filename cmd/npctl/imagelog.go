@@ -79,11 +79,12 @@ func (c *imageLogCommand) print(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	defer s.close()
-	seen, err := recordsOf(ctx, s.engine)
-	if err != nil {
+	w := imageState{}
+	w.Desired = config.Desired
+	if err := w.read(ctx, s.store, namesOnly); err != nil {
 		return err
 	}
-	found, err := c.find(inspect.ImageInput{Desired: config.Desired, Observed: seen}, name)
+	found, err := c.find(w.ImageInput, name)
 	if err != nil {
 		return err
 	}

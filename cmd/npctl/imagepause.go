@@ -11,7 +11,6 @@ import (
 	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
-	"github.com/npctl/npctl/state/location"
 )
 
 const imagePauseDescription = `Stops builds of images until npctl image unpause. Existing builds stay, are uploaded where they are
@@ -93,7 +92,7 @@ func (c *imagePauseCommand) change(ctx context.Context, cmd *cli.Command) ([]pau
 	if cmd.NArg() == 0 {
 		return nil, hint(errors.New(cmd.FullName()+" needs the name of an image"), "npctl image list shows the images")
 	}
-	world, err := c.loadState(ctx, namesOnly)
+	world, err := c.loadState(ctx, c.variableOptions, namesOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -112,11 +111,14 @@ func (c *imagePauseCommand) change(ctx context.Context, cmd *cli.Command) ([]pau
 }
 
 func (c *imagePauseCommand) write(ctx context.Context, world imageState, refs []resources.ImageRef) (told []pauseFacts, err error) {
-	place, err := c.placeOf(world)
+	place, err := c.stateOf(world.Desired.Settings)
+	if world.configError != nil {
+		place, err = c.findState()
+	}
 	if err != nil {
 		return nil, err
 	}
-	store, err := c.openState(ctx, place, false)
+	store, err := place.open(ctx, writeState)
 	if err != nil {
 		return nil, err
 	}
@@ -139,13 +141,6 @@ func (c *imagePauseCommand) write(ctx context.Context, world imageState, refs []
 		c.ui.message("%s has been running since %s and finishes its plan.", visibleLine(holder.Operation), holder.Since.Local().Format(time.DateTime))
 	}
 	return told, nil
-}
-
-func (c *imagePauseCommand) placeOf(world imageState) (location.Location, error) {
-	if place, ok := c.plainPlace(); world.configError != nil && ok {
-		return place, nil
-	}
-	return c.stateLocation(world.Desired.Settings)
 }
 
 // sentence describes the state of the image after the command.

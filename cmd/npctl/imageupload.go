@@ -58,7 +58,7 @@ func newImageUploadCommand(a *app) *cli.Command {
 
 // decide plans the uploads.
 func (wish imageUploadOptions) decide(want resources.Desired, seen plan.Observed) (imagePlan, error) {
-	ref, err := findImage(inspect.ImageInput{Desired: want, Observed: seen}.Refs(), wish.image)
+	ref, err := findImage((&inspect.Fleet{Desired: want, Observed: seen}).Refs(), wish.image)
 	if err != nil {
 		return imagePlan{}, err
 	}

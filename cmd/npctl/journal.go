@@ -40,14 +40,11 @@ Exit codes: 0, or 1 on an error; 130 interrupted while it follows.` + daemonHelp
 			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Destination: &c.follow, Usage: "print new events as they occur"},
 			&cli.StringFlag{Name: "subject", Destination: &c.subject, Usage: "only events of a `SUBJECT`"},
 			&cli.IntFlag{Name: "limit", Destination: &c.limit, Value: 50, Validator: atLeast(1), Usage: "the newest `N` events"}),
-		Action: c.run,
+		Action: c.action(0, c.run),
 	}
 }
 
-func (c *eventsCommand) run(ctx context.Context, cmd *cli.Command) error {
-	if err := arguments(cmd, 0); err != nil {
-		return err
-	}
+func (c *eventsCommand) run(ctx context.Context, _ *cli.Command) error {
 	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
 		past, err := d.Events(ctx, "", subjectOf(c.subject), c.limit)
 		if err != nil {

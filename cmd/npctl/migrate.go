@@ -84,10 +84,11 @@ func (c *migrateCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	to, err := c.stateLocation(config.Desired.Settings)
+	place, err := c.stateOf(config.Desired.Settings)
 	if err != nil {
 		return err
 	}
+	to := place.Location
 	if c.abandon {
 		return c.abandonMigration(ctx, to)
 	}
@@ -171,7 +172,7 @@ func (c *migrateCommand) placeOfConfig() (location.Location, error) {
 // noDaemon returns an error if a daemon on this machine uses one of the states.
 func (c *migrateCommand) noDaemon(places ...location.Location) error {
 	for _, p := range places {
-		daemon, err := c.daemonState(p)
+		daemon, err := statePlace{p, c.app}.daemon()
 		if err != nil {
 			return err
 		}

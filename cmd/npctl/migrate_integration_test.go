@@ -126,7 +126,7 @@ func (m *movable) open(t *testing.T, config string) (stateStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.openState(t.Context(), place, false)
+	return place.open(t.Context(), writeState)
 }
 
 func (m *movable) records(t *testing.T, config string) (map[resources.Key]resources.Record, state.Identity) {

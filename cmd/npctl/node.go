@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -36,14 +37,14 @@ func newNodeCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name: "node", Category: categoryDaemon, Usage: "show, hold, return and delete nodes", Description: nodeDescription,
 		Commands: append([]*cli.Command{
-			{Name: "list", Usage: "list nodes", Description: nodeListDescription, Action: list.list, Flags: list.flags(
+			{Name: "list", Usage: "list nodes", Description: nodeListDescription, Action: list.action(0, list.list), Flags: list.flags(
 				&cli.StringFlag{Name: "state", Category: categoryFilter, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas, such as ready,in-use,hold"},
 				&cli.StringFlag{Name: "label", Category: categoryFilter, Destination: &list.filter.Label, Usage: "only those with a `LABEL`"},
 				&cli.StringFlag{Name: "provider", Category: categoryFilter, Destination: &list.filter.Provider, Usage: "only those of a `PROVIDER`"},
 				&cli.StringFlag{Name: "pool", Category: categoryFilter, Destination: &list.filter.Pool, Usage: "only those of a `POOL`"},
 				&cli.StringFlag{Name: "tenant", Category: categoryFilter, Destination: &list.filter.Tenant, Usage: "only those in use by a `TENANT`"},
 				&cli.StringFlag{Name: "request", Category: categoryFilter, Destination: &list.filter.Request, Usage: "only those for the request `ID`, or taken with it"})},
-			{Name: "show", Usage: "show the details of nodes", ArgsUsage: "ID...", Description: nodeShowDescription, Flags: show.flags(), Action: show.show},
+			{Name: "show", Usage: "show the details of nodes", ArgsUsage: "ID...", Description: nodeShowDescription, Flags: show.flags(), Action: show.action(anyNumber, show.show)},
 		}, newNodeChanges(a)...),
 	}
 }
@@ -64,14 +65,7 @@ Examples:
 
 Exit codes: 0, or 1 on an error.`
 
-func (c *nodeCommand) list(ctx context.Context, cmd *cli.Command) error {
-	if err := arguments(cmd, 0); err != nil {
-		return err
-	}
-	return c.failed(c.listed(ctx))
-}
-
-func (c *nodeCommand) listed(ctx context.Context) error {
+func (c *nodeCommand) list(ctx context.Context, _ *cli.Command) error {
 	if c.states != "" {
 		c.filter.States = strings.Split(c.states, ",")
 	}
@@ -81,14 +75,16 @@ func (c *nodeCommand) listed(ctx context.Context) error {
 	if c.filter.Request != "" {
 		c.filter.Request = idOf(resources.KindRequest, c.filter.Request)
 	}
-	nodes, err := c.nodes(ctx, c.filter)
-	if err != nil {
+	nodes, err := fetch(ctx, &c.daemonCommand, func(ctx context.Context, d *client.Client) ([]wire.Node, error) { return d.Nodes(ctx, c.filter) },
+		c.stored(resources.KindNode), func(w *inspect.Fleet) ([]wire.Node, error) {
+			return all(w.Observed.Records.Nodes, c.filter.Matches, w.NodeViews(nil)), nil
+		})
+	switch {
+	case err != nil:
 		return err
-	}
-	if c.json {
-		return c.ui.printJSON(nodesDocument{jsonVersion, nodes})
-	}
-	if len(nodes) == 0 {
+	case c.json:
+		return c.ui.printJSON(nodesDocument{jsonVersion, append([]wire.Node{}, nodes...)})
+	case len(nodes) == 0:
 		return c.ui.print("No nodes.")
 	}
 	return c.table(nodes)
@@ -128,15 +124,6 @@ func nodeNote(n *wire.Node) string {
 	return ""
 }
 
-// nodes gets the nodes from npctl watch, or from the state if npctl watch is not running.
-func (c *nodeCommand) nodes(ctx context.Context, filter wire.NodeFilter) ([]wire.Node, error) {
-	ask := func(ctx context.Context, d *client.Client) ([]wire.Node, error) { return d.Nodes(ctx, filter) }
-	return askAll(ctx, &c.daemonCommand, resources.KindNode, ask, func(r resources.Record) (wire.Node, bool) {
-		n := r.(*resources.Node)
-		return wire.Node{Node: *n}, filter.Matches(n)
-	})
-}
-
 const nodeShowDescription = `Prints all attributes of nodes. npctl why node/ID explains the progress of a node.
 
 Examples:
@@ -148,33 +135,20 @@ Exit codes: 0, or 1 on an error or when there is no such node.`
 func (c *nodeCommand) show(ctx context.Context, cmd *cli.Command) error {
 	list, err := ids(cmd, resources.KindNode)
 	if err != nil {
-		return c.jsonFailure(c.json, err)
+		return err
 	}
-	return c.failed(c.shown(ctx, list))
-}
-
-func (c *nodeCommand) shown(ctx context.Context, list []string) error {
-	found, err := c.found(ctx, list)
+	found, err := fetch(ctx, &c.daemonCommand, func(ctx context.Context, d *client.Client) ([]wire.Node, error) {
+		return each(list, func(id string) (wire.Node, error) { return d.Node(ctx, id) })
+	}, c.stored(resources.KindNode), func(w *inspect.Fleet) ([]wire.Node, error) {
+		return byIDs(list, w.Observed.Records.Nodes, w.NodeViews(nil))
+	})
 	switch {
 	case err != nil:
 		return err
 	case c.json:
 		return c.ui.printJSON(nodesDocument{jsonVersion, found})
 	}
-	for i := range found {
-		if err := c.printRecord(i, &found[i].Node); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// found returns the nodes with these IDs.
-func (c *nodeCommand) found(ctx context.Context, list []string) ([]wire.Node, error) {
-	ask := func(ctx context.Context, d *client.Client, id string) (wire.Node, error) { return d.Node(ctx, id) }
-	return askEach(ctx, &c.daemonCommand, resources.KindNode, list, ask, func(r resources.Record) (wire.Node, bool) {
-		return wire.Node{Node: *r.(*resources.Node)}, true
-	})
+	return c.printRecords(len(found), func(i int) resources.Record { return &found[i].Node })
 }
 
 // reachable prints how to connect to nodes.

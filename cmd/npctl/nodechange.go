@@ -22,32 +22,27 @@ func newNodeChanges(a *app) []*cli.Command {
 	return []*cli.Command{newNodeHoldCommand(a), newNodeReleaseCommand(a), newNodeDeleteCommand(a), newNodeReturnCommand(a), newNodeRenewCommand(a), newNodeWaitCommand(a)}
 }
 
+// each returns the action of a subcommand that changes the nodes in its arguments.
 func (c *nodeCommand) each(do change) cli.ActionFunc {
-	return func(ctx context.Context, cmd *cli.Command) error {
+	return c.action(anyNumber, func(ctx context.Context, cmd *cli.Command) error {
 		list, err := ids(cmd, resources.KindNode)
 		if err != nil {
-			return c.jsonFailure(c.json, err)
+			return err
 		}
 		return c.with(ctx, func(ctx context.Context, d *client.Client) error {
-			var all []wire.Node
-			for _, id := range list {
+			nodes, err := each(list, func(id string) (wire.Node, error) {
 				n, told, err := do(ctx, d, id)
-				if err != nil {
-					return err
+				if err == nil {
+					err = c.printChange("%s", told)
 				}
-				all = append(all, n)
-				if !c.json {
-					if err := c.ui.print("%s", visibleLine(told)); err != nil {
-						return err
-					}
-				}
+				return n, err
+			})
+			if err == nil && c.json {
+				err = c.ui.printJSON(nodesDocument{jsonVersion, nodes})
 			}
-			if c.json {
-				return c.ui.printJSON(nodesDocument{jsonVersion, all})
-			}
-			return nil
+			return err
 		})
-	}
+	})
 }
 
 func newNodeHoldCommand(a *app) *cli.Command {

@@ -108,7 +108,7 @@ func (c *planCommand) plan(ctx context.Context, s *session, opt plan.Options) (p
 // access returns readState, except for a plan that is saved before a state exists: the plan is bound to the
 // installation, so the installation must be created.
 func (c *planCommand) access(config *configuration) access {
-	if place, err := c.stateLocation(config.Desired.Settings); c.out != "" && err == nil && !exists(place.File) {
+	if place, err := c.stateOf(config.Desired.Settings); c.out != "" && err == nil && !exists(place.File) {
 		return writeState
 	}
 	return readState

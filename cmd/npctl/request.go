@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -32,15 +34,15 @@ func newRequestCommand(a *app) *cli.Command {
 		Name: "request", Category: categoryDaemon, Usage: "request nodes", Description: requestDescription,
 		Commands: []*cli.Command{
 			newRequestCreateCommand(a),
-			{Name: "list", Usage: "list requests", Description: requestListDescription, Action: list.list, Flags: list.flags(
+			{Name: "list", Usage: "list requests", Description: requestListDescription, Action: list.action(0, list.list), Flags: list.flags(
 				&cli.StringFlag{Name: "state", Category: categoryFilter, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas: requested, pending, fulfilled, failed"},
 				&cli.StringFlag{Name: "label", Category: categoryFilter, Destination: &list.label, Usage: "only those for a `LABEL`"},
 				&cli.StringFlag{Name: "tenant", Category: categoryFilter, Destination: &list.tenant, Usage: "only those of a `TENANT`"},
 				&cli.StringFlag{Name: "requestor", Category: categoryFilter, Destination: &list.who, Usage: "only those of a `REQUESTOR`"})},
-			{Name: "show", Usage: "show the details of requests", ArgsUsage: "ID...", Description: requestShowDescription, Flags: show.flags(), Action: show.show},
-			{Name: "cancel", Usage: "cancel requests", ArgsUsage: "ID...", Description: requestCancelDescription, Flags: cancel.flags(), Action: cancel.cancel},
-			{Name: "wait", Usage: "wait until a request is fulfilled or has failed", ArgsUsage: "ID", Description: requestWaitDescription, Flags: wait.flags(wait.timeoutFlag()), Action: wait.wait},
-			{Name: "take", Usage: "take the nodes of a fulfilled request", ArgsUsage: "ID", Description: requestTakeDescription, Flags: take.flags(take.takeFlags()...), Action: take.take},
+			{Name: "show", Usage: "show the details of requests", ArgsUsage: "ID...", Description: requestShowDescription, Flags: show.flags(), Action: show.action(anyNumber, show.show)},
+			{Name: "cancel", Usage: "cancel requests", ArgsUsage: "ID...", Description: requestCancelDescription, Flags: cancel.flags(), Action: cancel.action(anyNumber, cancel.cancel)},
+			{Name: "wait", Usage: "wait until a request is fulfilled or has failed", ArgsUsage: "ID", Description: requestWaitDescription, Flags: wait.flags(wait.timeoutFlag()), Action: wait.action(anyNumber, wait.wait)},
+			{Name: "take", Usage: "take the nodes of a fulfilled request", ArgsUsage: "ID", Description: requestTakeDescription, Flags: take.flags(take.takeFlags()...), Action: take.action(anyNumber, take.take)},
 		},
 	}
 }
@@ -77,14 +79,7 @@ Examples:
 
 Exit codes: 0, or 1 on an error.`
 
-func (c *requestCommand) list(ctx context.Context, cmd *cli.Command) error {
-	if err := arguments(cmd, 0); err != nil {
-		return err
-	}
-	return c.failed(c.listed(ctx))
-}
-
-func (c *requestCommand) listed(ctx context.Context) error {
+func (c *requestCommand) list(ctx context.Context, _ *cli.Command) error {
 	filter := wire.RequestFilter{Label: c.label, Tenant: c.tenant, Requestor: c.who}
 	if c.states != "" {
 		filter.States = strings.Split(c.states, ",")
@@ -92,14 +87,16 @@ func (c *requestCommand) listed(ctx context.Context) error {
 	if err := wire.CheckStates(resources.KindRequest, filter.States); err != nil {
 		return err
 	}
-	requests, err := c.requests(ctx, filter)
-	if err != nil {
+	requests, err := fetch(ctx, &c.daemonCommand, func(ctx context.Context, d *client.Client) ([]wire.Request, error) { return d.Requests(ctx, filter) },
+		c.stored(resources.KindRequest, resources.KindNode), func(w *inspect.Fleet) ([]wire.Request, error) {
+			return all(w.Observed.Records.Requests, filter.Matches, w.RequestViews()), nil
+		})
+	switch {
+	case err != nil:
 		return err
-	}
-	if c.json {
-		return c.ui.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: requests})
-	}
-	if len(requests) == 0 {
+	case c.json:
+		return c.ui.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: append([]wire.Request{}, requests...)})
+	case len(requests) == 0:
 		return c.ui.print("No requests.")
 	}
 	rows := [][]string{{"REQUEST", "STATE", "AGE", "PRIORITY", "LABELS", "REQUESTOR", "WHERE", "NODES", "REASON"}}
@@ -108,15 +105,6 @@ func (c *requestCommand) listed(ctx context.Context) error {
 		rows = append(rows, requestRow(&requests[i], now))
 	}
 	return c.ui.table(rows, "PRIORITY", "REQUESTOR", "WHERE", "AGE")
-}
-
-// requests gets the requests from npctl watch, or from the state if npctl watch is not running.
-func (c *requestCommand) requests(ctx context.Context, filter wire.RequestFilter) ([]wire.Request, error) {
-	ask := func(ctx context.Context, d *client.Client) ([]wire.Request, error) { return d.Requests(ctx, filter) }
-	return askAll(ctx, &c.daemonCommand, resources.KindRequest, ask, func(r resources.Record) (wire.Request, bool) {
-		request := r.(*resources.Request)
-		return wire.Request{Request: *request}, filter.Matches(request)
-	})
 }
 
 func requestRow(r *wire.Request, now time.Time) []string {
@@ -161,49 +149,37 @@ Exit codes: 0, or 1 on an error or when there is no such request.`
 func (c *requestCommand) show(ctx context.Context, cmd *cli.Command) error {
 	list, err := ids(cmd, resources.KindRequest)
 	if err != nil {
-		return c.jsonFailure(c.json, err)
+		return err
 	}
-	return c.failed(c.shown(ctx, list))
-}
-
-func (c *requestCommand) shown(ctx context.Context, list []string) error {
-	found, err := c.found(ctx, list)
+	found, err := fetch(ctx, &c.daemonCommand, func(ctx context.Context, d *client.Client) ([]wire.Request, error) {
+		return each(list, func(id string) (wire.Request, error) { return d.Request(ctx, id) })
+	}, c.stored(resources.KindRequest, resources.KindNode), func(w *inspect.Fleet) ([]wire.Request, error) {
+		return byIDs(list, w.Observed.Records.Requests, w.RequestViews())
+	})
 	switch {
 	case err != nil:
 		return err
 	case c.json:
 		return c.ui.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: found})
 	}
-	for i := range found {
-		if err := c.printRecord(i, &found[i].Request); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.printRecords(len(found), func(i int) resources.Record { return &found[i].Request })
 }
 
-// found returns the requests with these IDs.
-func (c *requestCommand) found(ctx context.Context, list []string) ([]wire.Request, error) {
-	ask := func(ctx context.Context, d *client.Client, id string) (wire.Request, error) {
-		return d.Request(ctx, id)
-	}
-	return askEach(ctx, &c.daemonCommand, resources.KindRequest, list, ask, func(r resources.Record) (wire.Request, bool) {
-		return wire.Request{Request: *r.(*resources.Request)}, true
-	})
-}
-
-// printRecord prints a record as a block of HCL, after an empty line unless i is 0.
-func (c *daemonCommand) printRecord(i int, r resources.Record) error {
-	if i > 0 {
-		if err := c.ui.print(""); err != nil {
+// printRecords prints n records as blocks of HCL, separated by empty lines.
+func (a *app) printRecords(n int, record func(int) resources.Record) error {
+	var b strings.Builder
+	for i := range n {
+		text, err := recordText(record(i))
+		if err != nil {
 			return err
 		}
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		b.WriteString(visible(text))
 	}
-	text, err := recordText(r)
-	if err != nil {
-		return err
-	}
-	return c.ui.print("%s", strings.TrimRight(visible(text), "\n"))
+	_, err := io.WriteString(a.ui.out, b.String())
+	return outputError(err)
 }
 
 const requestCancelDescription = `Cancels requests. Nodes assigned to them are free again; taken nodes stay in use.
@@ -216,17 +192,15 @@ Exit codes: 0, or 1 on an error or when there is no such request.`
 func (c *requestCommand) cancel(ctx context.Context, cmd *cli.Command) error {
 	list, err := ids(cmd, resources.KindRequest)
 	if err != nil {
-		return c.jsonFailure(c.json, err)
+		return err
 	}
 	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
 		for _, id := range list {
 			if err := d.CancelRequest(ctx, id); err != nil {
 				return err
 			}
-			if !c.json {
-				if err := c.ui.print("Request %s is cancelled.", id); err != nil {
-					return err
-				}
+			if err := c.printChange("Request %s is cancelled.", id); err != nil {
+				return err
 			}
 		}
 		if c.json {

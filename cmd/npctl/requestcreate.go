@@ -59,12 +59,12 @@ func newRequestCreateCommand(a *app) *cli.Command {
 		c.timeoutFlag(),
 	}
 	return &cli.Command{Name: "create", Usage: "request nodes", Description: requestCreateDescription,
-		Flags: c.flags(append(flags, c.takeFlags()...)...), Action: c.run}
+		Flags: c.flags(append(flags, c.takeFlags()...)...), Action: c.action(0, c.run)}
 }
 
-func (c *requestCreate) run(ctx context.Context, cmd *cli.Command) error {
-	if err := c.check(cmd); err != nil {
-		return c.jsonFailure(c.json, err)
+func (c *requestCreate) run(ctx context.Context, _ *cli.Command) error {
+	if err := c.check(); err != nil {
+		return err
 	}
 	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
 		r, err := d.CreateRequest(ctx, c.ask)
@@ -82,10 +82,7 @@ func (c *requestCreate) run(ctx context.Context, cmd *cli.Command) error {
 }
 
 // check converts the options into a request.
-func (c *requestCreate) check(cmd *cli.Command) (err error) {
-	if err := arguments(cmd, 0); err != nil {
-		return err
-	}
+func (c *requestCreate) check() (err error) {
 	if len(c.labels) == 0 {
 		return hint(errors.New("npctl request create needs a label"), "write -label=NAME, once for each node; npctl status lists the labels")
 	}
@@ -178,7 +175,7 @@ func (c *requestCommand) answer(ctx context.Context, d *client.Client, id string
 	if takes {
 		document.Nodes, err = d.TakeRequest(ctx, id, c.holderName(), c.lease)
 	} else {
-		document.Nodes, err = c.nodesOf(ctx, d, r.Nodes)
+		document.Nodes, err = each(r.Nodes, func(id string) (wire.Node, error) { return d.Node(ctx, id) })
 	}
 	if err != nil {
 		return err
@@ -230,18 +227,6 @@ func (c *requestCommand) holderName() string {
 	return whoAmI()
 }
 
-func (c *requestCommand) nodesOf(ctx context.Context, d *client.Client, list []string) ([]wire.Node, error) {
-	nodes := make([]wire.Node, len(list))
-	for i, id := range list {
-		n, err := d.Node(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		nodes[i] = n
-	}
-	return nodes, nil
-}
-
 const requestWaitDescription = `Waits until a request is fulfilled or has failed, and shows how to reach its nodes.
 
 Example:
@@ -252,7 +237,7 @@ Exit codes: 0 fulfilled; 1 on an error, when it has failed, or when it takes lon
 func (c *requestCommand) wait(ctx context.Context, cmd *cli.Command) error {
 	id, err := one(cmd, resources.KindRequest)
 	if err != nil {
-		return c.jsonFailure(c.json, err)
+		return err
 	}
 	return c.with(ctx, func(ctx context.Context, d *client.Client) error { return c.answer(ctx, d, id, false) })
 }
@@ -269,7 +254,7 @@ Exit codes: 0, or 1 on an error or when the request is not fulfilled.`
 func (c *requestCommand) take(ctx context.Context, cmd *cli.Command) error {
 	id, err := one(cmd, resources.KindRequest)
 	if err != nil {
-		return c.jsonFailure(c.json, err)
+		return err
 	}
 	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
 		nodes, err := d.TakeRequest(ctx, id, c.holderName(), c.lease)

@@ -10,45 +10,28 @@ import (
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
-	"github.com/npctl/npctl/state/location"
 )
 
 // session is a configuration with its state and the engine that connects to its clouds.
 type session struct {
 	app      *app
 	config   *configuration
-	place    location.Location
+	place    statePlace
 	store    stateStore
 	identity state.Identity
 	engine   *reconcile.Engine
 	seen     plan.Observed
 }
 
-// access states how a session may use the state.
-type access int
-
-const (
-	readState access = iota
-	writeState
-	exclusiveState // writeState without a daemon in between: for the processes that serve the state themselves
-	shadowState    // read-only access to a shared state; notes go to a private file
-)
-
 func (a *app) openSession(ctx context.Context, c *configuration, parallelism int, may access) (*session, error) {
-	place, err := a.stateLocation(c.Desired.Settings)
+	place, err := a.stateOf(c.Desired.Settings)
 	if err != nil {
 		return nil, err
 	}
-	var store stateStore
-	switch may {
-	case shadowState:
-		place = place.Shadow()
-		store, err = untyped(a.openShadow(ctx, place))
-	case exclusiveState:
-		store, err = a.openPlace(ctx, place, false)
-	default:
-		store, err = a.openState(ctx, place, may == readState)
+	if may == shadowState {
+		place.Location = place.Shadow()
 	}
+	store, err := place.open(ctx, may)
 	if err != nil {
 		return nil, err
 	}

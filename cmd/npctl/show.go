@@ -78,11 +78,7 @@ type stateReport struct {
 }
 
 func (c *showCommand) state(ctx context.Context) error {
-	place, err := c.findState()
-	if err != nil {
-		return err
-	}
-	store, err := c.openExisting(ctx, place, true)
+	store, place, err := c.openFound(ctx, readState)
 	if err != nil {
 		return err
 	}

@@ -121,7 +121,7 @@ func (c *stateCommand) longList(entries []state.Entry) error {
 // collection takes a quarter of the time of a list of thousands of nodes.
 func (c *stateCommand) entries(ctx context.Context, addresses []string, all bool) ([]state.Entry, error) {
 	debug.SetGCPercent(400)
-	store, err := c.open(ctx, true)
+	store, _, err := c.openFound(ctx, readState)
 	if err != nil {
 		return nil, err
 	}
@@ -157,14 +157,6 @@ func sortBuilds(entries []state.Entry) {
 		one, other := a.Record.(*resources.Build), b.Record.(*resources.Build)
 		return cmp.Or(cmp.Compare(one.Image, other.Image), one.Created.Compare(other.Created))
 	})
-}
-
-func (c *stateCommand) open(ctx context.Context, readOnly bool) (stateStore, error) {
-	place, err := c.findState()
-	if err != nil {
-		return nil, err
-	}
-	return c.openExisting(ctx, place, readOnly)
 }
 
 const stateShowDescription = `Prints every attribute of the records at or below the given addresses.
@@ -238,7 +230,7 @@ func (c *stateCommand) pull(ctx context.Context, cmd *cli.Command) error {
 	if err := arguments(cmd, 0); err != nil {
 		return err
 	}
-	store, err := c.open(ctx, true)
+	store, _, err := c.openFound(ctx, readState)
 	if err != nil {
 		return err
 	}
@@ -281,7 +273,7 @@ func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
 		return hint(errors.New("other processes use the state in ZooKeeper, so it cannot be replaced as a whole"),
 			"push into a file with -state=FILE; npctl state migrate moves a state")
 	}
-	store, err := c.openState(ctx, place, false)
+	store, err := place.open(ctx, writeState)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,48 +10,10 @@ import (
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
-	"github.com/npctl/npctl/state/bolt"
-	"github.com/npctl/npctl/state/location"
 )
 
 // stateLock is the name of the lock that every process takes before it changes the state.
 const stateLock = "state"
-
-// openPlace opens a state directly, even if npctl watch uses it.
-func (a *app) openPlace(ctx context.Context, p location.Location, readOnly bool) (stateStore, error) {
-	if p.Shared != nil {
-		return untyped(a.openShared(ctx, p, readOnly))
-	}
-	file, err := bolt.Open(bolt.Options{Path: p.File, Version: version(), ReadOnly: readOnly, Log: a.log})
-	if err != nil {
-		return nil, location.Explain(err, p)
-	}
-	return file, nil
-}
-
-// untyped converts the nil pointer that accompanies an error into a nil interface.
-func untyped(s *sharedStore, err error) (stateStore, error) {
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-// openExisting opens the state. It returns an error if the state does not exist.
-func (a *app) openExisting(ctx context.Context, p location.Location, readOnly bool) (stateStore, error) {
-	none := hint(fmt.Errorf("there is no state %s", p.Phrase()), "npctl apply creates it; -state or -config name another location")
-	if p.IsEmpty() {
-		return nil, none
-	}
-	store, err := a.openState(ctx, p, readOnly)
-	if err != nil || p.Shared == nil {
-		return store, err
-	}
-	if there, err := store.Identity(ctx); err != nil || there.Lineage == "" {
-		return nil, errors.Join(cmp.Or(err, none), store.Close())
-	}
-	return store, nil
-}
 
 // dataDir returns the directory for files of the drivers, in .npctl beside the state.
 func dataDir(statePath string) string {

@@ -26,7 +26,11 @@ func (c *stateCommand) rm(ctx context.Context, cmd *cli.Command) error {
 	if cmd.NArg() == 0 {
 		return hint(errors.New("npctl state rm needs an address"), "npctl state list shows the addresses")
 	}
-	store, err := c.open(ctx, c.dryRun)
+	may := writeState
+	if c.dryRun {
+		may = readState
+	}
+	store, _, err := c.openFound(ctx, may)
 	if err != nil {
 		return err
 	}

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"time"
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
-	"github.com/npctl/npctl/state/location"
 	"github.com/npctl/npctl/state/zookeeper"
 )
 
@@ -24,63 +22,6 @@ var (
 	_ stateStore   = (*sharedStore)(nil)
 	_ state.Shared = (*sharedStore)(nil)
 )
-
-// openTimeout is the time after which npctl reports that ZooKeeper is unreachable.
-const openTimeout = 10 * time.Second
-
-// openShared opens the private file first, because it contains the lineage of its state.
-func (a *app) openShared(ctx context.Context, p location.Location, readOnly bool) (*sharedStore, error) {
-	private, err := bolt.Open(bolt.Options{Path: p.File, Version: version(), ReadOnly: readOnly, Role: bolt.RolePrivate, Log: a.log})
-	if err != nil {
-		return nil, location.Explain(err, p)
-	}
-	shared, err := a.joinShared(ctx, p, private, readOnly)
-	if err != nil {
-		return nil, errors.Join(location.Explain(err, p), private.Close())
-	}
-	return &sharedStore{shared, private}, nil
-}
-
-// openShadow opens a shared state read-only, for a shadow that runs while other processes serve. Its notes go to a file
-// that belongs to no state.
-func (a *app) openShadow(ctx context.Context, p location.Location) (*sharedStore, error) {
-	private, err := bolt.Open(bolt.Options{Path: p.File, Version: version(), Role: bolt.RoleShadow, Log: a.log})
-	if err != nil {
-		return nil, location.Explain(err, p)
-	}
-	opts := *p.Shared
-	opts.Private, opts.ReadOnly, opts.Version, opts.Log, opts.OpenTimeout = private, true, version(), a.log, openTimeout
-	shared, err := zookeeper.Open(ctx, opts)
-	if err != nil {
-		return nil, errors.Join(location.Explain(err, p), private.Close())
-	}
-	return &sharedStore{shared, private}, nil
-}
-
-func (a *app) joinShared(ctx context.Context, p location.Location, private *bolt.Store, readOnly bool) (*zookeeper.Store, error) {
-	own, err := private.Identity(ctx)
-	if err != nil {
-		return nil, err
-	}
-	opts := *p.Shared
-	opts.Private, opts.ReadOnly, opts.Version, opts.Log = private, readOnly, version(), a.log
-	opts.OpenTimeout = openTimeout
-	if own.Serial > 0 {
-		opts.Lineage = own.Lineage
-	}
-	shared, err := zookeeper.Open(ctx, opts)
-	if err != nil || own.Serial > 0 || readOnly {
-		return shared, err
-	}
-	there, err := shared.Identity(ctx)
-	if err == nil {
-		err = private.ConvertRole(ctx, bolt.RoleChange{Role: bolt.RolePrivate, Location: p.String(), Lineage: there.Lineage})
-	}
-	if err != nil {
-		return nil, errors.Join(err, shared.Close())
-	}
-	return shared, nil
-}
 
 // Lock implements state.Store.
 func (s *sharedStore) Lock(ctx context.Context, name string, holder state.Holder) (state.Lock, error) {

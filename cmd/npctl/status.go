@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
 
+	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -44,7 +46,7 @@ func newStatusCommand(a *app) *cli.Command {
 		Name: "status", Category: categoryDaemon, Usage: "show the status of npctl watch",
 		Description: `Shows the status of npctl watch: providers and their quotas, labels, running steps, waiting requests, and recent
 events. On a terminal it refreshes the page every second until q or ^C; elsewhere, or with -once, it prints the page
-once.
+once. While npctl watch is not running, it prints the stored state once.
 
 Examples:
   npctl status
@@ -55,27 +57,43 @@ Exit codes: 0, or 1 on an error.` + daemonHelp,
 		Flags: c.flags(
 			&cli.BoolFlag{Name: "once", Destination: &c.once, Usage: "print the page once"},
 			&cli.DurationFlag{Name: "interval", Destination: &c.every, Value: time.Second, Validator: atLeast(100 * time.Millisecond), Usage: "refresh the page every `DURATION`"}),
-		Action: c.run,
+		Action: c.action(0, c.run),
 	}
 }
 
-func (c *statusCommand) run(ctx context.Context, cmd *cli.Command) error {
-	if err := arguments(cmd, 0); err != nil {
-		return err
-	}
-	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
-		now, err := fetchStatus(ctx, d)
-		switch {
-		case err != nil:
-			return err
-		case c.json:
-			return c.ui.printJSON(now)
-		case c.once || !c.ui.outTerm():
-			_, err := io.WriteString(c.ui.out, statusPage(now, c.ui.page()))
-			return outputError(err)
-		}
-		return c.follow(ctx, d, now)
+func (c *statusCommand) run(ctx context.Context, _ *cli.Command) error {
+	now, err := fetch(ctx, &c.daemonCommand, fetchStatus, c.storedFleet, func(w imageState) (statusDocument, error) {
+		c.warnConfigError(w)
+		return w.status(), nil
 	})
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		return c.ui.printJSON(now)
+	case c.once || !c.ui.outTerm() || now.Status.PID == 0:
+		_, err := io.WriteString(c.ui.out, statusPage(now, c.ui.page()))
+		return outputError(err)
+	}
+	return c.with(ctx, func(ctx context.Context, d *client.Client) error { return c.follow(ctx, d, now) })
+}
+
+// status returns the content of a page from the stored state.
+func (w imageState) status() statusDocument {
+	doc := statusDocument{FormatVersion: jsonVersion, Status: w.Fleet.Status(w.Next), Labels: w.Labels(), Steps: []wire.Step{},
+		Requests: all(w.Observed.Records.Requests, (*resources.Request).IsOpen, w.RequestViews()), Events: inspect.Events(w.journal, "", statusEvents)}
+	doc.Status.Version, doc.Status.Now, doc.Status.NotReady = version(), time.Now(), "npctl watch is not running"
+	service := inspect.Service{}
+	for _, p := range w.Observed.Records.Providers {
+		if p.Frozen {
+			service.Frozen = append(service.Frozen, p.Name)
+		}
+	}
+	doc.Providers = w.Providers(service)
+	for i := range doc.Providers {
+		doc.Providers[i].Served, doc.Providers[i].Queried = false, false
+	}
+	return doc
 }
 
 // statusEvents is the number of events on a page.

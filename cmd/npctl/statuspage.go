@@ -60,11 +60,18 @@ func statusPage(d statusDocument, b *page) string {
 	if !s.Ready {
 		head = styleError
 	}
-	b.line(head, fmt.Sprintf("npctl watch %s on %s (process %d), up %s, %s", s.Version, s.Host, s.PID, age(s.Started, s.Now), readiness(s)))
+	if s.PID == 0 {
+		b.line(head, s.NotReady)
+	} else {
+		b.line(head, fmt.Sprintf("npctl watch %s on %s (process %d), up %s, %s", s.Version, s.Host, s.PID, age(s.Started, s.Now), readiness(s)))
+	}
 	b.line(stylePlain, "Requests  "+stateCounts(s.Requests)+oldest(s))
 	b.line(stylePlain, fmt.Sprintf("Nodes     %s; %d free", stateCounts(s.Nodes), s.Free))
-	b.line(stylePlain, fmt.Sprintf("Plan      %s %s running. Decided in %s.", s.Plan, text.Count(s.Running, "step", "steps"),
-		time.Duration(s.PassSeconds*float64(time.Second)).Round(100*time.Microsecond)))
+	work := ""
+	if s.PID != 0 {
+		work = fmt.Sprintf(" %s running. Decided in %s.", text.Count(s.Running, "step", "steps"), time.Duration(s.PassSeconds*float64(time.Second)).Round(100*time.Microsecond))
+	}
+	b.line(stylePlain, "Plan      "+s.Plan+work)
 	if s.Shadow != nil {
 		b.line(stylePlain, "Shadow    "+stateCounts(s.Shadow))
 	}

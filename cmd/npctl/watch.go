@@ -57,8 +57,8 @@ type watchCommand struct {
 	lockTimeout                         time.Duration
 	parallelism                         int
 	takeOver, shadow, allowDestroy      bool
-	place                               location.Location // of the first configuration
-	reloads                             <-chan struct{}   // receives a hint for each request to reload the configuration
+	place                               statePlace      // of the first configuration
+	reloads                             <-chan struct{} // receives a hint for each request to reload the configuration
 }
 
 func newWatchCommand(a *app) *cli.Command {
@@ -147,7 +147,7 @@ func (c *watchCommand) check(cmd *cli.Command) error {
 
 // checkShadow returns an error if the state is not shared, because a shadow compares itself with other processes.
 func (c *watchCommand) checkShadow(s resources.Settings) error {
-	place, err := c.stateLocation(s)
+	place, err := c.stateOf(s)
 	if err != nil || place.Shared != nil {
 		return err
 	}

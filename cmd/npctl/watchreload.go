@@ -17,14 +17,14 @@ func (c *watchCommand) loadConfiguration(context.Context) (resources.Desired, er
 	if err != nil {
 		return resources.Desired{}, err
 	}
-	place, err := c.stateLocation(config.Desired.Settings)
+	place, err := c.stateOf(config.Desired.Settings)
 	if err != nil {
 		return resources.Desired{}, err
 	}
 	if c.shadow && place.Shared != nil {
-		place = place.Shadow()
+		place.Location = place.Shadow()
 	}
-	if !place.Equal(c.place) {
+	if !place.Equal(c.place.Location) {
 		return resources.Desired{}, hint(fmt.Errorf("the state cannot move from %s to %s while npctl watch runs", c.place, place),
 			"stop npctl watch, move the state, and start it again")
 	}

@@ -7,9 +7,12 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -38,37 +41,54 @@ Examples:
 
 Exit codes: 0, or 1 on an error or when it does not exist.` + daemonHelp,
 		Flags: c.flags(),
-		Action: func(ctx context.Context, cmd *cli.Command) error {
+		Action: c.action(1, func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() == 0 {
 				return hint(errors.New("npctl why needs an object to explain"), "name it as node/ID, request/ID, label/NAME, image/NAME or provider/NAME")
 			}
-			if err := arguments(cmd, 1); err != nil {
-				return err
-			}
-			return c.with(ctx, func(ctx context.Context, d *client.Client) error {
-				why, err := explain(ctx, d, cmd.Args().First())
-				if err != nil {
-					return err
-				}
-				if c.json {
-					return c.ui.printJSON(whyDocument{jsonVersion, why})
-				}
-				return writeWhy(c.ui.out, why)
+			subject := cmd.Args().First()
+			why, err := fetch(ctx, c, func(ctx context.Context, d *client.Client) (wire.Why, error) {
+				return explain(subject, func(subject string) (wire.Why, error) { return d.Why(ctx, subject) })
+			}, c.storedFleet, func(w imageState) (wire.Why, error) {
+				c.warnConfigError(w)
+				return explain(subject, w.why)
 			})
-		},
+			switch {
+			case err != nil:
+				return err
+			case c.json:
+				return c.ui.printJSON(whyDocument{jsonVersion, why})
+			}
+			return writeWhy(c.ui.out, why)
+		}),
 	}
 }
 
-// explain queries the explanation of a subject. An ID without its kind may be that of a request or of a node.
-func explain(ctx context.Context, d *client.Client, text string) (wire.Why, error) {
-	if !isID(text) {
-		return d.Why(ctx, subjectOf(text))
+// eventsOfWhy is the maximum number of events in an explanation of the stored state.
+const eventsOfWhy = 50
+
+// why explains a subject from the stored state.
+func (w imageState) why(subject string) (wire.Why, error) {
+	if !inspect.IsSubject(subject) {
+		return wire.Why{}, hint(fmt.Errorf("%q is not a subject", subject), "name it as node/ID, request/ID, label/NAME, image/NAME or provider/NAME")
 	}
-	request, err := d.Why(ctx, subjectOf("request/"+text))
+	why, err := inspect.Why(subject, inspect.WhyInput{Fleet: w.Fleet, Events: inspect.Events(w.journal, subject, eventsOfWhy), Now: time.Now(),
+		Plan: plan.Compute(w.Desired, w.Observed, plan.Options{NoRefresh: true, HonorBackoff: true, Explain: true})})
+	if none, ok := errors.AsType[*inspect.NotFoundError](err); ok {
+		err = didYouMean(fmt.Errorf("%w: %w", state.ErrNotFound, err), none.Name, none.Known, none.Hint)
+	}
+	return why, err
+}
+
+// explain returns the explanation of a subject. An ID without its kind may be that of a request or of a node.
+func explain(text string, why func(subject string) (wire.Why, error)) (wire.Why, error) {
+	if !isID(text) {
+		return why(subjectOf(text))
+	}
+	request, err := why(subjectOf("request/" + text))
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return request, err
 	}
-	node, nodeErr := d.Why(ctx, subjectOf("node/"+text))
+	node, nodeErr := why(subjectOf("node/" + text))
 	switch {
 	case nodeErr != nil && !errors.Is(nodeErr, state.ErrNotFound):
 		return node, nodeErr

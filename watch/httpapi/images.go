@@ -17,7 +17,7 @@ import (
 // images returns the configured and recorded images.
 func (s *Server) images() []wire.Image {
 	records, _ := s.records()
-	return inspect.ImageInput{Desired: s.daemon.Desired(), Observed: plan.Observed{Records: records}}.Stored()
+	return (&inspect.Fleet{Desired: s.daemon.Desired(), Observed: plan.Observed{Records: records}}).Stored()
 }
 
 func (c *call) listImages() (any, error) { return wire.Images{Images: c.images()}, nil }
