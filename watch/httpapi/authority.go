@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/internal/connlimit"
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -32,8 +33,7 @@ func (a *authority) authorize(w http.ResponseWriter, r *http.Request, need role,
 	case is == anonymous:
 		return who, is, unauthorized(w)
 	default:
-		return who, is, withHint(&apiError{status: http.StatusForbidden, code: wire.CodeForbidden, detail: "the role of token " + quoted(who) + " is read-only"},
-			"use a token with the role full")
+		return who, is, failure(http.StatusForbidden, wire.CodeForbidden, "use a token with the role full", "the role of token %s is read-only", text.Quote(who))
 	}
 }
 
@@ -44,8 +44,8 @@ func (a *authority) checkToken(w http.ResponseWriter, r *http.Request, token str
 	if wait := a.limiter.wait(from, now); wait > 0 {
 		a.invalid(guessThrottled)
 		w.Header().Set("Retry-After", retryAfter(wait))
-		return "", anonymous, withHint(&apiError{status: http.StatusTooManyRequests, code: wire.CodeThrottled,
-			detail: "too many invalid tokens from your address; this one was not checked"}, "wait, and try again with a valid token")
+		return "", anonymous, failure(http.StatusTooManyRequests, wire.CodeThrottled, "wait, and try again with a valid token",
+			"too many invalid tokens from your address; this one was not checked")
 	}
 	if who, is = a.tokens.find(token); is == anonymous {
 		a.limiter.invalidToken(from, now)
@@ -57,8 +57,7 @@ func (a *authority) checkToken(w http.ResponseWriter, r *http.Request, token str
 // unauthorized returns the error for a call without a valid token.
 func unauthorized(w http.ResponseWriter) error {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="npctl"`)
-	return withHint(&apiError{status: http.StatusUnauthorized, code: wire.CodeUnauthorized, detail: "the call has no valid token"},
-		"send it as Authorization: Bearer TOKEN")
+	return failure(http.StatusUnauthorized, wire.CodeUnauthorized, "send it as Authorization: Bearer TOKEN", "the call has no valid token")
 }
 
 // bearer returns the token of a request. The name of the scheme is case-insensitive.
@@ -70,11 +69,11 @@ func bearer(r *http.Request) (token string, found bool) {
 // revoked reports whether the token of a call was revoked, or lost the required role, since the call started.
 func (c *call) revoked() bool {
 	token, found := bearer(c.r)
-	if c.role == local || c.route.need == anonymous || !found || c.Tokens == nil {
+	if c.role == local || c.need == anonymous || !found || c.authority.tokens == nil {
 		return false
 	}
-	if _, c.role = c.Tokens.find(token); c.role < c.route.need {
-		c.Log.Info("end a call with a revoked token", "route", c.route.name, "who", c.who)
+	if _, c.role = c.authority.tokens.find(token); c.role < c.need {
+		c.logger.Info("end a call with a revoked token", "route", c.op.OperationID, "who", c.who)
 		return true
 	}
 	return false

@@ -1,22 +1,23 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"time"
 
 	"github.com/npctl/npctl/watch"
 )
 
-// await returns when check reports done, the wait that the call asks for is over, or the daemon stops. It calls check
-// after each event of the subject, and every pollEvery for changes that the journal does not report.
-func (c *call) await(journal *watch.Journal, subject string, check func() (done bool, err error)) error {
-	wait := c.wait()
+// await returns when check reports done, the wait is over, or the daemon stops. It calls check after each event of the
+// subject, and every pollEvery for changes that the journal does not report.
+func await(ctx context.Context, wait time.Duration, journal *watch.Journal, subject string, check func() (done bool, err error)) error {
 	hints, forget := journal.Wait()
 	defer forget()
 	seen := journal.Newest()
 	if done, err := check(); done || err != nil || wait <= 0 {
 		return err
 	}
+	c := callOf(ctx)
 	c.extendDeadline(wait)
 	over := time.NewTimer(wait)
 	defer over.Stop()
@@ -28,8 +29,8 @@ func (c *call) await(journal *watch.Journal, subject string, check func() (done 
 			return nil
 		case <-c.ending:
 			return nil
-		case <-c.ctx().Done():
-			return c.ctx().Err()
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-again.C:
 		case <-hints:
 			newest := journal.Newest()

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -32,13 +35,13 @@ func (e eventRoutes) cursor(number uint64, at time.Time) string {
 
 // eventNumber returns the number of the last event before the position of a cursor.
 func (e eventRoutes) number(cursor string) (uint64, error) {
-	text, rest, isCursor := strings.Cut(cursor, "-")
-	number, err := strconv.ParseUint(text, 10, 63)
+	digits, rest, isCursor := strings.Cut(cursor, "-")
+	number, err := strconv.ParseUint(digits, 10, 63)
 	epoch, micros, _ := strings.Cut(rest, "-")
 	at, timeErr := strconv.ParseInt(micros, 10, 64)
 	switch {
 	case err != nil || isCursor && timeErr != nil:
-		return 0, withHint(invalid("%s is not a position in the journal", quoted(cursor)), "use next of an earlier response, or a number")
+		return 0, invalid("use next of an earlier response, or a number", "%s is not a position in the journal", text.Quote(cursor))
 	case !isCursor || epoch == e.epoch:
 		return number, nil
 	}
@@ -51,41 +54,32 @@ func (e eventRoutes) number(cursor string) (uint64, error) {
 	return number, nil
 }
 
-// after returns the position that the call asks for, from the parameter after or the header Last-Event-ID, and whether
-// the call has one.
-func (e eventRoutes) after(c *call) (number uint64, given bool, err error) {
-	text := c.values.Get("after")
-	if text == "" {
-		text = c.r.Header.Get("Last-Event-ID")
+func (e eventRoutes) list(ctx context.Context, in *listEvents) (answer wire.Events, err error) {
+	cursor, number := cmp.Or(in.After, in.LastEvent), uint64(0)
+	if cursor != "" {
+		if number, err = e.number(cursor); err != nil {
+			return answer, err
+		}
 	}
-	if text == "" || len(text) > idLength {
-		return 0, false, nil
-	}
-	number, err = e.number(text)
-	return number, true, err
-}
-
-func (e eventRoutes) list(c *call) (any, error) {
-	if strings.Contains(c.r.Header.Get("Accept"), "text/event-stream") {
-		return nil, e.stream(c)
-	}
-	number, given, err := e.after(c)
-	if err != nil {
-		return nil, err
+	if strings.Contains(in.Accept, "text/event-stream") {
+		if cursor == "" {
+			number = e.journal.Newest()
+		}
+		return answer, e.stream(callOf(ctx), number, in.Subject)
 	}
 	var found []watch.Numbered
 	newest := uint64(0)
 	check := func() (bool, error) {
 		newest = e.journal.Newest()
-		found = e.journal.Since(number, c.values.Get("subject"))
+		found = e.journal.Since(number, in.Subject)
 		return len(found) > 0, nil
 	}
-	if err := c.await(e.journal, c.values.Get("subject"), check); err != nil {
-		return nil, err
+	if err := await(ctx, in.Wait.Duration, e.journal, in.Subject, check); err != nil {
+		return answer, err
 	}
-	most := min(max(c.number("limit", pageSize), 1), pageAtMost)
-	answer := wire.Events{Events: []wire.Event{}}
-	if len(found) > most && given {
+	most := min(max(in.Limit, 1), pageAtMost)
+	answer.Events = []wire.Event{}
+	if len(found) > most && cursor != "" {
 		found, newest = found[:most], found[most-1].Number
 	}
 	for _, event := range found[max(len(found)-most, 0):] {
@@ -106,21 +100,14 @@ func shownEvent(e watch.Numbered) wire.Event {
 	return wire.Event{Number: e.Number, Event: e.Event}
 }
 
-// stream sends events as they happen, until the client disconnects or the daemon stops.
-func (e eventRoutes) stream(c *call) error {
-	number, given, err := e.after(c)
-	if err != nil {
-		return err
-	}
-	if !given {
-		number = e.journal.Newest()
-	}
+// stream sends the events after number as they happen, until the client disconnects or the daemon stops.
+func (e eventRoutes) stream(c *call, number uint64, subject string) error {
 	hints, forget := e.journal.Wait()
 	defer forget()
 	s := c.stream("text/event-stream")
 	for {
 		newest := e.journal.Newest()
-		for _, event := range e.journal.Since(number, c.values.Get("subject")) {
+		for _, event := range e.journal.Since(number, subject) {
 			if err := s.event(e.cursor(event.Number, event.Time), event); err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"time"
@@ -22,17 +23,20 @@ type statusRoutes struct {
 	suspendedBy func() string
 }
 
-func (r statusRoutes) live(*call) (any, error) {
+func (r statusRoutes) live(context.Context, *none) (h wire.Health, err error) {
 	beat := r.daemon.LastPassEnd()
 	if !beat.IsZero() && time.Since(beat) > aliveWithin {
-		return nil, &apiError{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "no pass has completed since " + beat.UTC().Format(time.RFC3339)}
+		return h, failure(http.StatusServiceUnavailable, wire.CodeNotReady, "", "no pass has completed since %s", beat.UTC().Format(time.RFC3339))
 	}
 	return wire.Health{Status: "ok"}, nil
 }
 
-func (r statusRoutes) ready(c *call) (any, error) {
+func (r statusRoutes) ready(ctx context.Context, _ *none) (wire.Health, error) {
 	if why := r.daemon.NotReady(); why != "" {
-		return nil, c.writeJSON(http.StatusServiceUnavailable, "application/json", wire.Health{Status: "not ready", Why: why, Waits: r.daemon.ProvidersNotListed()})
+		w := callOf(ctx).w
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return wire.Health{}, writeJSON(w, wire.Health{Status: "not ready", Why: why, Waits: r.daemon.ProvidersNotListed()})
 	}
 	return wire.Health{Status: "ok", Notes: r.daemon.Configuration().Notes()}, nil
 }
@@ -45,12 +49,13 @@ func configurationOf(s watch.ConfigState) wire.Configuration {
 	return c
 }
 
-func (r statusRoutes) metrics(c *call) (any, error) {
+func (r statusRoutes) metrics(ctx context.Context, _ *none) (string, error) {
 	if r.exporter == nil {
-		return nil, notFound("this daemon exports no metrics")
+		return "", notFound("", "this daemon exports no metrics")
 	}
+	c := callOf(ctx)
 	r.exporter.ServeHTTP(c.w, c.r)
-	return nil, nil
+	return "", nil
 }
 
 // comparisons converts the counts of a shadow. It returns nil for a daemon that serves.
@@ -65,7 +70,7 @@ func comparisons(counts map[watch.Result]int) map[string]int {
 	return all
 }
 
-func (r statusRoutes) status(*call) (any, error) {
+func (r statusRoutes) status(context.Context, *none) (wire.Status, error) {
 	pass := r.daemon.Last()
 	w := inspect.Fleet{Observed: pass.Observed}
 	w.Observed.Records, _ = r.daemon.Runner().Records()

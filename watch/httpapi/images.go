@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"unicode/utf8"
 
 	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/text"
@@ -14,72 +13,62 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// images returns the configured and recorded images.
-func (s *Server) images() []wire.Image {
-	records, _ := s.records()
-	return (&inspect.Fleet{Desired: s.daemon.Desired(), Observed: plan.Observed{Records: records}}).Stored()
+// imageRoutes answers the calls about images.
+type imageRoutes struct{ daemon *watch.Daemon }
+
+func (m imageRoutes) list(context.Context, *none) (wire.Images, error) {
+	records, _ := m.daemon.Runner().Records()
+	w := inspect.Fleet{Desired: m.daemon.Desired(), Observed: plan.Observed{Records: records}}
+	return wire.Images{Images: w.Stored()}, nil
 }
 
-func (c *call) listImages() (any, error) { return wire.Images{Images: c.images()}, nil }
+func (m imageRoutes) show(ctx context.Context, in *Named) (wire.Image, error) {
+	all, _ := m.list(ctx, nil)
+	return find("image", in.ID, all.Images, func(i wire.Image) string { return i.Name })
+}
 
-func (c *call) showImage() (any, error) {
-	all := c.images()
+// find returns the object with a name, or a not-found error with the nearest name as a hint.
+func find[T any](what, wanted string, all []T, name func(T) string) (found T, err error) {
 	names := make([]string, len(all))
-	for i := range all {
-		if all[i].Name == c.id() {
-			return all[i], nil
+	for i, one := range all {
+		if names[i] = name(one); names[i] == wanted {
+			return one, nil
 		}
-		names[i] = all[i].Name
 	}
-	return nil, unknown("image", c.id(), names)
+	return found, notFound(didYouMean(wanted, names, ""), "there is no %s %s", what, text.Quote(wanted))
 }
 
-// unknown returns a not-found error with the nearest existing name as a hint.
-func unknown(what, name string, names []string) error {
-	f := notFound("there is no %s %s", what, quoted(name))
-	if near := text.Nearest(name, names); near != "" {
-		f.hint = "did you mean " + quoted(near) + "?"
-	}
-	return f
+func (m imageRoutes) pause(ctx context.Context, in *with[wire.Pause]) (wire.Image, error) {
+	return m.setPaused(ctx, &in.Named, true, in.Body.Reason)
 }
 
-func (c *call) pauseImage() (any, error) {
-	why, err := body[wire.Pause](c)
-	if err != nil {
-		return nil, err
-	}
-	if utf8.RuneCountInString(why.Reason) > idLength {
-		return nil, invalid("the reason is longer than %d characters", idLength)
-	}
-	return c.setPaused(true, why.Reason)
+func (m imageRoutes) unpause(ctx context.Context, in *Named) (wire.Image, error) {
+	return m.setPaused(ctx, in, false, "")
 }
-
-func (c *call) unpauseImage() (any, error) { return c.setPaused(false, "") }
 
 // setPaused records whether an image is paused. It retries when another writer changes the record concurrently.
-func (c *call) setPaused(paused bool, reason string) (any, error) {
-	found, err := c.showImage()
+func (m imageRoutes) setPaused(ctx context.Context, in *Named, paused bool, reason string) (wire.Image, error) {
+	img, err := m.show(ctx, in)
 	if err != nil {
-		return nil, err
+		return img, err
 	}
-	img := found.(wire.Image)
-	if err = watch.RetryConflict(c.ctx(), func() error { return c.writePaused(c.ctx(), img, paused, reason) }); err != nil {
-		return nil, err
+	if err = watch.RetryConflict(ctx, func() error { return m.writePaused(ctx, img, paused, reason) }); err != nil {
+		return img, err
 	}
-	code, text := "unpaused", "builds are allowed again"
+	code, what := "unpaused", "builds are allowed again"
 	if paused {
-		code, text = "paused", "no builds until it is unpaused"
+		code, what = "paused", "no builds until it is unpaused"
 	}
 	if reason != "" {
-		text += ": " + reason
+		what += ": " + reason
 	}
-	c.daemon.Journal.Add(resources.Event{Time: c.daemon.Engine.Now(), Subject: "image/" + img.Name, Code: code, Text: text})
-	return c.showImage()
+	m.daemon.Journal.Add(resources.Event{Time: m.daemon.Engine.Now(), Subject: "image/" + img.Name, Code: code, Text: what})
+	return m.show(ctx, in)
 }
 
-func (c *call) writePaused(ctx context.Context, img wire.Image, paused bool, reason string) error {
+func (m imageRoutes) writePaused(ctx context.Context, img wire.Image, paused bool, reason string) error {
 	record, revision := resources.ImageRecord{Name: img.Name, Kind: img.Kind}, state.Revision(0)
-	entry, err := c.daemon.Engine.Store.Get(ctx, resources.Key{Kind: resources.KindImage, ID: img.Name})
+	entry, err := m.daemon.Engine.Store.Get(ctx, resources.Key{Kind: resources.KindImage, ID: img.Name})
 	switch {
 	case err == nil:
 		record, revision = *entry.Record.(*resources.ImageRecord), entry.Revision
@@ -92,6 +81,6 @@ func (c *call) writePaused(ctx context.Context, img wire.Image, paused bool, rea
 		return nil
 	}
 	record.Paused, record.PauseReason = paused, reason
-	_, err = c.daemon.Runner().Commit(ctx, state.Op{Record: &record, Revision: revision})
+	_, err = m.daemon.Runner().Commit(ctx, state.Op{Record: &record, Revision: revision})
 	return err
 }

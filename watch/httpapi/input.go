@@ -1,127 +1,126 @@
 package httpapi
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
-	"io"
-	"mime"
-	"net/http"
-	"os"
-	"reflect"
-	"strings"
+	"strconv"
+	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// body decodes the body of a call as a T and rejects unknown members.
-func body[T any](c *call) (T, error) {
-	var sent T
-	text, err := c.read()
-	if err != nil {
-		return sent, err
-	}
-	if len(text) == 0 {
-		if c.route.bodyless {
-			return sent, nil
-		}
-		return sent, withHint(invalid("the body is empty"), "send a JSON document")
-	}
-	if err := decode(text, &sent); err != nil {
-		return sent, err
-	}
-	return sent, nil
+// none is the input of a call without parameters.
+type none = struct{}
+
+// Named is the input of a call about one object.
+type Named struct {
+	ID string `path:"id" maxLength:"1024" pattern:"^[^\\x00-\\x1f\\x7f\\\\]+$"`
 }
 
-// read reads the whole body, which must be JSON and within the size limit of the route.
-func (c *call) read() ([]byte, error) {
-	most := c.route.bodySize
-	if most == 0 {
-		most = bodySize
-	}
-	text, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, err
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, withHint(&apiError{status: http.StatusRequestTimeout, code: wire.CodeTimeout,
-			detail: fmt.Sprintf("the body did not arrive within %s; nothing was changed", c.BodyTime)}, "send it again")
-	case err != nil:
-		return nil, invalid("the body is incomplete")
-	}
-	c.bodyRead()
-	if len(text) == 0 {
-		return nil, nil
-	}
-	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-	if err != nil || media != "application/json" {
-		return nil, withHint(&apiError{status: http.StatusUnsupportedMediaType, code: wire.CodeMediaType, detail: "the content type of the body is not JSON"},
-			"set Content-Type: application/json")
-	}
-	return text, nil
+// with is the input of a call about one object, with a body.
+type with[T any] struct {
+	Named
+	Body T
 }
 
-func decode(doc []byte, into any) error {
-	if string(bytes.TrimSpace(doc)) == "null" {
-		return invalid("the body is null; an object is expected")
-	}
-	err := jsonv2.Unmarshal(doc, into, jsonv2.RejectUnknownMembers(true))
-	var semantic *jsonv2.SemanticError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &semantic) && errors.Is(err, jsonv2.ErrUnknownName):
-		name := semantic.JSONPointer.LastToken()
-		f := invalid("unknown member %s", quoted(name))
-		if near := text.Nearest(name, memberNames(reflect.TypeOf(into))); near != "" {
-			f.hint = fmt.Sprintf("did you mean %q?", near)
-		}
-		return f
-	case errors.As(err, &semantic):
-		return invalid("member %s has the wrong type: %s", quoted(string(semantic.JSONPointer)), expectedType(semantic))
-	default:
-		return invalid("the body is not valid JSON")
-	}
+// Waiting is the input of a call that may wait for a change.
+type Waiting struct {
+	Wait wait `query:"wait" example:"30s" doc:"Responds when the condition holds, or after this time, at most 60s."`
 }
 
-// expectedType describes the type that a member must have.
-func expectedType(e *jsonv2.SemanticError) string {
-	if e.GoType == nil {
-		return "the value is invalid"
+// wait is a duration such as 30s, or a number of seconds.
+type wait struct{ time.Duration }
+
+// UnmarshalText implements encoding.TextUnmarshaler. It shortens the duration to longestWait.
+func (w *wait) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	if seconds, notSeconds := strconv.ParseUint(string(text), 10, 31); notSeconds == nil {
+		d, err = time.Duration(seconds)*time.Second, nil
 	}
-	switch e.GoType.Kind() {
-	case reflect.String:
-		return "a string is expected"
-	case reflect.Int, reflect.Int64, reflect.Uint64:
-		return "an integer is expected"
-	case reflect.Bool:
-		return "true or false is expected"
-	case reflect.Slice:
-		return "a list is expected"
-	default:
-		if e.GoType.String() == "time.Time" {
-			return "a time such as 2026-01-31T12:00:00Z is expected"
-		}
-		return "an object is expected"
+	if err != nil || d < 0 {
+		return errors.New("expected a duration such as 30s")
 	}
+	w.Duration = min(d, longestWait)
+	return nil
 }
 
-// memberNames lists the JSON names of the members of a type.
-func memberNames(t reflect.Type) []string {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
+// Page is the part of a list that a call asks for.
+type Page struct {
+	Limit int    `query:"limit" minimum:"0" maximum:"2147483647" default:"1000" doc:"Maximum number of objects, at most 10000."`
+	After string `query:"after" maxLength:"1024" doc:"Only objects after this ID."`
+}
+
+type listRequests struct {
+	State     requestStates `query:"state" doc:"Only objects in these states, separated by commas."`
+	Label     string        `query:"label" maxLength:"1024" doc:"Only requests for this label."`
+	Tenant    string        `query:"tenant" maxLength:"1024" doc:"Only requests of this tenant."`
+	Requestor string        `query:"requestor" maxLength:"1024" doc:"Only requests of this requestor."`
+	Page
+}
+
+type createRequest struct {
+	Waiting
+	Body wire.NewRequest
+}
+
+type showRequest struct {
+	Named
+	Waiting
+}
+
+type listNodes struct {
+	State    nodeStates `query:"state" doc:"Only objects in these states, separated by commas."`
+	Label    string     `query:"label" maxLength:"1024" doc:"Only nodes with this label."`
+	Provider string     `query:"provider" maxLength:"1024" doc:"Only nodes of this provider."`
+	Pool     string     `query:"pool" maxLength:"1024" doc:"Only nodes of this pool."`
+	Request  string     `query:"request" maxLength:"1024" doc:"Only nodes that are assigned to this request or were taken with it."`
+	Tenant   string     `query:"tenant" maxLength:"1024" doc:"Only nodes in use by this tenant."`
+	Page
+}
+
+type showNode struct {
+	Named
+	Waiting
+	State nodeStates `query:"state" doc:"With wait: the states to wait for, separated by commas."`
+}
+
+type deleteNode struct {
+	Named
+	Force  bool   `query:"force" doc:"Deletes the node even if it is in use, held or assigned to a request."`
+	Reason string `query:"reason" maxLength:"1024" doc:"Reason, for operators."`
+}
+
+type listEvents struct {
+	After   string `query:"after" maxLength:"1024" doc:"Only events after this position: next of an earlier response, or a number."`
+	Subject string `query:"subject" maxLength:"1024" doc:"Only events about or related to this subject, such as node/0000000001."`
+	Limit   int    `query:"limit" minimum:"0" maximum:"2147483647" default:"1000" doc:"Maximum number of events: the oldest ones with after, otherwise the newest."`
+	Waiting
+	LastEvent string `header:"Last-Event-ID" maxLength:"1024" doc:"The same as after, for clients of server-sent events."`
+	Accept    string `header:"Accept" hidden:"true"`
+}
+
+type explain struct {
+	Subject string `query:"subject" required:"true" pattern:"^(node|request|label|image|provider)/.+" patternDescription:"node/ID, request/ID, label/NAME, image/NAME or provider/NAME" doc:"node/ID, request/ID, label/NAME, image/NAME or provider/NAME."`
+}
+
+// requestStates and nodeStates are lists of states that the kind of record can have.
+type (
+	requestStates []string
+	nodeStates    []string
+)
+
+// Schema implements huma.SchemaProvider.
+func (requestStates) Schema(huma.Registry) *huma.Schema { return statesSchema(resources.KindRequest) }
+
+// Schema implements huma.SchemaProvider.
+func (nodeStates) Schema(huma.Registry) *huma.Schema { return statesSchema(resources.KindNode) }
+
+func statesSchema(kind resources.Kind) *huma.Schema {
+	one := &huma.Schema{Type: huma.TypeString}
+	for _, state := range resources.StatesOf(kind) {
+		one.Enum = append(one.Enum, string(state))
 	}
-	var names []string
-	if t.Kind() == reflect.Struct {
-		for i := range t.NumField() {
-			if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
-				names = append(names, name)
-			}
-		}
-	}
-	return names
+	return &huma.Schema{Type: huma.TypeArray, Items: one}
 }

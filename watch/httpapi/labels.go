@@ -1,22 +1,21 @@
 package httpapi
 
 import (
-	"slices"
+	"context"
 
 	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-func (c *call) listLabels() (any, error) {
-	w := c.fleet()
+func (p providerRoutes) listLabels(context.Context, *none) (wire.Labels, error) {
+	w := p.fleet()
 	return wire.Labels{Labels: w.Labels()}, nil
 }
 
-func (c *call) showLabel() (any, error) {
-	w := c.fleet()
-	names := inspect.KnownLabels(w.Desired)
-	if !slices.Contains(names, c.id()) {
-		return nil, unknown("label", c.id(), names)
+func (p providerRoutes) showLabel(_ context.Context, in *Named) (wire.Label, error) {
+	w := p.fleet()
+	if _, err := find("label", in.ID, inspect.KnownLabels(w.Desired), func(name string) string { return name }); err != nil {
+		return wire.Label{}, err
 	}
-	return w.Label(c.id()), nil
+	return w.Label(in.ID), nil
 }

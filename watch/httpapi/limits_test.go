@@ -66,7 +66,7 @@ func TestLimitsAreEnforced(t *testing.T) {
 		t.Errorf("deep nesting: %d %.200s", status, text)
 	}
 	status, _, text = l.raw("POST", "/v1/requests", `{"labels":["`+strings.Repeat(`metal","`, 1000)+`metal"]}`)
-	if status != http.StatusBadRequest || !strings.Contains(text, "at most 100") {
+	if status != http.StatusBadRequest || !strings.Contains(text, `length \u003c= 100`) {
 		t.Errorf("1001 labels: %d %.200s", status, text)
 	}
 	status, _, text = l.raw("POST", "/v1/requests", `{"labels":["metal"]}`, "Content-Type", "text/plain")

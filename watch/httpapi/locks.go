@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -57,7 +58,7 @@ func newLocks(daemon *watch.Daemon, version string) *locks {
 // locks of providers and images are locks of the store.
 func (l *locks) acquire(ctx context.Context, name string, holder state.Holder) (*heldLock, error) {
 	if name == "" || len(name) > idLength {
-		return nil, invalid("the name of a lock must have 1 to %d bytes", idLength)
+		return nil, invalid("", "the name of a lock must have 1 to %d bytes", idLength)
 	}
 	if holder.ID == "" {
 		holder.ID = uuid.NewString()
@@ -171,14 +172,14 @@ func (l *locks) find(id string) *heldLock {
 // still be running.
 func (l *locks) forceRelease(id string) (state.Holder, error) {
 	if id == ownLock {
-		return state.Holder{}, withHint(&apiError{status: http.StatusConflict, code: wire.CodeInvalidState, detail: "npctl watch is running and holds the lock"},
-			"stop it instead; while it runs, npctl apply borrows the lock from it")
+		return state.Holder{}, failure(http.StatusConflict, wire.CodeInvalidState, "stop it instead; while it runs, npctl apply borrows the lock from it",
+			"npctl watch is running and holds the lock")
 	}
 	l.fence.Lock()
 	defer l.fence.Unlock()
 	one := l.find(id)
 	if one == nil {
-		return state.Holder{}, fmt.Errorf("unlock %s: no lock has this ID: %w", quoted(id), state.ErrNotFound)
+		return state.Holder{}, fmt.Errorf("unlock %s: no lock has this ID: %w", text.Quote(id), state.ErrNotFound)
 	}
 	close(one.lost)
 	l.release(one)

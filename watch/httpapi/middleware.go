@@ -1,23 +1,48 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// ServeHTTP implements http.Handler. It applies the checks that all routes share.
+// call is one call of the API, with its caller.
+type call struct {
+	serving
+	authority *authority
+	logger    *slog.Logger
+	w         *answer
+	r         *http.Request
+	op        *huma.Operation // nil: the path is unknown
+	need      role            // of op
+	role      role
+	who       string // name of the token, or "local"
+}
+
+type callKey struct{}
+
+// callOf returns the call to which a context belongs.
+func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
+
+// ServeHTTP implements http.Handler. It applies the checks that do not depend on the operation.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at, _ := r.Context().Value(servingKey{}).(serving)
-	c := &call{Server: s, w: &answer{ResponseWriter: w}, r: r, ending: at.ending}
+	c := &call{serving: at, authority: s.authority, logger: s.Log, w: &answer{ResponseWriter: w}}
+	c.r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	started := time.Now()
 	defer func() {
 		broken := recover()
@@ -28,6 +53,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			panic(broken)
 		default:
 			s.Log.Error("panic in an API call", "path", r.URL.Path, "panic", fmt.Sprint(broken), "stack", string(debug.Stack()))
+			if c.w.status != 0 {
+				panic(http.ErrAbortHandler)
+			}
 			c.fail(errors.New("internal error: a bug in npctl"))
 		}
 	}()
@@ -35,55 +63,92 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "default-src 'none'")
-	if err := c.serve(at.local); err != nil {
+	if err := checkPath(r.URL); err != nil {
 		c.fail(err)
+		return
+	}
+	s.mux.ServeHTTP(c.w, c.r)
+}
+
+// guard returns a middleware that checks the caller and the query of an operation and limits its time, and how many
+// calls run.
+func (s *Server) guard(need role, polls bool) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		c := callOf(ctx.Context())
+		if need == local && !c.local {
+			c.fail(errUnknownPath())
+			return
+		}
+		c.op, c.need = ctx.Operation(), need
+		slots := s.calls
+		if polls {
+			slots = s.longPolls
+		}
+		if err := s.admit(c, slots); err != nil {
+			c.fail(err)
+			return
+		}
+		defer func() { <-slots }()
+		if c.r.ContentLength == 0 {
+			c.bodyRead()
+		}
+		c.allowAnswer(s.CallTime + answerTime)
+		if !polls {
+			limited, cancel := context.WithTimeoutCause(ctx.Context(), s.CallTime, errCallTime)
+			defer cancel()
+			ctx = huma.WithContext(ctx, limited)
+		}
+		next(ctx)
 	}
 }
 
-// serve finds the route of a call, checks the path, permissions and query, and runs the route.
-func (c *call) serve(isLocal bool) error {
-	if err := checkPath(c.r.URL); err != nil {
+// admit checks the caller and the query, and waits up to queueTime for a slot for one more call.
+func (s *Server) admit(c *call, slots chan struct{}) (err error) {
+	if c.who, c.role, err = c.authority.authorize(c.w, c.r, c.need, c.local); err != nil {
 		return err
 	}
-	handler, pattern := c.mux.Handler(c.r)
-	found, ok := handler.(routed)
-	if pattern == "" || !ok {
-		return c.noRoute(isLocal)
+	if s.daemon.Shadow && c.r.Method != http.MethodGet && c.op.OperationID != reloadName {
+		return failure(http.StatusConflict, wire.CodeUnsupported, "send the call to the process that serves the requests, or run npctl watch without -shadow",
+			"this npctl watch is read-only (-shadow)")
 	}
-	c.route = found.route
-	if c.route.need == local && !isLocal {
-		c.route = nil
-		return errUnknownPath()
-	}
-	var err error
-	if c.who, c.role, err = c.authority.authorize(c.w, c.r, c.route.need, isLocal); err != nil {
+	if err := checkQuery(c.op, c.r.URL.RawQuery); err != nil {
 		return err
 	}
-	if c.daemon.Shadow && c.r.Method != http.MethodGet && c.route.name != "reload" {
-		return withHint(&apiError{status: http.StatusConflict, code: wire.CodeUnsupported, detail: "this npctl watch is read-only (-shadow)"},
-			"send the call to the process that serves the requests, or run npctl watch without -shadow")
+	timer := time.NewTimer(queueTime)
+	defer timer.Stop()
+	select {
+	case slots <- struct{}{}:
+		return nil
+	case <-c.r.Context().Done():
+		return c.r.Context().Err()
+	case <-timer.C:
+		c.w.Header().Set("Retry-After", "1")
+		return failure(http.StatusServiceUnavailable, wire.CodeBusy, "try again later", "too many concurrent calls")
 	}
-	c.mux.ServeHTTP(discard{}, c.r) // sets the path values of c.r
-	if count := utf8.RuneCountInString(c.id()); count > idLength {
-		return invalid("the ID has %d characters, more than any ID has", count)
-	}
-	if err := c.checkQuery(); err != nil {
-		return err
-	}
-	done, err := c.acquireSlot()
+}
+
+// checkQuery rejects malformed queries, and unknown and repeated parameters.
+func checkQuery(op *huma.Operation, query string) error {
+	values, err := url.ParseQuery(query)
 	if err != nil {
-		return err
+		return invalid("", "the query string is invalid")
 	}
-	defer done()
-	return c.answerRoute()
+	var known []string
+	for _, p := range op.Parameters {
+		if p.In == "query" {
+			known = append(known, p.Name)
+		}
+	}
+	for name, given := range values {
+		if !slices.Contains(known, name) {
+			return invalid("known parameters: "+cmp.Or(strings.Join(known, ", "), "none"), "unknown parameter %s", text.Quote(name))
+		}
+		if len(given) > 1 {
+			return invalid("", "parameter %s is given %d times", name, len(given))
+		}
+	}
+	return nil
 }
-
-// discard is a ResponseWriter that drops everything.
-type discard struct{}
-
-func (discard) Header() http.Header         { return http.Header{} }
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
-func (discard) WriteHeader(int)             {}
 
 // labelPath is the prefix of the paths of labels. A label may contain a slash, which is written as %2F.
 const labelPath = "/" + wire.Version + "/labels/"
@@ -94,104 +159,43 @@ func checkPath(u *url.URL) error {
 	raw, path := u.EscapedPath(), u.Path
 	switch {
 	case len(raw) > 4*idLength:
-		return invalid("the path is too long")
+		return invalid("", "the path is too long")
 	case !strings.HasPrefix(raw, "/") || !utf8.ValidString(path):
-		return invalid("the path is invalid")
+		return invalid("", "the path is invalid")
 	case strings.Count(raw, "/") != strings.Count(path, "/") && !strings.HasPrefix(raw, labelPath), strings.Contains(path, `\`):
-		return invalid("the path has an escaped slash")
+		return invalid("", "the path has an escaped slash")
 	}
 	for _, r := range path {
 		if r < ' ' || r == 0x7f {
-			return invalid("the path has a control character")
+			return invalid("", "the path has a control character")
 		}
 	}
 	for i, part := range strings.Split(path[1:], "/") {
 		if part == "." || part == ".." || part == "" && (i > 0 || path != "/") {
-			return invalid("the path has an empty or dotted segment")
+			return invalid("", "the path has an empty or dotted segment")
 		}
 	}
 	return nil
 }
 
-func errUnknownPath() error {
-	return withHint(&apiError{status: http.StatusNotFound, code: wire.CodeNotFound, detail: "unknown path"}, "GET /openapi.json lists all paths")
-}
+func errUnknownPath() error { return notFound("GET /openapi.json lists all paths", "unknown path") }
 
-// noRoute returns the error for an unknown path or method. To a remote client it does not reveal the routes that exist
-// only on the unix socket.
-func (c *call) noRoute(isLocal bool) error {
+// noRoute returns the error for an unknown path or method. To a remote client it does not reveal the operations that
+// exist only on the unix socket.
+func (s *Server) noRoute(c *call) error {
 	var ways []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
-		again := c.r.Clone(c.ctx())
+		again := c.r.Clone(c.r.Context())
 		again.Method = method
-		if handler, pattern := c.mux.Handler(again); pattern != "" {
-			if found, ok := handler.(routed); ok && (isLocal || found.need < local) {
-				ways = append(ways, method)
-			}
+		if _, pattern := s.mux.Handler(again); pattern != "/" && (c.local || !strings.HasPrefix(c.r.URL.Path, storePath)) {
+			ways = append(ways, method)
 		}
 	}
 	if len(ways) == 0 {
 		return errUnknownPath()
 	}
 	c.w.Header().Set("Allow", strings.Join(ways, ", "))
-	return withHint(&apiError{status: http.StatusMethodNotAllowed, code: wire.CodeMethod, detail: "this path does not support method " + quoted(c.r.Method)},
-		"use "+strings.Join(ways, " or "))
-}
-
-// acquireSlot waits up to queueTime for a slot for one more call.
-func (c *call) acquireSlot() (done func(), err error) {
-	room := c.calls
-	if c.route.longPoll {
-		room = c.longPolls
-	}
-	timer := time.NewTimer(queueTime)
-	defer timer.Stop()
-	select {
-	case room <- struct{}{}:
-		return func() { <-room }, nil
-	case <-c.ctx().Done():
-		return nil, c.ctx().Err()
-	case <-timer.C:
-		c.w.Header().Set("Retry-After", "1")
-		return nil, withHint(&apiError{status: http.StatusServiceUnavailable, code: wire.CodeBusy, detail: "too many concurrent calls"}, "try again later")
-	}
-}
-
-// answerRoute runs the route and writes its result.
-func (c *call) answerRoute() error {
-	if c.r.ContentLength == 0 {
-		c.bodyRead()
-	}
-	c.allowAnswer(c.CallTime + answerTime)
-	result, err := c.run()
-	if err != nil {
-		return err
-	}
-	switch {
-	case c.w.(*answer).status != 0: // the route has written the response
-		return nil
-	case c.route.answer == nil:
-		c.w.WriteHeader(http.StatusNoContent)
-		return nil
-	}
-	return c.writeJSON(max(c.route.status, http.StatusOK), "application/json", result)
-}
-
-// run runs the route. A route that is not a long poll is limited to CallTime.
-func (c *call) run() (any, error) {
-	if c.route.longPoll {
-		return c.route.do(c)
-	}
-	ctx, cancel := context.WithTimeoutCause(c.ctx(), c.CallTime, errCallTime)
-	defer cancel()
-	limited := *c
-	limited.r = c.r.WithContext(ctx)
-	result, err := c.route.do(&limited)
-	if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errCallTime) {
-		err = withHint(&apiError{status: http.StatusServiceUnavailable, code: wire.CodeTimeout, detail: fmt.Sprintf("the call was cancelled after %s", c.CallTime)},
-			"it may have made changes; check them before you repeat it")
-	}
-	return result, err
+	return failure(http.StatusMethodNotAllowed, wire.CodeMethod, "use "+strings.Join(ways, " or "), "this path does not support method %s", text.Quote(c.r.Method))
 }
 
 // allowAnswer sets the time within which the client must read the response.
@@ -213,20 +217,39 @@ func (c *call) extendDeadline(wait time.Duration) {
 	c.allowAnswer(wait + answerTime)
 }
 
-func (c *call) log(started time.Time) {
-	status := c.w.(*answer).status
-	attrs := []any{"method", c.r.Method, "status", status, "who", c.who, "took", time.Since(started).Round(time.Microsecond)}
-	if c.route != nil {
-		attrs = append(attrs, "route", c.route.name, "id", c.id())
+// problem returns the response for an error, and logs an internal one.
+func (c *call) problem(err error) *problem {
+	p := problemOf(err)
+	switch p.Status {
+	case http.StatusInternalServerError:
+		c.logger.Error("api call failed", "path", c.r.URL.Path, "error", err)
+	case http.StatusServiceUnavailable:
+		c.w.Header().Set("Connection", "close")
 	}
-	if c.route != nil && c.role == full && c.r.Method != http.MethodGet && status < 400 { // a change by a remote client; local commands record their own events
-		c.Log.Info("api call", attrs...)
-		return
-	}
-	c.Log.Debug("api call", attrs...)
+	return p
 }
 
-// answer records the status that was written.
+// fail writes an error response.
+func (c *call) fail(err error) {
+	p := c.problem(err)
+	c.w.Header().Set("Content-Type", wire.MediaProblem)
+	c.w.WriteHeader(p.Status)
+	_ = writeJSON(c.w, p) // a problem can be encoded
+}
+
+func (c *call) log(started time.Time) {
+	attrs := []any{"method", c.r.Method, "status", c.w.status, "who", c.who, "took", time.Since(started).Round(time.Microsecond)}
+	level := slog.LevelDebug
+	if c.op != nil {
+		attrs = append(attrs, "route", c.op.OperationID, "id", c.r.PathValue("id"))
+		if c.role == full && c.r.Method != http.MethodGet && c.w.status < 400 { // a change by a remote client; local commands record their own events
+			level = slog.LevelInfo
+		}
+	}
+	c.logger.Log(context.Background(), level, "api call", attrs...)
+}
+
+// answer records the status that was written, and writes only the first one.
 type answer struct {
 	http.ResponseWriter
 	status int
@@ -236,8 +259,8 @@ type answer struct {
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 {
 		a.status = status
+		a.ResponseWriter.WriteHeader(status)
 	}
-	a.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"slices"
 
 	"github.com/npctl/npctl/inspect"
@@ -12,16 +13,11 @@ import (
 // nodeRoutes answers the calls about nodes.
 type nodeRoutes struct{ daemon *watch.Daemon }
 
-func (n nodeRoutes) list(c *call) (any, error) {
-	states, err := c.states(resources.KindNode)
-	if err != nil {
-		return nil, err
-	}
+func (n nodeRoutes) list(_ context.Context, in *listNodes) (wire.Nodes, error) {
 	w := n.fleet()
-	filter := wire.NodeFilter{States: states, Label: c.values.Get("label"), Provider: c.values.Get("provider"), Pool: c.values.Get("pool"),
-		Request: c.values.Get("request"), Tenant: c.values.Get("tenant")}
+	filter := wire.NodeFilter{States: in.State, Label: in.Label, Provider: in.Provider, Pool: in.Pool, Request: in.Request, Tenant: in.Tenant}
 	chosen := slices.DeleteFunc(w.Observed.Records.Nodes, func(n *resources.Node) bool { return !filter.Matches(n) })
-	chosen, next := page(c, chosen, func(n *resources.Node) string { return n.ID })
+	chosen, next := page(in.Page, chosen, func(n *resources.Node) string { return n.ID })
 	view := w.NodeViews(n.daemon.Runner().Running())
 	list := wire.Nodes{Nodes: make([]wire.Node, len(chosen)), Next: next}
 	for i, node := range chosen {
@@ -36,65 +32,53 @@ func (n nodeRoutes) fleet() (w inspect.Fleet) {
 	return w
 }
 
-func (n nodeRoutes) show(c *call) (any, error) {
-	states, err := c.states(resources.KindNode)
-	if err != nil {
-		return nil, err
-	}
+func (n nodeRoutes) show(ctx context.Context, in *showNode) (wire.Node, error) {
 	var node *resources.Node
 	before := resources.State("")
 	check := func() (done bool, err error) {
-		if node, err = n.daemon.Clients.Node(c.id()); err != nil {
-			return false, notFoundError("node", c.id(), err)
+		if node, err = n.daemon.Clients.Node(in.ID); err != nil {
+			return false, notFoundError("node", in.ID, err)
 		}
 		if before == "" {
 			before = node.State
 		}
-		if len(states) == 0 {
+		if len(in.State) == 0 {
 			return node.State != before, nil
 		}
-		return slices.Contains(states, string(node.State)), nil
+		return slices.Contains(in.State, string(node.State)), nil
 	}
-	if err := c.await(n.daemon.Journal, "node/"+c.id(), check); err != nil {
-		return nil, err
+	if err := await(ctx, in.Wait.Duration, n.daemon.Journal, "node/"+in.ID, check); err != nil {
+		return wire.Node{}, err
 	}
 	w := n.fleet()
 	return w.NodeViews(n.daemon.Runner().Running())(node), nil
 }
 
-func (n nodeRoutes) renew(c *call) (any, error) {
-	lease, err := body[wire.Renew](c)
-	if err != nil {
-		return nil, err
-	}
-	return changedNode(c)(n.daemon.Clients.Renew(c.ctx(), c.id(), lease.Holder))
+func (n nodeRoutes) renew(ctx context.Context, in *with[wire.Renew]) (wire.Node, error) {
+	return changedNode(in.ID)(n.daemon.Clients.Renew(ctx, in.ID, in.Body.Holder))
 }
 
-func (n nodeRoutes) giveBack(c *call) (any, error) {
-	return changedNode(c)(n.daemon.Clients.Return(c.ctx(), c.id()))
+func (n nodeRoutes) giveBack(ctx context.Context, in *Named) (wire.Node, error) {
+	return changedNode(in.ID)(n.daemon.Clients.Return(ctx, in.ID))
 }
 
-func (n nodeRoutes) hold(c *call) (any, error) {
-	hold, err := body[wire.Hold](c)
-	if err != nil {
-		return nil, err
-	}
-	return changedNode(c)(n.daemon.Clients.Hold(c.ctx(), c.id(), hold.Reason, hold.Until))
+func (n nodeRoutes) hold(ctx context.Context, in *with[wire.Hold]) (wire.Node, error) {
+	return changedNode(in.ID)(n.daemon.Clients.Hold(ctx, in.ID, in.Body.Reason, in.Body.Until))
 }
 
-func (n nodeRoutes) release(c *call) (any, error) {
-	return changedNode(c)(n.daemon.Clients.Release(c.ctx(), c.id()))
+func (n nodeRoutes) release(ctx context.Context, in *Named) (wire.Node, error) {
+	return changedNode(in.ID)(n.daemon.Clients.Release(ctx, in.ID))
 }
 
-func (n nodeRoutes) remove(c *call) (any, error) {
-	return changedNode(c)(n.daemon.Clients.DeleteNode(c.ctx(), c.id(), c.values.Get("reason"), c.boolParam("force")))
+func (n nodeRoutes) remove(ctx context.Context, in *deleteNode) (wire.Node, error) {
+	return changedNode(in.ID)(n.daemon.Clients.DeleteNode(ctx, in.ID, in.Reason, in.Force))
 }
 
 // changedNode returns a function that converts a changed node into the response.
-func changedNode(c *call) func(*resources.Node, error) (any, error) {
-	return func(n *resources.Node, err error) (any, error) {
+func changedNode(id string) func(*resources.Node, error) (wire.Node, error) {
+	return func(n *resources.Node, err error) (wire.Node, error) {
 		if err != nil {
-			return nil, notFoundError("node", c.id(), err)
+			return wire.Node{}, notFoundError("node", id, err)
 		}
 		return wire.Node{Node: *n}, nil
 	}

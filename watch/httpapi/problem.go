@@ -1,12 +1,15 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
 
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/state"
@@ -14,109 +17,139 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// apiError is an error with its status, code and hint.
-type apiError struct {
-	status int
-	code   wire.Code
-	detail string
-	hint   string
-	report string
+// problem is an error response.
+type problem struct{ wire.Problem }
+
+// Error implements error.
+func (p *problem) Error() string { return p.Detail }
+
+// GetStatus implements huma.StatusError.
+func (p *problem) GetStatus() int { return p.Status }
+
+// ContentType implements huma.ContentTypeFilter.
+func (p *problem) ContentType(string) string { return wire.MediaProblem }
+
+// failure returns the error for a call that fails.
+func failure(status int, code wire.Code, hint, format string, args ...any) *problem {
+	return &problem{wire.Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Hint: hint, Detail: fmt.Sprintf(format, args...)}}
 }
 
-func (f *apiError) Error() string { return f.detail }
-
 // invalid returns the error for an invalid call.
-func invalid(format string, args ...any) *apiError {
-	return &apiError{status: http.StatusBadRequest, code: wire.CodeInvalid, detail: fmt.Sprintf(format, args...)}
+func invalid(hint, format string, args ...any) *problem {
+	return failure(http.StatusBadRequest, wire.CodeInvalid, hint, format, args...)
 }
 
 // notFound returns the error for an object that does not exist.
-func notFound(format string, args ...any) *apiError {
-	return &apiError{status: http.StatusNotFound, code: wire.CodeNotFound, detail: fmt.Sprintf(format, args...)}
+func notFound(hint, format string, args ...any) *problem {
+	return failure(http.StatusNotFound, wire.CodeNotFound, hint, format, args...)
 }
 
-func withHint(f *apiError, hint string) *apiError {
-	f.hint = hint
-	return f
-}
-
-// quoted quotes client input, truncated and as valid UTF-8.
-func quoted(value string) string { return text.Quote(value) }
-
-// problem converts an error into the problem document of the response.
-func problem(err error) wire.Problem {
-	var known *apiError
-	var tooLarge *http.MaxBytesError
-	var locked *state.LockedError
-	var heldBack *watch.ConsentRequiredError
-	p := wire.Problem{Type: "about:blank", Detail: err.Error()}
-	switch {
-	case errors.As(err, &known):
-		p.Status, p.Code, p.Hint, p.Report = known.status, known.code, known.hint, known.report
-	case errors.As(err, &tooLarge):
-		p.Status, p.Code, p.Detail = http.StatusRequestEntityTooLarge, wire.CodeTooLarge, fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit)
-	case errors.As(err, &locked):
-		p.Status, p.Code, p.Lock = http.StatusLocked, wire.CodeLocked, &wire.Lock{Name: locked.Name, Holder: locked.Holder}
-	case errors.As(err, &heldBack):
-		p.Status, p.Code, p.Hint = http.StatusConflict, wire.CodeConsentRequired, "check npctl plan; if the deletions are intended, reload with allow_destroy"
-		for _, s := range heldBack.Deletes {
-			p.PendingDeletions = append(p.PendingDeletions, string(s.Address))
-		}
-	case errors.Is(err, watch.ErrInvalid):
-		p.Status, p.Code, p.Detail = http.StatusBadRequest, wire.CodeInvalid, strings.TrimPrefix(p.Detail, watch.ErrInvalid.Error()+": ")
-	case errors.Is(err, watch.ErrState):
-		p.Status, p.Code, p.Detail = http.StatusConflict, wire.CodeInvalidState, strings.TrimPrefix(p.Detail, watch.ErrState.Error()+": ")
-	case errors.Is(err, watch.ErrTooManyRequests):
-		p.Status, p.Code, p.Hint = http.StatusTooManyRequests, wire.CodeTooManyRequests, "try again later, or raise max_requests in the npctl block"
-	case errors.Is(err, state.ErrNotFound):
-		p.Status, p.Code = http.StatusNotFound, wire.CodeNotFound
-	case errors.Is(err, state.ErrLost):
-		p.Status, p.Code = http.StatusConflict, wire.CodeLost
-	case errors.Is(err, state.ErrConflict):
-		p.Status, p.Code, p.Hint = http.StatusConflict, wire.CodeConflict, "read the object again and repeat the call"
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		p.Status, p.Code = http.StatusServiceUnavailable, wire.CodeNotReady
-	default:
-		p.Status, p.Code = http.StatusInternalServerError, wire.CodeInternal
+// didYouMean returns a hint with the nearest of the known names, or otherwise.
+func didYouMean(name string, known []string, otherwise string) string {
+	if near := text.Nearest(name, known); near != "" {
+		return "did you mean " + text.Quote(near) + "?"
 	}
-	p.Title = http.StatusText(p.Status)
+	return otherwise
+}
+
+// newProblem is the form of errors that huma detects. ctx is nil when huma describes the API.
+func newProblem(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
+	switch status {
+	case http.StatusRequestTimeout:
+		ctx.SetHeader("Connection", "close")
+		return failure(status, wire.CodeTimeout, "send it again", "the body did not arrive within %s; nothing was changed", ctx.Operation().BodyReadTimeout)
+	case http.StatusRequestEntityTooLarge:
+		ctx.SetHeader("Connection", "close")
+		return failure(status, wire.CodeTooLarge, "", "the body has more than %d bytes", ctx.Operation().MaxBodyBytes)
+	case http.StatusUnsupportedMediaType:
+		return failure(status, wire.CodeMediaType, "set Content-Type: application/json", "the content type of the body is not JSON")
+	case http.StatusInternalServerError:
+		return invalid("", "the body is incomplete")
+	}
+	p := invalid("", "%s", message)
+	for i, err := range errs {
+		one, ok := errors.AsType[*huma.ErrorDetail](err)
+		if !ok || i == problemsAtMost {
+			break
+		}
+		detail, hint := describeDetail(ctx.Operation(), one)
+		p.Hint = cmp.Or(p.Hint, hint)
+		if i > 0 {
+			detail = p.Detail + "; " + detail
+		}
+		p.Detail = detail
+	}
 	return p
 }
 
-// fail writes an error response. If a response has started, it closes the connection, so that the client does not take
-// a partial response for a complete one.
-func (c *call) fail(err error) {
-	if c.w.(*answer).status != 0 {
-		panic(http.ErrAbortHandler)
+// problemsAtMost is the maximum number of mistakes that an error lists.
+const problemsAtMost = 5
+
+// describeDetail describes a mistake by its place, the given value, and what is expected.
+func describeDetail(op *huma.Operation, d *huma.ErrorDetail) (detail, hint string) {
+	place, name, _ := strings.Cut(d.Location, ".")
+	if place == "body" && d.Message == validation.MsgUnexpectedProperty {
+		members, _ := op.Metadata["members"].([]string)
+		return "unknown member " + text.Quote(name), didYouMean(name, members, "")
 	}
-	if known := (*apiError)(nil); c.ctx().Err() != nil && !errors.As(err, &known) {
-		return // the client has disconnected
+	if d.Location == "body" {
+		return "the body is invalid: " + text.Cut(strings.TrimPrefix(d.Message, "jsontext: "), reflectAtMost), ""
 	}
-	p := problem(err)
-	if p.Status == http.StatusInternalServerError {
-		c.Log.Error("api call failed", "path", c.r.URL.Path, "error", err)
+	given := text.Cut(d.Location, reflectAtMost)
+	switch value := d.Value.(type) {
+	case string:
+		if value != "" {
+			given += " is " + text.Quote(value)
+		}
+	case float64, int64, bool:
+		given += fmt.Sprint(" is ", value)
 	}
-	switch p.Status {
-	case http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable:
-		c.w.Header().Set("Connection", "close")
-	}
-	_ = c.writeJSON(p.Status, wire.MediaProblem, p) // the error means that the client has disconnected
+	return given + ": " + d.Message, ""
 }
 
-// marshal encodes v as JSON and escapes everything that a browser or terminal could interpret.
-func marshal(v any) ([]byte, error) {
-	doc, err := json.Marshal(v) // escapes <, > and &
-	return text.JSON(doc), err
+// problems are the responses for known errors. With cut, the response omits the text of the error itself.
+var problems = []struct {
+	err    error
+	status int
+	code   wire.Code
+	hint   string
+	cut    bool
+}{
+	{watch.ErrInvalid, http.StatusBadRequest, wire.CodeInvalid, "", true},
+	{watch.ErrState, http.StatusConflict, wire.CodeInvalidState, "", true},
+	{watch.ErrTooManyRequests, http.StatusTooManyRequests, wire.CodeTooManyRequests, "try again later, or raise max_requests in the npctl block", false},
+	{state.ErrNotFound, http.StatusNotFound, wire.CodeNotFound, "", false},
+	{state.ErrLost, http.StatusConflict, wire.CodeLost, "", false},
+	{state.ErrConflict, http.StatusConflict, wire.CodeConflict, "read the object again and repeat the call", false},
+	{context.Canceled, http.StatusServiceUnavailable, wire.CodeNotReady, "", false},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable, wire.CodeNotReady, "", false},
 }
 
-// writeJSON writes a response with a JSON document.
-func (c *call) writeJSON(status int, media string, v any) error {
-	doc, err := marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode response: %w", err)
+// problemOf returns the response for an error.
+func problemOf(err error) *problem {
+	if known, ok := errors.AsType[*problem](err); ok {
+		return known
 	}
-	c.w.Header().Set("Content-Type", media)
-	c.w.WriteHeader(status)
-	_, _ = c.w.Write(append(doc, '\n')) // the error means that the client has disconnected
-	return nil
+	if locked, ok := errors.AsType[*state.LockedError](err); ok {
+		p := failure(http.StatusLocked, wire.CodeLocked, "", "%s", err)
+		p.Lock = &wire.Lock{Name: locked.Name, Holder: locked.Holder}
+		return p
+	}
+	if heldBack, ok := errors.AsType[*watch.ConsentRequiredError](err); ok {
+		p := failure(http.StatusConflict, wire.CodeConsentRequired, "check npctl plan; if the deletions are intended, reload with allow_destroy", "%s", err)
+		for _, s := range heldBack.Deletes {
+			p.PendingDeletions = append(p.PendingDeletions, string(s.Address))
+		}
+		return p
+	}
+	for _, one := range problems {
+		if errors.Is(err, one.err) {
+			detail := err.Error()
+			if one.cut {
+				detail = strings.TrimPrefix(detail, one.err.Error()+": ")
+			}
+			return failure(one.status, one.code, one.hint, "%s", detail)
+		}
+	}
+	return failure(http.StatusInternalServerError, wire.CodeInternal, "", "%s", err)
 }

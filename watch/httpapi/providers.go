@@ -1,65 +1,62 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
+// providerRoutes answers the calls about providers and the labels that they offer.
+type providerRoutes struct{ daemon *watch.Daemon }
+
 // fleet returns the configuration, the listings of the last pass and the current records.
-func (s *Server) fleet() inspect.Fleet {
-	w := inspect.Fleet{Desired: s.daemon.Desired(), Observed: s.daemon.Last().Observed}
-	w.Observed.Records, w.Observed.Busy = s.records()
+func (p providerRoutes) fleet() inspect.Fleet {
+	w := inspect.Fleet{Desired: p.daemon.Desired(), Observed: p.daemon.Last().Observed}
+	w.Observed.Records, w.Observed.Busy = p.daemon.Runner().Records()
 	return w
 }
 
-// providers returns the configured and recorded providers.
-func (s *Server) providers() []wire.Provider {
-	w := s.fleet()
-	return w.Providers(inspect.Service{Only: s.daemon.Providers, Frozen: s.daemon.Frozen(), NotListed: s.daemon.ProvidersNotListed(), Leader: s.daemon.Leader})
+func (p providerRoutes) list(context.Context, *none) (wire.Providers, error) {
+	w := p.fleet()
+	return wire.Providers{Providers: w.Providers(inspect.Service{Only: p.daemon.Providers, Frozen: p.daemon.Frozen(), NotListed: p.daemon.ProvidersNotListed(), Leader: p.daemon.Leader})}, nil
 }
 
-func (c *call) listProviders() (any, error) { return wire.Providers{Providers: c.providers()}, nil }
-
-func (c *call) showProvider() (any, error) {
-	all := c.providers()
-	names := make([]string, len(all))
-	for i := range all {
-		if all[i].Name == c.id() {
-			return all[i], nil
-		}
-		names[i] = all[i].Name
-	}
-	return nil, unknown("provider", c.id(), names)
+func (p providerRoutes) show(ctx context.Context, in *Named) (wire.Provider, error) {
+	all, _ := p.list(ctx, nil)
+	return find("provider", in.ID, all.Providers, func(one wire.Provider) string { return one.Name })
 }
 
-func (c *call) freezeProvider() (any, error) { return c.freeze(true) }
-func (c *call) thawProvider() (any, error)   { return c.freeze(false) }
+// freeze returns the operation that freezes a provider, or thaws it.
+func (p providerRoutes) freeze(frozen bool) func(context.Context, *Named) (wire.Provider, error) {
+	return func(ctx context.Context, in *Named) (wire.Provider, error) { return p.setFrozen(ctx, in, frozen) }
+}
 
-func (c *call) freeze(frozen bool) (any, error) {
-	found, err := c.showProvider()
+func (p providerRoutes) setFrozen(ctx context.Context, in *Named, frozen bool) (wire.Provider, error) {
+	before, err := p.show(ctx, in)
 	if err != nil {
-		return nil, err
+		return before, err
 	}
-	before := found.(wire.Provider)
 	if !before.Configured {
-		return nil, withHint(notFound("provider %s is no longer configured", quoted(c.id())), "only providers of the configuration can be frozen")
+		return before, notFound("only providers of the configuration can be frozen", "provider %s is no longer configured", text.Quote(in.ID))
 	}
 	if !before.Served {
-		return nil, &apiError{status: http.StatusConflict, code: wire.CodeInvalidState, detail: "provider " + before.Name + " is not served by this daemon",
-			hint: "npctl watch runs with -provider and does not include it"}
+		return before, failure(http.StatusConflict, wire.CodeInvalidState, "npctl watch runs with -provider and does not include it",
+			"provider %s is not served by this daemon", before.Name)
 	}
-	if err = c.daemon.Freeze(c.ctx(), before.Name, frozen); err != nil {
-		return nil, err
+	if err = p.daemon.Freeze(ctx, before.Name, frozen); err != nil {
+		return before, err
 	}
 	if before.Frozen != frozen {
-		code, text := "thawed", "managed again"
+		code, what := "thawed", "managed again"
 		if frozen {
-			code, text = "frozen", "not managed until it is thawed"
+			code, what = "frozen", "not managed until it is thawed"
 		}
-		c.daemon.Journal.Add(resources.Event{Time: c.daemon.Engine.Now(), Subject: "provider/" + before.Name, Code: code, Text: text})
+		p.daemon.Journal.Add(resources.Event{Time: p.daemon.Engine.Now(), Subject: "provider/" + before.Name, Code: code, Text: what})
 	}
-	return c.showProvider()
+	return p.show(ctx, in)
 }

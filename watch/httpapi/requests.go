@@ -2,13 +2,13 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 	"time"
 
 	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/text"
-	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
@@ -18,18 +18,11 @@ import (
 // requestRoutes answers the calls about requests.
 type requestRoutes struct{ daemon *watch.Daemon }
 
-// records returns the current records and the keys of the busy ones.
-func (s *Server) records() (plan.Records, map[resources.Key]bool) { return s.daemon.Runner().Records() }
-
-func (q requestRoutes) list(c *call) (any, error) {
-	states, err := c.states(resources.KindRequest)
-	if err != nil {
-		return nil, err
-	}
+func (q requestRoutes) list(_ context.Context, in *listRequests) (wire.Requests, error) {
 	w := nodeRoutes{q.daemon}.fleet()
-	filter := wire.RequestFilter{States: states, Label: c.values.Get("label"), Tenant: c.values.Get("tenant"), Requestor: c.values.Get("requestor")}
+	filter := wire.RequestFilter{States: in.State, Label: in.Label, Tenant: in.Tenant, Requestor: in.Requestor}
 	chosen := slices.DeleteFunc(w.Observed.Records.Requests, func(r *resources.Request) bool { return !filter.Matches(r) })
-	chosen, next := page(c, chosen, func(r *resources.Request) string { return r.ID })
+	chosen, next := page(in.Page, chosen, func(r *resources.Request) string { return r.ID })
 	view := w.RequestViews()
 	list := wire.Requests{Requests: make([]wire.Request, len(chosen)), Next: next}
 	for i, r := range chosen {
@@ -40,42 +33,36 @@ func (q requestRoutes) list(c *call) (any, error) {
 }
 
 // page sorts a list by ID and returns the requested part, and the ID to continue from if more follow.
-func page[T any](c *call, all []T, id func(T) string) (part []T, next string) {
+func page[T any](p Page, all []T, id func(T) string) (part []T, next string) {
 	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(id(a), id(b)) })
-	if after := c.values.Get("after"); after != "" {
-		i, found := slices.BinarySearchFunc(all, after, func(one T, key string) int { return cmp.Compare(id(one), key) })
+	if p.After != "" {
+		i, found := slices.BinarySearchFunc(all, p.After, func(one T, key string) int { return cmp.Compare(id(one), key) })
 		if found {
 			i++
 		}
 		all = all[i:]
 	}
-	most := min(max(c.number("limit", pageSize), 1), pageAtMost)
+	most := min(max(p.Limit, 1), pageAtMost)
 	if len(all) > most {
 		return all[:most], id(all[most-1])
 	}
 	return all, ""
 }
 
-const (
-	pageSize   = 1000
-	pageAtMost = 10000
-)
+// pageAtMost is the maximum length of a list.
+const pageAtMost = 10000
 
-func (q requestRoutes) create(c *call) (any, error) {
-	asked, err := body[wire.NewRequest](c)
+func (q requestRoutes) create(ctx context.Context, in *createRequest) (wire.Request, error) {
+	if err := checkLabels(q.daemon.Desired(), in.Body.Labels); err != nil {
+		return wire.Request{}, err
+	}
+	r, err := q.daemon.Clients.CreateRequest(ctx, watch.NewRequest(in.Body))
 	if err != nil {
-		return nil, err
+		return wire.Request{}, err
 	}
-	if err := checkLabels(q.daemon.Desired(), asked.Labels); err != nil {
-		return nil, err
-	}
-	r, err := q.daemon.Clients.CreateRequest(c.ctx(), watch.NewRequest(asked))
-	if err != nil {
-		return nil, err
-	}
-	c.w.Header().Set("Location", "/"+wire.Version+"/requests/"+r.ID)
-	if c.wait() > 0 {
-		return q.answered(c, r.ID)
+	callOf(ctx).w.Header().Set("Location", "/"+wire.Version+"/requests/"+r.ID)
+	if in.Wait.Duration > 0 {
+		return q.show(ctx, &showRequest{Named{r.ID}, in.Waiting})
 	}
 	return wire.Request{Request: *r}, nil
 }
@@ -88,32 +75,25 @@ func checkLabels(want resources.Desired, labels []string) error {
 			continue
 		}
 		if slices.Contains(declared, label) {
-			return withHint(invalid("no pool offers the label %s", quoted(label)), "add the label to a pool and reload the configuration")
+			return invalid("add the label to a pool and reload the configuration", "no pool offers the label %s", text.Quote(label))
 		}
-		f := invalid("there is no label %s", quoted(label))
-		f.hint = "GET /v1/labels lists all labels"
-		if near := text.Nearest(label, offered); near != "" {
-			f.hint = "did you mean " + quoted(near) + "?"
-		}
-		return f
+		return invalid(didYouMean(label, offered, "GET /v1/labels lists all labels"), "there is no label %s", text.Quote(label))
 	}
 	return nil
 }
 
-func (q requestRoutes) show(c *call) (any, error) { return q.answered(c, c.id()) }
-
-// answered returns a request once it is fulfilled or failed, or when the wait is over.
-func (q requestRoutes) answered(c *call, id string) (any, error) {
+// show returns a request once it is fulfilled or failed, or when the wait is over.
+func (q requestRoutes) show(ctx context.Context, in *showRequest) (shown wire.Request, err error) {
 	var r *resources.Request
 	check := func() (done bool, err error) {
-		r, err = q.daemon.Clients.Request(id)
-		return err == nil && r.IsDone(), notFoundError("request", id, err)
+		r, err = q.daemon.Clients.Request(in.ID)
+		return err == nil && r.IsDone(), notFoundError("request", in.ID, err)
 	}
-	if err := c.await(q.daemon.Journal, "request/"+id, check); err != nil {
-		return nil, err
+	if err := await(ctx, in.Wait.Duration, q.daemon.Journal, "request/"+in.ID, check); err != nil {
+		return shown, err
 	}
-	shown := wire.Request{Request: *r}
-	if c.role < full {
+	shown.Request = *r
+	if callOf(ctx).role < full {
 		shown.Data = nil
 	}
 	if r.State == resources.StatePending {
@@ -129,7 +109,7 @@ func notFoundError(what, id string, err error) error {
 	if !errors.Is(err, state.ErrNotFound) {
 		return err
 	}
-	return withHint(notFound("there is no %s %s", what, quoted(id)), "it may have ended; npctl events -subject="+what+"/"+displayID(id)+" shows its events")
+	return notFound("it may have ended; npctl events -subject="+what+"/"+displayID(id)+" shows its events", "there is no %s %s", what, text.Quote(id))
 }
 
 // displayID returns an ID for use in a command that people copy, or "ID" if it has characters that the shell could
@@ -143,21 +123,14 @@ func displayID(id string) string {
 	return id[:min(len(id), reflectAtMost)]
 }
 
-func (q requestRoutes) cancel(c *call) (any, error) {
-	return nil, notFoundError("request", c.id(), q.daemon.Clients.CancelRequest(c.ctx(), c.id()))
+func (q requestRoutes) cancel(ctx context.Context, in *Named) error {
+	return notFoundError("request", in.ID, q.daemon.Clients.CancelRequest(ctx, in.ID))
 }
 
-func (q requestRoutes) take(c *call) (any, error) {
-	how, err := body[wire.Take](c)
+func (q requestRoutes) take(ctx context.Context, in *with[wire.Take]) (wire.Nodes, error) {
+	nodes, err := q.daemon.Clients.Take(ctx, in.ID, in.Body.Holder, time.Duration(in.Body.Lease)*time.Second)
 	if err != nil {
-		return nil, err
-	}
-	if how.Lease < 0 || how.Lease > int64(365*24*time.Hour/time.Second) {
-		return nil, invalid("lease_seconds %d is out of range", how.Lease)
-	}
-	nodes, err := q.daemon.Clients.Take(c.ctx(), c.id(), how.Holder, time.Duration(how.Lease)*time.Second)
-	if err != nil {
-		return nil, notFoundError("request", c.id(), err)
+		return wire.Nodes{}, notFoundError("request", in.ID, err)
 	}
 	list := wire.Nodes{Nodes: make([]wire.Node, len(nodes))}
 	for i, n := range nodes {

@@ -68,14 +68,11 @@ const (
 type Server struct {
 	Options
 	daemon    *watch.Daemon
-	routes    []route
 	mux       *http.ServeMux
 	calls     chan struct{}
 	longPolls chan struct{}
-	explain   chan struct{} // one slot: one call at a time computes a plan
 	locks     *locks
 	authority *authority
-	openapi   []byte
 }
 
 // New returns a server for a daemon. Call Serve to serve a listener.
@@ -88,22 +85,12 @@ func New(daemon *watch.Daemon, o Options) *Server {
 	}
 	o.BodyTime, o.CallTime = cmp.Or(o.BodyTime, bodyTime), cmp.Or(o.CallTime, callTime)
 	s := &Server{Options: o, daemon: daemon, authority: &authority{o.Tokens, newTokenLimiter(), o.InvalidToken},
-		mux: http.NewServeMux(), calls: make(chan struct{}, callsAtOnce), longPolls: make(chan struct{}, waitsAtOnce),
-		explain: make(chan struct{}, 1)}
+		mux: http.NewServeMux(), calls: make(chan struct{}, callsAtOnce), longPolls: make(chan struct{}, waitsAtOnce)}
 	s.locks = newLocks(daemon, s.Version)
-	s.routes = append(s.table(), storeRoutes{daemon, s.locks, s.State, s.Version, s.Unlock, s.Log}.table()...)
-	for i := range s.routes {
-		r := &s.routes[i]
-		s.mux.Handle(r.method+" "+r.path, routed{r})
-	}
-	s.openapi = s.describe()
+	s.addOperations()
+	s.addStore()
 	return s
 }
-
-// routed makes a route an http.Handler, so that http.ServeMux can match it.
-type routed struct{ *route }
-
-func (routed) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
 // Serve serves a listener until ctx is done, and closes it. Then it finishes running calls, answers long polls at once,
 // and drops the locks that clients hold.

@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -13,22 +15,23 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-func (r statusRoutes) plan(c *call) (any, error) {
+func (r statusRoutes) plan(ctx context.Context, _ *none) (json.RawMessage, error) {
 	pass := r.daemon.Last()
 	if pass.Observed.Now.IsZero() {
-		return nil, &apiError{status: http.StatusServiceUnavailable, code: wire.CodeNotReady, detail: "no pass has completed yet"}
+		return nil, failure(http.StatusServiceUnavailable, wire.CodeNotReady, "", "no pass has completed yet")
 	}
 	report, err := render.Report(pass.Plan, plan.Meta{NpctlVersion: r.version, Lineage: pass.Observed.Installation, Digest: string(pass.Desired.Digests.Current()),
 		Created: pass.Observed.Now.UTC(), Options: plan.Options{HonorBackoff: true}})
 	if err != nil {
 		return nil, err
 	}
-	c.w.Header().Set("Content-Type", "application/json")
-	_, _ = c.w.Write(report) // the error means that the client has disconnected
+	w := callOf(ctx).w
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(report) // unchanged; the error means that the client has disconnected
 	return nil, nil
 }
 
-func (r statusRoutes) steps(*call) (any, error) {
+func (r statusRoutes) steps(context.Context, *none) (wire.Steps, error) {
 	running := r.daemon.Runner().Running()
 	slices.SortFunc(running, func(a, b plan.Step) int { return cmp.Compare(a.ID, b.ID) })
 	return wire.Steps{Steps: shownSteps(running)}, nil
@@ -48,22 +51,17 @@ type reporter interface {
 	Report() string
 }
 
-func (r statusRoutes) reload(c *call) (any, error) {
-	how, err := body[wire.Reload](c)
-	if err != nil {
-		return nil, err
-	}
-	p, err := r.daemon.Reload(c.ctx(), how.AllowDestroy)
-	if err != nil && problem(err).Code == wire.CodeInternal {
-		no := &apiError{status: http.StatusUnprocessableEntity, code: wire.CodeInvalidConfiguration, detail: err.Error(),
-			hint: "correct the errors and reload again; the old configuration stays in force"}
+func (r statusRoutes) reload(ctx context.Context, in *struct{ Body wire.Reload }) (done wire.Reloaded, err error) {
+	p, err := r.daemon.Reload(ctx, in.Body.AllowDestroy)
+	if err != nil && problemOf(err).Code == wire.CodeInternal {
+		no := failure(http.StatusUnprocessableEntity, wire.CodeInvalidConfiguration, "correct the errors and reload again; the old configuration stays in force", "%s", err)
 		if mistakes, ok := errors.AsType[reporter](err); ok {
-			no.report = mistakes.Report()
+			no.Report = mistakes.Report()
 		}
-		return nil, no
+		return done, no
 	}
 	if err != nil {
-		return nil, err
+		return done, err
 	}
 	r.daemon.Journal.Add(resources.Event{Time: r.daemon.Engine.Now(), Subject: "daemon", Code: "reloaded", Text: "the configuration was reloaded: " + p.Summary().String()})
 	return wire.Reloaded{Summary: p.Summary().String(), Steps: shownSteps(p.Steps)}, nil

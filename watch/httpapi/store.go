@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
@@ -35,42 +36,46 @@ type storeRoutes struct {
 	log     *slog.Logger
 }
 
-func (t storeRoutes) table() []route {
-	const at = "/" + wire.Version + "/store"
-	kind := param{"kind", "string", "Kinds of records, separated by commas. Default: all."}
-	return []route{
-		{method: http.MethodGet, path: at, need: local, name: "storeHead", answer: wire.StoreHead{}, do: t.head},
-		{method: http.MethodGet, path: at + "/records", need: local, name: "storeList", query: []param{kind}, do: t.list},
-		{method: http.MethodGet, path: at + "/record", need: local, name: "storeGet", query: []param{kind, {"id", "string", ""}}, answer: wire.Entry{}, do: t.get},
-		{method: http.MethodPost, path: at + "/commit", need: local, name: "storeCommit", body: wire.Commit{}, bodySize: commitSize, answer: wire.Committed{}, do: t.commit},
-		{method: http.MethodGet, path: at + "/watch", need: local, name: "storeWatch", longPoll: true, do: t.watch},
-		{method: http.MethodGet, path: at + "/work", need: local, name: "storeWork", answer: wire.Activity{}, do: t.activity},
-		{method: http.MethodPost, path: at + "/wish", need: local, name: "storeWish", body: wire.BuildRequest{}, do: t.requestBuild},
-		{method: http.MethodGet, path: at + "/locks", need: local, name: "storeLocks", answer: wire.Locks{}, do: t.listLocks},
-		{method: http.MethodPost, path: at + "/locks", need: local, name: "storeLock", longPoll: true, body: wire.Lock{}, do: t.lock},
-		{method: http.MethodDelete, path: at + "/locks", need: local, name: "storeUnlock", query: []param{{"id", "string", ""}, {"force", "boolean", ""}},
-			answer: wire.Lock{}, do: t.release},
-	}
+// storePath is the prefix of the paths of these operations, which exist only on the unix socket.
+const storePath = "/" + wire.Version + "/store"
+
+// addStore adds the operations of this file. They have a description of their own, which is not published.
+func (s *Server) addStore() {
+	a := s.newAPI()
+	t := storeRoutes{s.daemon, s.locks, s.State, s.Version, s.Unlock, s.Log}
+	add(a, local, "GET "+storePath, "storeHead", "", reply(t.head))
+	add(a, local, "GET "+storePath+"/records", "storeList", "", silent(t.list))
+	add(a, local, "GET "+storePath+"/record", "storeGet", "", reply(t.get))
+	add(a, local, "POST "+storePath+"/commit", "storeCommit", "", reply(t.commit), trusted)
+	add(a, local, "GET "+storePath+"/watch", "storeWatch", "", silent(t.watch), longPoll)
+	add(a, local, "GET "+storePath+"/work", "storeWork", "", reply(t.activity))
+	add(a, local, "POST "+storePath+"/wish", "storeWish", "", silent(t.requestBuild))
+	add(a, local, "GET "+storePath+"/locks", "storeLocks", "", reply(t.listLocks))
+	add(a, local, "POST "+storePath+"/locks", "storeLock", "", silent(t.lock), longPoll, trusted)
+	add(a, local, "DELETE "+storePath+"/locks", "storeUnlock", "", reply(t.release))
 }
 
 func (t storeRoutes) store() state.Store { return t.daemon.Engine.Store }
 
-func (t storeRoutes) head(c *call) (any, error) {
+func (t storeRoutes) head(ctx context.Context, _ *none) (wire.StoreHead, error) {
 	head := wire.StoreHead{Format: wire.StoreFormat, Path: t.path, PID: os.Getpid(), Npctl: t.version}
 	identified, ok := t.store().(state.Identified)
 	if !ok {
-		return nil, &apiError{status: http.StatusNotImplemented, code: wire.CodeUnsupported, detail: "the state has no installation ID"}
+		return head, failure(http.StatusNotImplemented, wire.CodeUnsupported, "", "the state has no installation ID")
 	}
 	var err error
-	head.Identity, err = identified.Identity(c.ctx())
+	head.Identity, err = identified.Identity(ctx)
 	head.HashKey = []byte(head.Identity.HashKey)
 	return head, err
 }
 
-func (t storeRoutes) get(c *call) (any, error) {
-	entry, err := t.store().Get(c.ctx(), resources.Key{Kind: resources.Kind(c.values.Get("kind")), ID: c.values.Get("id")})
+func (t storeRoutes) get(ctx context.Context, in *struct {
+	Kind string `query:"kind"`
+	ID   string `query:"id"`
+}) (wire.Entry, error) {
+	entry, err := t.store().Get(ctx, resources.Key{Kind: resources.Kind(in.Kind), ID: in.ID})
 	if err != nil {
-		return nil, err
+		return wire.Entry{}, err
 	}
 	return wireEntry(entry)
 }
@@ -79,33 +84,32 @@ func wireEntry(e state.Entry) (wire.Entry, error) {
 	if e.Record == nil {
 		return wire.Entry{}, nil
 	}
-	text, err := json.Marshal(e.Record)
+	doc, err := json.Marshal(e.Record)
 	key := e.Record.Key()
-	return wire.Entry{Kind: key.Kind, ID: key.ID, Revision: uint64(e.Revision), Record: text}, err
+	return wire.Entry{Kind: key.Kind, ID: key.ID, Revision: uint64(e.Revision), Record: doc}, err
 }
 
 // list sends one line for each record, and a final line with End set.
-func (t storeRoutes) list(c *call) (any, error) {
-	var kinds []resources.Kind
-	for _, kind := range c.listParam("kind") {
-		kinds = append(kinds, resources.Kind(kind))
-	}
-	entries, err := t.store().List(c.ctx(), kinds...)
+func (t storeRoutes) list(ctx context.Context, in *struct {
+	Kinds []resources.Kind `query:"kind" doc:"Default: all kinds of records."`
+}) error {
+	entries, err := t.store().List(ctx, in.Kinds...)
 	if err != nil {
-		return nil, refused(err)
+		return refused(err)
 	}
+	c := callOf(ctx)
 	c.w.Header().Set("Content-Type", lineMedia)
 	out := json.NewEncoder(&slow{c})
 	for _, e := range entries {
 		line, err := wireEntry(e)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if err := out.Encode(line); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return nil, out.Encode(wire.Entry{End: true})
+	return out.Encode(wire.Entry{End: true})
 }
 
 // slow is a response without a total time limit. Each write resets the write deadline.
@@ -116,33 +120,29 @@ func (s *slow) Write(p []byte) (int, error) {
 	return s.w.Write(p)
 }
 
-func (t storeRoutes) commit(c *call) (any, error) {
-	sent, err := body[wire.Commit](c)
-	if err != nil {
-		return nil, err
-	}
-	ops := make([]state.Op, len(sent.Ops))
-	for i := range sent.Ops {
-		if ops[i], err = opOf(&sent.Ops[i]); err != nil {
-			return nil, fmt.Errorf("op %d: %w", i, err)
+func (t storeRoutes) commit(ctx context.Context, in *struct{ Body wire.Commit }) (answer wire.Committed, err error) {
+	ops := make([]state.Op, len(in.Body.Ops))
+	for i := range in.Body.Ops {
+		if ops[i], err = opOf(&in.Body.Ops[i]); err != nil {
+			return answer, fmt.Errorf("op %d: %w", i, err)
 		}
 	}
-	answer := wire.Committed{Entries: make([]wire.Entry, len(ops))}
+	answer = wire.Committed{Entries: make([]wire.Entry, len(ops))}
 	if len(ops) == 0 {
 		return answer, nil
 	}
 	var entries []state.Entry
-	err = t.locks.whileHeld(sent.Locks, func() (err error) {
-		entries, err = t.daemon.Runner().Commit(c.ctx(), ops...)
+	err = t.locks.whileHeld(in.Body.Locks, func() (err error) {
+		entries, err = t.daemon.Runner().Commit(ctx, ops...)
 		return err
 	})
 	if err != nil {
-		return nil, refused(err)
+		return answer, refused(err)
 	}
 	t.daemon.Journal.ImportEntries(entries)
 	for i, e := range entries {
 		if answer.Entries[i], err = wireEntry(e); err != nil {
-			return nil, err
+			return answer, err
 		}
 	}
 	return answer, nil
@@ -150,10 +150,10 @@ func (t storeRoutes) commit(c *call) (any, error) {
 
 // refused reports an error of the store that has no code of its own as a mistake of the client.
 func refused(err error) error {
-	if problem(err).Code != wire.CodeInternal {
+	if problemOf(err).Code != wire.CodeInternal {
 		return err
 	}
-	return &apiError{status: http.StatusUnprocessableEntity, code: wire.CodeInvalid, detail: err.Error()}
+	return failure(http.StatusUnprocessableEntity, wire.CodeInvalid, "", "%s", err)
 }
 
 func opOf(o *wire.Op) (state.Op, error) {
@@ -163,37 +163,37 @@ func opOf(o *wire.Op) (state.Op, error) {
 	}
 	record := resources.NewRecord(o.Kind)
 	if record == nil {
-		return op, invalid("unknown kind of record %s", quoted(string(o.Kind)))
+		return op, invalid("", "unknown kind of record %s", text.Quote(string(o.Kind)))
 	}
 	if err := decode(o.Record, record); err != nil {
-		return op, err
+		return op, invalid("", "the record is invalid: %s", err)
 	}
 	op.Record = record
 	return op, nil
 }
 
 // watch sends a line after records change.
-func (t storeRoutes) watch(c *call) (any, error) {
-	ctx, stop := context.WithCancel(c.ctx())
+func (t storeRoutes) watch(ctx context.Context, _ *none) error {
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	hints, err := t.store().Watch(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s := c.stream(lineMedia)
+	s := callOf(ctx).stream(lineMedia)
 	if err := s.line(wire.Hint{}); err != nil {
-		return nil, err
+		return err
 	}
 	for !s.pause(hints, "{}\n") {
 		if err := s.line(wire.Hint{Changed: true}); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // activity returns the running steps and, in a shared store, the activity of other processes.
-func (t storeRoutes) activity(*call) (any, error) {
+func (t storeRoutes) activity(context.Context, *none) (wire.Activity, error) {
 	_, busy := t.daemon.Runner().Records()
 	work := wire.Activity{Busy: slices.AppendSeq([]resources.Key{}, maps.Keys(busy))}
 	if store := t.daemon.Runner().Shared(); store != nil {
@@ -205,27 +205,25 @@ func (t storeRoutes) activity(*call) (any, error) {
 
 // requestBuild records or withdraws a build request. It does nothing unless the store is shared, since only other
 // processes leave build requests there.
-func (t storeRoutes) requestBuild(c *call) (any, error) {
-	sent, err := body[wire.BuildRequest](c)
+func (t storeRoutes) requestBuild(ctx context.Context, in *struct{ Body wire.BuildRequest }) error {
 	store := t.daemon.Runner().Shared()
-	if err != nil || store == nil {
-		return nil, err
+	if store == nil {
+		return nil
 	}
-	return nil, store.RequestBuild(c.ctx(), sent.Image, sent.Wish)
+	return store.RequestBuild(ctx, in.Body.Image, in.Body.Wish)
 }
 
-func (t storeRoutes) listLocks(*call) (any, error) { return wire.Locks{Locks: t.locks.list()}, nil }
+func (t storeRoutes) listLocks(context.Context, *none) (wire.Locks, error) {
+	return wire.Locks{Locks: t.locks.list()}, nil
+}
 
 // lock holds a lock until the client disconnects.
-func (t storeRoutes) lock(c *call) (any, error) {
-	asked, err := body[wire.Lock](c)
-	if err != nil {
-		return nil, err
-	}
+func (t storeRoutes) lock(ctx context.Context, in *struct{ Body wire.Lock }) error {
+	c := callOf(ctx)
 	c.extendDeadline(suspendTimeout)
-	one, err := t.locks.acquire(c.ctx(), asked.Name, asked.Holder)
+	one, err := t.locks.acquire(ctx, in.Body.Name, in.Body.Holder)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer t.locks.release(one)
 	if one.Name == stateLock {
@@ -235,38 +233,40 @@ func (t storeRoutes) lock(c *call) (any, error) {
 	t.log.Debug("lock acquired by a client", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost, "pid", one.Holder.PID)
 	s := c.stream(lineMedia)
 	if err := s.line(wire.Hint{Locked: &one.Lock}); err != nil {
-		return nil, err
+		return err
 	}
 	if ended := s.pause(one.ended, "{}\n"); !ended {
-		return nil, errors.New("unexpected hint for a lock") // one.ended is only closed, never sent to
+		return errors.New("unexpected hint for a lock") // one.ended is only closed, never sent to
 	}
 	select {
 	case <-one.lost:
 		t.log.Warn("lock of a client was force-released", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost)
-		return nil, s.line(wire.Hint{Lost: true})
+		return s.line(wire.Hint{Lost: true})
 	case <-one.ended:
 		t.log.Debug("lock released by a client", "lock", one.Name, "operation", one.Holder.Operation)
 	default:
 		t.log.Warn("lock released because its client disconnected", "lock", one.Name, "operation", one.Holder.Operation, "who", one.Holder.UserHost, "pid", one.Holder.PID)
 	}
-	return nil, nil
+	return nil
 }
 
 // journalSuspension adds an event to the journal when the daemon is suspended or resumed.
-func (t storeRoutes) journalSuspension(code, text string) {
-	t.daemon.Journal.Add(resources.Event{Time: t.daemon.Engine.Now(), Subject: "daemon", Code: code, Text: text})
+func (t storeRoutes) journalSuspension(code, what string) {
+	t.daemon.Journal.Add(resources.Event{Time: t.daemon.Engine.Now(), Subject: "daemon", Code: code, Text: what})
 }
 
-func (t storeRoutes) release(c *call) (any, error) {
-	id := c.values.Get("id")
-	if c.boolParam("force") {
-		holder, err := t.locks.forceRelease(id)
+func (t storeRoutes) release(ctx context.Context, in *struct {
+	ID    string `query:"id"`
+	Force bool   `query:"force"`
+}) (wire.Lock, error) {
+	if in.Force {
+		holder, err := t.locks.forceRelease(in.ID)
 		if errors.Is(err, state.ErrNotFound) && t.unlock != nil { // a lock of another process
-			holder, err = t.unlock(c.ctx(), id)
+			holder, err = t.unlock(ctx, in.ID)
 		}
 		return wire.Lock{Holder: holder}, err
 	}
-	one := t.locks.find(id)
+	one := t.locks.find(in.ID)
 	if one == nil {
 		return wire.Lock{}, nil // released before
 	}

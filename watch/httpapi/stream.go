@@ -80,7 +80,7 @@ func (s *stream) pause(hints <-chan struct{}, sign string) (ended bool) {
 			}
 		case <-s.ending:
 			return true
-		case <-s.ctx().Done():
+		case <-s.r.Context().Done():
 			return true
 		}
 	}

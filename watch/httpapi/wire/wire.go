@@ -20,13 +20,13 @@ const MediaProblem = "application/problem+json"
 
 // NewRequest is the body of a call that creates a request.
 type NewRequest struct {
-	Labels           []string        `json:"labels" limits:"minItems=1,maxItems=100,items.minLength=1,items.maxLength=1024" doc:"One node for each label, all from one pool. A label may occur several times."`
-	Priority         *int64          `json:"priority,omitempty" limits:"minimum=1,maximum=999" doc:"From 1 to 999; the lower number goes first. Default: 200."`
+	Labels           []string        `json:"labels" minItems:"1" maxItems:"100" minLength:"1" maxLength:"1024" doc:"One node for each label, all from one pool. A label may occur several times."`
+	Priority         *int64          `json:"priority,omitempty" minimum:"1" maximum:"999" doc:"From 1 to 999; the lower number goes first. Default: 200."`
 	RelativePriority int64           `json:"relative_priority,omitempty" doc:"Orders requests of the same priority; the lower number goes first."`
-	Requestor        string          `json:"requestor,omitempty" limits:"maxLength=1024" doc:"The client that creates the request, for operators."`
-	Tenant           string          `json:"tenant,omitempty" limits:"maxLength=1024" doc:"The tenant whose limits the request counts against."`
-	EventID          string          `json:"event_id,omitempty" limits:"maxLength=1024" doc:"Correlates the request with logs of the requestor. npctl does not interpret it."`
-	Provider         string          `json:"provider,omitempty" limits:"maxLength=1024" doc:"The only provider that may serve the request."`
+	Requestor        string          `json:"requestor,omitempty" maxLength:"1024" doc:"The client that creates the request, for operators."`
+	Tenant           string          `json:"tenant,omitempty" maxLength:"1024" doc:"The tenant whose limits the request counts against."`
+	EventID          string          `json:"event_id,omitempty" maxLength:"1024" doc:"Correlates the request with logs of the requestor. npctl does not interpret it."`
+	Provider         string          `json:"provider,omitempty" maxLength:"1024" doc:"The only provider that may serve the request."`
 	Data             json.RawMessage `json:"data,omitempty" doc:"Any JSON up to 64 KiB, which npctl stores and returns unchanged. Do not store secrets in it."`
 	Deadline         time.Time       `json:"deadline,omitzero" doc:"The request fails at this time unless it is fulfilled."`
 	Fresh            bool            `json:"fresh,omitempty" doc:"Only nodes that are launched for this request may serve it."`
@@ -46,8 +46,8 @@ type Requests struct {
 
 // Take sets the holder and the lease of the nodes of a request.
 type Take struct {
-	Holder string `json:"holder,omitempty" limits:"maxLength=1024" doc:"The client that takes the nodes. Only the same name can renew the lease."`
-	Lease  int64  `json:"lease_seconds,omitempty" limits:"minimum=0,maximum=86400" doc:"From 5 to 86400: the nodes return automatically when the lease is not renewed for this time. 0: no lease."`
+	Holder string `json:"holder,omitempty" maxLength:"1024" doc:"The client that takes the nodes. Only the same name can renew the lease."`
+	Lease  int64  `json:"lease_seconds,omitempty" minimum:"5" maximum:"86400" doc:"The nodes return automatically when the lease is not renewed for this time. Default: no lease."`
 }
 
 // Node is a node.
@@ -64,18 +64,18 @@ type Nodes struct {
 
 // Renew names the holder that renews a lease.
 type Renew struct {
-	Holder string `json:"holder,omitempty" limits:"maxLength=1024" doc:"The name of the client that took the node."`
+	Holder string `json:"holder,omitempty" maxLength:"1024" doc:"The name of the client that took the node."`
 }
 
 // Hold sets the reason and the end of a hold.
 type Hold struct {
-	Reason string    `json:"reason,omitempty" limits:"maxLength=1024"`
+	Reason string    `json:"reason,omitempty" maxLength:"1024"`
 	Until  time.Time `json:"until,omitzero" doc:"The end of the hold. Default: when max_hold_age has passed."`
 }
 
 // Pause sets the reason of a pause.
 type Pause struct {
-	Reason string `json:"reason,omitempty" limits:"maxLength=1024"`
+	Reason string `json:"reason,omitempty" maxLength:"1024"`
 }
 
 // Image is an image with its builds and uploads.
