@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // FuzzLoad searches for input on which Load panics, or returns neither a configuration nor an error.
@@ -15,9 +17,7 @@ func FuzzLoad(f *testing.F) {
 	}
 	for _, path := range seeds {
 		src, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testutil.Must(f, err)
 		f.Add(src)
 	}
 	for _, src := range []string{
@@ -35,9 +35,7 @@ func FuzzLoad(f *testing.F) {
 		if len(src) > 1<<16 {
 			return
 		}
-		if err := os.WriteFile(opts.Path, src, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(opts.Path, src, 0o600))
 		result, diags := Load(opts)
 		got := text(t, diags, result.Files)
 		if strings.Contains(got, internalError) {

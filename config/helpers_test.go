@@ -13,6 +13,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -22,12 +23,8 @@ func write(t testing.TB, files map[string]string) Options {
 	dir := t.TempDir()
 	for name, content := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		testutil.WriteFile(t, path, content)
 	}
 	return testOptions(dir)
 }
@@ -86,9 +83,7 @@ func dump(t *testing.T, d resources.Desired) string {
 			return nil
 		}
 		raw, err := ctyjson.Marshal(v, v.Type())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		return json.RawMessage(raw)
 	}
 	type any2 = map[string]any
@@ -97,9 +92,7 @@ func dump(t *testing.T, d resources.Desired) string {
 	if err == nil {
 		err = json.Unmarshal(raw, &tree)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	tree["Settings"].(any2)["Dir"] = "DIR"
 	tree["Settings"].(any2)["State"].(any2)["Config"] = transform(d.Settings.State.Config)
 	for i, image := range d.Images {
@@ -126,9 +119,7 @@ func dump(t *testing.T, d resources.Desired) string {
 		}
 	}
 	pretty, err := json.MarshalIndent(tree, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return string(pretty) + "\n"
 }
 

@@ -2,12 +2,13 @@ package config
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // soon fails the test if do takes too long. It counts processor time, which does not depend on the load of the
@@ -24,18 +25,14 @@ func soon(t *testing.T, do func()) {
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func TestHugeConfigurationIsRejected(t *testing.T) {
 	opts := write(t, nil)
 	path := filepath.Join(opts.Path, "main.hcl")
-	if err := os.WriteFile(path, []byte(strings.Repeat("label \"x\" {}\n", 50<<20/13)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, path, strings.Repeat("label \"x\" {}\n", 50<<20/13))
 	soon(t, func() {
 		wantText(t, loadErrors(t, opts), "main.hcl (50.0 MiB) the configuration is larger than the limit of 16.0 MiB")
 	})

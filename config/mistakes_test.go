@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 var update = flag.Bool("update", false, "update the expected texts")
@@ -16,15 +18,11 @@ var update = flag.Bool("update", false, "update the expected texts")
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.WriteFile(t, path, got)
 		return
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got; run with -update to update it):\n%s", path, diff)
 	}

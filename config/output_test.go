@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestFormatIsCanonical(t *testing.T) {
@@ -37,9 +39,7 @@ func TestFormatDoesNotChangeInvalidText(t *testing.T) {
 
 func TestTestdataIsFormatted(t *testing.T) {
 	src, err := os.ReadFile("testdata/sample/npctl.hcl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	got, _ := Format(src, "npctl.hcl")
 	same(t, "sample", string(src), string(got))
 }
@@ -49,9 +49,7 @@ func TestJSONFormOfDiagnostics(t *testing.T) {
 	opts.Vars = []string{"x=1"}
 	result, diags := Load(opts)
 	raw, err := json.MarshalIndent(JSON(diags, result.Files), "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	golden(t, "testdata/diagnostics.json", strings.ReplaceAll(string(raw), opts.Path, "DIR")+"\n")
 
 	raw, _ = json.Marshal(JSON(nil, nil))
@@ -146,9 +144,7 @@ func TestBinaryFileIsOneError(t *testing.T) {
 		"binary": "\x7fELF\x02\x01\x00\x80", "UTF-16": "\xff\xfel\x00a\x00b\x00e\x00l\x00", "a zero byte": "locals {}\n\x00\x00\x00\n",
 	} {
 		path := filepath.Join(t.TempDir(), "x.hcl")
-		if err := os.WriteFile(path, []byte(src), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.WriteFile(t, path, src)
 		_, diags := Load(testOptions(path))
 		_, formatted := Format([]byte(src), path)
 		for what, got := range map[string]hcl.Diagnostics{"Load": diags, "Format": formatted} {

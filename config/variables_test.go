@@ -8,6 +8,8 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func environment(values map[string]string) func(string) (string, bool) {
@@ -168,14 +170,10 @@ func TestValuesMayComeFromAPipe(t *testing.T) {
 variable "v" {}
 label "l" { name = var.v }`})
 	pipe := filepath.Join(opts.Path, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, syscall.Mkfifo(pipe, 0o600))
 	written := make(chan error, 1)
 	go func() { written <- os.WriteFile(pipe, []byte(`v = "piped"`), 0o600) }()
 	opts.VarFiles = []string{pipe}
 	same(t, "name", load(t, opts).Desired.Labels[0].Name, "piped")
-	if err := <-written; err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, <-written)
 }

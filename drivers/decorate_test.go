@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -227,9 +228,7 @@ func TestRetryAfterIsRespected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := started()
 		s.errors = []error{answer{text: "429", after: 42 * time.Second, kind: drivers.ErrThrottled}}
-		if err := drivers.Decorate(s, drivers.DecorateOptions{}).Delete(t.Context(), "x", resources.OwnerTags{}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, drivers.Decorate(s, drivers.DecorateOptions{}).Delete(t.Context(), "x", resources.OwnerTags{}))
 		if diff := cmp.Diff([]time.Duration{0, 42 * time.Second}, s.calls); diff != "" {
 			t.Errorf("times of the calls (-want +got):\n%s", diff)
 		}
@@ -357,9 +356,7 @@ func TestCallsAreReportedAndLoggedOnce(t *testing.T) {
 		c := drivers.Decorate(s, drivers.DecorateOptions{Provider: "lab", Log: log, OnCall: func(r drivers.Report) {
 			reports = append(reports, fmt.Sprintf("%s %s: %v", r.Provider, r.Call, r.Err))
 		}})
-		if err := c.Delete(t.Context(), "4711", resources.OwnerTags{}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, c.Delete(t.Context(), "4711", resources.OwnerTags{}))
 		if diff := cmp.Diff([]string{"lab delete 4711: boom", "lab delete 4711: <nil>"}, reports); diff != "" {
 			t.Errorf("reports (-want +got):\n%s", diff)
 		}

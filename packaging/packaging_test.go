@@ -13,6 +13,7 @@ import (
 
 	ctyyaml "github.com/zclconf/go-cty-yaml"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch/metrics"
 )
 
@@ -90,9 +91,7 @@ type panel struct {
 
 func TestDashboardUsesExistingMetrics(t *testing.T) {
 	text, err := os.ReadFile("grafana/npctl.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var dashboard struct {
 		Title, UID string
 		Panels     []panel
@@ -100,9 +99,7 @@ func TestDashboardUsesExistingMetrics(t *testing.T) {
 			List []struct{ Name, Definition string }
 		}
 	}
-	if err := json.Unmarshal(text, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal(text, &dashboard))
 	shown, ids := map[string]bool{}, map[int]bool{}
 	for _, p := range dashboard.Panels {
 		if ids[p.ID] || p.GridPos.X+p.GridPos.W > 24 {
@@ -132,9 +129,7 @@ func TestDashboardUsesExistingMetrics(t *testing.T) {
 
 func TestAlertsUseExistingMetrics(t *testing.T) {
 	text, err := os.ReadFile("prometheus/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if _, err := ctyyaml.ImpliedType(text); err != nil {
 		t.Fatalf("alerts.yml is no YAML: %v", err)
 	}
@@ -155,9 +150,7 @@ func TestAlertsUseExistingMetrics(t *testing.T) {
 
 func TestWatchMetricsHaveAlerts(t *testing.T) {
 	text, err := os.ReadFile("prometheus/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, name := range []string{"npctl_watch_stalled_seconds", "npctl_node_requests_oldest_seconds", "npctl_provider_up", "npctl_leaks", "npctl_image_upload_age_seconds",
 		"npctl_watch_last_pass_timestamp_seconds", "npctl_watch_config_stale", "npctl_state_commit_seconds", "npctl_requests_finished_total"} {
 		if !strings.Contains(string(text), name) {
@@ -168,13 +161,9 @@ func TestWatchMetricsHaveAlerts(t *testing.T) {
 
 func TestDockerfileMatchesGoModAndTargets(t *testing.T) {
 	text, err := os.ReadFile("docker/Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	mod, err := os.ReadFile(filepath.Join("..", "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(mod)
 	if !strings.Contains(string(text), "FROM golang:"+string(version[1])+" ") {
 		t.Errorf("go.mod wants Go %s, and the Dockerfile builds with another one", version[1])

@@ -6,28 +6,24 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // TestReleaseVariableExists checks the variable of -X, because the linker ignores an unknown name.
 func TestReleaseVariableExists(t *testing.T) {
 	var program strings.Builder
 	files, err := filepath.Glob("../cmd/npctl/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		program.Write(text)
 	}
 	set := regexp.MustCompile(`-X main\.(\w+)=`)
 	for _, file := range []string{"../Makefile", "docker/Dockerfile"} {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		found := set.FindStringSubmatch(string(text))
 		if found == nil {
 			t.Errorf("%s sets no release", file)

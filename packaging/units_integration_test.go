@@ -7,7 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // TestSystemdUnderstandsTheUnits verifies the units with systemd itself, which knows every name and value.
@@ -18,13 +21,9 @@ func TestSystemdUnderstandsTheUnits(t *testing.T) {
 	var copies []string
 	for _, file := range units(t) {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		to := filepath.Join(dir, filepath.Base(file))
-		if err := os.WriteFile(to, bytes.ReplaceAll(text, []byte("/usr/bin/npctl"), []byte(npctl)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.WriteFile(t, to, strings.ReplaceAll(string(text), "/usr/bin/npctl", npctl))
 		copies = append(copies, to)
 	}
 	out, err := exec.CommandContext(t.Context(), analyze, append([]string{"verify", "--man=no", "--recursive-errors=no"}, copies...)...).CombinedOutput()

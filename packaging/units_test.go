@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/program"
 )
 
@@ -25,9 +26,7 @@ var sections = map[string][]string{".service": {"Unit", "Service", "Install"}, "
 func readUnit(t *testing.T, path string) unit {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	u, section := unit{}, ""
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
@@ -64,18 +63,14 @@ func (u unit) one(t *testing.T, section, name string) string {
 func span(t *testing.T, text string) time.Duration {
 	t.Helper()
 	d, err := time.ParseDuration(strings.NewReplacer("min", "m").Replace(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return d
 }
 
 func units(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("systemd/*.*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	files = slices.DeleteFunc(files, func(f string) bool { return sections[filepath.Ext(f)] == nil })
 	if len(files) < 3 {
 		t.Fatalf("units are %q", files)
@@ -122,9 +117,7 @@ func TestUnitsRunExistingCommands(t *testing.T) {
 func dockerCommand(t *testing.T, target string) []string {
 	t.Helper()
 	text, err := os.ReadFile("docker/Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	_, stage, _ := strings.Cut(string(text), " AS "+target+"\n")
 	stage, _, _ = strings.Cut(stage, "\nFROM ")
 	found := regexp.MustCompile(`(?m)^CMD \[(.*)\]$`).FindStringSubmatch(stage)
@@ -134,9 +127,7 @@ func dockerCommand(t *testing.T, target string) []string {
 	var words []string
 	for word := range strings.SplitSeq(found[1], ", ") {
 		plain, err := strconv.Unquote(word)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		words = append(words, plain)
 	}
 	return words
@@ -193,9 +184,7 @@ func TestSocketPathIsTheDefaultOfCommands(t *testing.T) {
 		t.Errorf("the socket is %s", got)
 	}
 	docs, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if !strings.Contains(string(docs), `path = "/var/lib/npctl/npctl.db"`) {
 		t.Error("docs/operations.md puts the state elsewhere")
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -12,13 +13,9 @@ func TestCopyOfTheStateHasTheSameFingerprints(t *testing.T) {
 	now := time.Date(2026, 3, 2, 13, 30, 0, 0, time.FixedZone("", 3600))
 	record := &resources.Node{ID: "0000000003", State: resources.StateReady, StateTime: now, Labels: []string{"a"}}
 	text, err := json.Marshal(record)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var copied resources.Node
-	if err := json.Unmarshal(text, &copied); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal(text, &copied))
 	var here, there Records
 	here.Put(record, 17)
 	there.Put(&copied, 46)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -108,14 +109,10 @@ func TestMoveNamesPoolOfSuccessor(t *testing.T) {
 		}
 	}
 	got, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	got = append(got, '\n')
 	if *update {
-		if err := os.WriteFile("testdata/move.json", got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile("testdata/move.json", got, 0o644))
 	}
 	want, err := os.ReadFile("testdata/move.json")
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 )
 
@@ -19,9 +20,7 @@ func TestServerOutlivesAFloatingIPWithoutAnAnswer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLab(t, strings.Replace(twoClouds, "min_ready = 2", "min_ready = 1", 1), sandboxcloud.Options{})
 				cloud := l.driver.clouds["one"]
-				if err := cloud.SetFaults(fault); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, cloud.SetFaults(fault))
 				l.mustRun(t, plan.Options{})
 				if n := cloud.Calls()["server.create"]; n != 1 {
 					t.Errorf("%d servers were asked for, want 1", n)
@@ -44,9 +43,7 @@ func TestFloatingIPThatIsNeverGivenEndsTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{})
 		always := sandboxcloud.Fault{Operation: "floating_ip.create", Action: sandboxcloud.Answer, Status: 500, Times: 1000}
-		if err := l.driver.clouds["one"].SetFaults(always); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, l.driver.clouds["one"].SetFaults(always))
 		if _, _, err := l.run(t.Context(), plan.Options{}); err == nil || !strings.Contains(err.Error(), "floating IP") {
 			t.Fatalf("apply = %v, want an error about the floating IP", err)
 		}
@@ -59,9 +56,7 @@ func TestFloatingIPThatIsNeverGivenEndsTheAttempt(t *testing.T) {
 func thingsIn(t *testing.T, cloud *sandboxcloud.Cloud) map[string]int {
 	t.Helper()
 	things, err := cloud.Inventory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	got := map[string]int{}
 	for _, thing := range things {
 		got[thing.Type]++

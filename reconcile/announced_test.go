@@ -23,6 +23,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
@@ -51,9 +52,7 @@ func announced(t *testing.T, random *rand.Rand) {
 		Networks: []sandboxcloud.Network{{Name: "second", CIDRs: []string{"127.78.0.0/16"}}}}
 	l := newLab(t, "", options)
 	cloud, err := sandboxcloud.Open(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = cloud.Close() })
 	l.driver.clouds["three"] = cloud
 	f := drawFleet(random)
@@ -88,9 +87,7 @@ func (l *lab) silence(t *testing.T, random *rand.Rand) {
 		if random.IntN(8) > 0 {
 			continue
 		}
-		if err := l.driver.clouds[name].SetFaults(sandboxcloud.Fault{Operation: "*", Action: sandboxcloud.Answer, Status: 503}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, l.driver.clouds[name].SetFaults(sandboxcloud.Fault{Operation: "*", Action: sandboxcloud.Answer, Status: 503}))
 	}
 }
 
@@ -98,9 +95,7 @@ func (l *lab) silence(t *testing.T, random *rand.Rand) {
 func (l *lab) request(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	store, err := bolt.Open(bolt.Options{Path: l.dir + "/npctl.db"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer store.Close() //nolint:errcheck // a test's
 	r := &resources.Request{State: resources.StateRequested, StateTime: time.Now(), Created: time.Now(), Labels: []string{"a", "b"}[random.IntN(2):]}
 	if _, err := store.Commit(t.Context(), state.Op{Record: r}); err != nil {
@@ -326,16 +321,10 @@ func (l *lab) compare(t *testing.T, p plan.Plan) {
 	t.Helper()
 	want := l.driver.asked.all
 	report, err := render.Report(p, plan.Meta{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var text, markdown strings.Builder
-	if err := render.Text(&text, p, render.TextOptions{Verbose: true}); err != nil {
-		t.Fatal(err)
-	}
-	if err := render.Markdown(&markdown, p, 0); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, render.Text(&text, p, render.TextOptions{Verbose: true}))
+	testutil.Must(t, render.Markdown(&markdown, p, 0))
 	same := func(what string, want, got []string, whole string) {
 		want, got = slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))
 		if diff := gocmp.Diff(want, got); diff != "" {
@@ -369,9 +358,7 @@ func announcedInJSON(t *testing.T, report []byte) (things []string) {
 			Values                                      map[string]json.RawMessage `json:"planned_values"`
 		}
 	}
-	if err := json.Unmarshal(report, &doc); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal(report, &doc))
 	for _, s := range doc.Steps {
 		value := func(name string) string { return string(s.Values[name]) }
 		switch s.Action + " " + s.Thing {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -41,12 +42,8 @@ func TestBuilderIDOfNodepoolIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e, dir := builderEngine(t)
-			if err := os.MkdirAll(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, BuilderIDFile), []byte(tc.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, os.MkdirAll(dir, 0o700))
+			testutil.WriteFile(t, filepath.Join(dir, BuilderIDFile), tc.text)
 			got, err := e.BuilderID()
 			if got != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("%q, %v", got, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
@@ -76,13 +77,9 @@ func lend(t *testing.T, do func(t *testing.T, l *lending)) {
 		e, end := l.engine()
 		defer end()
 		seen, err := e.Observe(t.Context(), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		machines, over, err := reconcile.LendMachines(t.Context(), e, seen, lentBuild)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		defer over()
 		do(t, &lending{l, machines, l.driver.clouds["one"], filepath.Join(l.dir, "golden.part")})
 	})
@@ -92,9 +89,7 @@ func lend(t *testing.T, do func(t *testing.T, l *lending)) {
 func (l *lending) ofBuild(t *testing.T) []sandboxcloud.Thing {
 	t.Helper()
 	things, err := l.cloud.Inventory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var found []sandboxcloud.Thing
 	for _, thing := range things {
 		if thing.Metadata["npctl_build_id"] == lentBuild || strings.Contains(thing.Text, lentBuild) {
@@ -114,9 +109,7 @@ func (l *lending) leavesNothing(t *testing.T) {
 func (l *lending) boot(t *testing.T) builders.Instance {
 	t.Helper()
 	m, err := l.Boot(t.Context(), "one", "", "base")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return m
 }
 
@@ -165,9 +158,7 @@ func TestBuildInstanceIsDeletedAfterItsSnapshot(t *testing.T) {
 		if _, err := l.Boot(t.Context(), "one", "main", "base"); err == nil || !strings.Contains(err.Error(), "has an instance already") {
 			t.Errorf("a second machine for the build: %v", err)
 		}
-		if err := m.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, m.Close(t.Context()))
 		l.leavesNothing(t)
 		if err := l.boot(t).Close(t.Context()); err != nil {
 			t.Errorf("a machine after the first: %v", err)
@@ -229,9 +220,7 @@ func TestFaultsOfABuildInstance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lend(t, func(t *testing.T, l *lending) {
-				if err := l.cloud.SetFaults(test.faults...); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, l.cloud.SetFaults(test.faults...))
 				err := l.bootAndCapture(t.Context())
 				if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 					t.Errorf("error is %v, want %q", err, test.want)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 )
@@ -72,9 +73,7 @@ func (l *lab) builds(t *testing.T) int {
 func (l *lab) kept(t *testing.T, w *reconcile.BuildService, want ...string) {
 	t.Helper()
 	got, err := w.ListBuilds(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if !slices.Equal(got, want) {
 		t.Errorf("kept builds are %v, want %v", got, want)
 	}
@@ -113,9 +112,7 @@ func TestWorkshopMakesABuildOnce(t *testing.T) {
 		t.Errorf("there were %d builds, want 3", n)
 	}
 	for _, id := range []string{askedID, "17", "an id of another kind", "never made"} {
-		if err := w.Remove(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, w.Remove(t.Context(), id))
 	}
 	l.kept(t, w)
 	left, _ := filepath.Glob(filepath.Join(l.dir, "images", "debian-*"))
@@ -142,9 +139,7 @@ func TestWorkshopFailsAndForgets(t *testing.T) {
 func (l *lab) marked(t *testing.T, cloud string) []resources.OwnerTags {
 	t.Helper()
 	things, err := l.driver.clouds[cloud].Inventory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var marks []resources.OwnerTags
 	for _, thing := range things {
 		if thing.Metadata["npctl_installation"] != "" {
@@ -163,9 +158,7 @@ func TestWorkshopSendsForOthers(t *testing.T) {
 	marks := resources.OwnerTags{Installation: "theirs", Kind: resources.KindUpload, ID: "0000000042", Provider: "one"}
 	sending := builders.UploadJob{BuildID: askedID, Image: "debian", Provider: "one", Format: "raw", Name: "debian-42", Marks: marks}
 	first, err := w.Upload(t.Context(), sending)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	again, err := w.Upload(t.Context(), sending)
 	if err != nil || again != first {
 		t.Errorf("sent again: %q, %v; want %q", again, err, first)
@@ -199,9 +192,7 @@ func dyingWorkshop(t *testing.T, at int) (died bool) {
 	l.kill.revive(0)
 	w, end := l.workshop(t)
 	kept, err := w.ListBuilds(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	end()
 	left, _ := filepath.Glob(filepath.Join(l.dir, "images", "debian-*"))
 	if len(left) != len(kept) {
@@ -238,16 +229,12 @@ func TestWorkshopUsesAnotherConfiguration(t *testing.T) {
 	e, end := l.engine()
 	defer end()
 	w, err := reconcile.NewBuildService(t.Context(), e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer w.Close()
 	var phases sync.Map
 	make := func(id string) []resources.ImageFile {
 		files, err := w.Build(t.Context(), "debian", id, nil, func(string, int64, int64) { phases.Store(id, true) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		return files
 	}
 	before := make(askedID)
@@ -260,9 +247,7 @@ func TestWorkshopUsesAnotherConfiguration(t *testing.T) {
 		}
 	}
 	desired.Providers = slices.DeleteFunc(slices.Clone(desired.Providers), func(p resources.Provider) bool { return p.Name == "two" })
-	if err := w.Use(t.Context(), e.With(desired)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.Use(t.Context(), e.With(desired)))
 	if got := w.Images(); !slices.Equal(got, []string{"debian", "paused"}) {
 		t.Errorf("images are %v", got)
 	}

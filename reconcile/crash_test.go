@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -92,9 +93,7 @@ func (l *lab) asWanted(t *testing.T, where string) {
 	}
 	for name, cloud := range l.driver.clouds {
 		things, err := cloud.Inventory()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		got := map[string]int{}
 		ids := map[string]bool{}
 		for _, thing := range things {
@@ -129,9 +128,7 @@ func (l *lab) oneBuild(t *testing.T, where string) {
 		t.Errorf("killed %s: %d builds on record, want 1", where, len(builds))
 	}
 	files, err := os.ReadDir(filepath.Join(l.dir, "images"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var names []string
 	for _, f := range files {
 		if plan.BuildIDOfFile(f.Name()) != "" {
@@ -184,9 +181,7 @@ func TestKilledWhileAFailedAttemptIsCleared(t *testing.T) {
 func (l *lab) ours(t *testing.T, cloud string) (servers int) {
 	t.Helper()
 	things, err := l.driver.clouds[cloud].Inventory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, thing := range things {
 		if thing.Type == "server" && thing.Metadata["npctl_installation"] != "" {
 			servers++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -72,9 +73,7 @@ func (*held) Lost() <-chan struct{} { return nil }
 func ledgerOf(t *testing.T, s *early) *recordCache {
 	t.Helper()
 	l, err := openLedger(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return l
 }
 
@@ -99,9 +98,7 @@ func TestRecordInCreationIsNotOrphaned(t *testing.T) {
 					}
 				}
 			}
-			if err := l.putFor(t.Context(), "launch", record); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, l.putFor(t.Context(), "launch", record))
 			records, busy := l.snapshot()
 			if looks != 1 || len(records.Revisions) != 1 || len(busy) != 1 {
 				t.Errorf("after %d looks there are %v, busy %v", looks, records.Revisions, busy)
@@ -117,9 +114,7 @@ func TestRecordIsNotMissedBeforeTheOneThatReplacesItIsThere(t *testing.T) {
 			s := &early{told: func() {}}
 			l := ledgerOf(t, s)
 			old := &resources.Node{Hostname: "metal1"}
-			if err := l.put(t.Context(), old); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, l.put(t.Context(), old))
 			l.catchUp(t.Context())
 			var before *resources.Node
 			for _, n := range all[resources.Node](l) {

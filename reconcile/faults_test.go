@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 )
 
@@ -120,9 +121,7 @@ func (l *lab) misbehave(t *testing.T, random *rand.Rand) (story []string) {
 			faults = append(faults, f)
 			story = append(story, fmt.Sprintf("%s: %s %s, %d times after %d", name, f.Operation, f.Action, f.Times, f.After))
 		}
-		if err := l.driver.clouds[name].SetFaults(faults...); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, l.driver.clouds[name].SetFaults(faults...))
 	}
 	return story
 }
@@ -130,9 +129,7 @@ func (l *lab) misbehave(t *testing.T, random *rand.Rand) (story []string) {
 func (l *lab) behave(t *testing.T) {
 	t.Helper()
 	for _, cloud := range l.driver.clouds {
-		if err := cloud.SetFaults(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, cloud.SetFaults())
 	}
 }
 
@@ -141,9 +138,7 @@ func (l *lab) meddle(t *testing.T, random *rand.Rand) (story []string) {
 	t.Helper()
 	for name, cloud := range l.driver.clouds {
 		things, err := cloud.Inventory()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		for _, thing := range things {
 			ours := thing.Metadata["npctl_installation"] != ""
 			if !ours || random.IntN(6) > 0 {
@@ -156,9 +151,7 @@ func (l *lab) meddle(t *testing.T, random *rand.Rand) (story []string) {
 				story = append(story, fmt.Sprintf("%s: %s %s vanishes", name, thing.Type, thing.Name))
 				err = cloud.Remove(thing.ID)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 		}
 	}
 	return story
@@ -174,9 +167,7 @@ func (l *lab) count(t *testing.T, small, large int) {
 	}
 	for name, least := range map[string]int{"one": small, "two": large} {
 		things, err := l.driver.clouds[name].Inventory()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		got := map[string]int{}
 		for _, thing := range things {
 			switch ours := thing.Metadata["npctl_installation"] != ""; {

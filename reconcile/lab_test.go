@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -111,9 +110,7 @@ func newLab(t testing.TB, config string, options sandboxcloud.Options) *lab {
 	l := &lab{t: t, dir: t.TempDir(), config: config, driver: labDriver{clouds: map[string]*sandboxcloud.Cloud{}, moved: map[string]bool{}}, kill: &killer{}}
 	for _, name := range []string{"one", "two"} {
 		cloud, err := sandboxcloud.Open(options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		t.Cleanup(func() { _ = cloud.Close() })
 		l.driver.clouds[name] = cloud
 	}
@@ -123,9 +120,7 @@ func newLab(t testing.TB, config string, options sandboxcloud.Options) *lab {
 // engine starts a new engine, as a process does, and returns the function that ends it.
 func (l *lab) engine() (*reconcile.Engine, func()) {
 	l.t.Helper()
-	if err := os.WriteFile(filepath.Join(l.dir, "npctl.hcl"), []byte(l.config), 0o600); err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.WriteFile(l.t, filepath.Join(l.dir, "npctl.hcl"), l.config)
 	kinds := map[string]drivers.Driver{"lab": l.driver}
 	makers := map[string]builders.Builder{"exec": &exec.Builder{}}
 	schemas := map[string]schema.Driver{}
@@ -140,9 +135,7 @@ func (l *lab) engine() (*reconcile.Engine, func()) {
 		l.t.Fatal(b.String())
 	}
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	var used state.Store = killedStore{store, l.kill}
 	if l.shared != nil {
 		l.shared.Store, l.shared.Identified, used = used, store, l.shared
@@ -187,23 +180,17 @@ func (l *lab) plan(opt plan.Options) plan.Plan {
 	e, end := l.engine()
 	defer end()
 	seen, err := e.Observe(l.t.Context(), true)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	return plan.Compute(e.Desired, seen, opt)
 }
 
 func (l *lab) records(kind resources.Kind) []resources.Record {
 	l.t.Helper()
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	defer store.Close() //nolint:errcheck // a test's
 	entries, err := store.List(l.t.Context(), kind)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	records := make([]resources.Record, len(entries))
 	for i, entry := range entries {
 		records[i] = entry.Record

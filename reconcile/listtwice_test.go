@@ -96,9 +96,7 @@ func planWith(t *testing.T, l *lab, f *forgetful) plan.Plan {
 	defer end()
 	e.WrapTransport = f.transport
 	seen, err := e.Observe(t.Context(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return plan.Compute(e.Desired, seen, plan.Options{})
 }
 
@@ -111,9 +109,7 @@ func TestAStartingServerThatOneListingLacksIsWaitedFor(t *testing.T) {
 		f := &forgetful{path: "/servers/detail", empty: `{"servers":[]}`, emptyFrom: 4, emptyTo: 4}
 		e.WrapTransport = f.transport
 		seen, err := e.Observe(t.Context(), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		result, err := e.Execute(t.Context(), plan.Compute(e.Desired, seen, plan.Options{}), seen)
 		if err != nil || result.Err() != nil {
 			t.Fatal(err, result.Err())

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -45,9 +46,7 @@ func TestAPlanIsDoneUnderTheLocksOfItsSteps(t *testing.T) {
 	s := newShared(t)
 	e := New(Options{Store: s})
 	ctx, release, err := e.underLocks(t.Context(), someSteps(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if got, want := slices.Sorted(maps.Keys(s.locks)), []string{"image alma", "provider rack"}; !slices.Equal(got, want) {
 		t.Errorf("taken are %q, want %q", got, want)
 	}
@@ -93,9 +92,7 @@ func TestThroughADaemonAPlanIsDoneUnderLocksToo(t *testing.T) {
 	e := New(Options{Store: s.Store})
 	for _, shared := range []bool{true, false} {
 		_, release, err := e.underLocks(t.Context(), someSteps(), shared)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		lock, err := s.Store.Lock(t.Context(), "image alma", state.Holder{})
 		if errors.Is(err, state.ErrLocked) != shared {
 			t.Errorf("others work in the store: %t, and the lock of an image is to be had with %v", shared, err)

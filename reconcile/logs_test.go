@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestConsolesArePruned(t *testing.T) {
@@ -14,12 +16,8 @@ func TestConsolesArePruned(t *testing.T) {
 	write := func(name string, age time.Duration) {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte("login:"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, now.Add(-age), now.Add(-age)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.WriteFile(t, path, "login:")
+		testutil.Must(t, os.Chtimes(path, now.Add(-age), now.Add(-age)))
 	}
 	console := func(i int) string { return fmt.Sprintf("node-%010d-attempt-1%s", i, consoleEnd) }
 	write("debian-12345abcde.log", 2*consolesAge) // of a build
@@ -46,9 +44,7 @@ func TestConsolesArePruned(t *testing.T) {
 func names(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -20,9 +21,7 @@ func TestApplyResumesLaunchesAfterAnOutage(t *testing.T) {
 				l := newLab(t, strings.NewReplacer("min_ready = 2", "min_ready = 1", `image_format = "raw"`, "image_format = \"raw\"\n  launch_attempts = 1").Replace(oneCloud()),
 					sandboxcloud.Options{})
 				cloud := l.driver.clouds["one"]
-				if err := cloud.SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: action, Times: 1}); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: action, Times: 1}))
 				_, result, _ := l.run(t.Context(), plan.Options{})
 				if len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Err.Error(), "the provider does not answer") {
 					t.Fatalf("during the outage: %+v", result.Failed)
@@ -48,9 +47,7 @@ func TestApplyRetriesUnansweredLaunches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, strings.Replace(oneCloud(), "min_ready = 2", "min_ready = 1", 1), sandboxcloud.Options{})
 		cloud := l.driver.clouds["one"]
-		if err := cloud.SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.Answer, Status: 503, Times: 2}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.Answer, Status: 503, Times: 2}))
 		l.mustRun(t, plan.Options{})
 		if n := cloud.Calls()["server.create"]; n != 3 {
 			t.Errorf("the cloud was asked %d times, want 3", n)
@@ -66,9 +63,7 @@ func TestAServerThatNoListShowsIsWaitedFor(t *testing.T) {
 			sandboxcloud.Options{BuildTime: 20 * time.Second})
 		cloud := l.driver.clouds["one"]
 		l.mustRun(t, plan.Options{Targets: []plan.Address{"diskimage.debian"}})
-		if err := cloud.SetFaults(sandboxcloud.Fault{Operation: "server.list", Action: sandboxcloud.Answer, Status: 503, After: 1}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "server.list", Action: sandboxcloud.Answer, Status: 503, After: 1}))
 		_, result, _ := l.run(t.Context(), plan.Options{})
 		if len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Err.Error(), "the provider does not answer") {
 			t.Fatalf("without lists: %+v", result.Failed)

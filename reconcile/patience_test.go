@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -22,9 +23,7 @@ func TestProviderThatAsksToWaitIsListed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLab(t, oneCloud(), sandboxcloud.Options{})
 				busy := sandboxcloud.Fault{Operation: operation, Action: sandboxcloud.Answer, Status: 429, RetryAfter: 3 * time.Second, Times: 8}
-				if err := l.driver.clouds["one"].SetFaults(busy); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, l.driver.clouds["one"].SetFaults(busy))
 				started := time.Now()
 				p := l.plan(plan.Options{})
 				if len(p.Steps) == 0 || len(p.Deferred)+len(p.Problems) > 0 {
@@ -138,9 +137,7 @@ func TestAttemptWaitsForRoom(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		l := failing(t, crowded, 1)
-		if err := l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "the host has died", Times: 1}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "the host has died", Times: 1}))
 		_, result, err := l.run(t.Context(), plan.Options{})
 		if err != nil || len(result.Undeleted) != 0 {
 			t.Errorf("with a server that can be deleted: %v, left %+v", err, result.Undeleted)
@@ -185,9 +182,7 @@ func TestImageBuiltInTheFutureIsRebuiltInTime(t *testing.T) {
 func (l *lab) store(t *testing.T, record resources.Record) {
 	t.Helper()
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer store.Close() //nolint:errcheck // read only after the commit
 	if _, err := store.Commit(t.Context(), state.Op{Record: record, Force: true}); err != nil {
 		t.Fatal(err)

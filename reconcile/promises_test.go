@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -39,17 +40,13 @@ func TestMovingAProviderLeaksNothing(t *testing.T) {
 		l.mustRun(t, plan.Options{})
 		old := l.driver.clouds["one"]
 		other, err := sandboxcloud.Open(sandboxcloud.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		t.Cleanup(func() { _ = other.Close() })
 		l.driver.clouds["one"], l.driver.moved["one"] = other, true // as `cloud = "other"` or `region = "other"` does
 		p, _, err := l.run(t.Context(), plan.Options{})
 		t.Logf("apply: %v\n%s", err, text(p))
 		things, err := old.Inventory()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		recorded := map[string]bool{}
 		for _, n := range l.nodes() {
 			recorded[n.ID] = true
@@ -109,15 +106,11 @@ func TestFormatWithoutRefresh(t *testing.T) {
 		e, end := l.engine()
 		defer end()
 		looked, err := e.Observe(t.Context(), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		e2, end2 := l.engine()
 		defer end2()
 		blind, err := e2.Observe(t.Context(), false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if looked.Formats["one"] != blind.Formats["one"] {
 			t.Errorf("looked: %v, blind: %v", looked.Formats, blind.Formats)
 		}
@@ -141,9 +134,7 @@ func TestAProviderThatFailedOnceIsOpenedAgain(t *testing.T) {
 		_, _ = e.Observe(t.Context(), true)
 		l.kill.revive(0)
 		seen, err := e.Observe(t.Context(), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if why := seen.Providers["one"].Err; why != "" {
 			t.Errorf("the second look still says: %s", why)
 		}
@@ -156,9 +147,7 @@ func TestAnotherStateLeavesOurImageFilesAlone(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{})
 		l.mustRun(t, plan.Options{})
 		before, _ := filepath.Glob(filepath.Join(l.dir, "images", "debian-*"))
-		if err := os.Rename(filepath.Join(l.dir, "npctl.db"), filepath.Join(l.dir, "first.db")); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.Rename(filepath.Join(l.dir, "npctl.db"), filepath.Join(l.dir, "first.db")))
 		p, _, err := l.run(t.Context(), plan.Options{}) // as `npctl -state=second.db apply`
 		t.Logf("apply: %v\n%s", err, text(p))
 		for _, file := range before {
@@ -192,15 +181,11 @@ func (s lateStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, 
 func TestTemplateWrittenTwiceCanBeDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{})
-		if err := l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.Answer, Status: 400, Times: 100}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.Answer, Status: 400, Times: 100}))
 		e, end := l.engine()
 		defer end()
 		seen, err := e.Observe(t.Context(), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		e.Store = lateStore{e.Store.(killedStore), &atomic.Bool{}}
 		result, err := e.Execute(t.Context(), plan.Compute(e.Desired, seen, plan.Options{}), seen)
 		t.Log(result.Err())

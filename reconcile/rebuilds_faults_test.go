@@ -216,9 +216,7 @@ func (r *rebuildLab) faults(t *testing.T, m mishap) {
 		faults = append(append(faults, m.fault), m.more...)
 	}
 	for _, cloud := range r.driver.clouds {
-		if err := cloud.SetFaults(faults...); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, cloud.SetFaults(faults...))
 	}
 }
 
@@ -231,9 +229,7 @@ func (r *rebuildLab) read(name string) string {
 func (r *rebuildLab) smallDisk(t *testing.T) {
 	t.Helper()
 	dir := filepath.Join(r.dir, "images")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Mkdir(dir, 0o700))
 	if os.Geteuid() != 0 || unix.Mount("tmpfs", dir, "tmpfs", 0, "size=300m") != nil {
 		t.Log("no small disk: only root may mount one")
 		return

@@ -221,9 +221,7 @@ func (r *rebuildLab) noMore(t *testing.T, keep int, deleted bool) {
 func (r *rebuildLab) onDisk(t *testing.T) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(r.dir, "images"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, entry := range entries {
 		if name := entry.Name(); name != "logs" && name != ".npctl-installation" {
 			names = append(names, name)
@@ -245,9 +243,7 @@ func (r *rebuildLab) exactUploads(t *testing.T, keep int, builds map[string]bool
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.driver.clouds)) {
 		things, err := r.driver.clouds[name].Inventory()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		var there []string
 		foreign := 0
 		for _, thing := range things {

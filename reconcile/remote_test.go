@@ -13,6 +13,7 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
@@ -63,16 +64,12 @@ func (l *lab) does(t *testing.T, a *afar, s plan.Step) error {
 	defer end()
 	e.Builders["exec"] = a
 	seen, err := e.Observe(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	a.interrupt = interrupt
 	result, err := e.Execute(ctx, plan.Plan{Steps: []plan.Step{s}}, seen)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if notDone := slices.Concat(result.Failed, result.Interrupted); len(notDone) > 0 {
 		return notDone[0].Err
 	}
@@ -135,9 +132,7 @@ func TestRemoteBuildIsGoneOrItsHostIsDown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, host, sandboxcloud.Options{})
-			if err := l.does(t, &afar{}, buildAfar); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, l.does(t, &afar{}, buildAfar))
 			b := l.theBuild(t)
 			a := &afar{remove: test.remove, up: test.up}
 			step := plan.Step{ID: "delete", Action: plan.ActionDelete, Thing: plan.ThingBuild, Record: b.Key()}

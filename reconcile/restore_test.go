@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -18,9 +19,7 @@ import (
 func (l *lab) servers(t *testing.T) map[string]string {
 	t.Helper()
 	things, err := l.driver.clouds["one"].Inventory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	found := map[string]string{}
 	for _, thing := range things {
 		if id := thing.Metadata["npctl_node_id"]; thing.Type == "server" && id != "" {
@@ -39,18 +38,14 @@ func TestRestoredStateDeletesNothingBySurprise(t *testing.T) {
 		l.mustRun(t, plan.Options{})
 		file := filepath.Join(l.dir, "npctl.db")
 		backup, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		l.config = strings.Replace(l.config, "min_ready = 2", "min_ready = 8", 1)
 		l.mustRun(t, plan.Options{})
 		before := l.servers(t)
 		if len(before) != 8 {
 			t.Fatalf("there are %d servers, want 8", len(before))
 		}
-		if err := os.WriteFile(file, backup, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(file, backup, 0o600))
 
 		for range 6 {
 			l.mustRun(t, plan.Options{})

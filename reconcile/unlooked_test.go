@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -25,9 +26,7 @@ func TestNodeOfAnUnlistedProviderKeepsItsRecord(t *testing.T) {
 				}
 				e, end := l.engine()
 				seen, err := e.Observe(t.Context(), true)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, err)
 				p := plan.Compute(e.Desired, seen, plan.Options{})
 				end()
 
@@ -38,9 +37,7 @@ func TestNodeOfAnUnlistedProviderKeepsItsRecord(t *testing.T) {
 					fault.Action = sandboxcloud.HangBefore
 					time.AfterFunc(5*time.Second, stop)
 				}
-				if err := l.driver.clouds["one"].SetFaults(fault); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, l.driver.clouds["one"].SetFaults(fault))
 				e, end = l.engine()
 				result, err := e.Execute(ctx, p, seen)
 				end()

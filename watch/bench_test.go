@@ -18,6 +18,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/static"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
@@ -124,9 +125,7 @@ func newBench(b *testing.B, desired resources.Desired) *bench {
 func (x *bench) begin(b *testing.B) {
 	b.Helper()
 	d, err := New(b.Context(), Options{Engine: x.Engine})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, err)
 	x.Daemon = d
 }
 
@@ -150,9 +149,7 @@ func (x *bench) run(b *testing.B) {
 // look lists every provider once, as the goroutines of Run do.
 func (x *bench) look(b *testing.B) {
 	b.Helper()
-	if err := x.observer.QueryInputs(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, x.observer.QueryInputs(b.Context()))
 	for i := range x.Engine.Desired.Providers {
 		name := x.Engine.Desired.Providers[i].Name
 		x.pollers.onListing(b.Context(), name, x.runner.ListProvider(b.Context(), name))
@@ -187,9 +184,7 @@ func fleetOf(providers, each int) resources.Desired {
 func (x *bench) fill(b *testing.B, each, requests int, labels func(int) []string) {
 	b.Helper()
 	identity, err := x.store.Identity(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, err)
 	now, n := time.Now(), 0
 	var ops []state.Op
 	for i := range x.Engine.Desired.Providers {
@@ -292,8 +287,6 @@ func resident(b *testing.B) int64 {
 		b.Skip("there is no /proc here")
 	}
 	pages, err := strconv.ParseInt(strings.Fields(string(status))[1], 10, 64)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, err)
 	return pages * int64(os.Getpagesize())
 }

@@ -174,9 +174,7 @@ func runChaos(t *testing.T, seed uint64) {
 			f.Probability = 0.05
 			faults = append(faults, f)
 		}
-		if err := cloud.SetFaults(faults...); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, cloud.SetFaults(faults...))
 	}
 	working, stopClients := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
@@ -190,9 +188,7 @@ func runChaos(t *testing.T, seed uint64) {
 		kill()
 	}
 	for _, cloud := range c.driver.clouds {
-		if err := cloud.SetFaults(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, cloud.SetFaults())
 	}
 	end := c.bornForGood()
 	time.Sleep(5 * time.Minute)
@@ -375,9 +371,7 @@ func (c *chaos) unsettled() (left []string) {
 	}
 	for name, cloud := range c.driver.clouds {
 		things, err := cloud.Inventory()
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		testutil.Must(c.t, err)
 		foreign := false
 		for _, thing := range things {
 			ours := thing.Metadata["npctl_installation"] != "" || strings.Contains(fmt.Sprint(thing.Metadata, thing.Name), "npctl:")

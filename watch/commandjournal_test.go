@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
@@ -19,17 +20,13 @@ import (
 func openJournal(t *testing.T, store state.Store) *watch.Journal {
 	t.Helper()
 	journal, err := watch.OpenJournal(t.Context(), store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return journal
 }
 
 func TestJournalKeepsTheNewestEvents(t *testing.T) {
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "npctl.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer store.Close() //nolint:errcheck // test cleanup
 	const rounds, each = 40, 3
 	for round := range rounds {
@@ -40,15 +37,11 @@ func TestJournalKeepsTheNewestEvents(t *testing.T) {
 			notes.Step(reconcile.Event{Kind: reconcile.EventProgress})
 		}
 		for range 2 { // the second writes nothing
-			if err := notes.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, notes.Flush(t.Context()))
 		}
 	}
 	entries, err := store.List(t.Context(), resources.KindJournal)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if len(entries) != 25 {
 		t.Errorf("%d records are kept", len(entries))
 	}
@@ -67,23 +60,17 @@ func TestJournalKeepsTheNewestEvents(t *testing.T) {
 
 func TestFrequentEventsShareARecord(t *testing.T) {
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "npctl.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer store.Close() //nolint:errcheck // test cleanup
 	notes := openJournal(t, store)
 	const events = 250
 	for i := range events {
 		notes.Step(reconcile.Event{Kind: reconcile.EventDone, ID: fmt.Sprint(i),
 			Step: plan.Step{Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "one", Label: "small"}})
-		if err := notes.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, notes.Flush(t.Context()))
 	}
 	entries, err := store.List(t.Context(), resources.KindJournal)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var kept []string
 	for _, entry := range entries {
 		for _, e := range entry.Record.(*resources.Journal).Events {
@@ -102,9 +89,7 @@ func TestFrequentEventsShareARecord(t *testing.T) {
 
 func TestEventsOfRequestsNameTheirNodes(t *testing.T) {
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "npctl.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer store.Close() //nolint:errcheck // test cleanup
 	request := plan.Step{Address: "request.17", Thing: plan.ThingRequest, Request: "17", Provider: "rack", Pool: "main"}
 	step := func(action plan.Action, reason plan.Reason, nodes []string, evidence ...plan.Fact) reconcile.Event {
@@ -133,9 +118,7 @@ func TestEventsOfRequestsNameTheirNodes(t *testing.T) {
 	} {
 		notes.Step(event)
 	}
-	if err := notes.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, notes.Flush(t.Context()))
 	entries, err := store.List(t.Context(), resources.KindJournal)
 	if err != nil || len(entries) != 1 {
 		t.Fatalf("the journal has %d records: %v", len(entries), err)

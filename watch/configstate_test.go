@@ -83,9 +83,7 @@ func TestPendingDeletionsStayPending(t *testing.T) {
 		defer end()
 		testutil.Await(l.t, "deletions are held back", func() bool { return d.Configuration().ConsentRequired != "" })
 		for _, n := range readyNodes(d, "small") {
-			if err := l.driver.clouds["one"].Remove(n.ExternalID); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, l.driver.clouds["one"].Remove(n.ExternalID))
 			time.Sleep(5 * time.Minute)
 			if l.servers("one") == 1 {
 				break

@@ -17,17 +17,13 @@ func TestRequestsAreServedUsedAndRefilled(t *testing.T) {
 		d, end := l.daemon()
 		defer end()
 		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small", "small"}, Requestor: "me"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		got := l.fulfilled(d, r.ID)
 		if got.State != resources.StateFulfilled || len(got.Nodes) != 2 {
 			t.Fatalf("request is %s with nodes %v: %s", got.State, got.Nodes, got.Error)
 		}
 		nodes, err := d.Clients.Take(t.Context(), r.ID, "me", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		for _, n := range nodes {
 			if n.State != resources.StateInUse || n.Addresses.Interface == "" {
 				t.Errorf("node is %+v", n)
@@ -59,16 +55,12 @@ func TestStaticNodesAreGivenAndReturned(t *testing.T) {
 		defer end()
 		for range 5 {
 			r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal", "metal"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled {
 				t.Fatalf("request is %s: %s", got.State, got.Error)
 			}
 			nodes, err := d.Clients.Take(t.Context(), r.ID, "me", time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			for _, n := range nodes {
 				if _, err := d.Clients.Return(t.Context(), n.ID); err != nil {
 					t.Fatal(err)
@@ -85,15 +77,11 @@ func TestStaticNodesAreFreeAfterTheirRequestIsCancelled(t *testing.T) {
 		defer end()
 		for range 3 {
 			r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal", "metal"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled {
 				t.Fatalf("request is %s: %s", got.State, got.Error)
 			}
-			if err := d.Clients.CancelRequest(t.Context(), r.ID); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, d.Clients.CancelRequest(t.Context(), r.ID))
 		}
 	})
 }
@@ -104,9 +92,7 @@ func TestImpossibleRequestsFailWithReasons(t *testing.T) {
 		d, end := l.daemon()
 		defer end()
 		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"large"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if got := l.fulfilled(d, r.ID); got.State != resources.StateFailed || got.Error == "" {
 			t.Errorf("request is %+v", got)
 		}
@@ -119,14 +105,10 @@ func TestUnrenewedLeaseEnds(t *testing.T) {
 		d, end := l.daemon()
 		defer end()
 		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		l.fulfilled(d, r.ID)
 		nodes, err := d.Clients.Take(t.Context(), r.ID, "me", 20*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		for range 5 {
 			time.Sleep(15 * time.Second)
 			if _, err := d.Clients.Renew(t.Context(), nodes[0].ID, "me"); err != nil {

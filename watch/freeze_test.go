@@ -127,22 +127,16 @@ func machines(d *watch.Daemon) (names []string) {
 func (l *lab) onSquare(o watch.Options, frozen ...string) (*watch.Daemon, *square) {
 	l.t.Helper()
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	s := &square{Store: store, hints: make(chan struct{}, 1), over: make(chan struct{}), frozen: map[string]bool{}}
 	for _, name := range frozen {
 		s.frozen[name] = true
 	}
 	desired, err := l.load(l.t.Context())
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	o.Engine = reconcile.New(reconcile.Options{Desired: desired, Store: s, Drivers: l.drivers(), DataDir: filepath.Join(l.dir, "data")})
 	d, err := watch.New(l.t.Context(), o)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	ctx, stop := context.WithCancel(l.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx, time.Minute) }()
@@ -172,9 +166,7 @@ func TestProviderFrozenByAnotherProcessIsSkipped(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 		before := passes.Load()
-		if err := s.FreezeProvider(t.Context(), "rack", false); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, s.FreezeProvider(t.Context(), "rack", false))
 		s.hints <- struct{}{}
 		time.Sleep(100 * time.Millisecond)
 		if passes.Load() == before {
@@ -189,9 +181,7 @@ func TestFreezeIsRecordedOnlyInTheSharedStore(t *testing.T) {
 		l := newLab(t, racks, sandboxcloud.Options{})
 		d, s := l.onSquare(watch.Options{})
 		testutil.Await(l.t, "both are taken care of", func() bool { return len(machines(d)) == 2 })
-		if err := d.Freeze(t.Context(), "hall", true); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, d.Freeze(t.Context(), "hall", true))
 		if got := s.FrozenProviders(); !slices.Equal(got, []string{"hall"}) || !slices.Equal(d.Frozen(), got) {
 			t.Errorf("after it was asked to freeze hall, the store knows %q, and the daemon %q", got, d.Frozen())
 		}

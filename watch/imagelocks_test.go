@@ -86,21 +86,15 @@ func (b *slowBuilder) Build(ctx context.Context, job builders.Job, _ io.Writer) 
 func (l *lab) inQuarter(b *slowBuilder, locked string) (*watch.Daemon, *quarter) {
 	l.t.Helper()
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	q := &quarter{square: &square{Store: store, hints: make(chan struct{}, 1), over: make(chan struct{}), frozen: map[string]bool{}},
 		owners: map[string]string{locked: "other"}}
 	desired, err := l.load(l.t.Context())
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: q, Drivers: l.drivers(), Builders: map[string]builders.Builder{"exec": b},
 		DataDir: filepath.Join(l.dir, "data")})
 	d, err := watch.New(l.t.Context(), watch.Options{Engine: e, Tasks: []watch.Task{watch.TaskImages}})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	ctx, stop := context.WithCancel(l.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx, time.Minute) }()
@@ -134,18 +128,14 @@ func TestImageIsBuiltUnderItsLock(t *testing.T) {
 		}
 
 		lent, err := d.DelegateLock(t.Context(), lock, state.Holder{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		close(b.finish)
 		testutil.Await(l.t, "it is uploaded", func() bool { return len(d.Last().Observed.Records.Uploads) == 1 && len(d.Runner().Running()) == 0 })
 		time.Sleep(time.Minute)
 		if owner := q.owner(lock); owner != "this" {
 			t.Errorf("the lock is of %q while it is lent", owner)
 		}
-		if err := lent.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, lent.Unlock(t.Context()))
 		testutil.Await(l.t, "the lock is free", func() bool { return q.owner(lock) == "" })
 		if again, err := d.DelegateLock(t.Context(), lock, state.Holder{}); err != nil || q.owner(lock) != "this" {
 			t.Errorf("a lock that nobody has was not lent: %v", err)

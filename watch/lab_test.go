@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -108,9 +107,7 @@ func newLab(t testing.TB, configuration string, options sandboxcloud.Options) *l
 	l := &lab{t: t, dir: t.TempDir(), driver: labDriver{map[string]*sandboxcloud.Cloud{}, &atomic.Int64{}}, builder: &exec.Builder{}, static: static.New()}
 	for _, name := range []string{"one", "two"} {
 		cloud, err := sandboxcloud.Open(options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		t.Cleanup(func() { _ = cloud.Close() })
 		l.driver.clouds[name] = cloud
 	}
@@ -120,9 +117,7 @@ func newLab(t testing.TB, configuration string, options sandboxcloud.Options) *l
 
 func (l *lab) write(configuration string) {
 	l.t.Helper()
-	if err := os.WriteFile(filepath.Join(l.dir, "npctl.hcl"), []byte(configuration), 0o600); err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.WriteFile(l.t, filepath.Join(l.dir, "npctl.hcl"), configuration)
 }
 
 func (l *lab) drivers() map[string]drivers.Driver {
@@ -154,13 +149,9 @@ func (l *lab) daemon() (*watch.Daemon, func()) {
 func (l *lab) daemonWith(life *life) (*watch.Daemon, func(orderly bool)) {
 	l.t.Helper()
 	desired, err := l.load(l.t.Context())
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	transport := life.transport
 	if l.around != nil {
 		transport = func(inner http.RoundTripper) http.RoundTripper { return life.transport(l.around(inner)) }
@@ -168,9 +159,7 @@ func (l *lab) daemonWith(life *life) (*watch.Daemon, func(orderly bool)) {
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: mortalStore{store, life}, Drivers: l.drivers(),
 		Builders: map[string]builders.Builder{"exec": l.builder}, DataDir: filepath.Join(l.dir, "data"), WrapTransport: transport, Log: l.log, Now: l.now})
 	d, err := watch.New(l.t.Context(), watch.Options{Engine: e, Load: l.load, Refresh: l.refresh, Tasks: l.tasks, Log: l.log})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	ctx, stop := context.WithCancel(l.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx, time.Minute) }()

@@ -27,9 +27,7 @@ func TestLeakedImageFileIsDeleted(t *testing.T) {
 			t.Fatalf("files of the build are %q, %v", kept, err)
 		}
 		leaked := filepath.Join(l.dir, "images", "debian-"+strings.Repeat("a", 32)+".raw")
-		if err := os.WriteFile(leaked, []byte("image"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.WriteFile(t, leaked, "image")
 		exists := func(path string) bool { _, err := os.Stat(path); return err == nil }
 		time.Sleep(9 * time.Minute)
 		if !exists(leaked) {

@@ -33,18 +33,14 @@ func outage(t *testing.T, config string, action sandboxcloud.Action) (l *lab, d 
 		}
 		return len(uploads) == providers
 	})
-	if err := l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: action, Status: 503}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: action, Status: 503}))
 	return l, d, end
 }
 
 func (l *lab) asks(d *watch.Daemon, r watch.NewRequest) string {
 	l.t.Helper()
 	made, err := d.Clients.CreateRequest(l.t.Context(), r)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	return made.ID
 }
 
@@ -52,9 +48,7 @@ func (l *lab) asks(d *watch.Daemon, r watch.NewRequest) string {
 func (l *lab) servers(cloud string) (n int) {
 	l.t.Helper()
 	things, err := l.driver.clouds[cloud].Inventory()
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	for _, thing := range things {
 		if thing.Type == "server" && thing.Metadata["npctl_installation"] != "" {
 			n++
@@ -79,9 +73,7 @@ func TestOutageFailsNoRequest(t *testing.T) {
 				if n := l.driver.clouds["one"].Calls()["server.create"]; n < 10 || n > 200 {
 					t.Errorf("in half an hour the cloud was asked for servers %d times", n)
 				}
-				if err := l.driver.clouds["one"].SetFaults(); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, l.driver.clouds["one"].SetFaults())
 				time.Sleep(75 * time.Second) // the longest pause, the wait for a pending answer, and the boot
 				if r := l.fulfilled(d, id); r.State != resources.StateFulfilled {
 					t.Errorf("after the outage the request is %s: %s", r.State, r.Error)
@@ -129,9 +121,7 @@ func TestDeadlineEndsWaitForOutage(t *testing.T) {
 		if r := l.fulfilled(d, id); r.State != resources.StateFailed || !strings.Contains(r.Error, "deadline") {
 			t.Errorf("after its deadline the request is %s: %s", r.State, r.Error)
 		}
-		if err := l.driver.clouds["one"].SetFaults(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, l.driver.clouds["one"].SetFaults())
 		time.Sleep(5 * time.Minute)
 		if n := l.servers("one"); n != 0 {
 			t.Errorf("there are %d servers that nobody asked for", n)
@@ -160,9 +150,7 @@ func TestOtherProvidersServeDuringAnOutage(t *testing.T) {
 				if n := l.driver.clouds["one"].Calls()["server.create"]; n == 0 {
 					t.Error("nobody has asked the cloud that is away")
 				}
-				if err := l.driver.clouds["one"].SetFaults(); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, l.driver.clouds["one"].SetFaults())
 				time.Sleep(5 * time.Minute)
 				for _, n := range d.Last().Observed.Records.Nodes {
 					if n.Provider == "one" {
@@ -194,16 +182,12 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 					}
 				}
 				for n := range 2 {
-					if err := l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: operation, Action: sandboxcloud.Answer, Status: 503}); err != nil {
-						t.Fatal(err)
-					}
+					testutil.Must(t, l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: operation, Action: sandboxcloud.Answer, Status: 503}))
 					told(n, n)
 					id := l.asks(d, watch.NewRequest{Labels: []string{"small", "small"}})
 					time.Sleep(12 * time.Minute)
 					told(n+1, n)
-					if err := l.driver.clouds["one"].SetFaults(); err != nil {
-						t.Fatal(err)
-					}
+					testutil.Must(t, l.driver.clouds["one"].SetFaults())
 					time.Sleep(3 * time.Minute)
 					if r := l.fulfilled(d, id); r.State != resources.StateFulfilled {
 						t.Fatalf("request is %s: %s", r.State, r.Error)
@@ -223,9 +207,7 @@ func TestOutageEndsWithoutFurtherLaunches(t *testing.T) {
 		defer end()
 		id := l.asks(d, watch.NewRequest{Labels: []string{"small"}})
 		time.Sleep(3 * time.Minute)
-		if err := d.Clients.CancelRequest(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, d.Clients.CancelRequest(t.Context(), id))
 		time.Sleep(10 * time.Minute)
 		if n := l.told.logged("provider responds again"); n != 1 {
 			t.Errorf("told %d times that the provider answers, want once:\n%s", n, l.told.log.String())

@@ -42,9 +42,7 @@ func TestRequestDoesNotWaitForTheDeletionOfAFailedServer(t *testing.T) {
 				if n := l.servers("one"); n < test.servers {
 					t.Errorf("%d servers of provider one are there, want the %d that failed", n, test.servers)
 				}
-				if err := l.driver.clouds["one"].SetFaults(); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, l.driver.clouds["one"].SetFaults())
 				time.Sleep(15 * time.Minute)
 				if all := l.servers("one") + l.servers("two"); all != 1 {
 					t.Errorf("%d servers are there in the end, want one", all)
@@ -66,14 +64,10 @@ func TestRefusedDeletionIsRetriedWithBackoff(t *testing.T) {
 		l, d, end := outage(t, fleet, sandboxcloud.Answer)
 		defer end()
 		cloud := l.driver.clouds["one"]
-		if err := cloud.SetFaults(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, cloud.SetFaults())
 		testutil.Await(l.t, "a server", func() bool { return l.servers("one") == 1 })
 		time.Sleep(time.Minute)
-		if err := cloud.SetFaults(sandboxcloud.Fault{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 409}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 409}))
 		node := d.Last().Observed.Records.Nodes[slices.IndexFunc(d.Last().Observed.Records.Nodes, func(n *resources.Node) bool { return !n.Static })].ID
 		if _, err := d.Clients.DeleteNode(t.Context(), node, "", false); err != nil {
 			t.Fatal(err)
@@ -87,9 +81,7 @@ func TestRefusedDeletionIsRetriedWithBackoff(t *testing.T) {
 		if failing < 0 {
 			t.Errorf("the plan does not say that the deletion waits: %+v", d.Last().Plan.Notes)
 		}
-		if err := cloud.SetFaults(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, cloud.SetFaults())
 		time.Sleep(15 * time.Minute)
 		if n := l.servers("one"); n != 1 {
 			t.Errorf("%d servers are there in the end, want the one that takes its place", n)

@@ -26,16 +26,12 @@ import (
 func (l *lab) serves(d *watch.Daemon, label string) {
 	l.t.Helper()
 	r, err := d.Clients.CreateRequest(l.t.Context(), watch.NewRequest{Labels: []string{label}})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled {
 		l.t.Fatalf("request for %s is %s: %s", label, got.State, got.Error)
 	}
 	nodes, err := d.Clients.Take(l.t.Context(), r.ID, "me", 0)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	if _, err := d.Clients.Return(l.t.Context(), nodes[0].ID); err != nil {
 		l.t.Fatal(err)
 	}
@@ -175,9 +171,7 @@ func TestReloadRetriesFailedStepsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{})
 		cloud := l.driver.clouds["one"]
-		if err := cloud.SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.Answer, Status: 400, Times: 1000}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.Answer, Status: 400, Times: 1000}))
 		d, end := l.daemon()
 		defer end()
 		failures := func() int {
@@ -255,9 +249,7 @@ func TestPassWithOldConfigurationIgnoresNewRequests(t *testing.T) {
 		d, end = l.daemon()
 		defer end()
 		l.serves(d, "metal")
-		if err := os.RemoveAll(images); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.RemoveAll(images))
 		if err := os.WriteFile(images, nil, 0o600); err != nil { // replaces the directory
 			t.Fatal(err)
 		}
@@ -275,9 +267,7 @@ func TestReloadRetriesFailedUploadsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{})
 		cloud := l.driver.clouds["one"]
-		if err := cloud.SetFaults(sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.Answer, Status: 400, Times: 1000}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.Answer, Status: 400, Times: 1000}))
 		d, end := l.daemon()
 		defer end()
 		asked := func() int { return cloud.Calls()["image.create"] }
@@ -288,9 +278,7 @@ func TestReloadRetriesFailedUploadsImmediately(t *testing.T) {
 			t.Fatalf("what was refused is tried again within ten minutes: %d calls, %d before", n, refused)
 		}
 		p, err := d.Reload(t.Context(), false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if !slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Action == plan.ActionUpload }) {
 			t.Errorf("whoever reloads is not told that it is tried again: %+v", p.Steps)
 		}

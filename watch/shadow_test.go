@@ -165,9 +165,7 @@ func newLooked(t *testing.T) *looked {
 	t.Helper()
 	l := &looked{lab: newLab(t, yard, sandboxcloud.Options{}), h: &heard{}}
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	pool := func(provider string, labels ...string) resources.RegisteredPool {
 		return resources.RegisteredPool{ID: "nodepool-" + provider, Host: "there", Provider: provider, Pool: "main", Labels: labels, Priority: 100}
 	}
@@ -179,9 +177,7 @@ func newLooked(t *testing.T) *looked {
 			Labels: []string{label}, Static: true})
 	}
 	desired, err := l.load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: l.stage, Drivers: l.drivers(), DataDir: filepath.Join(l.dir, "data")})
 	if l.d, err = watch.New(t.Context(), watch.Options{Engine: e, Shadow: true, Compared: l.compared, Log: slog.New(slog.NewTextHandler(l.h, nil))}); err != nil {
 		t.Fatal(err)
@@ -214,9 +210,7 @@ func (l *looked) compared(v watch.Comparison) {
 func (l *looked) put(r resources.Record) resources.Key {
 	l.t.Helper()
 	entries, err := l.stage.Store.Commit(context.Background(), state.Op{Record: r, Force: r.Key().ID != ""})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	return entries[0].Record.Key()
 }
 
@@ -250,9 +244,7 @@ func (l *looked) serve(r *resources.Request, machines ...string) {
 func (l *looked) machine(name string) *resources.Node {
 	l.t.Helper()
 	entries, err := l.stage.List(context.Background(), resources.KindNode)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	for _, e := range entries {
 		if n := e.Record.(*resources.Node); n.Hostname == name {
 			return n
@@ -382,9 +374,7 @@ func TestShadowDecidesAboutAcceptedRequests(t *testing.T) {
 func TestShadowNeedsSharedStore(t *testing.T) {
 	l := newLab(t, yard, sandboxcloud.Options{})
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer store.Close() //nolint:errcheck // only read
 	e := reconcile.New(reconcile.Options{Store: store})
 	if _, err := watch.New(t.Context(), watch.Options{Engine: e, Shadow: true}); err == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
@@ -47,13 +48,9 @@ func (h *heard) logged(text string) int {
 func (l *lab) overheard(stall time.Duration, wrap func(http.RoundTripper) http.RoundTripper) (d *watch.Daemon, h *heard, end func()) {
 	l.t.Helper()
 	desired, err := l.load(l.t.Context())
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	h = &heard{}
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: store, Drivers: l.drivers(), DataDir: filepath.Join(l.dir, "data"),
 		Builders: map[string]builders.Builder{"exec": &exec.Builder{}}, WrapTransport: wrap})
@@ -78,9 +75,7 @@ func (l *lab) overheard(stall time.Duration, wrap func(http.RoundTripper) http.R
 				h.taken = append(h.taken, r.ID+" "+n.ID+" "+string(n.State))
 			}
 		}})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	ctx, stop := context.WithCancel(l.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx, time.Minute) }()
@@ -116,9 +111,7 @@ func TestStallIsLoggedPeriodicallyUntilItsEnd(t *testing.T) {
 		first := l.request(d)
 		l.fulfilled(d, first.ID)
 		nodes, err := d.Clients.Take(t.Context(), first.ID, "me", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		time.Sleep(time.Hour)
 		if got := d.Stalled(); got != 0 {
 			t.Errorf("stalled for %s, though nobody waits", got)
@@ -161,9 +154,7 @@ func TestStallIsLoggedPeriodicallyUntilItsEnd(t *testing.T) {
 func (l *lab) request(d *watch.Daemon) *resources.Request {
 	l.t.Helper()
 	r, err := d.Clients.CreateRequest(l.t.Context(), watch.NewRequest{Labels: []string{"metal"}, Requestor: "me"})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	return r
 }
 
@@ -174,9 +165,7 @@ func TestOtherProcessesAreReported(t *testing.T) {
 		r := l.request(d)
 		l.fulfilled(d, r.ID)
 		nodes, err := d.Clients.Take(t.Context(), r.ID, "me", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		time.Sleep(time.Minute)
 		if age := time.Since(d.LastPassEnd()); age > 10*time.Second {
 			t.Errorf("the newest pass was %s ago", age)

@@ -27,9 +27,7 @@ func TestSuspendedDaemonStartsNothingAndResumes(t *testing.T) {
 			return false
 		})
 		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small", "small"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		testutil.Await(l.t, "a node is on its way", func() bool { return len(d.Runner().Running()) > 0 })
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -38,9 +36,7 @@ func TestSuspendedDaemonStartsNothingAndResumes(t *testing.T) {
 			t.Fatalf("parked in the middle of a launch: %v", err)
 		}
 		release, err := d.Suspend(t.Context()) // the running step completes first
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if running := d.Runner().Running(); len(running) > 0 {
 			t.Errorf("parked, and %v runs", running)
 		}
@@ -69,9 +65,7 @@ func TestOnlyUnneededNodesAreDeletedWithoutForce(t *testing.T) {
 		d, end := l.daemon()
 		defer end()
 		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		var launching string
 		testutil.Await(l.t, "a node is being launched", func() bool {
 			for _, n := range d.Last().Observed.Records.Nodes {
@@ -89,9 +83,7 @@ func TestOnlyUnneededNodesAreDeletedWithoutForce(t *testing.T) {
 			t.Errorf("a node that is set aside was let go: %v", err)
 		}
 		nodes, err := d.Clients.Take(t.Context(), r.ID, "me", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if _, err := d.Clients.Release(t.Context(), nodes[0].ID); !errors.Is(err, watch.ErrState) {
 			t.Errorf("a node that is not held was released: %v", err)
 		}

@@ -16,9 +16,7 @@ import (
 func door(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -69,16 +67,12 @@ provider "static" "rack" {
 	l.ahead.Store(int64(10 * time.Minute))
 	for range 2 { // otherwise one of them would get the machine that is down
 		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled || got.Nodes[0] != named("up").ID {
 			t.Fatalf("request is %s with %v: %s; up is %s", got.State, got.Nodes, got.Error, named("up").ID)
 		}
 		nodes, err := d.Clients.Take(t.Context(), r.ID, "me", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if _, err := d.Clients.Return(t.Context(), nodes[0].ID); err != nil {
 			t.Fatal(err)
 		}

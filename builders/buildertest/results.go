@@ -11,6 +11,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -115,9 +116,7 @@ func checkOnlyInside(t *testing.T, r *run) {
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var all []string
 	for _, entry := range entries {
 		all = append(all, entry.Name())
@@ -237,9 +236,7 @@ func twoBuilds(t *testing.T, h Harness) {
 		run  *run
 		wait func()
 	}{{first, waitFirst}, {second, waitSecond}} {
-		if err := os.WriteFile(filepath.Join(next.run.job.Dir, next.run.job.Name+".go"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(filepath.Join(next.run.job.Dir, next.run.job.Name+".go"), nil, 0o600))
 		next.wait()
 		next.run.mustSucceed(t)
 		next.run.checkFiles(t)

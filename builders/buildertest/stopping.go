@@ -53,9 +53,7 @@ func (r *run) pids(t *testing.T) []int {
 	var pids []int
 	for _, field := range strings.Fields(string(text)) {
 		pid, err := strconv.Atoi(field)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		pids = append(pids, pid)
 	}
 	return pids
@@ -139,9 +137,7 @@ func canMount(t *testing.T) bool {
 		t.Log("mounting is not allowed here")
 		return false
 	}
-	if err := exec.CommandContext(t.Context(), "umount", dir).Run(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, exec.CommandContext(t.Context(), "umount", dir).Run())
 	return true
 }
 
@@ -152,9 +148,7 @@ func fullDisk(t *testing.T, h Harness) {
 	}
 	r := h.job(t, mode)
 	if mode == "fill" {
-		if err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=1m", "none", r.job.Dir).Run(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=1m", "none", r.job.Dir).Run())
 		t.Cleanup(func() { // after the test's own context has ended
 			_ = exec.CommandContext(context.WithoutCancel(t.Context()), "umount", r.job.Dir).Run()
 		})
@@ -180,9 +174,7 @@ func sweepAfterKill(t *testing.T, h Harness) {
 	top, _, _ := strings.Cut(t.Name(), "/")
 	victim := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+top+"$")
 	victim.Env = append(os.Environ(), victimVariable+"="+images)
-	if err := victim.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, victim.Start())
 	r := &run{log: &log{}, job: builders.Job{Dir: filepath.Join(images, "img-1"), Name: "img-1"}}
 	testutil.Await(t, "the tool of the interrupted build", func() bool {
 		text, _ := os.ReadFile(filepath.Join(r.job.Dir, "img-1.pids"))
@@ -212,9 +204,7 @@ func sweepSparesLiving(t *testing.T, h Harness) {
 	if err := sweeper.Sweep(t.Context(), filepath.Dir(r.job.Dir)); err != nil {
 		t.Errorf("sweep: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(r.job.Dir, r.job.Name+".go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(filepath.Join(r.job.Dir, r.job.Name+".go"), nil, 0o600))
 	wait()
 	r.mustSucceed(t)
 	r.checkFiles(t)

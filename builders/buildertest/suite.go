@@ -27,6 +27,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/internal/mounts"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // LogLimit is the log limit that the harness's builder must have, in bytes.
@@ -168,9 +169,7 @@ func (h Harness) jobIn(t *testing.T, images, name, mode string) *run {
 	dir := filepath.Join(images, name)
 	base := filepath.Join(images, "configuration")
 	for _, d := range []string{dir, base} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.MkdirAll(d, 0o755))
 	}
 	// Before the directory is deleted with everything that a faulty builder left mounted in it.
 	t.Cleanup(func() {
@@ -179,9 +178,7 @@ func (h Harness) jobIn(t *testing.T, images, name, mode string) *run {
 		}
 	})
 	tool := filepath.Join(base, "tool.sh")
-	if err := os.WriteFile(tool, []byte(strings.Replace(script, "# PARSE", h.Parse, 1)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(tool, []byte(strings.Replace(script, "# PARSE", h.Parse, 1)), 0o644))
 	r := &run{log: &log{seen: make(chan struct{})}}
 	r.job = builders.Job{
 		Image: "img", BuildID: "0123456789abcdef0123456789abcdef", Name: name, Dir: dir, BaseDir: base, Formats: h.Formats,

@@ -13,6 +13,7 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/buildertest"
 	"github.com/npctl/npctl/builders/dib"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // parse reads disk-image-create's command line.
@@ -99,9 +100,7 @@ done
 mkdir -p "$output.d/dib-manifests"
 env | grep ^DIB > "$output.d/dib-manifests/dib_environment"
 ` + more
-	if err := os.WriteFile(filepath.Join(dir, "disk-image-create"), []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(filepath.Join(dir, "disk-image-create"), []byte(text), 0o755))
 	return dir + ":" + os.Getenv("PATH")
 }
 
@@ -153,9 +152,7 @@ func TestEnvironmentIsCleanAndNodepools(t *testing.T) {
 		"env":           texts("DIB_IMAGE_NAME", "mine", "USER_X", "y"),
 		"secret_env":    texts("DIB_TOKEN", "hunter2"),
 	}), "raw")
-	if err := os.Mkdir(filepath.Join(j.BaseDir, "elements"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Mkdir(filepath.Join(j.BaseDir, "elements"), 0o755))
 	var log bytes.Buffer
 	made, err := b.Build(t.Context(), j, &log)
 	if err != nil {
@@ -230,12 +227,8 @@ func TestInputHashFollowsElementsAndTheirDependencies(t *testing.T) {
 	write := func(name, text string) {
 		t.Helper()
 		path := filepath.Join(base, "elements", name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testutil.Must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	write("ours/element-deps", "package-installs\n# comment\ndeep ours\n")
 	write("ours/install.d/10-x", "one")
@@ -246,9 +239,7 @@ func TestInputHashFollowsElementsAndTheirDependencies(t *testing.T) {
 	hash := func() string {
 		t.Helper()
 		h, err := b.InputFiles(t.Context(), settings, base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		return string(h.Hash)
 	}
 	first := hash()

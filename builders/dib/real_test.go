@@ -17,6 +17,7 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/dib"
 	"github.com/npctl/npctl/internal/mounts"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // These tests run the real disk-image-create, as root, and fail where it is missing:
@@ -29,9 +30,7 @@ import (
 func needOwnDev(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	kind := ""
 	for line := range strings.Lines(string(text)) {
 		before, after, _ := strings.Cut(line, " - ")
@@ -49,18 +48,14 @@ func realJob(t *testing.T, more map[string]cty.Value) builders.Job {
 	t.Helper()
 	needOwnDev(t)
 	dir, err := os.MkdirTemp("", "npctl-dib-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() {
 		if err := mounts.RemoveTree(context.Background(), dir); err != nil {
 			t.Error(err)
 		}
 	})
 	base, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return builders.Job{
 		Image: "debian", BuildID: "b1", Name: "debian-b1", Dir: dir, BaseDir: base, Config: real(more),
 		Formats: []string{"raw"}, Timeout: 20 * time.Minute,
@@ -98,9 +93,7 @@ func TestRealDebianImage(t *testing.T) {
 	j.Formats = []string{"raw", "qcow2", "tar"}
 	logPath := filepath.Join(t.TempDir(), "log")
 	log, err := os.Create(logPath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer log.Close()
 	began, last := time.Now(), time.Now()
 	phase := ""
@@ -146,9 +139,7 @@ func TestRealDebianImage(t *testing.T) {
 func checkImage(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer file.Close()
 	super := make([]byte, 1024)
 	if _, err := file.ReadAt(super, 1024); err != nil {

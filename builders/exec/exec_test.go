@@ -13,6 +13,7 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/buildertest"
 	"github.com/npctl/npctl/builders/exec"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestContract(t *testing.T) {
@@ -138,9 +139,7 @@ func TestProgramThatCannotRunIsNamed(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			j := job(t, config(map[string]cty.Value{"command": words(test.command)}), "raw")
-			if err := os.WriteFile(filepath.Join(j.BaseDir, "plain.sh"), []byte("echo"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testutil.WriteFile(t, filepath.Join(j.BaseDir, "plain.sh"), "echo")
 			_, err := new(exec.Builder).Build(t.Context(), j, &bytes.Buffer{})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error is %v, want %q in it", err, test.want)
@@ -166,21 +165,15 @@ func TestInputHashFollowsContent(t *testing.T) {
 	write := func(name, text string) {
 		t.Helper()
 		path := filepath.Join(base, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testutil.Must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	b := new(exec.Builder)
 	settings := config(map[string]cty.Value{"command": words("./build.sh"), "inputs": words("files/**")})
 	hash := func() string {
 		t.Helper()
 		h, err := b.InputFiles(t.Context(), settings, base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		return string(h.Hash)
 	}
 	write("build.sh", "one")

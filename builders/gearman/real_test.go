@@ -16,6 +16,7 @@ import (
 
 	protocol "github.com/npctl/npctl/internal/gearman"
 	"github.com/npctl/npctl/internal/gearman/gearmantest"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // These tests need gearmand, stunnel4, and a Python with the gear library ($NPCTL_GEAR_PYTHON); test/gearman/install.sh
@@ -32,9 +33,7 @@ func TestRealPythonServer(t *testing.T) {
 func TestRealGearmandBehindStunnel(t *testing.T) {
 	certs := gearmantest.NewCertificates(t)
 	config, err := protocol.LoadTLS(certs.CA, certs.Cert, certs.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	runSuite(t, gearmantest.Gearmand, func(t *testing.T) protocol.Options {
 		o := quick(t, gearmantest.StartStunnel(t, certs, gearmantest.StartGearmand(t)))
 		o.TLS = config
@@ -51,9 +50,7 @@ func onEach(t *testing.T, run func(*testing.T, string)) {
 func python(t *testing.T, script, addr string, args ...string) *exec.Cmd {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return exec.CommandContext(withTimeout(t), gearmantest.GearPython(t), append([]string{"testdata/" + script, host, port}, args...)...)
 }
 
@@ -105,12 +102,8 @@ func TestRealPythonWorkerServesUs(t *testing.T) {
 		cmd := python(t, "worker.py", addr, "centos7")
 		cmd.Stderr = t.Output()
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
+		testutil.Must(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 		lines := bufio.NewScanner(out)
 		next := func() string { lines.Scan(); return lines.Text() }

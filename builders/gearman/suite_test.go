@@ -19,6 +19,7 @@ import (
 	"github.com/npctl/npctl/builders/gearman"
 	protocol "github.com/npctl/npctl/internal/gearman"
 	"github.com/npctl/npctl/internal/gearman/gearmantest"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -256,9 +257,7 @@ func runningBuildIsMadeOnceByAHost(t *testing.T, w world) {
 	receive(t, begun, "the build")
 	for running := 0; running < 2; { // until both jobs are at the host
 		status, err := protocol.New(w.options).Status(withTimeout(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		running = status["image-build:debian"].Running
 	}
 	open <- nil
@@ -344,9 +343,7 @@ func failureTellsWhy(t *testing.T, w world) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	// The file disappears without the host's knowledge.
-	if err := os.Rename(shop.path(id, "raw"), shop.path(id, "away")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Rename(shop.path(id, "raw"), shop.path(id, "away")))
 	if _, err := b.Upload(withTimeout(t), sending()); !errors.Is(err, builders.ErrHostUnavailable) {
 		t.Errorf("got %v, want ErrAway", err)
 	}
@@ -438,9 +435,7 @@ func killedHost(t *testing.T, w world) {
 func offeredFromTheStart(t *testing.T, w world) {
 	shop := newWorkshop(t, "debian")
 	for _, build := range []string{"one", "two"} {
-		if err := os.WriteFile(shop.path(build, "raw"), []byte("image"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.WriteFile(t, shop.path(build, "raw"), "image")
 	}
 	shut := serve(t, w.options, "h1", shop)
 	offered(t, w.options, map[string]int{
@@ -454,13 +449,9 @@ func comesAndGoes(t *testing.T, w world) {
 	shop := newWorkshop(t, "debian")
 	serve(t, w.options, "h1", shop)
 	offered(t, w.options, map[string]int{"image-build:debian": 1})
-	if err := os.WriteFile(shop.path("new", "raw"), []byte("image"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, shop.path("new", "raw"), "image")
 	offered(t, w.options, map[string]int{"image-build:debian": 1, "image-upload:new": 2, "image-delete:new": 2})
-	if err := os.Remove(shop.path("new", "raw")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Remove(shop.path("new", "raw")))
 	offered(t, w.options, map[string]int{"image-build:debian": 1})
 }
 
@@ -480,9 +471,7 @@ func reloaded(t *testing.T, w world) {
 	}
 	offered(t, w.options, map[string]int{"image-build:debian": 1, "image-build:fedora": 1, "image-delete:" + id: 2})
 
-	if err := host.Reload(withTimeout(t), images, use); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, host.Reload(withTimeout(t), images, use))
 	// The function of the running job is withdrawn after the job.
 	offered(t, w.options, map[string]int{"image-build:debian": 1, "image-build:suse": 1, "image-delete:" + id: 2})
 	open <- nil
@@ -506,9 +495,7 @@ func absentHost(t *testing.T, w world) {
 	}
 	// A host that disappears while the upload waits in the queue.
 	shop, begun, _, _ := gated(t, "debian")
-	if err := os.WriteFile(shop.path(id, "raw"), []byte("image"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, shop.path(id, "raw"), "image")
 	shut := serve(t, w.options, "h1", shop)
 	offered(t, w.options, map[string]int{"image-build:debian": 1, "image-upload:" + id: 2, "image-delete:" + id: 2})
 	var work sync.WaitGroup
@@ -600,9 +587,7 @@ func originalWorker(t *testing.T, w world) {
 		}
 		return []byte(`{"image-id": "` + id + `"}`), nil
 	}
-	if err := worker.Add(withTimeout(t), build, "image-build:centos7"); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, worker.Add(withTimeout(t), build, "image-build:centos7"))
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	work.Go(func() { worker.Run(ctx) })

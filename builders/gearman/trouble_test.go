@@ -16,6 +16,7 @@ import (
 	"github.com/npctl/npctl/builders/gearman"
 	protocol "github.com/npctl/npctl/internal/gearman"
 	"github.com/npctl/npctl/internal/gearman/gearmantest"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestLostAnswerIsNoSecondBuild(t *testing.T) {
@@ -115,9 +116,7 @@ func workAs(t *testing.T, o protocol.Options, handler protocol.Handler, function
 	t.Helper()
 	o.Name = "stranger"
 	w := protocol.NewWorker(o, 1)
-	if err := w.Add(withTimeout(t), handler, functions...); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.Add(withTimeout(t), handler, functions...))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); w.Run(ctx) }()
@@ -208,9 +207,7 @@ func (noListing) ListBuilds(context.Context) ([]string, error) {
 func TestRemovalThatFailsSaysWhy(t *testing.T) {
 	o := quick(t, gearmantest.Start(t, gearmantest.Gearmand).Addr())
 	shop := newWorkshop(t)
-	if err := errors.Join(os.Mkdir(shop.path(id, "raw"), 0o700), os.Mkdir(shop.path(id, "raw")+"/in-the-way", 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, errors.Join(os.Mkdir(shop.path(id, "raw"), 0o700), os.Mkdir(shop.path(id, "raw")+"/in-the-way", 0o700)))
 	serve(t, o, "h1", shop)
 	offered(t, o, map[string]int{"image-upload:" + id: 2, "image-delete:" + id: 2})
 	if err := newBuilder(o).Remove(withTimeout(t), id); err == nil || !strings.Contains(err.Error(), "directory not empty") {

@@ -18,6 +18,7 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/gearman"
 	protocol "github.com/npctl/npctl/internal/gearman"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -181,9 +182,7 @@ func serveHost(t testing.TB, o protocol.Options, name string, w builders.BuildSe
 func newHost(t testing.TB, o gearman.ServeOptions) *gearman.Host {
 	t.Helper()
 	host, err := gearman.NewHost(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return host
 }
 
@@ -193,9 +192,7 @@ func offered(t testing.TB, o protocol.Options, want map[string]int) {
 	got := map[string]int{}
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		status, err := protocol.New(o).Status(withTimeout(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		clear(got)
 		for name, f := range status {
 			if f.Workers > 0 {

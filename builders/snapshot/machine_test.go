@@ -22,6 +22,7 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/internal/process"
 	"github.com/npctl/npctl/internal/sandboxssh"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -54,17 +55,11 @@ var (
 func newKey(t *testing.T) (ssh.Signer, string) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	signer, err := ssh.NewSignerFromKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	block, err := ssh.MarshalPrivateKey(key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return signer, string(pem.EncodeToMemory(block))
 }
 
@@ -80,13 +75,9 @@ func newMachine(t *testing.T) (*machine, string) {
 	m.key, _ = newKey(t)
 	allowed, text := newKey(t)
 	file := filepath.Join(m.dir, "id_ed25519")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, file, text)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	m.login.ConnectionPort = int64(listener.Addr().(*net.TCPAddr).Port)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -140,9 +140,7 @@ echo "token is $TOKEN"
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
 	name, err := os.ReadFile(tr.output + ".name")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if _, err := os.Stat(strings.TrimSpace(string(name))); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the script stays on the machine: %v", err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // rawImage and qcow2Image have valid headers of these formats, but no valid content after that.
@@ -41,9 +42,7 @@ func image(head string) []byte {
 func zstded(t *testing.T, file []byte) []byte {
 	t.Helper()
 	w, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return w.EncodeAll(file, nil)
 }
 
@@ -84,9 +83,7 @@ func TestBuildIsFetchedAndRecorded(t *testing.T) {
 			}
 			var log bytes.Buffer
 			made, err := quick().Build(t.Context(), j, &log)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			base := filepath.Join(j.Dir, "debian-b1")
 			want := builders.Artifact{
 				Files: []builders.File{{Format: "raw", Path: base + ".raw"}, {Format: "qcow2", Path: base + ".qcow2"}},
@@ -120,9 +117,7 @@ func TestBuildIsFetchedAndRecorded(t *testing.T) {
 func checkContent(t *testing.T, j builders.Job, want map[string][]byte) {
 	t.Helper()
 	entries, err := os.ReadDir(j.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, entry := range entries {
 		content, err := os.ReadFile(filepath.Join(j.Dir, entry.Name()))
 		if file, ok := want[entry.Name()]; err != nil || !ok || !bytes.Equal(file, content) {
@@ -155,9 +150,7 @@ func TestOnlyNeededFormatsAreFetched(t *testing.T) {
 		s.rows[0]["artifacts"] = append(s.rows[0]["artifacts"].([]row), artifact("debian.tar"))
 		j := job(t, s.block("artifact", wants(test.configured...)), test.wanted...)
 		made, err := quick().Build(t.Context(), j, &bytes.Buffer{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		var got []string
 		for _, file := range made.Files {
 			got = append(got, file.Format)

@@ -22,6 +22,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // These tests use a real zuul-web, started by test/zuul/lab.sh, and fail if there is none.
@@ -60,9 +61,7 @@ type built struct {
 func put(t *testing.T, builds ...built) {
 	t.Helper()
 	text, err := json.Marshal(builds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), environment(t, "NPCTL_TEST_ZUUL_PUT"))
 	cmd.Stdin = bytes.NewReader(text)
 	if said, err := cmd.CombinedOutput(); err != nil {
@@ -98,9 +97,7 @@ func block(t *testing.T, job string, pairs ...any) cty.Value {
 func offered(t *testing.T, config cty.Value) []string {
 	t.Helper()
 	list, err := quick().Versions(t.Context(), config, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var ids []string
 	for _, v := range list {
 		ids = append(ids, v.ID)
@@ -188,9 +185,7 @@ func TestRealBuildIsFetched(t *testing.T) {
 		return j, made, err
 	}
 	j, made, err := build(first.UUID, "raw", "qcow2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	checkContent(t, j, map[string][]byte{"debian-b1.raw": rawImage, "debian-b1.qcow2": qcow2Image})
 	want := map[string]string{
 		"zuul_build": first.UUID, "zuul_job": name, "zuul_project": "org/images", "zuul_branch": "main", "zuul_pipeline": "periodic",
@@ -224,9 +219,7 @@ func TestRealAddresses(t *testing.T) {
 	put(t, build)
 	base := environment(t, "NPCTL_TEST_ZUUL")
 	target, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	// Proxy rules of Zuul's documentation, for a white label and for a Zuul in a directory.
 	proxy := func(rewrite func(path string) string) string {
 		server := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
@@ -288,9 +281,7 @@ func TestRealTenantThatWantsAToken(t *testing.T) {
 	}
 	// The client replaces an expired token once.
 	stale, err := exec.CommandContext(t.Context(), token, "npctl", "-60").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	dir := t.TempDir()
 	write(t, dir, "old", string(stale))
 	write(t, dir, "next", "#!/bin/sh\nif test -e old; then cat old; rm old; else exec "+token+" npctl 60; fi\n")
@@ -331,13 +322,9 @@ func TestRealShapeIsThatOfTheDouble(t *testing.T) {
 func shapeOf(t *testing.T, address string) []string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer response.Body.Close()
 	kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
 	shape := []string{response.Status, kind}
@@ -345,9 +332,7 @@ func shapeOf(t *testing.T, address string) []string {
 		return shape
 	}
 	var value any
-	if err := json.NewDecoder(response.Body).Decode(&value); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.NewDecoder(response.Body).Decode(&value))
 	names := map[string]bool{}
 	collect(names, "", value)
 	maps.DeleteFunc(names, func(name string, _ bool) bool {

@@ -10,18 +10,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 )
 
 func TestCompletionOffersReplaceableAddresses(t *testing.T) {
 	dir := t.TempDir()
 	text, err := os.ReadFile("../../examples/zuul-images.hcl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
+	testutil.Must(t, os.WriteFile(filepath.Join(dir, "npctl.hcl"), text, 0o600))
 	a := newApp(streams{strings.NewReader(""), io.Discard, io.Discard}, func(string) (string, bool) { return "", false })
 	a.global.config = filepath.Join(dir, "npctl.hcl")
 	c := newCompletion(a, []string{"apply", "-state=" + filepath.Join(dir, "none.db"), "-var=cloud=sandbox", "-replace="})

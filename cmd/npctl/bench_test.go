@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -27,9 +28,7 @@ func BenchmarkStateList6000Nodes(b *testing.B) {
 	fillState(b, path, 6000)
 	for b.Loop() {
 		out, err := exec.Command(npctl, "-state="+path, "state", "list").Output()
-		if err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, err)
 		if n := bytes.Count(out, []byte("\n")); n != 6000 {
 			b.Fatalf("state list printed %d lines, want 6000", n)
 		}
@@ -39,9 +38,7 @@ func BenchmarkStateList6000Nodes(b *testing.B) {
 // fillState creates a state with the given number of nodes, with all fields of real nodes.
 func fillState(b *testing.B, path string, nodes int) {
 	store, err := bolt.Open(bolt.Options{Path: path, Version: "bench"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, err)
 	defer store.Close() //nolint:errcheck // all records are committed
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	ops := make([]state.Op, nodes)

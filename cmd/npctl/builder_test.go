@@ -84,9 +84,7 @@ func TestBuilderReloadsAtHangup(t *testing.T) {
 	server := gearmantest.Start(t, gearmantest.Gearmand)
 	servers := wire.Options{Servers: []string{server.Addr()}}
 	writeConfig(t, dir, buildingImages(servers, dir, "first", "debian", "fedora"))
-	if err := os.WriteFile(filepath.Join(dir, "hold"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(filepath.Join(dir, "hold"), nil, 0o600))
 	w := startBuilder(t, dir, servers, "debian", "fedora")
 	client := gearman.New(gearman.Settings{Gearman: servers, HostTimeout: time.Minute})
 	ended := make(chan error, 1)
@@ -116,9 +114,7 @@ func TestBuilderReloadsAtHangup(t *testing.T) {
 	w.await("the reload is logged", func() bool {
 		return strings.Contains(w.log.String(), `msg="configuration reloaded" images="debian, suse"`)
 	})
-	if err := os.Remove(filepath.Join(dir, "hold")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Remove(filepath.Join(dir, "hold")))
 	if err := <-ended; err != nil {
 		t.Errorf("the build that ran ends with %v", err)
 	}
@@ -140,9 +136,7 @@ func TestBuilderReloadsAtHangup(t *testing.T) {
 func imageText(t *testing.T, dir, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "images", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return string(text)
 }
 

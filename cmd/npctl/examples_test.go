@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
 	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 const examplesDir = "../../examples"
@@ -18,13 +19,9 @@ const examplesDir = "../../examples"
 func TestStartersAreTheExamples(t *testing.T) {
 	for from, name := range starterFiles {
 		want, err := os.ReadFile(filepath.Join(examplesDir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		got, err := starters.ReadFile("starter/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if diff := cmp.Diff(string(want), string(got)); diff != "" {
 			t.Errorf("init -from=%s writes something else than examples/%s (-example +starter): cp %s/%s starter/\n%s",
 				from, name, examplesDir, name, diff)
@@ -38,9 +35,7 @@ func TestEveryExampleHasItsTest(t *testing.T) {
 		t.Fatalf("examples are %q, %v", examples, err)
 	}
 	script, err := os.ReadFile("testdata/script/examples.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, path := range examples {
 		if !strings.Contains(string(script), "$EXAMPLES/"+filepath.Base(path)) {
 			t.Errorf("examples.txtar does nothing with %s", path)
@@ -57,13 +52,9 @@ func TestValidConfigurationsAreValidWithoutDefaults(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), withoutDefaults(t, content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, os.WriteFile(filepath.Join(dir, "npctl.hcl"), withoutDefaults(t, content), 0o600))
 			reg := newRegistry()
 			result, diags := config.Load(config.Options{Path: dir, CheckOnly: true,
 				Drivers: reg.driverSchemas(), Builders: reg.builderSchemas(), States: reg.states})

@@ -23,6 +23,7 @@ import (
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	wire "github.com/npctl/npctl/internal/gearman"
 	"github.com/npctl/npctl/internal/gearman/gearmantest"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // patience is the timeout of conditions that a test waits for.
@@ -80,9 +81,7 @@ func newTLSShop(t *testing.T, npctl string) *shop {
 	s := &shop{t: t, npctl: npctl, dir: t.TempDir(), gearman: gearmantest.StartMortalGearmand(t)}
 	certs := gearmantest.NewCertificates(t)
 	config, err := wire.LoadTLS(certs.CA, certs.Cert, certs.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	s.servers = wire.Options{Servers: []string{gearmantest.StartStunnel(t, certs, s.gearman.Addr)}, TLS: config}
 	s.block = fmt.Sprintf("gearman {\n servers = [%q]\n tls {\n ca = %q\n cert = %q\n key = %q\n }\n }",
 		s.servers.Servers[0], certs.CA, certs.Cert, certs.Key)
@@ -131,12 +130,8 @@ func (s *shop) path(name string) string { return filepath.Join(s.dir, name) }
 
 func (s *shop) write(name, text string) {
 	s.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(s.path(name)), 0o700); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.WriteFile(s.path(name), []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Must(s.t, os.MkdirAll(filepath.Dir(s.path(name)), 0o700))
+	testutil.WriteFile(s.t, s.path(name), text)
 }
 
 func (s *shop) read(name string) string {
@@ -177,9 +172,7 @@ func (s *shop) start(dir string, args ...string) *program {
 	p.cmd = exec.Command(s.npctl, args...)
 	p.cmd.Dir = s.path(dir)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
-	if err := p.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Must(s.t, p.cmd.Start())
 	go func() { p.reaped = p.cmd.Wait(); close(p.ended) }()
 	s.t.Cleanup(func() {
 		p.signal(syscall.SIGKILL)
@@ -347,14 +340,10 @@ func (s *shop) onDisk(host string) []string {
 func (s *shop) cloud(name string) []string {
 	s.t.Helper()
 	cloud, err := sandboxcloud.Open(sandboxcloud.Options{File: s.path(name + ".json")})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Must(s.t, err)
 	defer cloud.Close() //nolint:errcheck // read-only file
 	things, err := cloud.Inventory()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Must(s.t, err)
 	images := []string{}
 	for _, thing := range things {
 		if thing.Type == "image" {

@@ -13,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -160,23 +161,15 @@ func TestHeadlineOmitsDetails(t *testing.T) {
 func imageSchema(t *testing.T, pointer string) *jsonschema.Schema {
 	t.Helper()
 	file, err := os.Open("../../docs/schemas/images.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer file.Close() //nolint:errcheck // read-only file
 	doc, err := jsonschema.UnmarshalJSON(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	if err := c.AddResource("images.json", closedSchema(doc)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, c.AddResource("images.json", closedSchema(doc)))
 	schema, err := c.Compile("images.json" + pointer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return schema
 }
 
@@ -200,13 +193,9 @@ func closedSchema(node any) any {
 func checkDocument(t *testing.T, schema *jsonschema.Schema, name string, document any) {
 	t.Helper()
 	text, err := json.Marshal(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if err := schema.Validate(value); err != nil {
 		t.Errorf("%s: %v\n%s", name, err, text)
 	}

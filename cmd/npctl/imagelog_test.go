@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -22,17 +23,11 @@ func TestLogsOfAnImageAreItsOwn(t *testing.T) {
 		"debian-" + buildID("c") + ".log.old": hour(2), "debian-short.log": hour(3),
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(path, nil, 0o600))
+		testutil.Must(t, os.Chtimes(path, at, at))
 	}
 	entries, err := logsIn(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	records := plan.Records{Builds: []*resources.Build{{ID: buildID("2"), Image: "debian", State: resources.StateReady, Created: hour(-2)},
 		{ID: buildID("3"), Image: "debian", State: resources.StateBuilding, Created: hour(0)}}}
 	var got []string

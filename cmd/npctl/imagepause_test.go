@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -16,9 +17,7 @@ import (
 func pauseStore(t *testing.T) *bolt.Store {
 	t.Helper()
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "npctl.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	return store
 }
@@ -26,9 +25,7 @@ func pauseStore(t *testing.T) *bolt.Store {
 func recordedImage(t *testing.T, store state.Store) (resources.ImageRecord, state.Revision) {
 	t.Helper()
 	entry, err := store.Get(t.Context(), resources.Key{Kind: resources.KindImage, ID: "debian"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return *entry.Record.(*resources.ImageRecord), entry.Revision
 }
 

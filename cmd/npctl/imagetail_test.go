@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestLastLinesAreThoseOfSplitting(t *testing.T) {
@@ -46,9 +48,7 @@ func TestFollowSplitsOnlyLongLines(t *testing.T) {
 			t.Fatalf("wrote %d of %d: %v", n, len(part), err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.Close())
 	if diff := cmp.Diff([]int{2, 0, longestLine, longestLine, 5, 4}, got); diff != "" || texts[0] != "ab" || texts[5] != "rest" {
 		t.Errorf("%q, lengths (-want +got):\n%s", texts[0], diff)
 	}
@@ -73,9 +73,7 @@ func (g *grow) ended(context.Context) (bool, error) {
 func (g *grow) write(text string, flag int) func() {
 	return func() {
 		file, err := os.OpenFile(g.path, os.O_CREATE|os.O_WRONLY|flag, 0o600)
-		if err != nil {
-			g.t.Fatal(err)
-		}
+		testutil.Must(g.t, err)
 		defer file.Close() //nolint:errcheck // a test's file
 		if _, err := file.WriteString(text); err != nil {
 			g.t.Fatal(err)
@@ -89,9 +87,7 @@ func TestAFollowedLogIsCopiedToItsEnd(t *testing.T) {
 		g.write("anew\n", os.O_TRUNC), g.write("last\n", os.O_APPEND)}
 	var out bytes.Buffer
 	f := logFollower{path: g.path, every: time.Millisecond, to: plainWriter{&out}, ended: g.ended}
-	if err := f.run(t.Context(), -1); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, f.run(t.Context(), -1))
 	if want := "one\ntwo\nthree\nanew\nlast\n"; out.String() != want {
 		t.Errorf("copied %q, want %q", out.String(), want)
 	}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestUnreadableDirectoryIsNotReportedAsEmpty(t *testing.T) {
@@ -16,12 +18,8 @@ func TestUnreadableDirectoryIsNotReportedAsEmpty(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o300); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(filepath.Join(dir, "npctl.hcl"), nil, 0o600))
+	testutil.Must(t, os.Chmod(dir, 0o300))
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
 	if err := checkThere(dir); err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("a directory that cannot be read: %v", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
@@ -78,9 +79,7 @@ provider "static" "hall" {
 
 func (m *movable) write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(m.dir, name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, filepath.Join(m.dir, name), text)
 }
 
 func (m *movable) remove(path string) {
@@ -132,18 +131,12 @@ func (m *movable) open(t *testing.T, config string) (stateStore, error) {
 func (m *movable) records(t *testing.T, config string) (map[resources.Key]resources.Record, state.Identity) {
 	t.Helper()
 	s, err := m.open(t, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer s.Close() //nolint:errcheck // read-only file
 	entries, err := s.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	id, err := s.Identity(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return byKey(entries), id
 }
 
@@ -206,25 +199,17 @@ func fleet() []resources.Record {
 func (m *movable) fill(t *testing.T, records []resources.Record) state.Identity {
 	t.Helper()
 	file, err := bolt.Open(bolt.Options{Path: filepath.Join(m.dir, "npctl.db"), Version: "0.1.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer file.Close() //nolint:errcheck // all data is written already
 	id, err := file.Identity(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	doc := bolt.NewDocument("0.1.0")
 	doc.Lineage = id.Lineage
 	for _, r := range records {
-		if err := doc.Add(r); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, doc.Add(r))
 	}
 	doc.Sequences[resources.KindNode], doc.Sequences[resources.KindUpload] = 5000, 12
-	if err := file.ReplaceAll(t.Context(), doc, bolt.RoleChange{}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, file.ReplaceAll(t.Context(), doc, bolt.RoleChange{}))
 	return id
 }
 
@@ -262,9 +247,7 @@ func TestMigrationThereAndBack(t *testing.T) {
 			all := fleet()
 			made := m.fill(t, all)
 			out, err := m.migrate(t, "zookeeper.hcl", never)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			if !strings.Contains(out, "Moved 115 nodes, 2 uploads and 1 build") || !strings.Contains(out, "All 118 were read back") {
 				t.Errorf("migrate says %s", out)
 			}
@@ -329,9 +312,7 @@ func TestMigrationThereAndBack(t *testing.T) {
 func (m *movable) freezeElsewhere(t *testing.T, providers ...string) {
 	t.Helper()
 	s, err := m.open(t, "zookeeper.hcl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, provider := range providers {
 		if err := s.(state.Shared).FreezeProvider(t.Context(), provider, true); err != nil {
 			t.Error(err)
@@ -346,9 +327,7 @@ func (m *movable) freezeElsewhere(t *testing.T, providers ...string) {
 func (m *movable) newIDs(t *testing.T) {
 	t.Helper()
 	s, err := m.open(t, "zookeeper.hcl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer s.Close() //nolint:errcheck // all data is written already
 	n := &resources.Node{State: resources.StateReady, Created: time.Now().UTC(), Provider: "cloud", Pool: "main", Labels: []string{"small"}}
 	if _, err := s.Commit(t.Context(), state.Op{Record: n}); err != nil {
@@ -478,33 +457,23 @@ func TestMigrationRefusesOpenRequestsAndServedProviders(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := m.open(t, "zookeeper.hcl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer s.Close() //nolint:errcheck // only releases locks
 	short := func(c *migrateCommand) { c.lockTimeout = 100 * time.Millisecond }
 	for _, name := range []string{reconcile.ProviderLock("cloud"), reconcile.ImageLock("debian"), reconcile.ImagesLock} {
 		lock, err := s.Lock(t.Context(), name, state.Holder{Operation: "watch"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if _, err := m.migrate(t, "file.hcl", never, short); !errors.Is(err, state.ErrLocked) || !strings.Contains(err.Error(), name) {
 			t.Errorf("while another process has the lock %s: %v", name, err)
 		}
-		if err := lock.Unlock(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, lock.Unlock(context.Background()))
 	}
 	claim, _, err := s.(state.Shared).Claim(t.Context(), resources.Key{Kind: resources.KindNode, ID: "0000000100"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if _, err := m.migrate(t, "file.hcl", never); err == nil || !strings.Contains(err.Error(), "in use by clients") || !strings.Contains(err.Error(), "node/0000000100") {
 		t.Errorf("with a node that somebody has: %v", err)
 	}
-	if err := claim.Unlock(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, claim.Unlock(context.Background()))
 	if _, err := m.migrate(t, "file.hcl", never); err != nil {
 		t.Error(err)
 	}
@@ -520,13 +489,9 @@ func TestMigrationSkipsRecordsOfOtherProcesses(t *testing.T) {
 	}
 	theirs := `{"state": "in-use", "state_time": 1795204849.5, "created_time": 1795204800.5, "provider": "theirs", "pool": "main", "type": ["x"]}`
 	at, err := m.raw.Create(m.chroot+"/nodepool/nodes/", []byte(theirs), zk.FlagSequence, zk.WorldACL(zk.PermAll))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	out, err := m.migrate(t, "file.hcl", never)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if !strings.Contains(out, "1 record is left where they are") {
 		t.Errorf("migrate says %s", out)
 	}
@@ -594,25 +559,19 @@ func TestMigrationCanBeAbandoned(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := m.open(t, "file.hcl") // the file can be used again
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	gone := resources.Key{Kind: resources.KindNode, ID: "0000000100"}
 	if _, err := s.Commit(t.Context(), state.Op{Key: gone, Force: true}); err != nil {
 		t.Fatal(err)
 	}
 	held := resources.Key{Kind: resources.KindNode, ID: "0000000005"}
 	e, err := s.Get(t.Context(), held)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	e.Record.(*resources.Node).Comment = "changed meanwhile"
 	if _, err := s.Commit(t.Context(), state.Op{Record: e.Record, Revision: e.Revision}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, s.Close())
 	if _, err := m.migrate(t, "zookeeper.hcl", never); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
 )
@@ -45,14 +46,10 @@ func TestHashesOfEveryBlockAreStable(t *testing.T) {
 	}
 	got := strings.Join(lines, "")
 	if os.Getenv("NPCTL_UPDATE") != "" {
-		if err := os.WriteFile("testdata/hashes/hashes.txt", []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.WriteFile(t, "testdata/hashes/hashes.txt", got)
 	}
 	want, err := os.ReadFile("testdata/hashes/hashes.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("hashes changed (-want +got):\n%s", diff)
 	}
@@ -62,9 +59,7 @@ func TestHashesOfEveryBlockAreStable(t *testing.T) {
 // attribute.
 func TestPinnedHashesCoverEveryReplacingAttribute(t *testing.T) {
 	text, err := os.ReadFile("testdata/hashes/npctl.hcl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	// It sets inline; a configuration cannot set script too.
 	words := append(strings.Fields(string(text)), "script")
 	reg := newRegistry()

@@ -22,6 +22,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/qemuimg"
 	"github.com/npctl/npctl/internal/qemuimg/qemuimgtest"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -35,13 +36,9 @@ func TestMain(m *testing.M) {
 // TestSessions runs the scripts in testdata/script. A script without its own npctl.hcl uses testdata/fleet.hcl.
 func TestSessions(t *testing.T) {
 	fleet, err := os.ReadFile("testdata/fleet.hcl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	examples, err := filepath.Abs(examplesDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	bin, bare := qemuImgOfTests(t), barePath(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -71,13 +68,9 @@ func TestSessions(t *testing.T) {
 func qemuImgOfTests(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	bin := t.TempDir()
-	if err := os.Symlink(self, filepath.Join(bin, qemuimg.Program)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Symlink(self, filepath.Join(bin, qemuimg.Program)))
 	return bin
 }
 
@@ -87,12 +80,8 @@ func barePath(t *testing.T) string {
 	bin := t.TempDir()
 	for _, name := range []string{"npctl", "sh"} {
 		path, err := exec.LookPath(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
+		testutil.Must(t, os.Symlink(path, filepath.Join(bin, name)))
 	}
 	return bin
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/pty"
 )
 
@@ -43,9 +44,7 @@ func onTerminalOf(t *testing.T, columns int, dir string, env []string, args ...s
 	x.command.Env = append(os.Environ(), append([]string{"TERM=xterm", "HOME=" + dir, "NO_COLOR="}, env...)...)
 	x.command.Stdin, x.command.Stdout, x.command.Stderr = screen, screen, screen
 	x.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := x.command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, x.command.Start())
 	x.read.Go(func() {
 		buffer := make([]byte, 4096)
 		for {
@@ -96,13 +95,9 @@ func (x *terminal) end() (int, string) {
 func fleetDir(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/fleet.hcl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(filepath.Join(dir, "npctl.hcl"), text, 0o600))
 	return dir
 }
 
@@ -111,15 +106,11 @@ func changeConfig(t *testing.T, dir, old, replacement string) {
 	t.Helper()
 	path := filepath.Join(dir, "npctl.hcl")
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if !bytes.Contains(text, []byte(old)) {
 		t.Fatalf("%s does not contain %q", path, old)
 	}
-	if err := os.WriteFile(path, bytes.ReplaceAll(text, []byte(old), []byte(replacement)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, path, strings.ReplaceAll(string(text), old, replacement))
 }
 
 func waitForFile(t *testing.T, path string) {
@@ -203,9 +194,7 @@ func fleetWithDaemon(t *testing.T) string {
 	dir := longFleet(t)
 	daemon := exec.Command("npctl", "watch")
 	daemon.Dir = dir
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, daemon.Start())
 	t.Cleanup(func() {
 		_ = daemon.Process.Kill() // SIGTERM would wait for the launches
 		_ = daemon.Wait()

@@ -48,9 +48,7 @@ func socketOf(dir string) string { return filepath.Join(dir, "npctl.db.sock") }
 
 func writeConfig(t *testing.T, dir, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, filepath.Join(dir, "npctl.hcl"), text)
 }
 
 // startWatch starts npctl watch and waits until it logs that it serves.
@@ -98,19 +96,13 @@ func (w *watched) ask(method, path, body string) (int, string) {
 func ask(t *testing.T, client *http.Client, method, url, body string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer answer.Body.Close() //nolint:errcheck // read below
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return answer.StatusCode, string(text)
 }
 
@@ -258,9 +250,7 @@ func notifySocket(t *testing.T, dir string) *testutil.Buffer {
 	t.Helper()
 	path := filepath.Join(dir, "notify")
 	socket, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "unixgram", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	sent := &testutil.Buffer{}
 	go func() {
 		buffer := make([]byte, 4096)
@@ -299,9 +289,7 @@ func TestSystemdIsNotifiedOfTheStatus(t *testing.T) {
 
 func TestLockOfAnotherContainerIsTakenOverOnRequest(t *testing.T) {
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, test := range []struct {
 		name    string
 		holder  state.Holder
@@ -317,9 +305,7 @@ func TestLockOfAnotherContainerIsTakenOverOnRequest(t *testing.T) {
 			dir := testutil.ShortDir(t)
 			writeConfig(t, dir, watchedFleet)
 			store, err := bolt.Open(bolt.Options{Path: filepath.Join(dir, "npctl.db")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			defer store.Close() //nolint:errcheck // the lock may be lost
 			if _, err := store.Lock(t.Context(), stateLock, test.holder); err != nil {
 				t.Fatal(err)
@@ -337,9 +323,7 @@ func TestALostLockEndsWatch(t *testing.T) {
 	writeConfig(t, dir, watchedFleet)
 	w := startWatch(t, dir)
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(dir, "npctl.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer store.Close() //nolint:errcheck // no lock was acquired
 	holder, err := store.Holder(t.Context(), stateLock)
 	if err != nil || holder == nil || holder.Operation != "watch" {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -150,9 +151,7 @@ func leftoverGoes(t *testing.T, s *suite) {
 		t.Error("leftover is in use")
 	}
 	for range 2 {
-		if err := sweeper.DeleteLeftover(t.Context(), seen); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, sweeper.DeleteLeftover(t.Context(), seen))
 	}
 	s.eventually(t, func() error {
 		if _, err := s.leftover(t, sweeper, left.ID); err == nil {
@@ -201,9 +200,7 @@ func consoleIsRead(t *testing.T, s *suite) {
 	s.create(t, spec)
 	now := s.ready(t, s.Cloud, spec)
 	text, err := console.ConsoleLog(t.Context(), now.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if len(text) > 64<<10 {
 		t.Errorf("console has %d bytes, want at most 64 KiB", len(text))
 	}

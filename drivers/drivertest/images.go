@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -86,9 +87,7 @@ func uploadedIsListed(t *testing.T, s *suite) {
 	var sent int64
 	spec.Progress = func(n int64) { sent = n }
 	made, err := store.UploadImage(t.Context(), spec, bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if sent != spec.Size {
 		t.Errorf("progress ended at %d of %d bytes", sent, spec.Size)
 	}
@@ -123,12 +122,8 @@ func deleteImageTwice(t *testing.T, s *suite) {
 	content := s.content()
 	spec := s.imageSpec(content)
 	made, err := store.UploadImage(t.Context(), spec, bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.DeleteImage(t.Context(), made.ID, spec.Marks); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
+	testutil.Must(t, store.DeleteImage(t.Context(), made.ID, spec.Marks))
 	s.eventually(t, func() error {
 		now, found, err := s.listedImage(t.Context(), store, spec.Marks.ID)
 		if found {
@@ -146,9 +141,7 @@ func retriedUpload(t *testing.T, s *suite) {
 	content := s.content()
 	spec := s.imageSpec(content)
 	first, err := store.UploadImage(t.Context(), spec, bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	s.eventually(t, func() error {
 		_, found, err := s.listedImage(t.Context(), store, spec.Marks.ID)
 		if err == nil && !found {
@@ -158,9 +151,7 @@ func retriedUpload(t *testing.T, s *suite) {
 	})
 	spec.MaybeCreated = true
 	second, err := store.UploadImage(t.Context(), spec, bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	s.eventually(t, func() error {
 		list, err := store.ListImages(t.Context())
 		var ids []string
@@ -181,9 +172,7 @@ func imageOfAnotherRecord(t *testing.T, s *suite) {
 	content := s.content()
 	spec := s.imageSpec(content)
 	made, err := store.UploadImage(t.Context(), spec, bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for name, marks := range otherMarks(spec.Marks) {
 		if err := store.DeleteImage(t.Context(), made.ID, marks); !errors.Is(err, drivers.ErrNotOurs) {
 			t.Errorf("DeleteImage that expects %s: %v, want ErrNotOurs", name, err)

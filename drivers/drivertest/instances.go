@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -189,9 +190,7 @@ func attachedStays(t *testing.T, s *suite) {
 	if len(things) == 0 {
 		t.Fatal("Attach attached nothing")
 	}
-	if err := s.Cloud.Delete(t.Context(), made.ID, spec.Marks); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, s.Cloud.Delete(t.Context(), made.ID, spec.Marks))
 	s.gone(t, s.Cloud, made.ID)
 	s.nothingOf(t, spec.Marks)
 	for _, thing := range things {
@@ -282,9 +281,7 @@ func listIsCheap(t *testing.T, s *suite) {
 
 func quotaCounts(t *testing.T, s *suite) {
 	before, err := s.Cloud.Quota(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if l := before.Limit; l.Instances == 0 || l.Cores == 0 || l.RAM == 0 {
 		t.Errorf("limits are %+v; 0 means that nothing can be created, no limit is %d", l, resources.Unlimited)
 	}
@@ -330,9 +327,7 @@ func advanceReady(t *testing.T, s *suite) {
 	s.create(t, spec)
 	now := s.ready(t, s.Cloud, spec)
 	again, err := s.Cloud.Advance(t.Context(), spec, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if diff := cmp.Diff(now, again); diff != "" {
 		t.Errorf("Advance changed a ready instance (-before +after):\n%s", diff)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -61,9 +62,7 @@ func (s *suite) snapshot(t *testing.T) (drivers.Spec, resources.RemoteImage) {
 	s.create(t, spec)
 	now := s.ready(t, s.Cloud, spec)
 	id, err := s.snapshots(t).Snapshot(t.Context(), now.ID, "drivertest-snapshot", spec.Marks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return spec, s.readyImage(t, id, spec.Marks)
 }
 
@@ -92,14 +91,10 @@ func (s *suite) readyImage(t *testing.T, id string, marks resources.OwnerTags) r
 func snapshotIsRead(t *testing.T, s *suite) {
 	_, image := s.snapshot(t)
 	content, returned, err := s.snapshots(t).ReadImage(t.Context(), image.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	sum := sha256.New()
 	size, err := io.Copy(sum, content)
-	if err := errors.Join(err, content.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, errors.Join(err, content.Close()))
 	if diff := cmp.Diff(image, returned); diff != "" {
 		t.Errorf("ReadImage returned another image (-listed +read):\n%s", diff)
 	}
@@ -115,9 +110,7 @@ func snapshotIsRead(t *testing.T, s *suite) {
 func (s *suite) imageGoes(t *testing.T, image resources.RemoteImage) {
 	t.Helper()
 	store := s.images(t)
-	if err := store.DeleteImage(t.Context(), image.ID, image.Marks); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, store.DeleteImage(t.Context(), image.ID, image.Marks))
 	s.eventually(t, func() error {
 		now, found, err := s.listedImage(t.Context(), store, image.Marks.ID)
 		if found {
@@ -131,9 +124,7 @@ func buildMarks(t *testing.T, s *suite) {
 	spec, image := s.snapshot(t)
 	for what, c := range map[string]drivers.Cloud{"Cloud": s.Cloud, "reopened Cloud": s.reopened(t)} {
 		now, err := s.listed(t.Context(), c, spec.Marks.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if diff := cmp.Diff(spec.Marks, now.Marks); diff != "" {
 			t.Errorf("marks of the instance in the %s (-want +got):\n%s", what, diff)
 		}
@@ -149,15 +140,9 @@ func deleteDuringSnapshot(t *testing.T, s *suite) {
 	s.create(t, spec)
 	now := s.ready(t, s.Cloud, spec)
 	id, err := s.snapshots(t).Snapshot(t.Context(), now.ID, "drivertest-snapshot", spec.Marks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Cloud.Delete(t.Context(), now.ID, spec.Marks); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.images(t).DeleteImage(t.Context(), id, spec.Marks); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
+	testutil.Must(t, s.Cloud.Delete(t.Context(), now.ID, spec.Marks))
+	testutil.Must(t, s.images(t).DeleteImage(t.Context(), id, spec.Marks))
 	s.gone(t, s.Cloud, now.ID)
 	s.eventually(t, func() error {
 		now, found, err := s.listedImage(t.Context(), s.images(t), spec.Marks.ID)
@@ -209,9 +194,7 @@ func readCancelled(t *testing.T, s *suite) {
 	_, image := s.snapshot(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	content, _, err := s.snapshots(t).ReadImage(ctx, image.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	cancel()
 	n, err := io.Copy(io.Discard, content)
 	if err == nil && n < image.Size {
@@ -227,9 +210,7 @@ func readDamaged(t *testing.T, s *suite, how string) {
 	_, image := s.snapshot(t)
 	s.Damage(t, how)
 	content, _, err := s.snapshots(t).ReadImage(t.Context(), image.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	n, err := io.Copy(io.Discard, content)
 	_ = content.Close()
 	if err == nil || !strings.Contains(err.Error(), image.ID) {

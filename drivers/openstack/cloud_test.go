@@ -20,6 +20,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -50,9 +51,7 @@ func TestServerIsCreatedInOneCall(t *testing.T) {
 		"auto_floating_ip": cty.True, "tags": cty.ListVal([]cty.Value{cty.StringVal("ci")}), "ip_version": cty.NumberIntVal(6),
 		"instance_properties": cty.MapVal(map[string]cty.Value{"team": cty.StringVal("lost"), "cost": cty.StringVal("7")}),
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	want := resources.Instance{
 		ID: "s1", Name: "np0000000007", Marks: nodeSpec(nil).Marks, Status: resources.StatusPending, Zone: "az1", Region: "RegionOne", Cloud: "lab", Flavor: "small",
 		Resources: resources.ResourceAmounts{Instances: 1, Cores: 1, RAM: 2048, Volumes: 1, VolumeGB: 30, Addresses: 1},
@@ -168,9 +167,7 @@ func TestListFollowsMarkersAndRestartsWhenAMarkerIsDeleted(t *testing.T) {
 		return gone
 	}))
 	got, err := r.open(nil).List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if names := namesOf(got, func(i resources.Instance) string { return i.ID }); len(got) != 5 || !cmp.Equal(names, ids) {
 		t.Errorf("listed %v of %d, want each of %v once", names, len(got), ids)
 	}
@@ -316,9 +313,7 @@ func TestOnlyOwnFloatingIPIsDeletedBeforeItsServer(t *testing.T) {
 	r.on("GET /compute/v2.1/servers/s1", 200, `{"server": {"id": "s1", "status": "ACTIVE", "metadata": {"npctl_installation": "inst",
 		"npctl_node_id": "0000000007", "npctl_floating_ip": "true"}}}`)
 	c := r.open(nil)
-	if err := c.Delete(t.Context(), "s1", resources.OwnerTags{Installation: "inst", Kind: resources.KindNode, ID: "0000000007"}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, c.Delete(t.Context(), "s1", resources.OwnerTags{Installation: "inst", Kind: resources.KindNode, ID: "0000000007"}))
 	want := []string{"DELETE /network/v2.0/floatingips/fip1", "DELETE /network/v2.0/floatingips/fip2", "DELETE /compute/v2.1/servers/s1"}
 	if diff := cmp.Diff(want, r.asked("DELETE")); diff != "" {
 		t.Errorf("deletions (-want +got):\n%s", diff)
@@ -333,9 +328,7 @@ func TestOwnPortsAreDeletedAndPortsOfDuplicateServerAreKept(t *testing.T) {
 	for _, path := range []string{"/network/v2.0/ports/p1", "/network/v2.0/ports/p3", "/compute/v2.1/servers/s1"} {
 		r.on("DELETE "+path, 204, "")
 	}
-	if err := r.open(nil).Delete(t.Context(), "s1", resources.OwnerTags{Installation: "inst", Kind: resources.KindNode, ID: "7"}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, r.open(nil).Delete(t.Context(), "s1", resources.OwnerTags{Installation: "inst", Kind: resources.KindNode, ID: "7"}))
 	want := []string{"DELETE /network/v2.0/ports/p1", "DELETE /network/v2.0/ports/p3", "DELETE /compute/v2.1/servers/s1"}
 	if diff := cmp.Diff(want, r.asked("DELETE")); diff != "" {
 		t.Errorf("deletions (-want +got):\n%s", diff)
@@ -401,9 +394,7 @@ func TestOnlyTheBootVolumeIsTagged(t *testing.T) {
 			for _, id := range []string{"data", "boot", "other"} {
 				r.on("POST /volume/v3/project/volumes/"+id+"/metadata", 200, `{}`)
 			}
-			if err := r.open(nil).Delete(t.Context(), "s1", resources.OwnerTags{Installation: "inst", Kind: resources.KindNode, ID: "7"}); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, r.open(nil).Delete(t.Context(), "s1", resources.OwnerTags{Installation: "inst", Kind: resources.KindNode, ID: "7"}))
 			var want []string
 			if test.want != "" {
 				want = []string{"POST /volume/v3/project/volumes/" + test.want + "/metadata"}

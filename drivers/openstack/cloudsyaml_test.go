@@ -17,6 +17,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // place writes files below a folder and returns the sources in which openstack tools would find them.
@@ -25,12 +26,8 @@ func place(t *testing.T, env map[string]string, files map[string]string) configS
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testutil.WriteFile(t, path, text)
 	}
 	getenv := func(name string) string { return strings.ReplaceAll(env[name], "$DIR", dir) }
 	return configSources{getenv: getenv, folders: []string{filepath.Join(dir, "cwd"), filepath.Join(dir, "user"), filepath.Join(dir, "etc")}}
@@ -118,9 +115,7 @@ clouds: {lab: {auth: {<<: *base, password: s3cret, project_name: ci}}}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := loadCloud(test.cloud, test.region, place(t, test.env, test.files))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			if diff := cmp.Diff(test.wantAuth, got.auth); diff != "" {
 				t.Errorf("auth (-want +got):\n%s", diff)
 			}
@@ -184,9 +179,7 @@ func bomb() string {
 func TestTLSOfAnEntry(t *testing.T) {
 	ca := selfSigned(t)
 	path := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(path, ca, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, ca, 0o600))
 	got, err := loadCloud("lab", "", place(t, nil, map[string]string{"cwd/clouds.yaml": strings.Replace(simpleCloud, "region_name: one", "cacert: "+path, 1)}))
 	if err != nil || got.tls.RootCAs == nil || got.tls.InsecureSkipVerify {
 		t.Errorf("with cacert: %+v, %v; want that CA and verification", got.tls, err)
@@ -202,13 +195,9 @@ func TestTLSOfAnEntry(t *testing.T) {
 func selfSigned(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -90,22 +91,16 @@ func TestServersBecomeInstances(t *testing.T) {
 				"flavor": {"original_name": "small", "vcpus": 1, "ram": 2048}, "metadata": {` + ours + `}`
 			var s server
 			// A later key replaces an earlier one, but maps would be merged.
-			if err := json.Unmarshal([]byte("{"+usual+"}"), &s); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, json.Unmarshal([]byte("{"+usual+"}"), &s))
 			var changed map[string]json.RawMessage
-			if err := json.Unmarshal([]byte("{"+test.changes+"}"), &changed); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, json.Unmarshal([]byte("{"+test.changes+"}"), &changed))
 			if changed["metadata"] != nil {
 				s.Metadata = nil
 			}
 			if changed["flavor"] != nil {
 				s.Flavor = serverFlavor{}
 			}
-			if err := json.Unmarshal([]byte("{"+test.changes+"}"), &s); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, json.Unmarshal([]byte("{"+test.changes+"}"), &s))
 			c := &Cloud{session: &session{entry: entry{name: "lab", region: "RegionOne"}}}
 			got := c.instance(s, externalNetworks{"public": true}, []flavor{{ID: "f2", Name: "large", VCPUs: 8, RAM: 8192}})
 			if diff := cmp.Diff(test.want, got); diff != "" {

@@ -61,9 +61,7 @@ func openCloud(t *testing.T, name string, wrap func(http.RoundTripper) http.Roun
 func mustOpen(t *testing.T, name string, wrap func(http.RoundTripper) http.RoundTripper) *Cloud {
 	t.Helper()
 	c, err := openCloud(t, name, wrap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -138,9 +136,7 @@ func badOffers() map[string]drivertest.BadOffer {
 func foreignServer(t *testing.T, c *Cloud, image string) string {
 	t.Helper()
 	o, err := c.offers.resolve(t.Context(), offerConfig(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	body := map[string]any{"server": map[string]any{"name": "somebody-elses", "imageRef": image, "flavorRef": o.flavor.ID, "networks": "none"}}
 	var answer struct {
 		Server server `json:"server"`
@@ -173,13 +169,9 @@ func others(t *testing.T, c *Cloud) *openstacktest.Project {
 func leavePort(t *testing.T, c *Cloud, m resources.OwnerTags) resources.Leftover {
 	t.Helper()
 	n, err := c.names.networkFor(t.Context(), "networks", "private")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	p, err := c.network.createPort(t.Context(), drivers.Spec{Marks: m, Hostname: "left-behind"}, n, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return resources.Leftover{Type: leftoverPort, ID: p.ID, Marks: m}
 }
 
@@ -199,9 +191,7 @@ func listedAs(t *testing.T, c *Cloud, id string, want resources.Status) resource
 	var last resources.Instance
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(300 * time.Millisecond) {
 		list, err := c.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		for _, i := range list {
 			if i.ID == id && i.Status == want {
 				return i
@@ -227,9 +217,7 @@ func realServer(t *testing.T, c *Cloud, hostname string, attributes map[string]c
 		Hostname: hostname, ImageID: tiny.ID, Config: offerConfig(attributes),
 	}
 	made, err := c.Create(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = c.Delete(contextFor(t), made.ID, spec.Marks) })
 	return spec, made
 }
@@ -239,21 +227,15 @@ func TestRealDeleteThatFailsIsSeenAndRepeated(t *testing.T) {
 	misbehave(t, `[{"on": "destroy", "name": "np-stuck", "action": "error", "times": 1}]`)
 	spec, made := realServer(t, c, "np-stuck", nil)
 	listedAs(t, c, made.ID, resources.StatusReady)
-	if err := c.Delete(t.Context(), made.ID, spec.Marks); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, c.Delete(t.Context(), made.ID, spec.Marks))
 	failed := listedAs(t, c, made.ID, resources.StatusFailed)
 	if failed.Fault == "" || failed.Marks.ID != "np-stuck" {
 		t.Errorf("server is %+v, want a fault and its marks", failed)
 	}
-	if err := c.Delete(t.Context(), made.ID, spec.Marks); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, c.Delete(t.Context(), made.ID, spec.Marks))
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(300 * time.Millisecond) {
 		list, err := c.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if !slices.ContainsFunc(list, func(i resources.Instance) bool { return i.ID == made.ID }) {
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -38,9 +39,7 @@ func TestSnapshotsAreDistinguishedFromImagesWithInheritedTags(t *testing.T) {
 		return 500, ""
 	})
 	got, err := r.open(nil).ListImages(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	first := resources.RemoteImage{ID: "ours", Name: "n", Marks: buildMarks(), Status: resources.StatusReady, Format: "raw", Size: 5,
 		Properties: map[string]string{"os_distro": "debian", "image_type": "snapshot"}}
 	second := first
@@ -101,9 +100,7 @@ func TestContentIsComparedWithSizeAndChecksumOfGlance(t *testing.T) {
 			r := newReplay(t)
 			r.image(200, test.file)
 			content, read, err := r.open(nil).ReadImage(t.Context(), "i1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			defer content.Close()
 			got, err := io.ReadAll(content)
 			if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "i1")) {

@@ -18,6 +18,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -56,9 +57,7 @@ func TestImageIsDescribedSentAndChecked(t *testing.T) {
 	var length int64
 	r.when("PUT /image/v2/images/i1/file", func(q *http.Request) (int, string) { length = q.ContentLength; return 204, "" })
 	got, err := r.open(nil).UploadImage(t.Context(), uploadSpec(), strings.NewReader(disk))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	want := resources.RemoteImage{
 		ID: "i1", Name: "debian-1", Status: resources.StatusReady, Size: int64(len(disk)), SHA256: sum256, Properties: map[string]string{"os_distro": "debian"},
 		Marks: resources.OwnerTags{Installation: "inst", Kind: resources.KindUpload, ID: "0000000003"},
@@ -70,9 +69,7 @@ func TestImageIsDescribedSentAndChecked(t *testing.T) {
 		t.Errorf("sent %q with length %d", body, length)
 	}
 	var request map[string]any
-	if err := json.Unmarshal([]byte(r.body("POST /image/v2/images")), &request); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal([]byte(r.body("POST /image/v2/images")), &request))
 	wantRequest := map[string]any{
 		"name": "debian-1", "disk_format": "qcow2", "container_format": "bare", "protected": false, "visibility": "private", "min_disk": 8.0,
 		"tags": []any{"ci", "npctl"}, "os_distro": "debian", "npctl_installation": "inst", "npctl_upload_id": "0000000003", "npctl_provider": "lab",
@@ -263,9 +260,7 @@ func TestIncompleteUploadsAreListed(t *testing.T) {
 	r.on("GET /image/v2/images", 200, `{"images": [`+strings.Join([]string{image("1", "queued"), image("2", "saving"), image("3", "killed"), image("4", "active"),
 		image("5", "pending_delete"), `{"id": "6", "status": "active", "tags": ["npctl"]}`}, ",")+`]}`)
 	list, err := r.open(nil).ListImages(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	got := map[string]resources.Status{}
 	for _, i := range list {
 		got[i.Marks.ID] = i.Status
@@ -323,12 +318,8 @@ func BenchmarkListOfTenThousandServers(b *testing.B) {
 		for range 10 {
 			var answer map[string]json.RawMessage
 			var servers []server
-			if err := json.NewDecoder(bytes.NewReader(text)).Decode(&answer); err != nil {
-				b.Fatal(err)
-			}
-			if err := json.Unmarshal(answer["servers"], &servers); err != nil {
-				b.Fatal(err)
-			}
+			testutil.Must(b, json.NewDecoder(bytes.NewReader(text)).Decode(&answer))
+			testutil.Must(b, json.Unmarshal(answer["servers"], &servers))
 			for _, s := range servers {
 				_ = c.instance(s, nil, nil)
 			}

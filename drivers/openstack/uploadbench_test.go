@@ -13,6 +13,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // benchSize is the size of a small image, which fits into the page cache, so that the disk does not affect the
@@ -27,13 +28,9 @@ func benchFile(b *testing.B) (string, imagefile.Sums) {
 	for i := range content {
 		content[i] = byte(i ^ i>>8 ^ i>>16)
 	}
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, os.WriteFile(path, content, 0o600))
 	sums, err := imagefile.HashFile(b.Context(), path, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, err)
 	return path, sums
 }
 
@@ -77,9 +74,7 @@ func BenchmarkUpload(b *testing.B) {
 	c, spec := careless(b, sums), benchSpec(sums)
 	b.SetBytes(benchSize)
 	for b.Loop() {
-		if err := upload(b, c, path, spec); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, upload(b, c, path, spec))
 	}
 }
 
@@ -90,9 +85,7 @@ func BenchmarkUploadOfUnknownSums(b *testing.B) {
 	spec.SHA256, spec.MD5 = "", ""
 	b.SetBytes(benchSize)
 	for b.Loop() {
-		if err := upload(b, c, path, spec); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, upload(b, c, path, spec))
 	}
 }
 
@@ -106,9 +99,7 @@ func BenchmarkUploadToThree(b *testing.B) {
 		for _, c := range clouds {
 			all.Go(func() error { return upload(b, c, path, spec) })
 		}
-		if err := all.Wait(); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, all.Wait())
 	}
 }
 
@@ -116,17 +107,13 @@ func BenchmarkUploadToThree(b *testing.B) {
 func BenchmarkPlainSocket(b *testing.B) {
 	path, _ := benchFile(b)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, err)
 	defer listener.Close()
 	go drain(listener)
 	b.SetBytes(benchSize)
 	buf := make([]byte, 1<<20)
 	for b.Loop() {
-		if err := pour(path, listener.Addr().String(), buf); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, pour(path, listener.Addr().String(), buf))
 	}
 }
 

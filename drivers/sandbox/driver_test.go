@@ -27,6 +27,7 @@ import (
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/internal/keyscan"
 	"github.com/npctl/npctl/internal/sandboxssh"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -57,9 +58,7 @@ func offer(attributes map[string]cty.Value) cty.Value {
 func open(t *testing.T, dir string, attributes map[string]cty.Value) drivers.Cloud {
 	t.Helper()
 	c, err := driver().Open(t.Context(), drivers.Env{Provider: "sandbox", Dir: dir}, providerConfig(attributes))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -72,9 +71,7 @@ func uploaded(t *testing.T, c drivers.Cloud) string {
 	image, err := store.UploadImage(t.Context(), drivers.ImageSpec{
 		Marks: resources.OwnerTags{Installation: "setup", Kind: resources.KindUpload, ID: "1"}, Name: "setup", Format: "raw", Size: int64(len(content)),
 	}, bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return image.ID
 }
 
@@ -89,9 +86,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{dir: t.TempDir()}
 	cloud, err := sandboxcloud.Open(sandboxcloud.Options{File: filepath.Join(w.dir, "sandbox.json")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = cloud.Close() })
 	w.beside = cloud
 	return w
@@ -107,9 +102,7 @@ func setup(t *testing.T, provider, label map[string]cty.Value) drivertest.Setup 
 	env := drivers.Env{Provider: "sandbox", Dir: w.dir, WrapTransport: countCalls(&w.calls)}
 	openIt := func(t *testing.T) drivers.Cloud {
 		c, err := driver().Open(t.Context(), env, config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		return c
 	}
 	c := openIt(t)
@@ -156,9 +149,7 @@ func setup(t *testing.T, provider, label map[string]cty.Value) drivertest.Setup 
 func (w *world) foreign(t *testing.T) string {
 	t.Helper()
 	id, err := w.beside.AddServer(sandboxcloud.ForeignServer{Name: "somebody-elses"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = w.beside.Remove(id) })
 	return id
 }
@@ -168,9 +159,7 @@ func (w *world) others(t *testing.T) *openstacktest.Project {
 	t.Helper()
 	access := w.beside.Access()
 	provider, err := gopheropenstack.NewClient(access.AuthURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	provider.HTTPClient = http.Client{Transport: w.beside.Transport()}
 	err = gopheropenstack.Authenticate(t.Context(), provider, gophercloud.AuthOptions{IdentityEndpoint: access.AuthURL, Username: access.Username,
 		Password: access.Password, DomainName: access.Domain, TenantName: access.Project})
@@ -186,9 +175,7 @@ func (w *world) others(t *testing.T) *openstacktest.Project {
 			*one.to, err = one.make(provider, gophercloud.EndpointOpts{Region: access.Region})
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return p
 }
 
@@ -196,9 +183,7 @@ func (w *world) fillQuota(t *testing.T) {
 	t.Helper()
 	q := sandboxcloud.DefaultQuota()
 	q.Instances = 0
-	if err := w.beside.SetQuota(q); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.beside.SetQuota(q))
 	t.Cleanup(func() { _ = w.beside.SetQuota(sandboxcloud.DefaultQuota()) })
 }
 
@@ -311,9 +296,7 @@ func TestConfiguredObjectsExist(t *testing.T) {
 		Hostname: "np1", ImageID: uploaded(t, c),
 		Config: offer(map[string]cty.Value{"flavor": cty.StringVal("huge"), "networks": cty.ListVal([]cty.Value{cty.StringVal("dual")})}),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	seen, err = c.List(t.Context())
 	if err != nil || len(seen) != 2 {
 		t.Fatalf("instances %+v, %v", seen, err)
@@ -329,9 +312,7 @@ func TestConfiguredObjectsExist(t *testing.T) {
 func active(t *testing.T, c drivers.Cloud, id string) resources.Instance {
 	t.Helper()
 	seen, err := c.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, i := range seen {
 		if i.ID == id && i.Status == resources.StatusReady {
 			return i
@@ -343,18 +324,14 @@ func active(t *testing.T, c drivers.Cloud, id string) resources.Instance {
 
 func TestServersAnswerSSHWhileTheCloudIsOpen(t *testing.T) {
 	free, err := sandboxssh.Listen(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	port := free.Addr().(*net.TCPAddr).Port
 	_ = free.Close()
 	dir := t.TempDir()
 	c := open(t, dir, map[string]cty.Value{"build_time": cty.StringVal("0s"), "ssh_port": cty.NumberIntVal(int64(port))})
 	made, err := c.Create(t.Context(), drivers.Spec{Marks: resources.OwnerTags{Installation: "i", Kind: resources.KindNode, ID: "1"},
 		Hostname: "np1", ImageID: uploaded(t, c), Config: offer(map[string]cty.Value{"auto_floating_ip": cty.True})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	seen, err := c.List(t.Context())
 	if err != nil || len(seen) != 1 {
 		t.Fatalf("instances %+v, %v", seen, err)
@@ -377,9 +354,7 @@ func TestServersAnswerSSHWhileTheCloudIsOpen(t *testing.T) {
 	if _, err := second.List(t.Context()); err != nil {
 		t.Errorf("without the port: %v", err)
 	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, c.Close())
 	answers := func(within time.Duration) ([]string, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
@@ -398,9 +373,7 @@ func TestServersAnswerSSHWhileTheCloudIsOpen(t *testing.T) {
 	if diff := cmp.Diff(keys[0], taken); diff != "" {
 		t.Errorf("there it shows other keys (-before +after):\n%s", diff)
 	}
-	if err := second.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, second.Close())
 	if _, err := answers(time.Second); err == nil {
 		t.Error("a server answers after the cloud was closed")
 	}

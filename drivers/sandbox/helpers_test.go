@@ -23,10 +23,6 @@ func countCalls(n *atomic.Int64) func(http.RoundTripper) http.RoundTripper {
 func writeFaults(t *testing.T, path string, faults ...sandboxcloud.Fault) {
 	t.Helper()
 	text, err := json.Marshal(faults)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
+	testutil.Must(t, os.WriteFile(path, text, 0o600))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestNewSandboxReadsOnlyNeighbouringSandboxes(t *testing.T) {
@@ -19,22 +20,14 @@ func TestNewSandboxReadsOnlyNeighbouringSandboxes(t *testing.T) {
 		env := drivers.Env{Provider: name, Dir: filepath.Join(dir, name),
 			Log: slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 		c, err := driver().Open(t.Context(), env, providerConfig(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
+		testutil.Must(t, c.Close())
 		return b.String()
 	}
 	opened("one")
 	broken := filepath.Join(dir, "broken", "sandbox.json") // logged on every read
-	if err := os.MkdirAll(filepath.Dir(broken), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.MkdirAll(filepath.Dir(broken), 0o700))
+	testutil.WriteFile(t, broken, "{")
 	for _, read := range []bool{true, false} { // the first call creates the sandbox
 		if log := opened("two"); strings.Contains(log, broken) != read {
 			t.Errorf("the file of another sandbox is read: %t, want %t; log:\n%s", !read, read, log)

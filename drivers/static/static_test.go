@@ -17,28 +17,23 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/static"
 	"github.com/npctl/npctl/internal/keyscan"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
 func open(t *testing.T) drivers.Cloud {
 	t.Helper()
 	c, err := static.New().Open(t.Context(), drivers.Env{Provider: "lab"}, static.New().Schema().Provider.Null())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return c
 }
 
 func newKey(t *testing.T) ssh.Signer {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	signer, err := ssh.NewSignerFromKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return signer
 }
 
@@ -48,9 +43,7 @@ func machine(t *testing.T, key ssh.Signer) resources.StaticNode {
 	config := &ssh.ServerConfig{NoClientAuth: true}
 	config.AddHostKey(key)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -128,9 +121,7 @@ func TestNodeWithAnotherKeyIsRejected(t *testing.T) {
 
 func TestUnreachableNodeIsTransientError(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	number, _ := strconv.ParseInt(port, 10, 64)
 	listener.Close()

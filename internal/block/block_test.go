@@ -7,6 +7,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -28,9 +29,7 @@ func TestAttributesAreRead(t *testing.T) {
 		"yes":      cty.True,
 		"time":     cty.StringVal("1d"),
 	}), example)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if d, err := b.Duration("time"); d != 24*time.Hour || err != nil {
 		t.Errorf("time is %s, %v", d, err)
 	}
@@ -50,9 +49,7 @@ func TestAttributesAreRead(t *testing.T) {
 
 func TestNullAttributesAreZero(t *testing.T) {
 	b, err := Read(example.Null(), example)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	d, err := b.Duration("time")
 	if b.String("name")+b.String("no-such") != "" || b.Strings("list") != nil || b.Map("map") != nil || b.Bool("yes") || d != 0 || err != nil || len(b.Secrets()) > 0 {
 		t.Errorf("a null block is %+v", b)
@@ -66,9 +63,7 @@ func TestNonBlockValuesAreErrors(t *testing.T) {
 		}
 	}
 	b, err := Read(cty.ObjectVal(map[string]cty.Value{"time": cty.StringVal("soon")}), example)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if _, err := b.Duration("time"); err == nil {
 		t.Error("a duration of \"soon\" was read")
 	}

@@ -13,15 +13,14 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/internal/connlimit"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // serve starts a server on a loopback address with the given limits. Requests for /slow wait for release.
 func serve(t *testing.T, total, perClient int) (address string, release chan struct{}) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	release = make(chan struct{})
 	server := &http.Server{ConnState: connlimit.ConnState, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -45,9 +44,7 @@ func from(t *testing.T, client, address, path string) (conn net.Conn, status str
 	t.Helper()
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}, Timeout: time.Minute}
 	conn, err = dialer.DialContext(context.Background(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: test\r\n\r\n", path); err != nil {
@@ -121,9 +118,7 @@ func TestClosedConnectionsReleaseTheirSlots(t *testing.T) {
 			}
 			err = cmp.Or(err, fmt.Errorf("the status is %q", status)) // the server may not know yet that the connection before is closed
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 	}
 }
 

@@ -20,6 +20,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 var (
@@ -74,9 +76,7 @@ func pages(t *testing.T) []string {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 	}
 	if len(found) < 15 {
 		t.Fatalf("only %d pages found", len(found))
@@ -87,9 +87,7 @@ func pages(t *testing.T) []string {
 func read(t *testing.T, page string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return string(text)
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // place is the directory that a session is in.
@@ -90,9 +92,7 @@ func (p *place) sh(line string) {
 
 func (p *place) write(file, text string) {
 	p.t.Helper()
-	if err := os.WriteFile(filepath.Join(p.dir, file), []byte(text), 0o600); err != nil {
-		p.t.Fatal(err)
-	}
+	testutil.WriteFile(p.t, filepath.Join(p.dir, file), text)
 }
 
 // play runs one block, or writes it.
@@ -200,9 +200,7 @@ func openstackSession(p *place) {
 	clouds := filepath.Join(p.dir, "clouds.yaml")
 	serve := exec.CommandContext(p.t.Context(), npctl, "sandbox", "-write-clouds="+clouds+".new", "-build-time=0s", "-delete-time=0s")
 	serve.Env = p.env
-	if err := serve.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	testutil.Must(p.t, serve.Start())
 	p.t.Cleanup(func() { _ = serve.Wait() }) // its context ends before
 	p.sh("for i in $(seq 600); do grep -q region_name clouds.yaml.new 2>/dev/null && break; sleep 0.1; done; sed 's/^  sandbox:/  mycloud:/' clouds.yaml.new >clouds.yaml")
 	p.env = append(p.env, "OS_CLIENT_CONFIG_FILE="+clouds)

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // walked are the packages whose functions count as work for a request or an image: all but the command line, the
@@ -63,9 +65,7 @@ func TestWalksAreExecuted(t *testing.T) {
 	t.Parallel()
 	program := coveredNpctl(t)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), []byte(walkConfiguration), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, filepath.Join(dir, "npctl.hcl"), walkConfiguration)
 	d := &coveredDaemon{t: t, dir: dir, program: program}
 	d.npctl("image", "pause", "tiny")
 	d.start()
@@ -91,20 +91,12 @@ func coveredNpctl(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	added, err := filepath.Abs(filepath.Join("testdata", "coverage.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	replaced, err := filepath.Abs(filepath.Join(root, "internal", "connlimit", "coverage.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{replaced: added}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
+	testutil.Must(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
 	program := filepath.Join(dir, "npctl")
 	packages := "./" + strings.Join(walked, ",./") + ",./builders/exec,./drivers/openstack,./cmd/npctl"
 	build := exec.CommandContext(t.Context(), "go", "build", "-cover", "-covermode=atomic", "-coverpkg="+packages,
@@ -144,14 +136,10 @@ func (d *coveredDaemon) npctl(args ...string) {
 func (d *coveredDaemon) start() {
 	d.t.Helper()
 	log, err := os.Create(filepath.Join(d.dir, "watch.log"))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	testutil.Must(d.t, err)
 	cmd := d.command("watch")
 	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
-		d.t.Fatal(err)
-	}
+	testutil.Must(d.t, cmd.Start())
 	d.process = cmd.Process
 	d.t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -167,9 +155,7 @@ func (d *coveredDaemon) start() {
 // dump returns the functions that the daemon has executed since the previous dump, as file and name, and clears them.
 func (d *coveredDaemon) dump() map[string]bool {
 	d.t.Helper()
-	if err := d.process.Signal(syscall.SIGUSR1); err != nil {
-		d.t.Fatal(err)
-	}
+	testutil.Must(d.t, d.process.Signal(syscall.SIGUSR1))
 	dir := filepath.Join(d.dir, strconv.Itoa(d.dumps))
 	d.dumps++
 	d.wait("the coverage of "+dir, func() bool { _, err := os.Stat(dir); return err == nil })
@@ -210,9 +196,7 @@ func (d *coveredDaemon) wait(what string, so func() bool) {
 func (d *coveredDaemon) call(path, body string) string {
 	d.t.Helper()
 	answer, err := d.request(http.MethodPost, path, body)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	testutil.Must(d.t, err)
 	return answer
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // benchContent returns an image of 256 MiB: one third is data that compresses to half, the rest is zeros.
@@ -31,9 +33,7 @@ func benchDownload(b *testing.B, path string, sent []byte, size int) {
 	}))
 	defer s.Close()
 	address, err := url.Parse(s.URL + path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, err)
 	packing, _ := PackingOf(path)
 	file := filepath.Join(b.TempDir(), "image")
 	b.SetBytes(int64(size))
@@ -53,9 +53,7 @@ func BenchmarkDownloadBare(b *testing.B) {
 func BenchmarkDownloadZstd(b *testing.B) {
 	file := benchContent()
 	w, err := zstd.NewWriter(nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, err)
 	sent := w.EncodeAll(file, nil)
 	benchDownload(b, "/image.raw.zst", sent, len(file))
 }

@@ -24,6 +24,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func sums(file []byte) imagefile.Sums {
@@ -55,9 +56,7 @@ func TestFileIsFetchedUnpackedAndSummed(t *testing.T) {
 			var done, total int64
 			r.Progress = func(d, of int64) { done, total = d, of }
 			got, err := quick().Download(t.Context(), r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			checkFile(t, r, file)
 			// net/http/httptest sends no length when an encoding is set.
 			if diff := cmp.Diff(Result{Sums: want, Sent: int64(len(test.sent))}, got); diff != "" {
@@ -79,9 +78,7 @@ func TestHolesStayHoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(r.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if taken := info.Sys().(*syscall.Stat_t).Blocks * 512; taken > 1<<20 || info.Size() != int64(len(file)) {
 		t.Errorf("a file of %d bytes, nearly all zero, takes %d of %d", len(file), taken, info.Size())
 	}
@@ -95,9 +92,7 @@ func TestInterruptedDownloadResumes(t *testing.T) {
 	c := quick()
 	c.Stall = time.Second // one response hangs; no other may look like it
 	got, err := c.Download(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	checkFile(t, r, file)
 	if want := (Result{Sums: sums(file), Sent: int64(len(packed)), Interrupted: 5}); got != want {
 		t.Errorf("result is %+v, want %+v", got, want)
@@ -146,9 +141,7 @@ func TestDownloadResumesOnlyFromTheSameFile(t *testing.T) {
 			}
 			r := s.request(t, "/image.raw")
 			got, err := quick().Download(t.Context(), r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			checkFile(t, r, test.want)
 			if got.Sums != sums(test.want) {
 				t.Errorf("sums are %+v, want %+v", got.Sums, sums(test.want))
@@ -458,9 +451,7 @@ func TestEndedContextStopsUnpacking(t *testing.T) {
 	why := errors.New("the operator pressed ^C")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	file, err := os.Create(filepath.Join(t.TempDir(), "image"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer file.Close()
 	to := newSink(file, 1<<20)
 	defer to.hash.Close()
@@ -532,13 +523,9 @@ func TestInterruptedDownloadsAreComplete(t *testing.T) {
 		c := quick()
 		c.Tries = 10
 		got, err := c.Download(t.Context(), r)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		testutil.Must(rt, err)
 		content, err := os.ReadFile(r.Path)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		testutil.Must(rt, err)
 		if !slices.ContainsFunc(files, func(f []byte) bool { return bytes.Equal(f, content) }) || got.Sums != sums(content) {
 			rt.Fatalf("a file of %d bytes that the server never had, %+v", len(content), got)
 		}

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"net/url"
 	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestForbiddenAddresses(t *testing.T) {
@@ -29,9 +31,7 @@ func TestForbiddenAddresses(t *testing.T) {
 func TestGuardRejectsForbiddenAddresses(t *testing.T) {
 	s := serve(t, content())
 	address, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	client := quick()
 	client.HTTP = NewClient(Guard(NewTransport(nil)))
 	for _, host := range []string{"127.0.0.1", "127.8.9.10", "0.0.0.0"} {
@@ -64,9 +64,7 @@ func TestGuardUsesProxiesOnlyForPermittedAddresses(t *testing.T) {
 		{"http://169.254.169.254/latest", true}, {"http://files.example.com/x", false}, {"http://10.0.0.1/x", false},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, test.address, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		response, err := guarded.RoundTrip(r)
 		if err == nil {
 			_ = response.Body.Close()

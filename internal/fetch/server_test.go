@@ -20,6 +20,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // server is a file server that can be made to misbehave: each request meets the next of its faults, and none after the
@@ -170,9 +172,7 @@ func quick() Client {
 func (s *server) request(t *testing.T, path string) Request {
 	t.Helper()
 	address, err := url.Parse(s.URL + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	packing, _ := PackingOf(address.Path)
 	return Request{URL: address, Path: filepath.Join(t.TempDir(), "image.raw"), Compression: packing, Limit: 16 << 20,
 		Note: func(text string) { t.Log(text) }}
@@ -190,9 +190,7 @@ func content() []byte {
 func zstded(t *testing.T, file []byte) []byte {
 	t.Helper()
 	w, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return w.EncodeAll(file, nil)
 }
 
@@ -203,9 +201,7 @@ func gzipped(t *testing.T, file []byte) []byte {
 	if _, err := w.Write(file); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.Close())
 	return b.Bytes()
 }
 
@@ -213,9 +209,7 @@ func gzipped(t *testing.T, file []byte) []byte {
 func checkFile(t *testing.T, r Request, want []byte) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(r.Path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if want == nil {
 		if len(entries) > 0 {
 			t.Errorf("left behind: %v", entries)
@@ -226,9 +220,7 @@ func checkFile(t *testing.T, r Request, want []byte) {
 		t.Errorf("beside the file there is something: %v", entries)
 	}
 	got, err := os.ReadFile(r.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if !bytes.Equal(got, want) {
 		t.Errorf("the file has %d bytes, which differ from the %d of the server", len(got), len(want))
 	}

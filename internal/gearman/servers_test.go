@@ -22,9 +22,7 @@ import (
 func deadAddr(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer func() { _ = listener.Close() }()
 	return listener.Addr().String()
 }
@@ -217,9 +215,7 @@ func TestCancelledJobIsNotWaitedFor(t *testing.T) {
 	done := submit(withTimeout(t), o, job("f"))
 	receive(t, g.begun, "the job")
 	conn, err := net.Dial("tcp", server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer conn.Close()
 	if _, err := conn.Write([]byte("cancel job H:test:1\n")); err != nil {
 		t.Fatal(err)

@@ -90,9 +90,7 @@ func employ(t testing.TB, o gearman.Options, slots int, handlers map[string]gear
 	t.Helper()
 	w = gearman.NewWorker(o, slots)
 	for function, handler := range handlers {
-		if err := w.Add(withTimeout(t), handler, function); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, w.Add(withTimeout(t), handler, function))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
@@ -247,9 +245,7 @@ func sameUnique(t *testing.T, w world) {
 func functionsComeAndGo(t *testing.T, w world) {
 	worker, _ := employ(t, w.options, 3, map[string]gearman.Handler{"first": newGate().handle})
 	eventually(t, w.options, "first", 3)
-	if err := worker.Add(withTimeout(t), func(context.Context, *gearman.Task) ([]byte, error) { return []byte("yes"), nil }, "second", "third"); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, worker.Add(withTimeout(t), func(context.Context, *gearman.Task) ([]byte, error) { return []byte("yes"), nil }, "second", "third"))
 	// Nothing to wait for: when Add returns, the servers know.
 	status, err := gearman.New(w.options).Status(withTimeout(t))
 	want := map[string]gearman.Function{"first": {Workers: 3}, "second": {Workers: 3}, "third": {Workers: 3}}
@@ -489,9 +485,7 @@ func connectionsAreListed(t *testing.T, w world) {
 	employ(t, w.options, 2, map[string]gearman.Handler{"b": newGate().handle, "a": newGate().handle})
 	eventually(t, w.options, "b", 2)
 	peers, err := gearman.New(w.options).Peers(withTimeout(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var got []string
 	for _, p := range peers {
 		slices.Sort(p.Functions)
@@ -516,9 +510,7 @@ type wire struct {
 func newWire(t testing.TB, server string) *wire {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	w := &wire{listener: listener, server: server}
 	go w.serve()
 	t.Cleanup(w.close)

@@ -12,14 +12,13 @@ import (
 
 	"github.com/npctl/npctl/internal/gearman"
 	"github.com/npctl/npctl/internal/gearman/gearmantest"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func loadTLS(t testing.TB, certs gearmantest.Certificates) *tls.Config {
 	t.Helper()
 	config, err := gearman.LoadTLS(certs.CA, certs.Cert, certs.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return config
 }
 
@@ -36,9 +35,7 @@ func TestClientAndWorkerOverTLS(t *testing.T) {
 func listen(t testing.TB, serve func(net.Conn)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	stop := make(chan struct{})
 	t.Cleanup(func() { close(stop); _ = listener.Close() })
 	go func() {
@@ -123,9 +120,7 @@ func TestTLSServerGetsNoPlainText(t *testing.T) {
 func TestTLSFilesAreChecked(t *testing.T) {
 	certs := gearmantest.NewCertificates(t)
 	empty := t.TempDir() + "/empty"
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(empty, nil, 0o600))
 	for _, test := range []struct{ ca, cert, key, want string }{
 		{"/nowhere/ca.pem", "", "", "read certificates of authorities: open /nowhere/ca.pem: no such file or directory"},
 		{empty, "", "", empty + " holds no certificate in PEM format"},

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // The size is that of a small image, which fits into the page cache, so that the disk does not affect the results.
@@ -13,9 +15,7 @@ const benchSize = 256 << 20
 func benchFile(b *testing.B) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "image")
-	if err := os.WriteFile(path, pattern(benchSize), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, os.WriteFile(path, pattern(benchSize), 0o600))
 	b.SetBytes(benchSize)
 	b.ResetTimer()
 	return path
@@ -24,9 +24,7 @@ func benchFile(b *testing.B) string {
 func open(b *testing.B, path string) *os.File {
 	b.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, err)
 	return file
 }
 
@@ -48,9 +46,7 @@ func BenchmarkPlainCopy(b *testing.B) {
 	for b.Loop() {
 		from := open(b, path)
 		to, err := os.Create(path + ".copy")
-		if err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, err)
 		if _, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, buf); err != nil {
 			b.Fatal(err)
 		}
@@ -65,9 +61,7 @@ func BenchmarkCopyAndHash(b *testing.B) {
 	for b.Loop() {
 		from := open(b, path)
 		to, err := os.Create(path + ".copy")
-		if err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, err)
 		h := NewHasher()
 		if _, err := io.CopyBuffer(io.MultiWriter(to, h), struct{ io.Reader }{from}, buf); err != nil {
 			b.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // holey draws content of zero and data blocks, with a partial block at the end.
@@ -28,9 +30,7 @@ func TestSparseWriterPreservesContent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		content := holey(t)
 		file, err := os.CreateTemp(dir, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		defer file.Close()
 		w := NewSparseWriter(file)
 		for rest := content; len(rest) > 0; {
@@ -40,9 +40,7 @@ func TestSparseWriterPreservesContent(t *testing.T) {
 			}
 			rest = rest[n:]
 		}
-		if err := w.Finish(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, w.Finish())
 		if got, err := os.ReadFile(file.Name()); err != nil || !bytes.Equal(got, content) {
 			t.Errorf("file has %d bytes (%v), want the %d written", len(got), err, len(content))
 		}
@@ -54,22 +52,16 @@ func TestHolesStayHoles(t *testing.T) {
 	const size, data = 64 << 20, 1 << 20
 	path := filepath.Join(t.TempDir(), "image")
 	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	w := NewSparseWriter(file)
 	for _, part := range [][]byte{make([]byte, size/2), pattern(data), make([]byte, size/2-data)} {
 		if _, err := w.Write(part); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(w.Finish(), file.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, errors.Join(w.Finish(), file.Close()))
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if info.Size() != size || Allocated(info) > 2*data {
 		t.Errorf("there are %d bytes in %d on disk, want %d in about %d", info.Size(), Allocated(info), size, data)
 	}

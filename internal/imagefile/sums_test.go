@@ -13,6 +13,8 @@ import (
 	"testing/iotest"
 
 	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // plain computes sums the simple way.
@@ -77,12 +79,8 @@ func TestPublishAndDiscard(t *testing.T) {
 		t.Errorf("discard of nothing: %v", err)
 	}
 	for _, text := range []string{"first", "second"} {
-		if err := os.WriteFile(PartName(final), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := Publish(final); err != nil {
-			t.Fatal(err)
-		}
+		testutil.WriteFile(t, PartName(final), text)
+		testutil.Must(t, Publish(final))
 		if got, err := os.ReadFile(final); string(got) != text || err != nil {
 			t.Errorf("file holds %q, %v; want %q", got, err, text)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -20,9 +21,7 @@ func tree(t *testing.T, files map[string]string) string {
 	dir := filepath.Join(t.TempDir(), "with [brackets]")
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
 	}
 	return dir
 }
@@ -57,16 +56,12 @@ func TestChangesThatAffectTheHash(t *testing.T) {
 	hash := func() string {
 		t.Helper()
 		got, err := new(Hasher).Hash(t.Context(), dir, set)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		return string(got.Hash)
 	}
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 	}
 	first := hash()
 	file := func(name string) string { return filepath.Join(dir, "files", name) }
@@ -102,14 +97,10 @@ func TestChangeIsDetectedDespiteCache(t *testing.T) {
 	var h Hasher
 	seen := map[string]bool{}
 	for _, text := range []string{"one", "two", "six"} { // same size, same modification time
-		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, old, old)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, old, old)))
 		for range 2 {
 			got, err := h.Hash(t.Context(), dir, Set{dir, []string{"a"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			seen[string(got.Hash)] = true
 		}
 	}
@@ -120,9 +111,7 @@ func TestChangeIsDetectedDespiteCache(t *testing.T) {
 
 func TestBadInputsAreErrors(t *testing.T) {
 	dir := tree(t, map[string]string{"a": "one"})
-	if err := os.Mkdir(filepath.Join(dir, "none"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Mkdir(filepath.Join(dir, "none"), 0o755))
 	for _, test := range []struct{ pattern, want string }{
 		{"nope/**", `inputs "nope/**" match no file in ` + dir},
 		{"a[", "syntax error in pattern"},
@@ -151,9 +140,7 @@ func TestBadInputsAreErrors(t *testing.T) {
 func TestHashesStayTheSame(t *testing.T) {
 	dir := tree(t, map[string]string{"conf/build.sh": "#!/bin/sh\n", "conf/files/a": "one", "common/b": "two"})
 	conf := filepath.Join(dir, "conf")
-	if err := errors.Join(os.Chmod(filepath.Join(conf, "build.sh"), 0o755), os.Symlink("a", filepath.Join(conf, "files", "link"))); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, errors.Join(os.Chmod(filepath.Join(conf, "build.sh"), 0o755), os.Symlink("a", filepath.Join(conf, "files", "link"))))
 	got, err := new(Hasher).Hash(t.Context(), conf, Set{conf, []string{"files", "../common"}}, Set{filepath.Join(conf, "files"), []string{"../build.sh"}})
 	want := resources.InputFiles{Hash: "v1:36e2dca7f91b1ad72b3d6300605af1a9", Files: map[string]string{
 		"../common/b": "4f5ea3247afe9a3b", "build.sh": "a95e377a122f036c", "files/a": "ebf1f70532f5947f", "files/link": "fa130af8629b356c",

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/npctl/npctl/internal/keyscan"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // sshServer serves the given host keys until the test ends.
@@ -31,9 +32,7 @@ func sshServer(t *testing.T, keys ...ssh.Signer) string {
 func serve(t *testing.T, answer func(net.Conn)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -53,30 +52,20 @@ func serve(t *testing.T, answer func(net.Conn)) string {
 func signers(t *testing.T) (ssh.Signer, ssh.Signer) {
 	t.Helper()
 	_, edKey, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	ed, err := ssh.NewSignerFromKey(edKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	ec, err := ssh.NewSignerFromKey(ecKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return ed, ec
 }
 
 func TestScanReturnsEveryKeyOfTheServer(t *testing.T) {
 	ed, ec := signers(t)
 	got, err := keyscan.Scan(t.Context(), sshServer(t, ec, ed), 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	want := []string{keyscan.Text(ed.PublicKey()), keyscan.Text(ec.PublicKey())}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("keys (-want +got):\n%s", diff)
@@ -100,9 +89,7 @@ func TestScanOfASilentServerEnds(t *testing.T) {
 
 func TestScanOfAClosedPortSaysSo(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	listener.Close()
 	_, err = keyscan.Scan(t.Context(), listener.Addr().String(), time.Second)
 	var op *net.OpError

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // These tests need root, and a machine that permits mounting; they fail elsewhere. test/dib/run.sh runs them.
@@ -24,13 +26,9 @@ func mount(t *testing.T, args ...string) {
 func TestTreeWithAMountIsNotDeleted(t *testing.T) {
 	dir, host := t.TempDir(), t.TempDir()
 	precious := filepath.Join(host, "precious")
-	if err := os.WriteFile(precious, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(precious, nil, 0o600))
 	inside := filepath.Join(dir, "chroot", "d e v")
-	if err := os.MkdirAll(inside, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.MkdirAll(inside, 0o755))
 	mount(t, "--bind", host, inside)
 	t.Cleanup(func() { _ = exec.Command("umount", inside).Run() })
 	if err := RemoveTree(t.Context(), dir); !errors.Is(err, errBusy) {
@@ -55,15 +53,11 @@ func TestStackedAndBusyMountsAreCleared(t *testing.T) {
 	mount(t, "-t", "tmpfs", "none", dir) // the build must not unmount the directory itself
 	t.Cleanup(func() { _ = exec.Command("umount", dir).Run() })
 	point := filepath.Join(dir, "a")
-	if err := os.Mkdir(point, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Mkdir(point, 0o755))
 	mount(t, "-t", "tmpfs", "none", point)
 	mount(t, "-t", "tmpfs", "none", point)
 	busy, err := os.Create(filepath.Join(point, "open")) // this process keeps the mount busy and is not killed, so only a lazy unmount works
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer busy.Close()
 	if err := Clear(t.Context(), dir); err != nil {
 		t.Error(err)
@@ -73,9 +67,7 @@ func TestStackedAndBusyMountsAreCleared(t *testing.T) {
 		t.Errorf("left: %v, %v", left, err)
 	}
 	all, err := all()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if !slices.Contains(all, dir) {
 		t.Error("the mount of the directory itself is gone")
 	}
@@ -84,15 +76,11 @@ func TestStackedAndBusyMountsAreCleared(t *testing.T) {
 func TestLoopDeviceOfADeletedFileIsDetached(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "disk")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 1<<20)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 1<<20)))
 	if out, err := exec.Command("losetup", "-f", file).CombinedOutput(); err != nil {
 		t.Fatalf("losetup: %v: %s", err, out)
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Remove(file))
 	if loops, err := Loops(dir); len(loops) != 1 || err != nil {
 		t.Fatalf("loop devices: %v, %v; want one", loops, err)
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func sh(script string) Spec {
@@ -112,9 +114,7 @@ func TestLogLimitKeepsFirstAndLastLines(t *testing.T) {
 	var log bytes.Buffer
 	spec := sh(`for i in $(seq 1000); do echo "line $i"; done`)
 	spec.Log, spec.LogLimit = &log, 100
-	if err := Run(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, Run(t.Context(), spec))
 	text := log.String()
 	for _, want := range []string{"line 1\n", "reached its limit of 100 bytes", "8793 bytes were omitted", "line 1000\nExit code: 0\n"} {
 		if !strings.Contains(text, want) {
@@ -130,9 +130,7 @@ func TestLineThatNeverEndsIsCut(t *testing.T) {
 	var longest int
 	spec := sh("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo after")
 	spec.Line = func(line string) { longest = max(longest, len(line)) }
-	if err := Run(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, Run(t.Context(), spec))
 	if longest != longestLine {
 		t.Errorf("longest line has %d bytes, want %d", longest, longestLine)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/npctl/npctl/internal/imagefile"
 	"github.com/npctl/npctl/internal/process"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // fake writes a program that emulates qemu-img: `info` prints info, `convert` runs the shell code convert, in which
@@ -35,9 +36,7 @@ convert) ` + convert + ` ;;
 esac
 `
 	path := filepath.Join(dir, "qemu-img")
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, []byte(text), 0o755))
 	return Options{Command: path, Run: func(ctx context.Context, spec process.Spec) error {
 		spec.Sandbox = nil // the program records its calls
 		return process.Run(ctx, spec)
@@ -49,18 +48,14 @@ const plainInfo = `{"virtual-size": 1000, "actual-size": 100, "format": "raw", "
 func source(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image.src")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, path, content)
 	return path
 }
 
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var names []string
 	for _, entry := range entries {
 		names = append(names, entry.Name())
@@ -78,9 +73,7 @@ func TestConversionReportsSumsAndProgress(t *testing.T) {
 	from := source(t, "data")
 	to := filepath.Join(filepath.Dir(from), "image.vhd")
 	got, err := Convert(t.Context(), from, "raw", to, "vhd", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	want := imagefile.Sums{Size: 9, SHA256: "ba451247dcf0d65bb50c654ae2ebfb3e3173ec730bd5174a4b9eef5b3dc7c6da", MD5: "befde6e50dbc157f3963dde221712959"}
 	if got.Sums != want || got.Virtual != 1000 {
 		t.Errorf("result is %+v, want sums %+v", got, want)
@@ -106,9 +99,7 @@ func TestFailedConversionLeavesTheOldFile(t *testing.T) {
 	opts := fake(t, plainInfo, `printf '    (3.00/100%%)\r'; printf half > "$target"; echo "error while writing: No space left on device" >&2; exit 1`)
 	from := source(t, "data")
 	to := filepath.Join(filepath.Dir(from), "image.qcow2")
-	if err := os.WriteFile(to, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, to, "old")
 	_, err := Convert(t.Context(), from, "raw", to, "qcow2", opts)
 	want := "convert " + from + " to qcow2: " + opts.Command + " ended with exit code 1; the last lines of its output:\n    error while writing: No space left on device"
 	if err == nil || err.Error() != want {
@@ -291,9 +282,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Add("vhd", []byte(vhd(4)))
 	path := filepath.Join(f.TempDir(), "image")
 	f.Fuzz(func(t *testing.T, format string, content []byte) {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(path, content, 0o600))
 		if checkHeader(path, format) != nil { // must neither panic nor take much memory
 			return
 		}

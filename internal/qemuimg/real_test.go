@@ -14,6 +14,7 @@ import (
 
 	"github.com/npctl/npctl/internal/imagefile"
 	"github.com/npctl/npctl/internal/process"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // These tests run the real qemu-img and fail if it is missing.
@@ -23,17 +24,13 @@ func disk(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "disk.raw")
 	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	content := make([]byte, 32<<20)
 	for i := range content {
 		content[i] = byte(i>>3 ^ i>>11 ^ i>>19)
 	}
 	_, err = file.WriteAt(content, 8<<20)
-	if err := errors.Join(err, file.Truncate(96<<20), file.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, errors.Join(err, file.Truncate(96<<20), file.Close()))
 	return path
 }
 
@@ -41,9 +38,7 @@ func TestRealRoundTripsAreIdentical(t *testing.T) {
 	dir := t.TempDir()
 	raw := disk(t, dir)
 	want, err := imagefile.HashFile(t.Context(), raw, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, test := range []struct {
 		format string
 		opts   Options
@@ -163,9 +158,7 @@ func TestRealQemuImgReadsNothingElse(t *testing.T) {
 	}
 	dir := t.TempDir()
 	secret, child, out := filepath.Join(dir, "secret"), filepath.Join(dir, "child.qcow2"), filepath.Join(dir, "out.raw")
-	if err := errors.Join(os.WriteFile(secret, []byte(strings.Repeat("top secret", 512)), 0o600), makeEmpty(out)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, errors.Join(os.WriteFile(secret, []byte(strings.Repeat("top secret", 512)), 0o600), makeEmpty(out)))
 	if text, err := exec.Command("qemu-img", "create", "-f", "qcow2", "-b", secret, "-F", "raw", child).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
@@ -175,9 +168,7 @@ func TestRealQemuImgReadsNothingElse(t *testing.T) {
 		t.Errorf("error is %v, and there are %d bytes; want that the backing file is not found", err, len(text))
 	}
 	spec.Sandbox = nil
-	if err := process.Run(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, process.Run(t.Context(), spec))
 	if text, _ := os.ReadFile(out); !bytes.Contains(text, []byte("secret")) {
 		t.Error("without the sandbox, qemu-img reads no backing file either: this test shows nothing")
 	}

@@ -10,18 +10,16 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func newSigner(t *testing.T) ssh.Signer {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	signer, err := ssh.NewSignerFromKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return signer
 }
 
@@ -29,9 +27,7 @@ func newSigner(t *testing.T) ssh.Signer {
 func serve(t *testing.T, m Machine) (address string, end func()) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	m.HostKeys = []ssh.Signer{newSigner(t)}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -84,16 +80,12 @@ func TestSessionRunsOneCommand(t *testing.T) {
 		return 7
 	}})
 	client, err := login(t, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if _, _, err := client.OpenChannel("direct-tcpip", nil); err == nil {
 		t.Error("the machine forwards connections")
 	}
 	session, err := client.NewSession()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if err := session.RequestSubsystem("sftp"); err == nil {
 		t.Error("the machine has subsystems")
 	}
@@ -115,16 +107,10 @@ func TestServerEndsWithItsContext(t *testing.T) {
 		return 0
 	}})
 	client, err := login(t, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	session, err := client.NewSession()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := session.Start("sleep for ever"); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
+	testutil.Must(t, session.Start("sleep for ever"))
 	<-started
 	end()
 	if err := session.Wait(); err == nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/npctl/npctl/internal/process"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // The tests emulate a killed npctl by closing the lease without removing anything, as the kernel does. The contract
@@ -17,13 +18,9 @@ func create(t *testing.T, parent string) (images string, d *Dir) {
 	t.Helper()
 	images = t.TempDir()
 	build := filepath.Join(images, "img-1")
-	if err := os.Mkdir(build, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Mkdir(build, 0o755))
 	d, err := Create(build, parent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if info, err := os.Stat(d.Temp()); err != nil || !info.IsDir() {
 		t.Fatalf("no directory for TMPDIR: %v", err)
 	}
@@ -39,9 +36,7 @@ func TestRemoveDeletesOnlyTheScratchDirectory(t *testing.T) {
 	for _, parent := range []string{"", t.TempDir()} {
 		_, d := create(t, parent)
 		image := filepath.Join(d.build, "img-1.raw")
-		if err := errors.Join(os.WriteFile(image, nil, 0o600), os.WriteFile(filepath.Join(d.Temp(), "x"), nil, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, errors.Join(os.WriteFile(image, nil, 0o600), os.WriteFile(filepath.Join(d.Temp(), "x"), nil, 0o600)))
 		if err := d.Remove(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -56,9 +51,7 @@ func TestSweepCleansUpAfterDeadProcess(t *testing.T) {
 		images, d := create(t, parent)
 		child := exec.Command("sleep", "1000")
 		child.Env = []string{process.RunIDVariable + "=" + d.RunID()}
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, child.Start())
 		d.Started(child.Process.Pid)
 		if err := Sweep(t.Context(), images); err != nil || !exists(d.Temp()) {
 			t.Fatalf("a living build was swept: %v", err)
@@ -80,9 +73,7 @@ func TestSweepHandlesTruncatedLease(t *testing.T) {
 	for _, text := range []string{"", `{"run_id":"x","pi`, `{"pid":1}`, `[]`} {
 		images, d := create(t, "")
 		_ = d.lease.Close()
-		if err := os.WriteFile(filepath.Join(d.path, leaseName), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.WriteFile(t, filepath.Join(d.path, leaseName), text)
 		if err := Sweep(t.Context(), images); err != nil || exists(d.path) {
 			t.Errorf("lease %q: %v, still there: %t", text, err, exists(d.path))
 		}
@@ -92,9 +83,7 @@ func TestSweepHandlesTruncatedLease(t *testing.T) {
 func TestSweepIgnoresDirectoriesWithoutLease(t *testing.T) {
 	images := t.TempDir()
 	other := filepath.Join(images, "a", dirName)
-	if err := os.MkdirAll(other, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.MkdirAll(other, 0o755))
 	if err := Sweep(t.Context(), images); err != nil || !exists(other) {
 		t.Errorf("%v, still there: %t", err, exists(other))
 	}

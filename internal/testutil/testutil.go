@@ -35,8 +35,14 @@ func AwaitFor(t testing.TB, limit time.Duration, what string, so func() bool, de
 	}
 }
 
+// T is what a test of the standard library and one of rapid have in common.
+type T interface {
+	Helper()
+	Fatal(args ...any)
+}
+
 // Must fails the test if there is an error.
-func Must(t testing.TB, err error) {
+func Must(t T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +50,7 @@ func Must(t testing.TB, err error) {
 }
 
 // ReadFile returns the content of a file.
-func ReadFile(t testing.TB, path string) string {
+func ReadFile(t T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	Must(t, err)
@@ -52,7 +58,7 @@ func ReadFile(t testing.TB, path string) string {
 }
 
 // WriteFile writes a file, and creates its directory if it does not exist.
-func WriteFile(t testing.TB, path, content string) {
+func WriteFile(t T, path, content string) {
 	t.Helper()
 	Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	Must(t, os.WriteFile(path, []byte(content), 0o600))

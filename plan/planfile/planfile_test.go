@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/plantest"
 	"github.com/npctl/npctl/resources"
@@ -27,9 +28,7 @@ func sampleFile() File {
 func saved(t *testing.T, f File) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a.plan")
-	if err := f.Write(path); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, f.Write(path))
 	return path
 }
 
@@ -37,9 +36,7 @@ func TestPlanFileContainsWholePlan(t *testing.T) {
 	f := sampleFile()
 	f.Plan = plantest.EveryField(t)
 	got, err := Read(saved(t, f))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if diff := cmp.Diff(f, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -52,13 +49,9 @@ func TestPlanFilesRoundTrip(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		f := File{Meta: plantest.Meta(), Plan: plantest.DrawPlan(r)}
 		content, err := f.encode()
-		if err != nil {
-			r.Fatal(err)
-		}
+		testutil.Must(r, err)
 		got, err := decode(content)
-		if err != nil {
-			r.Fatal(err)
-		}
+		testutil.Must(r, err)
 		if diff := cmp.Diff(f, got, cmpopts.EquateEmpty()); diff != "" {
 			r.Fatalf("-want +got:\n%s", diff)
 		}
@@ -67,16 +60,10 @@ func TestPlanFilesRoundTrip(t *testing.T) {
 
 func TestPlanFileIsReadableByOwnerOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.plan")
-	if err := os.WriteFile(path, []byte("what was there before"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := sampleFile().Write(path); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, []byte("what was there before"), 0o666))
+	testutil.Must(t, sampleFile().Write(path))
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("got mode %v, want 0600", info.Mode().Perm())
 	}
@@ -94,9 +81,7 @@ func TestPlanFileWriteErrorNamesPath(t *testing.T) {
 
 func TestInvalidPlanFileIsRejected(t *testing.T) {
 	content, err := sampleFile().encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	change := func(old, new string) []byte {
 		if !bytes.Contains(content, []byte(old)) {
 			t.Fatalf("no %s in the file", old)
@@ -127,9 +112,7 @@ func TestInvalidPlanFileIsRejected(t *testing.T) {
 		{"unknown field", withBody(t, `{"meta":{"created":"2026-03-02T13:30:00Z","options":{}},"plan":{"steps":[],"invented_later":1}}`), ErrFormat, "written by npctl 0.9.0"},
 	} {
 		path := filepath.Join(t.TempDir(), "a.plan")
-		if err := os.WriteFile(path, c.content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(path, c.content, 0o600))
 		_, err := Read(path)
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v, want %v with %q and the path", c.name, err, c.want, c.says)
@@ -140,9 +123,7 @@ func TestInvalidPlanFileIsRejected(t *testing.T) {
 func encoded(t *testing.T, f File) []byte {
 	t.Helper()
 	content, err := f.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return content
 }
 
@@ -150,17 +131,13 @@ func encoded(t *testing.T, f File) []byte {
 func withBody(t *testing.T, body string) []byte {
 	t.Helper()
 	header, err := json.Marshal(headerFor([]byte(body), "0.9.0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return append(append(header, '\n'), body...)
 }
 
 func TestPlanFileSizeIsLimited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "huge.plan")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, nil, 0o600))
 	if err := os.Truncate(path, sizeLimit+1); err != nil { // sparse
 		t.Fatal(err)
 	}
@@ -171,9 +148,7 @@ func TestPlanFileSizeIsLimited(t *testing.T) {
 
 func TestNonRegularPlanFileIsNotOpened(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, syscall.Mkfifo(pipe, 0o600))
 	for _, path := range []string{pipe, t.TempDir()} { // opening a pipe would wait for a writer
 		if _, err := Read(path); !errors.Is(err, ErrNotPlanFile) {
 			t.Errorf("%s: got %v", path, err)
@@ -212,9 +187,7 @@ func TestPlanIsBoundToItsInstallationAndConfiguration(t *testing.T) {
 
 func FuzzReadFile(f *testing.F) {
 	content, err := sampleFile().encode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	testutil.Must(f, err)
 	f.Add(content)
 	f.Add([]byte(`{"kind":"npctl plan","format":1,"size":2,"sha256":""}` + "\n{}"))
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -229,9 +202,7 @@ func BenchmarkPlanFile(b *testing.B) {
 	f := File{Meta: plantest.Meta(), Plan: plantest.BigPlan(10_000)}
 	for b.Loop() {
 		content, err := f.encode()
-		if err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, err)
 		if _, err := decode(content); err != nil {
 			b.Fatal(err)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/itchyny/gojq"
+
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/plantest"
 )
@@ -16,9 +18,7 @@ import (
 func docsPart(t *testing.T, page, name, want string) {
 	t.Helper()
 	content, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	open, shut := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
 	before, rest, found := strings.Cut(string(content), open)
 	got, after, ended := strings.Cut(rest, shut)
@@ -32,9 +32,7 @@ func docsPart(t *testing.T, page, name, want string) {
 		t.Errorf("%s is out of date; update it with go test ./plan/render -update\ngot:\n%s\nwant:\n%s", page, got, want)
 		return
 	}
-	if err := os.WriteFile(page, []byte(before+open+want+shut+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(page, []byte(before+open+want+shut+after), 0o644))
 }
 
 func TestSampleInReadingPlansIsCurrent(t *testing.T) {
@@ -53,25 +51,19 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 // TestPolicyInDocs runs the policy of docs/plan-json.md.
 func TestPolicyInDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/plan-json.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	_, rest, _ := strings.Cut(string(page), "<!-- policy -->\n\n```jq\n")
 	program, _, found := strings.Cut(rest, "```")
 	if !found {
 		t.Fatal("docs/plan-json.md has no policy")
 	}
 	query, err := gojq.Parse(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for flavor, want := range map[string]string{`"medium"`: "", `"large"`: "provider.vexxhost.pool.main.label.small: flavor large, image diskimage.debian"} {
 		launch := plantest.Launch("small", 1)
 		launch.Values = map[string]string{"flavor": flavor, "image": `"diskimage.debian"`}
 		var report any
-		if err := json.Unmarshal(reportJSON(t, plan.Plan{Steps: []plan.Step{launch}}), &report); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, json.Unmarshal(reportJSON(t, plan.Plan{Steps: []plan.Step{launch}}), &report))
 		var got []string
 		for iter := query.Run(report); ; {
 			value, more := iter.Next()
@@ -92,13 +84,9 @@ func TestPolicyInDocs(t *testing.T) {
 // TestMoveInReadingPlansIsCurrent prints the plan that package plan computes in TestMoveNamesPoolOfSuccessor.
 func TestMoveInReadingPlansIsCurrent(t *testing.T) {
 	content, err := os.ReadFile("../testdata/move.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var p plan.Plan
-	if err := json.Unmarshal(content, &p); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal(content, &p))
 	text, markdown := textOf(t, p, TextOptions{Width: 118}), markdownOf(t, p, 0)
 	for _, want := range []string{"move node 0000000001 small from west/main (medium) to east/main (small)",
 		"delete node 0000000001 small in west/main, cloud id server-0000000001, moved to east/main (small)"} {

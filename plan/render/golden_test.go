@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 )
 
@@ -18,9 +20,7 @@ func checkGolden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *updateGolden {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
@@ -34,17 +34,13 @@ func checkGolden(t *testing.T, name, got string) {
 func textOf(t testing.TB, p plan.Plan, o TextOptions) string {
 	t.Helper()
 	var b strings.Builder
-	if err := Text(&b, p, o); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, Text(&b, p, o))
 	return b.String()
 }
 
 func markdownOf(t testing.TB, p plan.Plan, limit int) string {
 	t.Helper()
 	var b strings.Builder
-	if err := Markdown(&b, p, limit); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, Markdown(&b, p, limit))
 	return b.String()
 }

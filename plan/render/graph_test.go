@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/plantest"
-	"pgregory.net/rapid"
 )
 
 func TestGraphShowsDependencies(t *testing.T) {
@@ -18,16 +20,12 @@ func TestGraphShowsDependencies(t *testing.T) {
 	checkGolden(t, "graph.dot", Graph(p))
 
 	doc, err := GraphJSON(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if err := schemaCheck(reportSchema(t, "#/$defs/graph"), doc); err != nil {
 		t.Error(err)
 	}
 	var graph graphDoc
-	if err := json.Unmarshal(doc, &graph); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal(doc, &graph))
 	want := []graphEdge{
 		{"upload provider.rax.image.debian", "build diskimage.debian", "needs"},
 		{"launch provider.vexxhost.pool.main.label.debian-small #0", "upload provider.rax.image.debian", "after"},
@@ -42,9 +40,7 @@ func TestGraphIsDeterministicAndEscaped(t *testing.T) {
 		p := plantest.DrawPlan(r)
 		dot := Graph(p)
 		doc, err := GraphJSON(p)
-		if err != nil {
-			r.Fatal(err)
-		}
+		testutil.Must(r, err)
 		if !json.Valid(doc) {
 			r.Fatalf("no JSON: %s", doc)
 		}

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/npctl/npctl/plan"
-	"github.com/npctl/npctl/plan/plantest"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/renderer/html"
 	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/plantest"
 )
 
 func TestMarkdownGolden(t *testing.T) {
@@ -71,9 +73,7 @@ func markdownHTML(t testing.TB, text string) string {
 	t.Helper()
 	var b bytes.Buffer
 	md := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithRendererOptions(html.WithUnsafe()))
-	if err := md.Convert([]byte(text), &b); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, md.Convert([]byte(text), &b))
 	return b.String()
 }
 
@@ -115,8 +115,6 @@ func BenchmarkMarkdown(b *testing.B) {
 	p := plantest.BigPlan(10_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := Markdown(io.Discard, p, 0); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, Markdown(io.Discard, p, 0))
 	}
 }

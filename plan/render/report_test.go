@@ -9,27 +9,25 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/plantest"
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"pgregory.net/rapid"
 )
 
 func reportJSON(t testing.TB, p plan.Plan) []byte {
 	t.Helper()
 	report, err := Report(p, plantest.Meta())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return report
 }
 
 func TestReportGolden(t *testing.T) {
 	var indented bytes.Buffer
-	if err := json.Indent(&indented, reportJSON(t, plantest.Plan()), "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Indent(&indented, reportJSON(t, plantest.Plan()), "", "  "))
 	checkGolden(t, "report.json", indented.String())
 }
 
@@ -38,23 +36,15 @@ func TestReportGolden(t *testing.T) {
 func reportSchema(t *testing.T, pointer string) *jsonschema.Schema {
 	t.Helper()
 	file, err := os.Open("../../docs/schemas/plan.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer file.Close()
 	doc, err := jsonschema.UnmarshalJSON(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	if err := c.AddResource("plan.json", schemaClosed(doc)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, c.AddResource("plan.json", schemaClosed(doc)))
 	schema, err := c.Compile("plan.json" + pointer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return schema
 }
 
@@ -106,9 +96,7 @@ func TestReportsMatchSchema(t *testing.T) {
 func TestReportContainsEveryFieldOfAStep(t *testing.T) {
 	p := plantest.EveryField(t)
 	got, meta, err := parseReport(reportJSON(t, p))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if diff := cmp.Diff(p, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
@@ -127,9 +115,7 @@ func TestReportRoundTrips(t *testing.T) {
 			}
 		}
 		got, _, err := parseReport(report)
-		if err != nil {
-			r.Fatal(err)
-		}
+		testutil.Must(r, err)
 		if diff := cmp.Diff(p, got, cmpopts.EquateEmpty()); diff != "" {
 			r.Fatalf("-want +got:\n%s", diff)
 		}
@@ -151,9 +137,7 @@ func TestReportStatesWhetherPlanIsApplicable(t *testing.T) {
 		{"problems", plan.Plan{Problems: []plan.Problem{{Text: "x"}}}, [3]bool{false, false, true}},
 	} {
 		var doc struct{ Applyable, Complete, Errored bool }
-		if err := json.Unmarshal(reportJSON(t, c.plan), &doc); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, json.Unmarshal(reportJSON(t, c.plan), &doc))
 		if got := [3]bool{doc.Applyable, doc.Complete, doc.Errored}; got != c.want {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}

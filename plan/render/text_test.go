@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/plantest"
-	"pgregory.net/rapid"
 )
 
 func TestTextGolden(t *testing.T) {
@@ -356,9 +358,7 @@ func BenchmarkText(b *testing.B) {
 	p := plantest.BigPlan(10_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := Text(io.Discard, p, TextOptions{Width: 120, Color: true}); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, Text(io.Discard, p, TextOptions{Width: 120, Color: true}))
 	}
 }
 
@@ -372,18 +372,14 @@ func BenchmarkTextUnfolded(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := Text(io.Discard, p, TextOptions{Width: 120}); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, Text(io.Discard, p, TextOptions{Width: 120}))
 	}
 }
 
 func BenchmarkTextVerbose(b *testing.B) {
 	p := plantest.BigPlan(10_000)
 	for b.Loop() {
-		if err := Text(io.Discard, p, TextOptions{Verbose: true}); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, Text(io.Discard, p, TextOptions{Verbose: true}))
 	}
 }
 

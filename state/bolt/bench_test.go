@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -19,9 +20,7 @@ func BenchmarkList(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s, err := bolt.Open(bolt.Options{Path: path, ReadOnly: true})
-				if err != nil {
-					b.Fatal(err)
-				}
+				testutil.Must(b, err)
 				entries, err := s.List(b.Context(), resources.KindNode)
 				if err != nil || len(entries) != nodes {
 					b.Fatal(len(entries), err)
@@ -47,9 +46,7 @@ func BenchmarkCommit(b *testing.B) {
 		b.Run(fmt.Sprintf("ops=%d", ops), func(b *testing.B) {
 			s := reopen(b, filled(b, 6_000))
 			entries, err := s.List(b.Context(), resources.KindNode)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testutil.Must(b, err)
 			for i := 0; b.Loop(); i++ {
 				commit := make([]state.Op, ops)
 				for j := range commit {
@@ -92,9 +89,7 @@ func filled(b *testing.B, nodes int) string {
 func reopen(b *testing.B, path string) *bolt.Store {
 	b.Helper()
 	s, err := bolt.Open(bolt.Options{Path: path})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, err)
 	b.Cleanup(func() { s.Close() })
 	return s
 }

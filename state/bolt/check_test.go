@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/statetest"
 )
@@ -24,14 +25,10 @@ func TestPagesAreUsedOnceOrFree(t *testing.T) {
 	}
 	good := []byte(contentOf(t, path))
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer f.Close()
 	_, m, err := versionOf(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	newest, size := m.newest, m.newest.pageSize
 	free := newest.freelist * size
 	if count := order.Uint16(good[free+10:]); count < 2 {
@@ -71,9 +68,7 @@ func TestPagesAreUsedOnceOrFree(t *testing.T) {
 func liveBranch(t *testing.T, text []byte, m meta) uint64 {
 	t.Helper()
 	w := &walker{data: text, pageSize: m.pageSize, highWater: m.highWater, taken: make([]bool, m.highWater)}
-	if err := w.freelist(m.freelist); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.freelist(m.freelist))
 	for id := uint64(2); id < m.highWater; id++ {
 		if !w.taken[id] && order.Uint16(text[id*m.pageSize+8:]) == branchFlag && order.Uint64(text[id*m.pageSize:]) == id {
 			return id
@@ -106,9 +101,7 @@ func TestHiddenRecordIsDetected(t *testing.T) {
 		t.Fatalf("no page to damage: %v", err)
 	}
 	s, err := Open(Options{Path: path, ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer s.Close()
 	const want = "39 records of kind node, and 40 were written"
 	if _, err := s.List(t.Context()); err == nil || !strings.Contains(err.Error(), want) {

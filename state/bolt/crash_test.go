@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state/statetest"
 )
@@ -25,9 +26,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 		printed := runAndKill(t, path, time.Duration(rand.Int64N(int64(50*time.Millisecond))))
 		s := open(t, path)
 		number, err := statetest.CrashCheck(t.Context(), s, printed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if number < reached {
 			t.Fatalf("commit %d was there, the newest now is %d", reached, number)
 		}
@@ -46,12 +45,8 @@ func runAndKill(t *testing.T, path string, after time.Duration) io.Reader {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
+	testutil.Must(t, cmd.Start())
 	first := make([]byte, 1)
 	if _, err := io.ReadFull(stdout, first); err != nil {
 		_ = cmd.Wait()
@@ -60,9 +55,7 @@ func runAndKill(t *testing.T, path string, after time.Duration) io.Reader {
 	kill := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
 	defer kill.Stop()
 	rest, err := io.ReadAll(stdout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Fatalf("the process was not killed: %v: %s", err, stderr.String())
 	}
@@ -89,9 +82,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	}
 	s := open(t, path)
 	entries, err := s.List(t.Context(), resources.KindNode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	ids := strings.Fields(stdout.String())
 	if len(ids) == 0 || len(entries) != len(ids) {
 		t.Errorf("%d nodes were acknowledged, %d are there", len(ids), len(entries))

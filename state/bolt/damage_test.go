@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -57,25 +58,17 @@ func TestBadFiles(t *testing.T) {
 		}, []string{"checksum", restore}},
 		"another program's": {func(t *testing.T, path string) {
 			db, err := bbolt.Open(path, 0o600, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			db.Close()
 		}, []string{"another program", "check the path"}},
 		"directory": {func(t *testing.T, path string) {
-			if err := os.Mkdir(path, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, os.Mkdir(path, 0o700))
 		}, []string{"is a directory", "npctl.db"}},
 		"pipe": {func(t *testing.T, path string) {
-			if err := syscall.Mkfifo(path, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, syscall.Mkfifo(path, 0o600))
 		}, []string{"not a file"}},
 		"dangling link": {func(t *testing.T, path string) {
-			if err := os.Symlink("nowhere", path); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, os.Symlink("nowhere", path))
 		}, []string{"link"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,9 +101,7 @@ func TestBadFiles(t *testing.T) {
 func rootOfNodes(t *testing.T, path string) (page int) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer db.Close()
 	err = db.View(func(tx *bbolt.Tx) error {
 		page = int(tx.Bucket([]byte("records")).Bucket([]byte("node")).RootPage())
@@ -135,9 +126,7 @@ func zeroMetas(t *testing.T, path, good string) {
 func listing(t *testing.T, path string) map[string]string {
 	t.Helper()
 	files, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	all := map[string]string{}
 	for _, f := range files {
 		all[f.Name()] = f.Type().String()
@@ -158,9 +147,7 @@ func sample(t testing.TB) fixture {
 	t.Helper()
 	f := fixture{path: filepath.Join(t.TempDir(), "sample.db")}
 	s, err := bolt.Open(bolt.Options{Path: f.path, Version: "0.1.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer s.Close()
 	commit := func(ops ...state.Op) {
 		if _, err := s.Commit(t.Context(), ops...); err != nil {
@@ -297,9 +284,7 @@ func TestEveryHeaderFieldIsChecked(t *testing.T) {
 func FuzzDamagedFile(f *testing.F) {
 	sample := sample(f)
 	good, err := os.ReadFile(sample.path)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testutil.Must(f, err)
 	f.Add(len(good), 0, []byte{})
 	f.Add(4096*3, 0, []byte{})
 	f.Add(len(good), 4096*2+10, []byte{0xff, 0xff})

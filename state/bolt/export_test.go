@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/statetest"
@@ -16,9 +17,7 @@ import (
 func exported(t *testing.T, s *Store) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := s.Export(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, s.Export(t.Context(), &out))
 	return out.String()
 }
 
@@ -29,18 +28,14 @@ func add(t *testing.T, s *Store, records ...resources.Record) []state.Entry {
 		ops[i] = state.Op{Record: r}
 	}
 	entries, err := s.Commit(t.Context(), ops...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return entries
 }
 
 func records(t *testing.T, s *Store) []resources.Record {
 	t.Helper()
 	entries, err := s.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var all []resources.Record
 	for _, entry := range entries {
 		all = append(all, entry.Record)
@@ -52,9 +47,7 @@ func TestExportIsStable(t *testing.T) {
 	s := store(t, tempPath(t))
 	add(t, s, &resources.ImageRecord{Name: "debian", Kind: resources.DiskImage}, &resources.ProviderRecord{Name: "lab", Driver: "static", Config: []byte(`{"a":"<b>"}`)})
 	id, err := s.Identity(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	want := `{
   "format_version": 1,
   "written_by": "0.2.0",
@@ -90,9 +83,7 @@ func TestExportIsStable(t *testing.T) {
 
 func TestExportOfMissingStateFails(t *testing.T) {
 	s, err := Open(Options{Path: tempPath(t), ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer s.Close()
 	if err := s.Export(t.Context(), &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "does not exist yet") {
 		t.Errorf("%v, want an error", err)
@@ -107,9 +98,7 @@ func TestImportIntoANewFileRestores(t *testing.T) {
 	if _, err := old.Commit(t.Context(), state.Op{Key: resources.Key{Kind: resources.KindNode, ID: "0000000003"}, Force: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := fresh.Import(t.Context(), strings.NewReader(exported(t, old)), false); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, fresh.Import(t.Context(), strings.NewReader(exported(t, old)), false))
 	if diff := cmp.Diff(records(t, old), records(t, fresh)); diff != "" {
 		t.Errorf("(-old +new):\n%s", diff)
 	}
@@ -162,9 +151,7 @@ func TestImportRejectsOlderAndForeignDocuments(t *testing.T) {
 func identity(t *testing.T, s *Store) state.Identity {
 	t.Helper()
 	id, err := s.Identity(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return id
 }
 
@@ -214,13 +201,9 @@ func TestUnknownFieldsAndKindsArePreserved(t *testing.T) {
 	document := strings.Replace(exported(t, s), `"pool": "main"`, `"pool": "main", "mood": {"deep": [1, 2]}`, 1)
 	document = strings.Replace(document, `"username": "zuul"`, `"username": "zuul", "badge": "blue"`, 1)
 	document = strings.Replace(document, `"records": {`, `"records": {"dream": {"d1": {"of": "sheep"}},`, 1)
-	if err := s.Import(t.Context(), strings.NewReader(document), false); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, s.Import(t.Context(), strings.NewReader(document), false))
 	entries, err := s.List(t.Context(), resources.KindNode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	n := entries[0].Record.(*resources.Node)
 	n.Comment, n.Zone, n.Login.ShellType = "rewritten", "", "cmd"
 	if _, err := s.Commit(t.Context(), state.Op{Record: n, Revision: entries[0].Revision}); err != nil {
@@ -229,9 +212,7 @@ func TestUnknownFieldsAndKindsArePreserved(t *testing.T) {
 	var got struct {
 		Records map[string]map[string]map[string]any
 	}
-	if err := json.Unmarshal([]byte(exported(t, s)), &got); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal([]byte(exported(t, s)), &got))
 	node := got.Records["node"]["0000000001"]
 	kept := []any{node["mood"], node["comment"], node["zone"], node["login"].(map[string]any)["badge"], node["login"].(map[string]any)["shell_type"], got.Records["dream"]["d1"]["of"]}
 	want := []any{map[string]any{"deep": []any{1.0, 2.0}}, "rewritten", nil, "blue", "cmd", "sheep"}
@@ -239,9 +220,7 @@ func TestUnknownFieldsAndKindsArePreserved(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	stored, err := s.Get(t.Context(), n.Key())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if diff := cmp.Diff(n, stored.Record); diff != "" {
 		t.Errorf("the record itself (-want +got):\n%s", diff)
 	}

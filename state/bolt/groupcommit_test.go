@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -26,9 +27,7 @@ func TestConcurrentCommitsShareATransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, err := s.file.peek()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	<-s.group.turn
 	var all sync.WaitGroup
 	for i := range 100 {
@@ -49,17 +48,13 @@ func TestConcurrentCommitsShareATransaction(t *testing.T) {
 	s.group.turn <- struct{}{}
 	all.Wait()
 	after, err := s.file.peek()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if after.txid != before.txid+1 {
 		t.Errorf("%d transactions, want 1", after.txid-before.txid)
 	}
 	revisions := map[state.Revision]bool{}
 	entries, err := s.List(ctx, resources.KindHistory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, e := range entries {
 		revisions[e.Revision] = true
 	}
@@ -100,9 +95,7 @@ func waitingIn(s *Store) int {
 func newTestStore(t *testing.T) *Store {
 	t.Helper()
 	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "state.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }

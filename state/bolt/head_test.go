@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -16,9 +17,7 @@ import (
 func contentOf(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return string(text)
 }
 
@@ -29,9 +28,7 @@ func makeNewer(t *testing.T, s *Store) {
 		h.Schema, h.WrittenBy = schemaVersion+1, "0.9.0"
 		return h.save(tx)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 }
 
 const newerText = "state written by npctl 0.9.0, schema 2; this npctl knows up to 1: upgrade npctl"
@@ -63,9 +60,7 @@ func TestNewerFileIsRejected(t *testing.T) {
 func TestNewerDocumentIsRejected(t *testing.T) {
 	s := store(t, tempPath(t))
 	var doc bytes.Buffer
-	if err := s.Export(t.Context(), &doc); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, s.Export(t.Context(), &doc))
 	newer := strings.Replace(doc.String(), `"schema": 1`, `"schema": 2`, 1)
 	if err := s.Import(t.Context(), strings.NewReader(newer), true); err == nil || !strings.Contains(err.Error(), "schema 2; this npctl knows up to 1") {
 		t.Errorf("import: %v", err)
@@ -82,13 +77,9 @@ func TestHashKeyIsNotExported(t *testing.T) {
 	}
 	from, to := store(t, tempPath(t)), store(t, tempPath(t))
 	var doc bytes.Buffer
-	if err := from.Export(t.Context(), &doc); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, from.Export(t.Context(), &doc))
 	before := key(to)
-	if err := to.Import(t.Context(), &doc, false); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, to.Import(t.Context(), &doc, false))
 	if after := key(to); after != before || after == key(from) {
 		t.Error("the copy has lost its hash key")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -20,9 +21,7 @@ import (
 func store(t *testing.T, path string) *Store {
 	t.Helper()
 	s, err := Open(Options{Path: path, Version: "0.2.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -71,9 +70,7 @@ func TestOnlyProvablyDeadHoldersAreDead(t *testing.T) {
 func deadPID(t *testing.T) int {
 	t.Helper()
 	cmd := exec.Command("true")
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, cmd.Run())
 	return cmd.Process.Pid
 }
 
@@ -81,15 +78,11 @@ func TestDeadHoldersLockIsTakenOver(t *testing.T) {
 	path := tempPath(t)
 	var log bytes.Buffer
 	s, err := Open(Options{Path: path, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer s.Close()
 	pid := deadPID(t)
 	dead, err := s.Lock(t.Context(), "apply", state.Holder{Operation: "destroy", UserHost: "ann@here", PID: pid})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	next, err := store(t, path).Lock(t.Context(), "apply", state.Holder{Operation: "apply"})
 	if err != nil {
 		t.Fatalf("the lock of a dead process was not taken over: %v", err)
@@ -113,9 +106,7 @@ func TestLockTakeoverIsLogged(t *testing.T) {
 	}
 	var log bytes.Buffer
 	s, err := Open(Options{Path: path, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer s.Close()
 	if _, err := s.Lock(t.Context(), "apply", state.Holder{}); err != nil {
 		t.Fatal(err)
@@ -133,13 +124,9 @@ func TestHolderHasDefaults(t *testing.T) {
 		t.Errorf("holder of a free lock: %v, %v", h, err)
 	}
 	l, err := s.Lock(t.Context(), "apply", state.Holder{Operation: "apply"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	got, err := s.Holder(t.Context(), "apply")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	self := thisProcess()
 	want := &state.Holder{ID: l.ID(), Operation: "apply", UserHost: state.Self(self.Host, "").UserHost, Host: self.Host, PID: os.Getpid(),
 		Started: self.Started, Since: got.Since, Version: "0.2.0"}
@@ -157,9 +144,7 @@ func TestForceUnlock(t *testing.T) {
 		t.Errorf("nothing locked: %v", err)
 	}
 	l, err := s.Lock(t.Context(), "apply", state.Holder{Operation: "apply", UserHost: "ann@elsewhere"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	_, err = s.ForceUnlock(t.Context(), "x")
 	for _, part := range []string{`"x"`, l.ID(), "ann@elsewhere", "apply"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
@@ -190,17 +175,11 @@ func TestLockIsLostWithItsFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := tempPath(t)
 			s, err := Open(Options{Path: path})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			s.lostEvery = 10 * time.Millisecond
 			l, err := s.Lock(t.Context(), "apply", state.Holder{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := remove(path); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
+			testutil.Must(t, remove(path))
 			select {
 			case <-l.Lost():
 			case <-time.After(10 * time.Second):

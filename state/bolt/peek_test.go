@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -21,9 +22,7 @@ func newPeekLab(t *testing.T) peekLab {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "npctl.db")
 	s, err := Open(Options{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	l := peekLab{t, s, path}
 	for range 10 { // afterwards the file does not grow for some commits
@@ -38,17 +37,13 @@ func (l peekLab) write(date time.Time) {
 	if _, err := l.Commit(l.Context(), state.Op{Record: &resources.Request{State: resources.StateRequested, Labels: []string{"a"}}}); err != nil {
 		l.Fatal(err)
 	}
-	if err := os.Chtimes(l.path, date, date); err != nil {
-		l.Fatal(err)
-	}
+	testutil.Must(l, os.Chtimes(l.path, date, date))
 }
 
 func (l peekLab) peek() version {
 	l.Helper()
 	at, err := l.file.peek()
-	if err != nil {
-		l.Fatal(err)
-	}
+	testutil.Must(l, err)
 	return at
 }
 

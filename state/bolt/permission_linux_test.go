@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/statetest"
 )
@@ -37,9 +38,7 @@ func reachable(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, d := range []string{dir, filepath.Dir(dir)} {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.Chmod(d, 0o755))
 	}
 	return dir
 }
@@ -54,9 +53,7 @@ func denied(t *testing.T, err error, path string) {
 func TestUnreadableFile(t *testing.T) {
 	path := filepath.Join(reachable(t), "npctl.db")
 	store(t, path)
-	if err := os.Chmod(path, 0); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Chmod(path, 0))
 	asSomebody(t, func() {
 		for _, readOnly := range []bool{true, false} {
 			_, err := Open(Options{Path: path, ReadOnly: readOnly})
@@ -68,9 +65,7 @@ func TestUnreadableFile(t *testing.T) {
 func TestReadOnlyFileCanBeRead(t *testing.T) {
 	path := filepath.Join(reachable(t), "npctl.db")
 	add(t, store(t, path), statetest.Node(1))
-	if err := os.Chmod(path, 0o444); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Chmod(path, 0o444))
 	asSomebody(t, func() {
 		s, err := Open(Options{Path: path})
 		if err != nil {
@@ -91,9 +86,7 @@ func TestReadOnlyFileCanBeRead(t *testing.T) {
 func TestReadOnlyDirectory(t *testing.T) {
 	dir := reachable(t)
 	for _, d := range []string{dir} {
-		if err := os.Chmod(d, 0o555); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.Chmod(d, 0o555))
 	}
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o755) })
 	asSomebody(t, func() {

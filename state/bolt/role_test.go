@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -29,9 +30,7 @@ func anyRole(o *bolt.Options) { o.AnyRole = true }
 func mustOpenAs(t *testing.T, path string, with func(*bolt.Options)) *bolt.Store {
 	t.Helper()
 	s, err := openAs(t, path, with)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return s
 }
 
@@ -79,9 +78,7 @@ func TestRoleChangeDropsMovedRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := mustOpenAs(t, path, anyRole)
-	if err := s.ConvertRole(t.Context(), bolt.RoleChange{Role: bolt.RolePrivate, Location: "over there", Lineage: "theirs", Without: []resources.Kind{resources.KindNode, resources.KindUpload}}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, s.ConvertRole(t.Context(), bolt.RoleChange{Role: bolt.RolePrivate, Location: "over there", Lineage: "theirs", Without: []resources.Kind{resources.KindNode, resources.KindUpload}}))
 	if _, err := whole.List(t.Context()); !errors.As(err, new(*bolt.RoleError)) {
 		t.Errorf("who has had it open as a state reads on: %v", err)
 	}
@@ -108,12 +105,8 @@ func TestDocumentContainsTheWholeState(t *testing.T) {
 	}
 	doc := bolt.NewDocument("0.1.0")
 	doc.Lineage, doc.MigrationID, doc.Sequences[resources.KindNode] = "theirs", "m1", 17
-	if err := doc.Add(oneNode); err != nil {
-		t.Fatal(err)
-	}
-	if err := mustOpenAs(t, path, anyRole).ReplaceAll(t.Context(), doc, bolt.RoleChange{Role: bolt.RoleState}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, doc.Add(oneNode))
+	testutil.Must(t, mustOpenAs(t, path, anyRole).ReplaceAll(t.Context(), doc, bolt.RoleChange{Role: bolt.RoleState}))
 	whole := mustOpenAs(t, path, as(bolt.RoleState))
 	entries, err := whole.List(t.Context())
 	if err != nil || len(entries) != 1 || entries[0].Record.Key() != oneNode.Key() {
@@ -134,21 +127,13 @@ func TestDocumentIsPrintedAsExportDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var exported, written bytes.Buffer
-	if err := s.Export(t.Context(), &exported); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, s.Export(t.Context(), &exported))
 	id, err := s.Identity(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	doc := bolt.NewDocument("0.1.0")
 	doc.Lineage, doc.Serial = id.Lineage, id.Serial
-	if err := doc.Add(oneNode); err != nil {
-		t.Fatal(err)
-	}
-	if err := doc.Write(&written); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, doc.Add(oneNode))
+	testutil.Must(t, doc.Write(&written))
 	if exported.String() != written.String() {
 		t.Errorf("a document is\n%s\nand an export\n%s", &written, &exported)
 	}

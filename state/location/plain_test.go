@@ -1,12 +1,12 @@
 package location
 
 import (
-	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/state/zookeeper"
 )
 
@@ -27,9 +27,7 @@ func TestPlain(t *testing.T) {
 		"other mistakes": {"npctl {\nstate \"bolt\" { path = \"x.db\" }\n}\nlable \"x\" {}", "x.db", true},
 	} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.WriteFile(t, filepath.Join(dir, "npctl.hcl"), c.text)
 		want := ""
 		if c.ok {
 			want = filepath.Join(dir, c.want)
@@ -55,9 +53,7 @@ func TestStateInZooKeeperIsFoundWithoutEvaluating(t *testing.T) {
     }
   }
 }`
-	if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, filepath.Join(dir, "npctl.hcl"), text)
 	got, ok := Plain(dir)
 	want := Location{File: filepath.Join(dir, "npctl.db"), Shared: &zookeeper.Options{Hosts: []string{"zk1:2281", "zk2"}, Chroot: "/zuul",
 		SessionTimeout: 30 * time.Second, TLS: &zookeeper.TLS{Cert: filepath.Join(dir, "tls/client.pem"), Key: "/etc/client.key",

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -46,9 +47,7 @@ func TestFulfilledRequestHasTheKeysOfZuul(t *testing.T) {
 	r.State, r.Nodes, r.StateTime = resources.StateFulfilled, []string{"0000000107", "0000000111", "0000000110"}, time.Unix(1795204853, 0)
 	before, _ := parseObject([]byte(zuulsRequest))
 	after, err := parseObject(mustEncode(t, p, r, []byte(zuulsRequest)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	changed := map[string]string{}
 	for _, key := range after.keys {
 		if now := string(after.values[key]); now != string(before.values[key]) {
@@ -98,9 +97,7 @@ func valuesOf(t *testing.T, n *resources.Node, old string, keys ...string) map[s
 		n.State = resources.StateReady
 	}
 	doc, err := parseObject(mustEncode(t, parsePath(nodesDir+"/"+n.ID), n, []byte(old)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	got := map[string]string{}
 	for _, key := range keys {
 		got[key] = string(doc.values[key])

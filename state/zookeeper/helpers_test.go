@@ -63,9 +63,7 @@ func (tr *tree) tls() zookeeper.TLS { return zookeeper.TLS{CA: tr.CA, Cert: tr.C
 func (tr *tree) connect(t testing.TB) *zk.Conn {
 	t.Helper()
 	conn, err := zookeeper.Dial(tr.servers(), tr.tls())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(conn.Close)
 	return conn
 }
@@ -85,9 +83,7 @@ func (tr *tree) remove(t testing.TB) {
 func (tr *tree) open(t testing.TB, with ...func(*zookeeper.Options)) *zookeeper.Store {
 	t.Helper()
 	private, err := bolt.Open(bolt.Options{Role: bolt.RolePrivate, Path: tr.private, Version: "0.1.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	secure := tr.tls()
 	opts := zookeeper.Options{Hosts: tr.servers(), Chroot: tr.chroot, TLS: &secure, Private: private, Version: "0.1.0",
 		Host: "launch1.example", SessionTimeout: 20 * time.Second,
@@ -96,9 +92,7 @@ func (tr *tree) open(t testing.TB, with ...func(*zookeeper.Options)) *zookeeper.
 		f(&opts)
 	}
 	s, err := zookeeper.Open(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("close: %v", err)

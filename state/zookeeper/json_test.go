@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -86,9 +87,7 @@ func TestUnchangedRecordKeepsItsBytes(t *testing.T) {
 // withStrangers adds keys that npctl does not know among the others.
 func withStrangers(r *rapid.T, text []byte) []byte {
 	doc, err := parseObject(text)
-	if err != nil {
-		r.Fatal(err)
-	}
+	testutil.Must(r, err)
 	for i := range rapid.IntRange(0, 4).Draw(r, "strangers") {
 		key := fmt.Sprintf("stranger %d é", i)
 		doc.set(key, json.RawMessage(strings.TrimSpace(drawJSON(r, "stranger", 3))))
@@ -108,9 +107,7 @@ func TestForeignKeysKeepTheirBytes(t *testing.T) {
 		}
 		before, _ := parseObject(old)
 		after, err := parseObject(mustEncode(r, p, other, old))
-		if err != nil {
-			r.Fatal(err)
-		}
+		testutil.Must(r, err)
 		for _, key := range before.keys {
 			if strings.HasPrefix(key, "stranger") && !bytes.Equal(before.values[key], after.values[key]) {
 				r.Fatalf("%q was %s and is %s", key, before.values[key], after.values[key])
@@ -125,9 +122,7 @@ func TestLossOfOwnKeyIsHarmless(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p, want := drawRecord(r)
 		doc, err := parseObject(mustEncode(r, p, want, nil))
-		if err != nil {
-			r.Fatal(err)
-		}
+		testutil.Must(r, err)
 		doc.drop(ownKey)
 		got := mustDecode(r, p, doc.bytes())
 		if resources.StateOf(got) != resources.StateOf(want) {
@@ -148,9 +143,7 @@ func TestNoKeyHidesAnAttributeOfZuul(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		n := drawNode(r)
 		doc, err := parseObject(mustEncode(r, parsePath(nodesDir+"/"+n.ID), n, nil))
-		if err != nil {
-			r.Fatal(err)
-		}
+		testutil.Must(r, err)
 		for _, key := range doc.keys {
 			if key[0] == '_' || slices.Contains([]string{"lock", "label", "name", "aliases"}, key) {
 				r.Fatalf("key %q in %s", key, doc.bytes())
@@ -172,9 +165,7 @@ func TestDocumentsHaveAllKeysOfNodepool(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p, record := drawRecord(r)
 		doc, err := parseObject(mustEncode(r, p, record, nil))
-		if err != nil {
-			r.Fatal(err)
-		}
+		testutil.Must(r, err)
 		for key := range strings.FieldsSeq(want[p.kind]) {
 			if !doc.has(key) {
 				r.Fatalf("no %s in %s", key, doc.bytes())
@@ -190,13 +181,9 @@ func TestUnknownExtrasArePreserved(t *testing.T) {
 	n := mustDecode(t, p, old).(*resources.Node)
 	n.Error, n.Comment = "", "mine"
 	doc, err := parseObject(mustEncode(t, p, n, old))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	own, err := parseObject(doc.values[ownKey])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if string(own.values["from_the_future"]) != "[1.50]" || own.has("error") {
 		t.Errorf("npctl's own key is %s", doc.values[ownKey])
 	}
@@ -246,9 +233,7 @@ func FuzzDocument(f *testing.F) {
 func hasOwnKey(t *testing.T, document []byte) bool {
 	t.Helper()
 	o, err := parseObject(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return o.has(ownKey)
 }
 
@@ -282,9 +267,7 @@ func BenchmarkDocument(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		text, err := encode(p, &after, &after, old, someLauncher)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, err)
 		mustDecode(b, p, text)
 	}
 }

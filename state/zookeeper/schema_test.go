@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func block(with map[string]cty.Value) cty.Value {
@@ -28,18 +30,14 @@ func tlsValue(with map[string]cty.Value) cty.Value {
 
 func TestBlockDefaults(t *testing.T) {
 	got, file, err := FromConfig(block(nil), "/etc/npctl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	want := Options{Hosts: []string{"zk1", "zk2:2281"}, SessionTimeout: 10 * time.Second}
 	if diff := cmp.Diff(want, got); diff != "" || file != "/etc/npctl/npctl.db" {
 		t.Errorf("the file is %s, the options\n%s", file, diff)
 	}
 	got, file, err = FromConfig(block(map[string]cty.Value{"chroot": cty.StringVal("/zuul"), "session_timeout": cty.StringVal("2m"), "file": cty.StringVal("/x.db"),
 		"tls": tlsValue(map[string]cty.Value{"cert": cty.StringVal("c.pem"), "key": cty.StringVal("/k.pem"), "ca": cty.StringVal("ca.pem"), "verify_host_names": cty.False})}), "/etc/npctl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	want = Options{Hosts: want.Hosts, Chroot: "/zuul", SessionTimeout: 2 * time.Minute, TLS: &TLS{Cert: "/etc/npctl/c.pem", Key: "/k.pem", CA: "/etc/npctl/ca.pem", AnyName: true}}
 	if diff := cmp.Diff(want, got); diff != "" || file != "/x.db" {
 		t.Errorf("the file is %s, the options\n%s", file, diff)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/pty"
 )
@@ -103,9 +104,7 @@ func newShell(t *testing.T, name string, args ...string) *shell {
 	cmd.Env = []string{"PATH=" + recorder(t) + ":/usr/bin:/bin", "HOME=" + t.TempDir(), "TERM=xterm", "LANG=C.UTF-8", "PS1=$ "}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = screen, screen, screen
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, cmd.Start())
 	_ = screen.Close() // the shell has its own
 	s := &shell{t: t, keys: keys}
 	go func() {
@@ -132,18 +131,12 @@ func fleet(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	text, err := os.ReadFile("../../cmd/npctl/testdata/fleet.hcl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for name, content := range map[string]string{"npctl.hcl": string(text), "my values.hcl": "",
 		"elsewhere/npctl.hcl": strings.ReplaceAll(string(text), `"small"`, `"other"`)} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		testutil.WriteFile(t, path, content)
 	}
 	for _, args := range [][]string{{"apply", "-auto-approve"}, {"plan", "-out=tonight.plan"}} {
 		cmd := exec.CommandContext(t.Context(), npctl, args...)
@@ -167,9 +160,7 @@ printf 'ran '
 printf '[%%s]' "$@"
 printf ' end\n'
 `, npctl)
-	if err := os.WriteFile(filepath.Join(dir, "npctl"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(filepath.Join(dir, "npctl"), []byte(script), 0o755))
 	return dir
 }
 

@@ -24,9 +24,7 @@ type api struct {
 func login(t *testing.T, authURL, user, project string) *api {
 	t.Helper()
 	client, err := openstack.NewClient(authURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	err = openstack.Authenticate(t.Context(), client, gophercloud.AuthOptions{IdentityEndpoint: authURL, Username: user, Password: password,
 		TenantName: project, DomainName: "Default", AllowReauth: true})
 	if err != nil {

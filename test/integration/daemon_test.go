@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/program"
 )
 
@@ -79,17 +80,13 @@ func (d *daemon) get(path string) (string, error) {
 func (d *daemon) metric(name string) float64 {
 	d.at.t.Helper()
 	text, err := d.get("/metrics")
-	if err != nil {
-		d.at.t.Fatal(err)
-	}
+	testutil.Must(d.at.t, err)
 	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindStringSubmatch(text)
 	if found == nil {
 		return 0
 	}
 	value, err := strconv.ParseFloat(found[1], 64)
-	if err != nil {
-		d.at.t.Fatal(err)
-	}
+	testutil.Must(d.at.t, err)
 	return value
 }
 
@@ -147,9 +144,7 @@ func asks(labels []string, options ...string) []string {
 func (at *place) takeNodes(labels ...string) []node {
 	at.t.Helper()
 	a, err := at.runTake(asks(labels, "-take"), labels)
-	if err != nil {
-		at.t.Fatal(err)
-	}
+	testutil.Must(at.t, err)
 	return a
 }
 
@@ -210,9 +205,7 @@ func (at *place) returnNodes(nodes ...node) {
 func (at *place) census() string {
 	at.t.Helper()
 	a, err := at.says("node", "list")
-	if err != nil {
-		at.t.Fatal(err)
-	}
+	testutil.Must(at.t, err)
 	counts := map[string]int{}
 	for _, n := range a.Nodes {
 		counts[n.State]++

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // TestOpenStackExample follows the README for a user with an OpenStack project: it applies examples/openstack.hcl with
@@ -50,9 +52,7 @@ func TestOpenStackExample(t *testing.T) {
 func example(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../examples/openstack.hcl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return string(text)
 }
 
@@ -102,15 +102,11 @@ func (p *project) imageIsTheFile(at *place, theirs map[string]thing) {
 		p.t.Fatalf("image files are %q, %v; want one qcow2", files, err)
 	}
 	file, err := os.Open(files[0])
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testutil.Must(p.t, err)
 	defer file.Close()
 	sum, hash := md5.New(), sha512.New() //nolint:gosec // Glance's checksum
 	size, err := io.Copy(io.MultiWriter(sum, hash), file)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testutil.Must(p.t, err)
 	if size < 20<<20 {
 		p.t.Errorf("the image has %d bytes: that is no Debian", size)
 	}

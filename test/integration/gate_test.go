@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // gate is a proxy between npctl and the services. Its hooks decide about each call. A call that passes is executed by
@@ -41,9 +43,7 @@ func (p *project) withGate() *gate {
 	mine := p.entries["mine"].(map[string]any)
 	for service, key := range map[string]string{compute: "compute", network: "network", image: "image", volume: "block_storage"} {
 		upstream, err := p.url(service)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		testutil.Must(p.t, err)
 		mine[key+"_endpoint_override"] = g.serve(p.t, service, upstream)
 	}
 	return g
@@ -52,9 +52,7 @@ func (p *project) withGate() *gate {
 func (g *gate) serve(t *testing.T, service, upstream string) string {
 	t.Helper()
 	target, err := url.Parse(upstream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = target.Scheme, target.Host, r.In.Host

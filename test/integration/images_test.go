@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // debian is a configuration that builds a Debian and uploads it to the sandbox cloud of npctl.
@@ -56,17 +58,11 @@ func dibPlace(t *testing.T) *place {
 func nothingMounted(t *testing.T, dir string) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	loops, err := exec.Command("losetup", "--all").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	processes, err := exec.Command("ps", "-e", "-o", "pid,args").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for name, text := range map[string][]byte{"mounts": mounts, "loop devices": loops, "processes": processes} {
 		if bytes.Contains(text, []byte(dir)) {
 			t.Errorf("%s are left in %s:\n%s", name, dir, text)
@@ -129,9 +125,7 @@ func compare(t *testing.T, raw, converted string) {
 func TestDibBuildSurvivesAKill(t *testing.T) {
 	at := dibPlace(t)
 	cmd, _, stderr := at.command(t.Context(), "apply", "-auto-approve")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, cmd.Start())
 	eventually(t, "the build has started to fill its tree", func() bool {
 		logs, err := filepath.Glob(filepath.Join(at.dir, "logs/*"))
 		if err != nil || len(logs) == 0 {
@@ -140,9 +134,7 @@ func TestDibBuildSurvivesAKill(t *testing.T) {
 		log, err := os.ReadFile(logs[0])
 		return err == nil && bytes.Contains(log, []byte("root.d/10-debian-tiny"))
 	})
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, cmd.Process.Kill())
 	if err := cmd.Wait(); err == nil {
 		t.Fatalf("npctl was to be killed and ended well\n%s", stderr)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
@@ -44,9 +45,7 @@ func (at *place) gone(p *project, before map[string]thing) {
 // faults sets rules of the lab until the test ends.
 func (p *project) faults(rules ...lab.Rule) {
 	p.t.Helper()
-	if err := p.lab.Faults(rules...); err != nil {
-		p.t.Fatal(err)
-	}
+	testutil.Must(p.t, p.lab.Faults(rules...))
 	p.t.Cleanup(func() {
 		if err := p.lab.Clear(); err != nil {
 			p.t.Error(err)
@@ -58,9 +57,7 @@ func (p *project) faults(rules ...lab.Rule) {
 func (p *project) pause(services ...string) (resume func()) {
 	p.t.Helper()
 	undo, err := p.lab.Pause(services...)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testutil.Must(p.t, err)
 	resume = func() {
 		if err := undo(); err != nil {
 			p.t.Error(err)

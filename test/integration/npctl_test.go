@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/program"
 )
 
@@ -59,18 +60,14 @@ func (at *place) with(t *testing.T) *place {
 
 func (at *place) write(config string) {
 	at.t.Helper()
-	if err := os.WriteFile(filepath.Join(at.dir, "npctl.hcl"), []byte(config), 0o600); err != nil {
-		at.t.Fatal(err)
-	}
+	testutil.WriteFile(at.t, filepath.Join(at.dir, "npctl.hcl"), config)
 }
 
 // read returns the configuration.
 func (at *place) read() string {
 	at.t.Helper()
 	text, err := os.ReadFile(filepath.Join(at.dir, "npctl.hcl"))
-	if err != nil {
-		at.t.Fatal(err)
-	}
+	testutil.Must(at.t, err)
 	return string(text)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
@@ -36,9 +37,7 @@ type project struct {
 func newProject(t *testing.T) *project {
 	t.Helper()
 	l, err := lab.Find()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	p := &project{t: t, lab: l, name: fmt.Sprintf("it-%08x", rand.Uint32())}
 	p.readClouds()
 	p.admin = login(t, p.authURL, "admin", "admin")
@@ -63,15 +62,11 @@ func (p *project) with(t *testing.T) *project {
 func (p *project) readClouds() {
 	p.t.Helper()
 	text, err := os.ReadFile(p.lab.CloudsYAML())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testutil.Must(p.t, err)
 	var file struct {
 		Clouds map[string]any `yaml:"clouds"`
 	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		p.t.Fatal(err)
-	}
+	testutil.Must(p.t, yaml.Unmarshal(text, &file))
 	p.entries = file.Clouds
 	p.authURL = file.Clouds["npctl"].(object)["auth"].(object)["auth_url"].(string)
 	p.entries["mine"] = p.entry(p.name, password)
@@ -87,13 +82,9 @@ func (p *project) entry(user, password string) map[string]any {
 func (p *project) writeClouds(dir string) string {
 	p.t.Helper()
 	text, err := yaml.Marshal(map[string]any{"clouds": p.entries})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testutil.Must(p.t, err)
 	path := filepath.Join(dir, "clouds.yaml")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		p.t.Fatal(err)
-	}
+	testutil.Must(p.t, os.WriteFile(path, text, 0o600))
 	return path
 }
 
@@ -134,9 +125,7 @@ func (p *project) network(name, cidr string) string {
 func (p *project) quota(limits map[string]int) (restore func()) {
 	p.t.Helper()
 	back, err := p.lab.Quota(p.t.Context(), p.name, limits)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testutil.Must(p.t, err)
 	return func() {
 		if err := back(); err != nil {
 			p.t.Error(err)

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // rebuilt is the configuration of an image for two providers that need different formats. The file mood controls its
@@ -189,9 +191,7 @@ func newRebuilding(t *testing.T, p *project) *rebuilding {
 	r.place = p.newPlace(rebuilt)
 	r.file("build.sh", rebuildScript)
 	r.images()
-	if err := os.Mkdir(filepath.Join(r.place.dir, "bin"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Mkdir(filepath.Join(r.place.dir, "bin"), 0o700))
 	for i, variable := range r.place.env {
 		if path, ok := strings.CutPrefix(variable, "PATH="); ok {
 			r.place.env[i] = "PATH=" + filepath.Join(r.place.dir, "bin") + ":" + path
@@ -203,9 +203,7 @@ func newRebuilding(t *testing.T, p *project) *rebuilding {
 func (r *rebuilding) file(name, text string) {
 	r.t.Helper()
 	path := filepath.Join(r.place.dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		r.t.Fatal(err)
-	}
+	testutil.Must(r.t, os.MkdirAll(filepath.Dir(path), 0o700))
 	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // G306: scripts
 		r.t.Fatal(err)
 	}
@@ -215,9 +213,7 @@ func (r *rebuilding) file(name, text string) {
 func (r *rebuilding) limitQemuImg() (undo func()) {
 	r.t.Helper()
 	qemu, err := exec.LookPath("qemu-img")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testutil.Must(r.t, err)
 	r.file("bin/qemu-img", strings.ReplaceAll(limitedQemuImg, "QEMU", qemu))
 	return func() {
 		if err := os.Remove(filepath.Join(r.place.dir, "bin", "qemu-img")); err != nil {
@@ -235,9 +231,7 @@ func (r *rebuilding) images() {
 		r.t.Fatalf("qemu-img: %v\n%s", err, out)
 	}
 	text, err := os.ReadFile(good)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testutil.Must(r.t, err)
 	l1 := text[40:48] // offset of the L1 table, big endian; docs/interop/qcow2.txt of QEMU
 	at := int(l1[5])<<16 | int(l1[6])<<8 | int(l1[7])
 	copy(text[at:], "\x80\x00\x00\x00\x00\xff\xff\xff")
@@ -253,9 +247,7 @@ func (r *rebuilding) apply() outcome {
 	}
 	cmd, stdout, stderr := r.place.command(r.t.Context(), args...)
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
-		r.t.Fatal(err)
-	}
+	testutil.Must(r.t, cmd.Start())
 	r.setProcess(cmd.Process)
 	err := cmd.Wait()
 	var exit *exec.ExitError
@@ -415,9 +407,7 @@ func (r *rebuilding) checkExactly(before map[string]thing) {
 		r.t.Errorf("on record are %d builds, uploads %v, failures %s", len(f.Builds), there, f.Failures)
 	}
 	entries, err := filepath.Glob(filepath.Join(r.place.dir, "images", "*"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testutil.Must(r.t, err)
 	var names []string
 	for _, path := range entries {
 		if name := filepath.Base(path); name != ".npctl-installation" {
@@ -449,9 +439,7 @@ func (r *rebuilding) store() string { return filepath.Join(r.p.lab.Dir(), "data"
 // change changes Glance until takeBack is called or the test ends.
 func (r *rebuilding) change(do, undo func() error) {
 	r.t.Helper()
-	if err := do(); err != nil {
-		r.t.Fatal(err)
-	}
+	testutil.Must(r.t, do())
 	r.undo = undo
 	r.t.Cleanup(func() {
 		if r.undo != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
@@ -92,9 +93,7 @@ func snapshotPlace(t *testing.T) (*project, *place, map[string]thing) {
 
 func (at *place) script(text string) {
 	at.t.Helper()
-	if err := os.WriteFile(filepath.Join(at.dir, "setup.sh"), []byte(text+"\n"), 0o600); err != nil {
-		at.t.Fatal(err)
-	}
+	testutil.WriteFile(at.t, filepath.Join(at.dir, "setup.sh"), text+"\n")
 }
 
 // images returns the images of the project by name, without the serial part that npctl appends.
@@ -151,9 +150,7 @@ func TestOpenStackSnapshotBuild(t *testing.T) {
 		t.Fatalf("logs %v, want one", logs)
 	}
 	log, err := os.ReadFile(logs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, want := range []string{"its host key is a known one: ssh-ed25519 SHA256:", "set up by root, token (sensitive)\n", "Exit code: 0", "the instance has closed the connection"} {
 		if !strings.Contains(string(log), want) {
 			t.Errorf("log lacks %q:\n%s", want, log)
@@ -198,18 +195,14 @@ func TestOpenStackKilledSnapshotBuild(t *testing.T) {
 	p, at, before := snapshotPlace(t)
 	at.script("touch " + at.dir + "/running; test -e " + at.dir + "/again || sleep 600")
 	cmd, _, _ := at.command(t.Context(), "apply", "-auto-approve")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, cmd.Start())
 	eventually(t, "the script runs", func() bool { _, err := os.Stat(filepath.Join(at.dir, "running")); return err == nil })
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	if n := count(without(p.things(), before)); n["server"] != 1 {
 		t.Errorf("after the kill there is %v, want the machine: the test tests nothing", n)
 	}
-	if err := os.WriteFile(filepath.Join(at.dir, "again"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(filepath.Join(at.dir, "again"), nil, 0o600))
 	at.applyUntilSettled()
 	p.onlyTheImages(before, "base", "golden")
 	at.gone(p, before)

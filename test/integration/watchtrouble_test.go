@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
@@ -94,9 +95,7 @@ func (at *place) awaitNodes(request string, labels ...string) []node {
 		at.t.Fatal(err)
 	}
 	nodes, err := at.runTake([]string{"request", "take", request}, labels)
-	if err != nil {
-		at.t.Fatal(err)
-	}
+	testutil.Must(at.t, err)
 	at.t.Logf("request %s was served within %.1f s", request, time.Since(began).Seconds())
 	return nodes
 }
@@ -269,9 +268,7 @@ func TestOpenStackWatchSurvivesHangingNova(t *testing.T) {
 	at.returnNodes(append(nodes, used...)...)
 	eventually(t, "only ready nodes are left, one of them for min_ready", func() bool {
 		a, err := at.says("node", "list")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		small, other := 0, 0
 		for _, n := range a.Nodes {
 			switch {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // Main builds npctl, stores its path, runs the tests and returns their exit code.
@@ -64,14 +66,10 @@ type Process struct {
 func Start(t *testing.T, cmd *exec.Cmd, log string) *Process {
 	t.Helper()
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer file.Close() //nolint:errcheck // the process has its own
 	cmd.Stderr = file
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, cmd.Start())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

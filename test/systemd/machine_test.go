@@ -39,9 +39,7 @@ func boot(t *testing.T) *machine {
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, cmd.Start())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = cmd.Wait() }() // said has its output
 	t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
@@ -148,9 +146,7 @@ func (m *machine) install(configuration string) {
 	m.t.Helper()
 	m.write("/etc/npctl/npctl.hcl", configuration)
 	page, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testutil.Must(m.t, err)
 	told, _, found := strings.Cut(string(page), "### New configuration")
 	commands := typed.FindAllStringSubmatch(told, -1)
 	if !found || len(commands) != 6 {

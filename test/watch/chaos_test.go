@@ -79,14 +79,10 @@ func TestKilledDaemonsUnderLoad(t *testing.T) {
 func (c *chaos) faults(faults []sandboxcloud.Fault) {
 	c.t.Helper()
 	text, err := json.Marshal(faults)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testutil.Must(c.t, err)
 	for _, p := range c.projects {
 		path := filepath.Join(c.dir, "faults-"+p.name+".json")
-		if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-			c.t.Fatal(err)
-		}
+		testutil.Must(c.t, os.WriteFile(path+".new", text, 0o600))
 		if err := os.Rename(path+".new", path); err != nil { // the rename is atomic, so the cloud reads the whole file
 			c.t.Fatal(err)
 		}

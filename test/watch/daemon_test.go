@@ -39,9 +39,7 @@ type site struct {
 func newSite(t *testing.T, configuration string) *site {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "npctl") //nolint:usetesting // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			log, _ := os.ReadFile(filepath.Join(dir, "log"))
@@ -54,9 +52,7 @@ func newSite(t *testing.T, configuration string) *site {
 		_ = os.RemoveAll(dir)
 	})
 	c, err := client.New(client.Options{Socket: filepath.Join(dir, "npctl.db.sock")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	s := &site{t: t, dir: dir, Client: c}
 	s.write(configuration)
 	return s
@@ -64,9 +60,7 @@ func newSite(t *testing.T, configuration string) *site {
 
 func (s *site) write(configuration string) {
 	s.t.Helper()
-	if err := os.WriteFile(filepath.Join(s.dir, "npctl.hcl"), []byte(configuration), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.WriteFile(s.t, filepath.Join(s.dir, "npctl.hcl"), configuration)
 }
 
 // start starts a daemon and waits until it is ready.
@@ -86,9 +80,7 @@ func (s *site) launch(cmd *exec.Cmd) *program.Process {
 func (s *site) nodes(labels ...string) []wire.Node {
 	s.t.Helper()
 	r, err := s.CreateRequest(s.t.Context(), wire.NewRequest{Labels: labels, Requestor: "test"})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Must(s.t, err)
 	return s.take(r.ID)
 }
 
@@ -119,16 +111,12 @@ func (s *site) take(id string) []wire.Node {
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	r, err := s.WaitRequest(ctx, id)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Must(s.t, err)
 	if r.State != resources.StateFulfilled {
 		s.t.Fatalf("request %s is %s: %s", r.ID, r.State, r.Error)
 	}
 	nodes, err := s.TakeRequest(s.t.Context(), r.ID, "test", 0)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Must(s.t, err)
 	return nodes
 }
 
@@ -136,9 +124,7 @@ func (s *site) take(id string) []wire.Node {
 func (s *site) census() string {
 	s.t.Helper()
 	nodes, err := s.Nodes(s.t.Context(), wire.NodeFilter{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Must(s.t, err)
 	counts := map[resources.State]int{}
 	for _, n := range nodes {
 		counts[n.State]++
@@ -155,9 +141,7 @@ func (s *site) ssh(n wire.Node, command ...string) (string, error) {
 		fmt.Fprintf(&known, "[%s]:%s %s\n", at, port, key)
 	}
 	file := filepath.Join(s.dir, "known_hosts")
-	if err := os.WriteFile(file, known.Bytes(), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Must(s.t, os.WriteFile(file, known.Bytes(), 0o600))
 	args := []string{"-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "UserKnownHostsFile=" + file, "-o", "ConnectTimeout=10",
 		"-i", filepath.Join(s.dir, "id"), "-p", port, n.Login.Username + "@" + at}
 	out, err := exec.CommandContext(s.t.Context(), "ssh", append(args, command...)...).CombinedOutput()

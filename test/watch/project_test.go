@@ -20,6 +20,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // project is direct access to the cloud of a provider: it reads the same file as the daemon, without the faults that
@@ -35,9 +36,7 @@ type project struct {
 func (s *site) project(provider string) *project {
 	s.t.Helper()
 	cloud, err := sandboxcloud.Open(sandboxcloud.Options{File: filepath.Join(s.dir, ".npctl", "providers", provider, "sandbox.json")})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Must(s.t, err)
 	s.t.Cleanup(func() { _ = cloud.Close() })
 	return &project{t: s.t, name: provider, cloud: cloud}
 }
@@ -147,9 +146,7 @@ func (p *project) plantByHand(text string) {
 
 func (p *project) must(err error) {
 	p.t.Helper()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testutil.Must(p.t, err)
 }
 
 // changed describes how the foreign objects differ from their original state.

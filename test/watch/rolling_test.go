@@ -85,9 +85,7 @@ func edited(t *testing.T, text string, pairs ...string) string {
 func (s *site) with(f wire.NodeFilter) []wire.Node {
 	s.t.Helper()
 	nodes, err := s.Nodes(s.t.Context(), f)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Must(s.t, err)
 	return nodes
 }
 
@@ -131,9 +129,7 @@ func TestLabelIsRenamedUnderLoad(t *testing.T) {
 func (s *site) image(name string) (img wire.Image) {
 	s.t.Helper()
 	images, err := s.Images(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Must(s.t, err)
 	if i := slices.IndexFunc(images, func(i wire.Image) bool { return i.Name == name }); i >= 0 {
 		return images[i]
 	}

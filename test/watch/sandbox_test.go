@@ -125,16 +125,12 @@ func TestDaemonResumesAfterKill(t *testing.T) {
 	var ids []string
 	for range 3 {
 		r, err := s.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"small"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		ids = append(ids, r.ID)
 	}
 	testutil.Await(s.t, "nodes are building", func() bool { return s.census() == "map[building:3]" })
 	before, err := s.Nodes(t.Context(), wire.NodeFilter{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	d.Signal(syscall.SIGKILL)
 	d.Ends(10 * time.Second)
 	began := time.Now()
@@ -169,9 +165,7 @@ func TestSIGTERMEndsDaemonWithinGrace(t *testing.T) {
 	s := newSite(t, cloud(testutil.FreePort(t), 0, "20s"))
 	d := s.start("-grace=1s")
 	r, err := s.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"small"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	testutil.Await(s.t, "a node is building", func() bool { return s.census() == "map[building:1]" })
 	began := time.Now()
 	d.Signal(syscall.SIGTERM)

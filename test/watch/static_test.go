@@ -27,9 +27,7 @@ type listening struct {
 func listenFiles(t *testing.T, network, address string) listening {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	var file *os.File
 	switch l := l.(type) {
@@ -39,9 +37,7 @@ func listenFiles(t *testing.T, network, address string) listening {
 	case *net.TCPListener:
 		file, err = l.File()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = file.Close() })
 	return listening{file, l.Addr().String()}
 }
@@ -62,9 +58,7 @@ func (s *site) newMachine() *sshd {
 	m.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(m.dir, "id"))
 	config := fmt.Sprintf("Port %d\nListenAddress 127.0.0.1\nHostKey %s/host\nAuthorizedKeysFile %s/id.pub\nPidFile none\nUsePAM no\nStrictModes no\n"+
 		"PermitRootLogin prohibit-password\nPasswordAuthentication no\n", m.port, m.dir, m.dir)
-	if err := os.WriteFile(filepath.Join(m.dir, "sshd_config"), []byte(config), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.WriteFile(s.t, filepath.Join(m.dir, "sshd_config"), config)
 	if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // sshd needs it; its service creates it otherwise
 		s.t.Fatal(err)
 	}
@@ -82,15 +76,11 @@ func (m *sshd) run(name string, args ...string) {
 func (m *sshd) start() {
 	m.t.Helper()
 	log, err := os.Create(filepath.Join(m.dir, "sshd.log"))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testutil.Must(m.t, err)
 	defer log.Close() //nolint:errcheck // sshd has its own copy
 	m.cmd = exec.CommandContext(context.WithoutCancel(m.t.Context()), "/usr/sbin/sshd", "-D", "-e", "-f", filepath.Join(m.dir, "sshd_config"))
 	m.cmd.Stderr = log
-	if err := m.cmd.Start(); err != nil {
-		m.t.Fatal(err)
-	}
+	testutil.Must(m.t, m.cmd.Start())
 	cmd := m.cmd
 	m.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	testutil.Await(m.t, "sshd listens", func() bool {
@@ -104,9 +94,7 @@ func (m *sshd) start() {
 
 func (m *sshd) stop() {
 	m.t.Helper()
-	if err := m.cmd.Process.Kill(); err != nil {
-		m.t.Fatal(err)
-	}
+	testutil.Must(m.t, m.cmd.Process.Kill())
 	_ = m.cmd.Wait()
 }
 
@@ -114,9 +102,7 @@ func (m *sshd) stop() {
 func (m *sshd) hostKey() string {
 	m.t.Helper()
 	text, err := os.ReadFile(filepath.Join(m.dir, "host.pub"))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testutil.Must(m.t, err)
 	return strings.Join(strings.Fields(string(text))[:2], " ")
 }
 
@@ -161,9 +147,7 @@ func TestMachinesAreCheckedAssignedAndReturned(t *testing.T) {
 			t.Errorf("one slot was assigned twice: %s", nodes[0].ID)
 		}
 		waiting, err := s.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if got := s.census(); got != "map[in-use:2]" {
 			t.Errorf("nodes are %s while both slots are in use", got)
 		}
@@ -219,9 +203,7 @@ func TestMachineWithAnotherHostKeyIsNotAssigned(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	r, err := s.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if r, err := s.WaitRequest(ctx, r.ID); err == nil && r.State == resources.StateFulfilled {
 		t.Errorf("the machine was assigned: %+v", r)
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -41,23 +42,15 @@ func serveStore(t *testing.T) (socket string) {
 func serveStoreAs(t *testing.T, as func(own *bolt.Store) state.Store, o httpapi.Options) (socket string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "npctl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(dir, "npctl.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	d, err := watch.New(t.Context(), watch.Options{Engine: reconcile.New(reconcile.Options{Store: as(store)})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	socket = filepath.Join(dir, "sock")
 	l, err := httpapi.ListenUnix(socket, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	o.State = filepath.Join(dir, "npctl.db")
@@ -75,13 +68,9 @@ func serveStoreAs(t *testing.T, as func(own *bolt.Store) state.Store, o httpapi.
 func openStoreOf(t testing.TB, socket string) *client.Store {
 	t.Helper()
 	c, err := client.New(client.Options{Socket: socket, Agent: "0.1.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	s, err := client.OpenStore(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("close: %v", err)

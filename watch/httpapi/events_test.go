@@ -17,15 +17,11 @@ import (
 func TestEventsAreWaitedFor(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	before, err := l.Events(t.Context(), "", "", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r, err := l.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var codes []string
 	err = l.Follow(ctx, before.Next, "request/"+r.ID, func(e wire.Event) error {
 		if codes = append(codes, e.Code); e.Code == "serve-done" {
@@ -79,14 +75,10 @@ func TestEventsAreStreamed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://npctl/v1/events?subject=provider/rack", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	request.Header.Set("Accept", "text/event-stream")
 	response, err := transport.RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer response.Body.Close()
 	if got := response.Header.Get("Content-Type"); got != "text/event-stream" {
 		t.Fatalf("Content-Type %q", got)
@@ -115,9 +107,7 @@ func TestLongPollsEndWithTheDaemon(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	l.taken(0, "metal", "metal")
 	r, err := l.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for range 10 {
 		line, err := l.toldAtTheEnd(t, "/v1/requests/"+r.ID+"?wait=60s")
 		if err == nil && line == "HTTP/1.1 200 OK" {

@@ -137,14 +137,10 @@ func newLab(t testing.TB, configuration string, log io.Writer) *lab {
 func newLabWith(t testing.TB, configuration string, log io.Writer, shadow bool) *lab {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "npctl") // the path of t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	cloud, err := sandboxcloud.Open(sandboxcloud.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = cloud.Close() })
 	l := &lab{t: t, dir: dir, driver: labDriver{cloud}, socket: filepath.Join(dir, "npctl.db.sock"), shadow: shadow}
 	l.write(configuration)
@@ -154,9 +150,7 @@ func newLabWith(t testing.TB, configuration string, log io.Writer, shadow bool) 
 
 func (l *lab) write(configuration string) {
 	l.t.Helper()
-	if err := os.WriteFile(filepath.Join(l.dir, "npctl.hcl"), []byte(configuration), 0o600); err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.WriteFile(l.t, filepath.Join(l.dir, "npctl.hcl"), configuration)
 }
 
 func (l *lab) drivers() map[string]drivers.Driver {
@@ -189,9 +183,7 @@ func (l *lab) start(log io.Writer) {
 	}
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	desired, err := l.load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	path := filepath.Join(l.dir, "npctl.db")
 	if l.store, err = bolt.Open(bolt.Options{Path: path}); err != nil {
 		t.Fatal(err)
@@ -206,13 +198,9 @@ func (l *lab) start(log io.Writer) {
 		t.Fatal(err)
 	}
 	tokens := filepath.Join(l.dir, "tokens")
-	if err := os.WriteFile(tokens, []byte("grafana read-only "+readToken+"\nzuul full "+fullToken+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, tokens, "grafana read-only "+readToken+"\nzuul full "+fullToken+"\n")
 	known, err := httpapi.ReadTokens(tokens, logger)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "npctl_up 1\n") })
 	l.guesses = &tally{}
 	l.server = httpapi.New(l.daemon, httpapi.Options{Version: "1.2.3", State: path, Log: logger, Tokens: known, Metrics: metrics, InvalidToken: l.guesses.add})
@@ -220,9 +208,7 @@ func (l *lab) start(log io.Writer) {
 	ran := make(chan error, 1)
 	go func() { ran <- l.daemon.Run(ctx, time.Minute) }()
 	listener, err := httpapi.ListenUnix(l.socket, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	endServing := l.serve(listener)
 	t.Cleanup(func() {
 		stop()
@@ -273,9 +259,7 @@ func (l *lab) raw(method, path, body string, header ...string) (int, http.Header
 	}}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(l.t.Context(), method, "http://npctl"+path, strings.NewReader(body))
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	if body != "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
@@ -283,13 +267,9 @@ func (l *lab) raw(method, path, body string, header ...string) (int, http.Header
 		request.Header.Set(header[i], header[i+1])
 	}
 	response, err := transport.RoundTrip(request)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	return response.StatusCode, response.Header, string(text)
 }

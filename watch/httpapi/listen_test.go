@@ -24,9 +24,7 @@ func TestSocketExcludesOtherUsers(t *testing.T) {
 		before := syscall.Umask(c.umask)
 		l, err := httpapi.ListenUnix(path, c.mode)
 		syscall.Umask(before)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		info, err := os.Stat(path)
 		if err != nil || info.Mode().Perm() != c.mode {
 			t.Errorf("mode is %v, want %v (umask %o): %v", info.Mode(), c.mode, c.umask, err)
@@ -65,9 +63,7 @@ func TestSocketIsCreatedWithItsMode(t *testing.T) {
 	before := syscall.Umask(0)
 	for range 200 {
 		l, err := httpapi.ListenUnix(path, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		_ = l.Close()
 	}
 	syscall.Umask(before)
@@ -80,9 +76,7 @@ func TestSocketIsCreatedWithItsMode(t *testing.T) {
 func TestOnlyStaleSocketIsReplaced(t *testing.T) {
 	path := filepath.Join(testutil.ShortDir(t), "sock")
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	stale.SetUnlinkOnClose(false)
 	if _, err := httpapi.ListenUnix(path, 0o600); !errors.Is(err, httpapi.ErrInUse) {
 		t.Errorf("somebody listens, and the error is %v", err)
@@ -98,9 +92,7 @@ func TestOnlyStaleSocketIsReplaced(t *testing.T) {
 		"a directory": func() error { return os.Mkdir(path, 0o700) },
 		"a link":      func() error { return os.Symlink("/etc/passwd", path) },
 	} {
-		if err := put(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, put())
 		if _, err := httpapi.ListenUnix(path, 0o600); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s in the way: %v", what, err)
 		}
@@ -139,9 +131,7 @@ func TestSocketOfAnotherUserIsNotUsed(t *testing.T) {
 	}
 	path := filepath.Join(testutil.ShortDir(t), "sock")
 	l, err := httpapi.ListenUnix(path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer l.Close()
 	if err := client.CheckSocket(path, ""); err != nil {
 		t.Errorf("our own socket: %v", err)
@@ -149,19 +139,13 @@ func TestSocketOfAnotherUserIsNotUsed(t *testing.T) {
 	if os.Getuid() != 0 {
 		return
 	}
-	if err := os.Chown(path, 12345, 0); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Chown(path, 12345, 0))
 	if err := client.CheckSocket(path, "/nowhere"); err == nil {
 		t.Error("a socket of user 12345 is used")
 	}
 	state := filepath.Join(filepath.Dir(path), "npctl.db")
-	if err := os.WriteFile(state, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(state, 12345, 0); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(state, nil, 0o600))
+	testutil.Must(t, os.Chown(state, 12345, 0))
 	if err := client.CheckSocket(path, state); err != nil {
 		t.Errorf("the socket belongs to whom the state belongs to: %v", err)
 	}
@@ -170,9 +154,7 @@ func TestSocketOfAnotherUserIsNotUsed(t *testing.T) {
 func TestNamedSocketOfAnotherUserNeedsTheirDirectory(t *testing.T) {
 	path := filepath.Join(testutil.ShortDir(t), "sock")
 	l, err := httpapi.ListenUnix(path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer l.Close()
 	if err := client.CheckNamedSocket(path); err != nil {
 		t.Errorf("our own socket: %v", err)
@@ -188,9 +170,7 @@ func TestNamedSocketOfAnotherUserNeedsTheirDirectory(t *testing.T) {
 		taken       bool
 	}{{12345, 12345, 0o755, true}, {12345, 0, 0o755, true}, {12345, 12345, 0o777 | fs.ModeSticky, false}, {12345, 12345, 0o770, false},
 		{12345, 54321, 0o755, false}, {0, 0, 0o777 | fs.ModeSticky, true}} {
-		if err := errors.Join(os.Chown(path, c.socket, 0), os.Chown(dir, c.dir, 0), os.Chmod(dir, c.mode)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, errors.Join(os.Chown(path, c.socket, 0), os.Chown(dir, c.dir, 0), os.Chmod(dir, c.mode)))
 		if err := client.CheckNamedSocket(path); (err == nil) != c.taken {
 			t.Errorf("socket of %d in a directory of %d with mode %v: %v", c.socket, c.dir, c.mode, err)
 		}
@@ -206,9 +186,7 @@ func TestTCPNeedsTLSExceptOnLoopback(t *testing.T) {
 		}
 	}
 	l, err := httpapi.ListenTCP(t.Context(), "127.0.0.1:0", httpapi.TLS{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	_ = l.Close()
 	if _, err := httpapi.ListenTCP(t.Context(), "127.0.0.1:0", httpapi.TLS{Cert: "x"}, nil); err == nil {
 		t.Error("TLS without a key")

@@ -25,9 +25,7 @@ import (
 func (l *lab) listen() (end func()) {
 	l.t.Helper()
 	listener, err := httpapi.ListenUnix(l.socket, 0o600)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	return l.serve(listener)
 }
 
@@ -37,17 +35,13 @@ func TestDaemonStartsNothingDuringApply(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	s := l.openStore()
 	lock, err := s.Lock(t.Context(), "state", state.Holder{Operation: "apply", UserHost: "me@here"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	status, err := l.Status(t.Context())
 	if err != nil || status.SuspendedBy != "apply by me@here" {
 		t.Errorf("status says %q, %v", status.SuspendedBy, err)
 	}
 	r, err := l.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if got, err := l.WaitRequest(ctx, r.ID); err == nil {
@@ -56,9 +50,7 @@ func TestDaemonStartsNothingDuringApply(t *testing.T) {
 	if steps, err := l.Steps(t.Context()); err != nil || len(steps) != 0 {
 		t.Errorf("steps %+v run, %v", steps, err)
 	}
-	if err := lock.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, lock.Unlock(t.Context()))
 	if got, err := l.WaitRequest(t.Context(), r.ID); err != nil || got.State != resources.StateFulfilled {
 		t.Errorf("request is %s: %v", got.State, err)
 	}
@@ -68,17 +60,11 @@ func TestDaemonResumesWhenTheLockHolderVanishes(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	for range 3 {
 		c, err := client.New(client.Options{Socket: l.socket})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		s, err := client.OpenStore(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		ctx, die := context.WithCancel(t.Context())
-		if err := holdForEver(ctx, l.socket); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, holdForEver(ctx, l.socket))
 		if _, err := s.Lock(t.Context(), "state", state.Holder{}); !errors.Is(err, state.ErrLocked) {
 			t.Errorf("two have the lock: %v", err)
 		}
@@ -124,9 +110,7 @@ func TestDaemonKnowsWritesThroughItsStore(t *testing.T) {
 	s := l.openStore()
 	made, err := s.Commit(t.Context(), state.Op{Record: &resources.Request{State: resources.StateRequested, StateTime: time.Now(), Created: time.Now(),
 		Labels: []string{"metal"}, Priority: 100}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	r, err := l.WaitRequest(t.Context(), made[0].Record.Key().ID)
 	if err != nil || r.State != resources.StateFulfilled {
 		t.Errorf("request is %s: %v", r.State, err)
@@ -176,9 +160,7 @@ func TestBuildRequestsOfOthersAreReported(t *testing.T) {
 	if got := wished(); !slices.Equal(got, []string{"debian", "ubuntu"}) {
 		t.Errorf("wished are %q", got)
 	}
-	if err := s.RequestBuild(t.Context(), "debian", false); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, s.RequestBuild(t.Context(), "debian", false))
 	if got := wished(); !slices.Equal(got, []string{"ubuntu"}) {
 		t.Errorf("after one was taken back, wished are %q", got)
 	}
@@ -206,9 +188,7 @@ func TestUndelegatedLockIsForceReleased(t *testing.T) {
 			return state.Holder{ID: id, UserHost: "root@there"}, nil
 		}}))
 	lent, err := s.Lock(t.Context(), "images", state.Holder{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if _, err := s.ForceUnlock(t.Context(), lent.ID()); err != nil {
 		t.Error(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // TestPublishedDescriptionIsServed compares docs/schemas/openapi.json with the description that the daemon
@@ -16,18 +18,12 @@ func TestPublishedDescriptionIsServed(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	text, _ := l.description()
 	var served bytes.Buffer
-	if err := json.Indent(&served, []byte(text), "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Indent(&served, []byte(text), "", "  "))
 	if os.Getenv("NPCTL_UPDATE") != "" {
-		if err := os.WriteFile(published, served.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(published, served.Bytes(), 0o644))
 	}
 	have, err := os.ReadFile(published)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if diff := cmp.Diff(string(have), served.String()); diff != "" {
 		t.Errorf("NPCTL_UPDATE=1 go test ./watch/httpapi -run Published writes it anew (-published +served):\n%s", diff)
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // due makes the next use read the files.
@@ -22,19 +24,13 @@ func (r *reloadedFile[T]) due() { r.checked = time.Time{} }
 func TestChangesWithinOneClockTickAreDetected(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	write := func(token string) {
-		if err := os.WriteFile(path, []byte("ci full "+token+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, time.Unix(1e9, 0), time.Unix(1e9, 0)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.WriteFile(t, path, "ci full "+token+"\n")
+		testutil.Must(t, os.Chtimes(path, time.Unix(1e9, 0), time.Unix(1e9, 0)))
 	}
 	const before, after = "token-number-one-of-many", "token-number-two-of-many"
 	write(before)
 	tokens, err := ReadTokens(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	write(after)
 	tokens.due()
 	if _, role := tokens.find(before); role != anonymous {
@@ -49,17 +45,11 @@ func TestDeletedTokenFileRevokesAllTokens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	const token = "token-number-one-of-many"
 	text := []byte("ci full " + token + "\n")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, text, 0o600))
 	var log bytes.Buffer
 	tokens, err := ReadTokens(path, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
+	testutil.Must(t, os.Remove(path))
 	for range 2 {
 		tokens.due()
 		if _, role := tokens.find(token); role != anonymous {
@@ -69,9 +59,7 @@ func TestDeletedTokenFileRevokesAllTokens(t *testing.T) {
 	if n := strings.Count(log.String(), "no token is valid"); n != 1 {
 		t.Errorf("it is logged %d times:\n%s", n, &log)
 	}
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, text, 0o600))
 	tokens.due()
 	if _, role := tokens.find(token); role != full {
 		t.Error("the file is there again, and the token is not valid")
@@ -82,32 +70,20 @@ func TestUnreadableCertificateIsLogged(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	secret, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "EC PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	}
 	var log bytes.Buffer
 	c, err := readCertificate(cert, key, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	before := c.current()
-	if err := os.WriteFile(cert, []byte("garbage"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, cert, "garbage")
 	for range 3 {
 		c.due()
 		if c.current() != before {

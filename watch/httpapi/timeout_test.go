@@ -18,9 +18,7 @@ func (l *lab) hurried(body, call time.Duration) *lab {
 	l.t.Helper()
 	path := testutil.ShortDir(l.t) + "/sock"
 	listener, err := httpapi.ListenUnix(path, 0o600)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	l.t.Cleanup(l.serveBy(httpapi.New(l.daemon, httpapi.Options{BodyTime: body, CallTime: call}), listener))
 	other := *l
 	other.socket = path
@@ -37,9 +35,7 @@ func TestIncompleteBodyIsAnError(t *testing.T) {
 			t.Fatal(err)
 		}
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		text, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if err != nil || response.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(text), `"timeout"`) {

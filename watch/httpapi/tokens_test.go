@@ -43,9 +43,7 @@ func newAuthority(t testing.TB, name string) *authority {
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	a.cert, _ = x509.ParseCertificate(der)
 	a.write("ca.pem", "CERTIFICATE", der)
 	return a
@@ -54,9 +52,7 @@ func newAuthority(t testing.TB, name string) *authority {
 func (a *authority) write(name, kind string, der []byte) string {
 	a.t.Helper()
 	path := filepath.Join(a.dir, name)
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		a.t.Fatal(err)
-	}
+	testutil.Must(a.t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return path
 }
 
@@ -69,13 +65,9 @@ func (a *authority) issue(name string) (cert, key string) {
 	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	testutil.Must(a.t, err)
 	text, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	testutil.Must(a.t, err)
 	return a.write(name+".pem", "CERTIFICATE", der), a.write(name+".key", "EC PRIVATE KEY", text)
 }
 
@@ -83,9 +75,7 @@ func (a *authority) issue(name string) (cert, key string) {
 func (l *lab) overTLS(t httpapi.TLS) string {
 	l.t.Helper()
 	listener, err := httpapi.ListenTCP(l.t.Context(), "127.0.0.1:0", t, nil)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	l.t.Cleanup(l.serve(listener))
 	return "https://" + listener.Addr().String()
 }
@@ -97,9 +87,7 @@ func TestRolesLimitCalls(t *testing.T) {
 	url := l.overTLS(httpapi.TLS{Cert: cert, Key: key})
 	as := func(token string) *client.Client {
 		c, err := client.New(client.Options{URL: url, Token: token, CA: a.ca()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		t.Cleanup(c.Close)
 		return c
 	}
@@ -116,9 +104,7 @@ func TestRolesLimitCalls(t *testing.T) {
 	_, err := as(readToken).CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
 	refused(t, err, wire.CodeForbidden, "grafana")
 	r, err := as(fullToken).CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}, Data: []byte(`{"opaque":true}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if got, err := as(readToken).Request(t.Context(), r.ID); err != nil || got.Data != nil {
 		t.Errorf("one who may only look sees data %s: %v", got.Data, err)
 	}
@@ -146,18 +132,14 @@ func TestClientCertificateIsRequired(t *testing.T) {
 			o.Cert, o.Key = c.from.issue("client")
 		}
 		one, err := client.New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if _, err = one.Status(t.Context()); (err == nil) != c.works {
 			t.Errorf("certificate of %v, token %q: %v", c.from != nil, c.token, err)
 		}
 		one.Close()
 	}
 	unknown, err := client.New(client.Options{URL: url, Token: fullToken})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if _, err := unknown.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a server of an authority that nobody knows was trusted: %v", err)
 	}
@@ -176,9 +158,7 @@ func TestCertificateIsReloadedWhileServing(t *testing.T) {
 	url := l.overTLS(httpapi.TLS{Cert: cert, Key: key})
 	serial := func() string {
 		conn, err := tls.Dial("tcp", strings.TrimPrefix(url, "https://"), &tls.Config{InsecureSkipVerify: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		defer conn.Close()
 		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
 	}
@@ -190,9 +170,7 @@ func TestCertificateIsReloadedWhileServing(t *testing.T) {
 func TestNetworkListenerNeedsTokens(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	listener, err := httpapi.ListenTCP(t.Context(), "127.0.0.1:0", httpapi.TLS{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	err = httpapi.New(l.daemon, httpapi.Options{}).Serve(t.Context(), listener)
 	if err == nil || !strings.Contains(err.Error(), "without tokens") {
 		t.Errorf("served: %v", err)
@@ -216,9 +194,7 @@ func TestTokenFilesAreValidated(t *testing.T) {
 		{"hashes", "zuul full sha256:" + hex.EncodeToString(sum[:]), 0o644, ""},
 	} {
 		path := filepath.Join(testutil.ShortDir(t), "tokens")
-		if err := os.WriteFile(path, []byte(c.text), c.mode); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(path, []byte(c.text), c.mode))
 		_, err := httpapi.ReadTokens(path, nil)
 		switch {
 		case c.words == "" && err != nil:
@@ -237,16 +213,12 @@ func TestTokenIsRevokedByEditingTheFile(t *testing.T) {
 	a := newAuthority(t, "authority")
 	cert, key := a.issue("server")
 	c, err := client.New(client.Options{URL: l.overTLS(httpapi.TLS{Cert: cert, Key: key}), Token: fullToken, CA: a.ca()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer c.Close()
 	if _, err := c.Status(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(l.dir, "tokens"), []byte("other full another-token-of-great-length"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, filepath.Join(l.dir, "tokens"), "other full another-token-of-great-length")
 	l.await("the token is known no more", func() bool {
 		_, err := c.Status(context.Background())
 		return client.IsCode(err, wire.CodeUnauthorized)
@@ -260,9 +232,7 @@ func TestTooManyInvalidTokensAreNotChecked(t *testing.T) {
 	url := l.overTLS(httpapi.TLS{Cert: cert, Key: key})
 	ask := func(token string) error {
 		c, err := client.New(client.Options{URL: url, Token: token, CA: a.ca()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		defer c.Close()
 		_, err = c.Status(t.Context())
 		return err
@@ -297,20 +267,14 @@ func TestTokenIsRevokedAfterAFailedRead(t *testing.T) {
 	url := l.overTLS(httpapi.TLS{Cert: cert, Key: key})
 	status := func(token string) error {
 		c, err := client.New(client.Options{URL: url, Token: token, CA: a.ca()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		defer c.Close()
 		_, err = c.Status(t.Context())
 		return err
 	}
 	tokens := filepath.Join(l.dir, "tokens")
-	if err := os.WriteFile(tokens, []byte("other full another-token-of-great-length"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(tokens, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, tokens, "other full another-token-of-great-length")
+	testutil.Must(t, os.Chmod(tokens, 0o644))
 	time.Sleep(2 * time.Second) // the file is due to be read after 2s, and the read fails
 	if err := status(fullToken); err != nil {
 		t.Fatalf("a file that cannot be used takes tokens away: %v", err)
@@ -327,9 +291,7 @@ func (l *lab) asking(path, accept, token string) *bufio.Reader {
 	a := newAuthority(l.t, "authority")
 	cert, key := a.issue("server")
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(l.overTLS(httpapi.TLS{Cert: cert, Key: key}), "https://"), &tls.Config{InsecureSkipVerify: true})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	l.t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(50 * time.Second))
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: npctl\r\nAccept: %s\r\nConnection: close\r\nAuthorization: bearer %s\r\n\r\n", path, accept, token); err != nil {
@@ -341,9 +303,7 @@ func (l *lab) asking(path, accept, token string) *bufio.Reader {
 // revokeTokens replaces all tokens of the lab.
 func (l *lab) revokeTokens() {
 	l.t.Helper()
-	if err := os.WriteFile(filepath.Join(l.dir, "tokens"), []byte("other full another-token-of-great-length"), 0o600); err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.WriteFile(l.t, filepath.Join(l.dir, "tokens"), "other full another-token-of-great-length")
 }
 
 func TestEventStreamEndsWhenItsTokenIsRevoked(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch/metrics"
 )
 
@@ -32,18 +33,14 @@ func table() string {
 
 func TestDocsHaveEveryMetric(t *testing.T) {
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	before, rest, found := strings.Cut(string(text), tableFrom)
 	have, after, ended := strings.Cut(rest, tableTo)
 	if !found || !ended {
 		t.Fatalf("%s has no place for the table of metrics", page)
 	}
 	if *update {
-		if err := os.WriteFile(page, []byte(before+tableFrom+table()+tableTo+after), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.WriteFile(t, page, before+tableFrom+table()+tableTo+after)
 		return
 	}
 	if have != table() {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // crowd creates n active servers with one address each.
@@ -21,9 +23,7 @@ func crowd(b *testing.B, n int) *client {
 			Name: "node", ImageRef: image, FlavorRef: flavorID("small"), Networks: []servers.Network{{UUID: stableID("network/private")}},
 			Min: 500, Metadata: map[string]string{"npctl_installation": "i", "npctl_id": "0000000001", "npctl_pool": "main", "npctl_label": "small"},
 		}, nil).Extract()
-		if err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, err)
 	}
 	return c
 }
@@ -31,14 +31,10 @@ func crowd(b *testing.B, n int) *client {
 func get(b *testing.B, c *client, url string) int64 {
 	b.Helper()
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, err)
 	req.Header.Set("X-Auth-Token", c.provider.Token())
 	resp, err := c.cloud.Transport().RoundTrip(req)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, err)
 	defer resp.Body.Close()
 	n, err := io.Copy(io.Discard, resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
@@ -74,12 +70,8 @@ func BenchmarkCreateAndDeleteAmong10000Servers(b *testing.B) {
 	image := c.things(b, "image")[0].ID
 	for b.Loop() {
 		s, err := c.asked(b, image, "one")
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := servers.Delete(b.Context(), c.compute, s.ID).ExtractErr(); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, err)
+		testutil.Must(b, servers.Delete(b.Context(), c.compute, s.ID).ExtractErr())
 	}
 }
 
@@ -94,12 +86,8 @@ func BenchmarkCreateInAFileOf300Servers(b *testing.B) {
 	}
 	for b.Loop() {
 		s, err := c.asked(b, image, "one")
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := c.cloud.Remove(s.ID); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, err)
+		testutil.Must(b, c.cloud.Remove(s.ID))
 	}
 }
 
@@ -108,9 +96,7 @@ func BenchmarkStateOf500Servers(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		text, err := formatState(c.cloud.store.state)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, err)
 		b.SetBytes(int64(len(text)))
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/imagedata"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // uploaded uploads an active image.
@@ -21,12 +23,8 @@ func (c *client) uploaded(t testing.TB, name string, content []byte) *images.Ima
 	i, err := images.Create(t.Context(), c.image, images.CreateOpts{
 		Name: name, DiskFormat: "raw", ContainerFormat: "bare", Tags: []string{"test"}, Properties: map[string]string{"os_distro": "debian"},
 	}).Extract()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := imagedata.Upload(t.Context(), c.image, i.ID, bytes.NewReader(content)).ExtractErr(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
+	testutil.Must(t, imagedata.Upload(t.Context(), c.image, i.ID, bytes.NewReader(content)).ExtractErr())
 	if i, err = images.Get(t.Context(), c.image, i.ID).Extract(); err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +45,7 @@ func (c *client) asked(t testing.TB, imageID, name string) (*servers.Server, err
 func (c *client) server(t testing.TB, id string) *servers.Server {
 	t.Helper()
 	s, err := servers.Get(t.Context(), c.compute, id).Extract()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return s
 }
 
@@ -58,16 +54,12 @@ func TestGophercloudRunsAServerOfAnUploadedImage(t *testing.T) {
 	ctx := t.Context()
 
 	pages, err := flavors.ListDetail(c.compute, nil).AllPages(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if all, err := flavors.ExtractFlavors(pages); err != nil || len(all) != 4 || all[0].Name != "small" || all[0].RAM != 2048 {
 		t.Errorf("flavors %v, %v", all, err)
 	}
 	pages, err = networks.List(c.network, nil).AllPages(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if all, err := networks.ExtractNetworks(pages); err != nil || len(all) != 2 {
 		t.Errorf("networks %v, %v", all, err)
 	}
@@ -83,9 +75,7 @@ func TestGophercloudRunsAServerOfAnUploadedImage(t *testing.T) {
 	}
 
 	made, err := c.asked(t, image.ID, "node")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	s := c.server(t, made.ID)
 	if s.Status != "ACTIVE" || s.Metadata["made"] != "by test" {
 		t.Errorf("server is %s with metadata %v", s.Status, s.Metadata)
@@ -94,9 +84,7 @@ func TestGophercloudRunsAServerOfAnUploadedImage(t *testing.T) {
 	if !ok || len(addresses) != 1 || addresses[0].(map[string]any)["addr"] != "127.77.0.2" {
 		t.Errorf("addresses %v", s.Addresses)
 	}
-	if err := servers.Delete(ctx, c.compute, s.ID).ExtractErr(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, servers.Delete(ctx, c.compute, s.ID).ExtractErr())
 	if _, err := servers.Get(ctx, c.compute, s.ID).Extract(); !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
 		t.Errorf("after its delete: %v, want 404", err)
 	}

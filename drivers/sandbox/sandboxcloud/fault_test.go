@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,18 +17,16 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/imagedata"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/layer3/floatingips"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func (c *client) listed(t testing.TB) []string {
 	t.Helper()
 	pages, err := servers.List(c.compute, nil).AllPages(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	all, err := servers.ExtractServers(pages)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	names := []string{}
 	for _, s := range all {
 		names = append(names, s.Name)
@@ -39,9 +36,7 @@ func (c *client) listed(t testing.TB) []string {
 
 func (c *client) faults(t testing.TB, faults ...Fault) {
 	t.Helper()
-	if err := c.cloud.SetFaults(faults...); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, c.cloud.SetFaults(faults...))
 }
 
 func TestAnsweredFaultHasItsStatusAndHeaders(t *testing.T) {
@@ -63,9 +58,7 @@ func TestServerOfAFaultFailsWithItsText(t *testing.T) {
 	c.faults(t, Fault{Operation: "server.create", Name: "bad-*", Action: ServerError, Message: "Exceeded maximum number of retries."})
 	for name, want := range map[string]string{"bad-1": "ERROR", "good": "ACTIVE", "bad-2": "ERROR"} {
 		s, err := c.asked(t, image, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if got := c.raw(t, s.ID); got["status"] != want {
 			t.Errorf("%s is %v, want %s", name, got["status"], want)
 		}
@@ -153,9 +146,7 @@ func TestDeleteMayHappenLater(t *testing.T) {
 	asleep(t, func(t *testing.T) {
 		c := connect(t, Options{})
 		s, err := c.asked(t, c.uploaded(t, "tiny", []byte("x")).ID, "node")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		c.faults(t, Fault{Operation: "server.delete", Action: LateEffect, Delay: time.Minute, Times: 1})
 		if err := servers.Delete(t.Context(), c.compute, s.ID).ExtractErr(); err == nil {
 			t.Error("the answer came")
@@ -176,9 +167,7 @@ func TestListsMayBeBehind(t *testing.T) {
 		image := c.uploaded(t, "tiny", []byte("x")).ID
 		c.faults(t, Fault{Operation: "server.*", Action: LateListing, Delay: 10 * time.Second})
 		s, err := c.asked(t, image, "node")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if got := c.listed(t); len(got) != 0 || c.gone(t, s.ID) {
 			t.Errorf("at once listed: %v, gone: %v", got, c.gone(t, s.ID))
 		}
@@ -186,9 +175,7 @@ func TestListsMayBeBehind(t *testing.T) {
 		if got := c.listed(t); len(got) != 1 {
 			t.Errorf("later: %v", got)
 		}
-		if err := servers.Delete(t.Context(), c.compute, s.ID).ExtractErr(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, servers.Delete(t.Context(), c.compute, s.ID).ExtractErr())
 		if got := c.listed(t); len(got) != 1 || !c.gone(t, s.ID) {
 			t.Errorf("after its delete listed: %v, gone: %v", got, c.gone(t, s.ID))
 		}
@@ -202,14 +189,10 @@ func TestListsMayBeBehind(t *testing.T) {
 func TestDeleteMayFailAndBeRepeated(t *testing.T) {
 	c := connect(t, Options{})
 	s, err := c.asked(t, c.uploaded(t, "tiny", []byte("x")).ID, "node")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	c.faults(t, Fault{Operation: "server.delete", Name: "node", Action: DeleteFails, Times: 1})
 	for _, want := range []string{"ERROR ", ""} {
-		if err := servers.Delete(t.Context(), c.compute, s.ID).ExtractErr(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, servers.Delete(t.Context(), c.compute, s.ID).ExtractErr())
 		if want == "" && !c.gone(t, s.ID) {
 			t.Error("the second delete did not work")
 		}
@@ -223,9 +206,7 @@ func TestUploadCutInTheMiddleLeavesAQueuedImage(t *testing.T) {
 	c := connect(t, Options{})
 	c.faults(t, Fault{Operation: "image.upload", Action: CutUpload, Times: 1})
 	i, err := images.Create(t.Context(), c.image, images.CreateOpts{Name: "x", DiskFormat: "raw", ContainerFormat: "bare"}).Extract()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	content := bytes.Repeat([]byte("x"), 1<<20)
 	if err := imagedata.Upload(t.Context(), c.image, i.ID, bytes.NewReader(content)).ExtractErr(); err == nil {
 		t.Fatal("the upload worked")
@@ -328,9 +309,7 @@ func TestFaultFileIsReadWhenItChanges(t *testing.T) {
 		return err
 	}
 	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.WriteFile(t, file, text)
 	}
 	if err := list(); err != nil {
 		t.Errorf("without the file: %v", err)
@@ -355,13 +334,9 @@ func TestFaultIsTheSameAfterJSON(t *testing.T) {
 		Action: LateEffect, Status: 503, RetryAfter: time.Second, Message: "m", Delay: time.Minute,
 	}
 	text, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var got Fault
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal(text, &got))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s:\n%s", text, diff)
 	}

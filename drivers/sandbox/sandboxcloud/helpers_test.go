@@ -8,6 +8,8 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // client is a logged-in gophercloud client, like that of the openstack driver.
@@ -23,9 +25,7 @@ type client struct {
 func open(t testing.TB, o Options) *Cloud {
 	t.Helper()
 	cloud, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() {
 		if err := cloud.Close(); err != nil {
 			t.Error(err)
@@ -43,9 +43,7 @@ func connect(t testing.TB, o Options) *client {
 func login(t testing.TB, cloud *Cloud, user string) *client {
 	t.Helper()
 	c, err := tryLogin(t.Context(), cloud.Transport(), "http://sandbox/identity/v3", user, Password)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	c.cloud = cloud
 	return c
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/applicationcredentials"
 	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestWrongPasswordAndGarbageTokenAreUnauthorized(t *testing.T) {
@@ -24,14 +26,10 @@ func TestWrongPasswordAndGarbageTokenAreUnauthorized(t *testing.T) {
 	valid := c.provider.Token()
 	for _, token := range []string{"", "garbage", valid + "x", valid[:len(valid)-4] + "AAAA"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.compute.ServiceURL("servers"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		req.Header.Set("X-Auth-Token", token)
 		resp, err := c.cloud.Transport().RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if _ = resp.Body.Close(); resp.StatusCode != http.StatusUnauthorized || !strings.Contains(resp.Header.Get("WWW-Authenticate"), "/identity") {
 			t.Errorf("token %.12q: %s, WWW-Authenticate %q", token, resp.Status, resp.Header.Get("WWW-Authenticate"))
 		}
@@ -50,41 +48,27 @@ func TestTokenOfAnotherCloudIsRefused(t *testing.T) {
 func TestApplicationCredentialLogsInUntilItIsDeleted(t *testing.T) {
 	c := connect(t, Options{})
 	keystone, err := openstack.NewIdentityV3(c.provider, gophercloud.EndpointOpts{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	user, err := c.provider.GetAuthResult().(tokens.CreateResult).ExtractUser()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	credential, err := applicationcredentials.Create(t.Context(), keystone, user.ID, applicationcredentials.CreateOpts{Name: "ci"}).Extract()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	login := func() (*gophercloud.ProviderClient, error) {
 		provider, err := openstack.NewClient("http://sandbox/identity/v3")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		provider.HTTPClient = http.Client{Transport: c.cloud.Transport()}
 		return provider, openstack.Authenticate(t.Context(), provider, gophercloud.AuthOptions{
 			IdentityEndpoint: "http://sandbox/identity/v3", ApplicationCredentialID: credential.ID, ApplicationCredentialSecret: credential.Secret,
 		})
 	}
 	provider, err := login()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	nova, err := openstack.NewComputeV2(provider, gophercloud.EndpointOpts{Region: Region})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if _, err := servers.List(nova, nil).AllPages(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := applicationcredentials.Delete(t.Context(), keystone, user.ID, credential.ID).ExtractErr(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, applicationcredentials.Delete(t.Context(), keystone, user.ID, credential.ID).ExtractErr())
 	if _, err := login(); !gophercloud.ResponseCodeIs(err, http.StatusUnauthorized) {
 		t.Errorf("after its deletion: %v, want 401", err)
 	}
@@ -98,9 +82,7 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 	theirs := login(t, mine.cloud, Other)
 	image := mine.uploaded(t, "tiny", []byte("x"))
 	s, err := mine.asked(t, image.ID, "node")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if got := theirs.listed(t); len(got) != 0 || !theirs.gone(t, s.ID) {
 		t.Errorf("the other project sees servers %v", got)
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/layer3/floatingips"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // raw returns a server as JSON, including fields that gophercloud's type lacks.
@@ -22,9 +24,7 @@ func (c *client) raw(t testing.TB, id string) map[string]any {
 		Server map[string]any `json:"server"`
 	}
 	_, err := c.compute.Get(t.Context(), c.compute.ServiceURL("servers", id), &body, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return body.Server
 }
 
@@ -51,9 +51,7 @@ func TestServerTakesItsTime(t *testing.T) {
 	asleep(t, func(t *testing.T) {
 		c := connect(t, Options{BuildTime: 20 * time.Second, DeleteTime: 4 * time.Second})
 		s, err := c.asked(t, c.uploaded(t, "tiny", []byte("x")).ID, "node")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		var got []string
 		look := func(wait time.Duration) {
 			time.Sleep(wait)
@@ -66,9 +64,7 @@ func TestServerTakesItsTime(t *testing.T) {
 		look(6 * time.Second)
 		look(13 * time.Second)
 		look(time.Second)
-		if err := servers.Delete(t.Context(), c.compute, s.ID).ExtractErr(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, servers.Delete(t.Context(), c.compute, s.ID).ExtractErr())
 		look(3 * time.Second)
 		time.Sleep(time.Second)
 		want := []string{"BUILD scheduling", "BUILD spawning", "BUILD spawning", "ACTIVE ", "ACTIVE deleting"}
@@ -85,12 +81,8 @@ func TestServerDeletedWhileItIsBuiltNeverBecomesActive(t *testing.T) {
 	asleep(t, func(t *testing.T) {
 		c := connect(t, Options{BuildTime: 10 * time.Second, DeleteTime: 30 * time.Second})
 		s, err := c.asked(t, c.uploaded(t, "tiny", []byte("x")).ID, "node")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := servers.Delete(t.Context(), c.compute, s.ID).ExtractErr(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
+		testutil.Must(t, servers.Delete(t.Context(), c.compute, s.ID).ExtractErr())
 		time.Sleep(20 * time.Second)
 		if got := c.state(t, s.ID); got != "BUILD deleting" {
 			t.Errorf("state %q", got)
@@ -108,9 +100,7 @@ func TestServerWithoutHostHasFaultOfNova(t *testing.T) {
 		Name: "x", ImageRef: c.uploaded(t, "tiny", []byte("x")).ID, FlavorRef: flavorID("toobig"),
 		Networks: []servers.Network{{UUID: stableID("network/private")}},
 	}, nil).Extract()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	seen := c.raw(t, s.ID)
 	fault, _ := seen["fault"].(map[string]any)
 	if seen["status"] != "ERROR" || fault["message"] != "No valid host was found. " || fault["code"] != json.Number("500") {
@@ -125,9 +115,7 @@ func TestServerWithoutHostHasFaultOfNova(t *testing.T) {
 func (c *client) things(t testing.TB, kind string) []Thing {
 	t.Helper()
 	all, err := c.cloud.Inventory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var of []Thing
 	for _, one := range all {
 		if one.Type == kind {
@@ -140,9 +128,7 @@ func (c *client) things(t testing.TB, kind string) []Thing {
 func (c *client) portOf(t testing.TB, server string) ports.Port {
 	t.Helper()
 	pages, err := ports.List(c.network, ports.ListOpts{DeviceID: server}).AllPages(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	all, err := ports.ExtractPorts(pages)
 	if err != nil || len(all) != 1 {
 		t.Fatalf("ports of server: %v, %v", all, err)
@@ -154,9 +140,7 @@ func TestFloatingIPShowsInAddressesLaterAndOutlivesItsServer(t *testing.T) {
 	asleep(t, func(t *testing.T) {
 		c := connect(t, Options{AddressTime: 5 * time.Second})
 		s, err := c.asked(t, c.uploaded(t, "tiny", []byte("x")).ID, "node")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		ip, err := floatingips.Create(t.Context(), c.network, floatingips.CreateOpts{
 			FloatingNetworkID: stableID("network/public"), PortID: c.portOf(t, s.ID).ID, Description: "mine",
 		}).Extract()
@@ -171,9 +155,7 @@ func TestFloatingIPShowsInAddressesLaterAndOutlivesItsServer(t *testing.T) {
 		if n := count(); n != 2 {
 			t.Errorf("%d addresses later, want 2", n)
 		}
-		if err := servers.Delete(t.Context(), c.compute, s.ID).ExtractErr(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, servers.Delete(t.Context(), c.compute, s.ID).ExtractErr())
 		if ip, err = floatingips.Get(t.Context(), c.network, ip.ID).Extract(); err != nil || ip.PortID != "" || ip.Status != "DOWN" {
 			t.Errorf("after its server: %+v, %v", ip, err)
 		}

@@ -13,6 +13,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // clock returns a clock that advances by one second with each call.
@@ -53,9 +55,7 @@ func TestEveryListHasPages(t *testing.T) {
 	}
 	var got []string
 	pages, err := images.List(c.image, images.ListOpts{}).AllPages(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	all, _ := images.ExtractImages(pages)
 	for _, i := range all {
 		got = append(got, i.Name)
@@ -65,9 +65,7 @@ func TestEveryListHasPages(t *testing.T) {
 	}
 	got = nil
 	pages, err = volumes.List(c.volume, volumes.ListOpts{}).AllPages(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	vols, _ := volumes.ExtractVolumes(pages)
 	for _, v := range vols {
 		got = append(got, v.Name)
@@ -76,16 +74,12 @@ func TestEveryListHasPages(t *testing.T) {
 		t.Errorf("volumes, newest first (-want +got):\n%s", diff)
 	}
 	pages, err = ports.List(c.network, ports.ListOpts{Limit: 2}).AllPages(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if some, err := ports.ExtractPorts(pages); err != nil || len(some) != 7 {
 		t.Errorf("%d ports in pages of 2, %v; want 7", len(some), err)
 	}
 	pages, err = flavors.ListDetail(c.compute, flavors.ListOpts{Limit: 1}).AllPages(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if some, err := flavors.ExtractFlavors(pages); err != nil || len(some) != 4 {
 		t.Errorf("%d flavors in pages of 1, %v; want 4", len(some), err)
 	}
@@ -109,9 +103,7 @@ func TestServersAreFoundByFilters(t *testing.T) {
 			Name: name, ImageRef: image, FlavorRef: flavorID([]string{"small", "medium"}[i%2]), AvailabilityZone: []string{"az1", "az2"}[i%2],
 			Networks: []servers.Network{{UUID: stableID("network/private")}}, Tags: []string{"ci", name},
 		}, nil).Extract()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 	}
 	for query, want := range map[string][]string{
 		"name=web":                                   {"web-2", "web-1"},

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // cli runs the real openstack command line client. NPCTL_OPENSTACK names it; otherwise the one in PATH is used.
@@ -34,9 +36,7 @@ func served(t *testing.T) (*Cloud, cli) {
 	dir := t.TempDir()
 	cloud := open(t, Options{File: filepath.Join(dir, "cloud.json")})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, listener, cloud) }()
@@ -47,9 +47,7 @@ func served(t *testing.T) (*Cloud, cli) {
 		}
 	})
 	config := filepath.Join(dir, "clouds.yaml")
-	if err := os.WriteFile(config, []byte(CloudsYAML(AuthURL(listener.Addr()))), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, config, CloudsYAML(AuthURL(listener.Addr())))
 	return cloud, cli{path, append(os.Environ(), "OS_CLIENT_CONFIG_FILE="+config, "OS_CLOUD=sandbox"), dir}
 }
 
@@ -94,13 +92,9 @@ func (c cli) json(t *testing.T, into any, args ...string) {
 
 func TestOpenStackClientCreatesAndDeletesEverything(t *testing.T) {
 	cloud, os1 := served(t)
-	if err := os.WriteFile(filepath.Join(os1.dir, "tiny.raw"), []byte(strings.Repeat("x", 4096)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, filepath.Join(os1.dir, "tiny.raw"), strings.Repeat("x", 4096))
 	key := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl test"
-	if err := os.WriteFile(filepath.Join(os1.dir, "key.pub"), []byte(key), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, filepath.Join(os1.dir, "key.pub"), key)
 	os1.run(t, "keypair", "create", "--public-key", "key.pub", "lab")
 	os1.run(t, "image", "create", "--file", "tiny.raw", "--disk-format", "raw", "--property", "os_distro=debian", "--tag", "x", "tiny")
 	os1.run(t, "image", "set", "--property", "os_version=12", "tiny")
@@ -163,12 +157,8 @@ func TestOpenStackClientPrintsErrorsOfTheCloud(t *testing.T) {
 	cloud, os1 := served(t)
 	q := DefaultQuota()
 	q.Instances = 0
-	if err := cloud.store.seed(Options{Quota: &q, Zones: cloud.options.Zones}, cloud.now()); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(os1.dir, "tiny.raw"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, cloud.store.seed(Options{Quota: &q, Zones: cloud.options.Zones}, cloud.now()))
+	testutil.WriteFile(t, filepath.Join(os1.dir, "tiny.raw"), "x")
 	os1.run(t, "image", "create", "--file", "tiny.raw", "--disk-format", "raw", "tiny")
 	text := os1.fails(t, "server", "create", "--image", "tiny", "--flavor", "small", "--network", "private", "one")
 	if !strings.Contains(text, "Quota exceeded for instances: Requested 1, but already used 0 of 0 instances") || !strings.Contains(text, "403") {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/imagedata"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestPublicImagesAreActiveAndStay(t *testing.T) {
@@ -17,9 +19,7 @@ func TestPublicImagesAreActiveAndStay(t *testing.T) {
 	for _, options := range []Options{o, o, {File: file}} { // created once, and kept without the option
 		c := connect(t, options)
 		pages, err := images.List(c.image, images.ListOpts{}).AllPages(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		all, err := images.ExtractImages(pages)
 		if err != nil || len(all) != 1 {
 			t.Fatalf("the images are %v, %v", all, err)
@@ -30,9 +30,7 @@ func TestPublicImagesAreActiveAndStay(t *testing.T) {
 			t.Errorf("the image is %+v", i)
 		}
 		content, err := imagedata.Download(t.Context(), c.image, i.ID).Extract()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		got, err := io.ReadAll(content)
 		sum := md5.Sum(got)
 		if err != nil || int64(len(got)) != i.SizeBytes || hex.EncodeToString(sum[:]) != i.Checksum {

@@ -9,30 +9,26 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2/openstack/config"
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // TestServedCloudIsReachedByItsCloudsYAML uses a real socket, on which a lost response is a broken connection.
 func TestServedCloudIsReachedByItsCloudsYAML(t *testing.T) {
 	cloud := open(t, Options{})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, listener, cloud) }()
 
 	auth, _, tlsConfig, err := clouds.Parse(clouds.WithCloudsYAML(strings.NewReader(CloudsYAML(AuthURL(listener.Addr())))), clouds.WithCloudName("sandbox"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if _, err := config.NewProviderClient(t.Context(), auth, config.WithTLSConfig(tlsConfig)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := tryLogin(t.Context(), &http.Transport{DisableKeepAlives: true}, AuthURL(listener.Addr()), User, Password)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	c.cloud = cloud
 	image := c.uploaded(t, "tiny", []byte(strings.Repeat("x", 1<<20))).ID
 	c.faults(t, Fault{Operation: "server.create", Action: LostAfter, Times: 1})
@@ -73,9 +69,7 @@ func contextTick(t *testing.T) <-chan struct{} {
 
 func TestServeRejectsNonLoopbackAddresses(t *testing.T) {
 	listener, err := net.Listen("tcp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer listener.Close()
 	if err := Serve(t.Context(), listener, open(t, Options{})); err == nil || !strings.Contains(err.Error(), "127.0.0.1") {
 		t.Errorf("%v, want a refusal that says what is allowed", err)

@@ -22,6 +22,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"github.com/gophercloud/gophercloud/v2/openstack/config"
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // The same calls are made to the sandbox and to the OpenStack that test/openstack/up.sh starts; status codes, headers
@@ -238,13 +240,9 @@ func realSide(t *testing.T) *side {
 		t.Fatal("OS_CLIENT_CONFIG_FILE is empty; start the lab with test/openstack/up.sh and read its env.sh")
 	}
 	auth, _, tlsConfig, err := clouds.Parse(clouds.WithCloudName(name), clouds.WithLocations(os.Getenv("OS_CLIENT_CONFIG_FILE")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	client, err := config.NewProviderClient(t.Context(), auth, config.WithTLSConfig(tlsConfig))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return newSide(t, "real", client, http.DefaultTransport)
 }
 
@@ -263,9 +261,7 @@ func newSide(t *testing.T, name string, client *gophercloud.ProviderClient, tran
 		compute: openstack.NewComputeV2, imaging: openstack.NewImageV2, neutron: openstack.NewNetworkV2, cinder: openstack.NewBlockStorageV3,
 	} {
 		c, err := make(client, gophercloud.EndpointOpts{Region: Region})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		root, _, _ := strings.Cut(c.Endpoint, "/v2.1")
 		root, _, _ = strings.Cut(root, "/v3/")
 		s.roots[kind] = strings.TrimSuffix(root, "/")
@@ -299,9 +295,7 @@ func (s *side) fill(text string) string {
 func (s *side) call(t *testing.T, one step) reply {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), one.method, s.roots[one.service]+s.fill(one.path), bytes.NewReader([]byte(s.fill(one.body))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	switch one.token {
 	case "":
 		req.Header.Set("X-Auth-Token", s.client.Token())
@@ -325,9 +319,7 @@ func (s *side) call(t *testing.T, one step) reply {
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	r := reply{status: resp.StatusCode, header: resp.Header, text: string(text)}
 	_ = json.Unmarshal(text, &r.json)
 	return r

@@ -14,6 +14,7 @@ import (
 
 	"github.com/npctl/npctl/internal/keyscan"
 	"github.com/npctl/npctl/internal/sandboxssh"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // dialled is a cloud with servers that serve SSH.
@@ -31,9 +32,7 @@ func dial(t *testing.T, o Options) *dialled {
 func answerSSH(t *testing.T, cloud *Cloud) (port int) {
 	t.Helper()
 	listener, err := sandboxssh.Listen(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- ServeSSH(ctx, listener, cloud) }()
@@ -50,14 +49,10 @@ func answerSSH(t *testing.T, cloud *Cloud) (port int) {
 func (d *dialled) boot(t *testing.T, name string) (id, address string) {
 	t.Helper()
 	made, err := d.asked(t, d.uploaded(t, name, []byte("image")).ID, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	id = made.ID
 	s, err := servers.Get(t.Context(), d.compute, id).Extract()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, list := range s.Addresses {
 		one := list.([]any)[0].(map[string]any)["addr"].(string)
 		return id, net.JoinHostPort(one, fmt.Sprint(d.port))
@@ -89,9 +84,7 @@ func TestServersShowHostKeysOfTheirOwn(t *testing.T) {
 	if got := scan(t, net.JoinHostPort(host, fmt.Sprint(answerSSH(t, again)))); got != one {
 		t.Errorf("another process on the same file shows %s, want %s", got, one)
 	}
-	if err := servers.Delete(t.Context(), d.compute, id).ExtractErr(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, servers.Delete(t.Context(), d.compute, id).ExtractErr())
 	if keys, err := keyscan.Scan(t.Context(), second, time.Second); err == nil {
 		t.Errorf("a deleted server shows %q", keys)
 	}
@@ -120,9 +113,7 @@ func run(t *testing.T, address, command, input string) (string, error) {
 func (d *dialled) console(t *testing.T, id string) string {
 	t.Helper()
 	text, err := servers.ShowConsoleOutput(t.Context(), d.compute, id, servers.ShowConsoleOutputOpts{}).Extract()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return text
 }
 

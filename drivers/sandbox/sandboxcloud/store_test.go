@@ -14,6 +14,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/imagedata"
 	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestStateSurvivesAProcess(t *testing.T) {
@@ -22,17 +24,13 @@ func TestStateSurvivesAProcess(t *testing.T) {
 	content := bytes.Repeat([]byte("12345678"), 1<<18) // larger than the in-memory limit
 	image := c.uploaded(t, "tiny", content)
 	s, err := c.asked(t, image.ID, "node")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	again := connect(t, o)
 	if got := again.server(t, s.ID); got.Status != "ACTIVE" || got.Name != "node" {
 		t.Errorf("server %+v", got)
 	}
 	body, err := imagedata.Download(t.Context(), again.image, image.ID).Extract()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	got := new(bytes.Buffer)
 	if _, err := got.ReadFrom(body); err != nil || !bytes.Equal(got.Bytes(), content) {
 		t.Errorf("%d bytes came back, %v", got.Len(), err)
@@ -102,9 +100,7 @@ func TestUnreadableStateIsReportedAndNotChanged(t *testing.T) {
 		"it has version 2":    `{"version": 2}`,
 	} {
 		file := filepath.Join(t.TempDir(), "cloud.json")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.WriteFile(t, file, text)
 		_, err := Open(Options{File: file})
 		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), file) {
 			t.Errorf("error %v, want one that says %q and names the file", err, name)
@@ -121,15 +117,11 @@ func TestFailedWriteChangesNothing(t *testing.T) {
 	c := connect(t, Options{File: filepath.Join(dir, "cloud.json")})
 	image := c.uploaded(t, "tiny", []byte("x")).ID
 	hidden := dir + ".hidden"
-	if err := os.Rename(dir, hidden); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Rename(dir, hidden))
 	if _, err := c.asked(t, image, "lost"); err == nil {
 		t.Error("a server was made though its record could not be written")
 	}
-	if err := os.Rename(hidden, dir); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Rename(hidden, dir))
 	if got := c.listed(t); len(got) != 0 {
 		t.Errorf("servers %v", got)
 	}
@@ -141,9 +133,7 @@ func TestQuotaAndForeignServersFollowTheOptions(t *testing.T) {
 	if diff := cmp.Diff([]string{"theirs"}, c.listed(t)); diff != "" {
 		t.Errorf("servers (-want +got):\n%s", diff)
 	}
-	if err := servers.Delete(t.Context(), c.compute, c.things(t, "server")[0].ID).ExtractErr(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, servers.Delete(t.Context(), c.compute, c.things(t, "server")[0].ID).ExtractErr())
 	q := DefaultQuota()
 	q.Instances = 0
 	o.Quota = &q
@@ -203,14 +193,10 @@ func TestCountsAndIndexesStayConsistent(t *testing.T) {
 				{Operation: "server.create", Action: ServerError, Every: 6},
 			},
 		})
-		if err != nil {
-			rt.Fatal(err)
-		}
+		testutil.Must(rt, err)
 		defer func() { _ = cloud.Close() }()
 		c, err := tryLogin(t.Context(), cloud.Transport(), "http://sandbox/identity/v3", User, Password)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		testutil.Must(rt, err)
 		c.cloud = cloud
 		image := c.uploaded(t, "tiny", []byte("x")).ID
 		for range rapid.IntRange(1, 20).Draw(rt, "steps") {
@@ -230,9 +216,7 @@ func TestCountsAndIndexesStayConsistent(t *testing.T) {
 func (c *client) randomStep(t *testing.T, rt *rapid.T, image string) {
 	network := rapid.SampledFrom([]string{"private", "narrow"}).Draw(rt, "network")
 	all, err := c.cloud.Inventory()
-	if err != nil {
-		rt.Fatal(err)
-	}
+	testutil.Must(rt, err)
 	pick := func(kind string) string {
 		for _, one := range all {
 			if one.Type == kind && rapid.Bool().Draw(rt, "take") {

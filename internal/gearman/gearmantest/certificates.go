@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // Certificates are the paths of PEM files: an authority, and a certificate of it for 127.0.0.1 for servers and
@@ -36,9 +38,7 @@ func NewCertificates(t testing.TB) Certificates {
 	key := newKey(t)
 	sign(t, certs.Cert, leaf, authority, key, authorityKey)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	write(t, certs.Key, "PRIVATE KEY", der)
 	return certs
 }
@@ -47,13 +47,9 @@ func NewCertificates(t testing.TB) Certificates {
 func (c Certificates) Server(t testing.TB) *tls.Config {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	authority, err := os.ReadFile(c.CA)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(authority)
 	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
@@ -70,24 +66,18 @@ func template(name string) *x509.Certificate {
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return key
 }
 
 func sign(t testing.TB, path string, cert, by *x509.Certificate, key, byKey *ecdsa.PrivateKey) {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, cert, by, &key.PublicKey, byKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	write(t, path, "CERTIFICATE", der)
 }
 
 func write(t testing.TB, path, kind string, der []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }

@@ -65,9 +65,7 @@ func StartStunnel(t testing.TB, certs Certificates, server string) string {
 		path := filepath.Join(t.TempDir(), "stunnel.conf")
 		config := fmt.Sprintf("foreground = yes\npid =\ndebug = err\n[gearman]\naccept = 127.0.0.1:%s\nconnect = %s\n"+
 			"cert = %s\nkey = %s\nCAfile = %s\nverifyChain = yes\n", port, server, certs.Cert, certs.Key, certs.CA)
-		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.WriteFile(t, path, config)
 		return exec.CommandContext(t.Context(), program(t, "stunnel4", "/usr/bin/stunnel4"), path)
 	}).Addr
 }
@@ -110,14 +108,10 @@ func (p *Process) Start() {
 func (p *Process) begin() bool {
 	p.t.Helper()
 	_, port, err := net.SplitHostPort(p.Addr)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testutil.Must(p.t, err)
 	cmd := p.command(port)
 	cmd.Stderr, cmd.Stdout = p.t.Output(), p.t.Output()
-	if err := cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	testutil.Must(p.t, cmd.Start())
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
 	p.kill = sync.OnceFunc(func() { _ = cmd.Process.Kill(); <-ended })

@@ -9,14 +9,13 @@ import (
 	"testing"
 
 	"github.com/npctl/npctl/internal/qemuimg"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestDisksSurviveConversions(t *testing.T) {
 	raw, opts := filepath.Join(t.TempDir(), "disk.raw"), qemuimg.Options{Run: Run}
 	disk := bytes.Repeat([]byte("disk"), 128)
-	if err := os.WriteFile(raw, disk, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(raw, disk, 0o600))
 	for _, format := range []string{"qcow2", "vhd"} {
 		there, back := raw+"."+format, raw+".back"
 		if made, err := qemuimg.Convert(t.Context(), raw, "raw", there, format, opts); err != nil || made.Virtual != int64(len(disk)) {
@@ -36,9 +35,7 @@ func TestErrorsAreThoseOfAProgram(t *testing.T) {
 	path := filepath.Join(dir, "disk.qcow2")
 	text := Qcow2([]byte("disk"))
 	text[600]++
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, text, 0o600))
 	_, err := qemuimg.Convert(t.Context(), path, "qcow2", filepath.Join(dir, "disk.raw"), "raw", qemuimg.Options{Run: Run})
 	if err == nil || !strings.Contains(err.Error(), "qemu-img ended with exit code 1") || !strings.Contains(err.Error(), "image is corrupt") {
 		t.Errorf("error is %v", err)

@@ -20,6 +20,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/layer3/floatingips"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // user is the view of the project npctl on the lab.
@@ -35,9 +37,7 @@ type user struct {
 func connect(t *testing.T) *user {
 	t.Helper()
 	l, err := Find()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { check(t, l.Clear()) })
 	auth, endpoint, tls, err := clouds.Parse(clouds.WithLocations(l.CloudsYAML()), clouds.WithCloudName("npctl"))
 	check(t, err)
@@ -77,9 +77,7 @@ func (u *user) find(c *gophercloud.ServiceClient, path, key, name string) string
 
 func check(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 }
 
 func (u *user) create(ctx context.Context, name string) (*servers.Server, error) {

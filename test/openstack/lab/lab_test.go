@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // workDir creates a work directory like that of up.sh, with source as the directory of the scripts.
@@ -19,22 +21,16 @@ func workDir(t *testing.T, source string) *Lab {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "source"), source+"\n", 0o644)
-	if err := os.Mkdir(filepath.Join(dir, "run"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Mkdir(filepath.Join(dir, "run"), 0o755))
 	t.Setenv(EnvWork, dir)
 	l, err := Find()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return l
 }
 
 func write(t *testing.T, path, content string, mode os.FileMode) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), mode); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, []byte(content), mode))
 }
 
 func TestFindWithoutLabReturnsHint(t *testing.T) {
@@ -49,9 +45,7 @@ func TestFindUsesDefaultDirectory(t *testing.T) {
 	l := workDir(t, "/src")
 	t.Setenv(EnvWork, "")
 	t.Setenv("TMPDIR", filepath.Dir(l.Dir()))
-	if err := os.Rename(l.Dir(), filepath.Join(filepath.Dir(l.Dir()), "npctl-openstack")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Rename(l.Dir(), filepath.Join(filepath.Dir(l.Dir()), "npctl-openstack")))
 	found, err := Find()
 	if err != nil || filepath.Base(found.CloudsYAML()) != "clouds.yaml" {
 		t.Errorf("Find() = %+v, %v", found, err)
@@ -61,9 +55,7 @@ func TestFindUsesDefaultDirectory(t *testing.T) {
 func TestFaultsHaveTheFormatOfTheLab(t *testing.T) {
 	l := workDir(t, "/src")
 	rule := Rule{On: Spawn, Action: Delay, Name: "x-*", For: 1500 * time.Millisecond, Times: 2}
-	if err := l.Faults(rule, rule); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, l.Faults(rule, rule))
 	rules := readRules(t, l)
 	if len(rules) != 2 || rules[0]["id"] == rules[1]["id"] {
 		t.Fatalf("rules = %v, want two with ids of their own", rules)
@@ -73,9 +65,7 @@ func TestFaultsHaveTheFormatOfTheLab(t *testing.T) {
 	if got := fmt.Sprint(rules[0]); got != want {
 		t.Errorf("rule = %s, want %s", got, want)
 	}
-	if err := l.Clear(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, l.Clear())
 	if rules := readRules(t, l); len(rules) != 0 {
 		t.Errorf("after Clear: %v", rules)
 	}
@@ -84,9 +74,7 @@ func TestFaultsHaveTheFormatOfTheLab(t *testing.T) {
 func readRules(t *testing.T, l *Lab) []map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(l.Dir(), "faults.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	rules := []map[string]any{}
 	if err := json.Unmarshal(text, &rules); err != nil || rules == nil {
 		t.Fatalf("%s: %v", text, err)
@@ -98,9 +86,7 @@ func TestPausedServiceContinuesAfterResume(t *testing.T) {
 	l := workDir(t, "/src")
 	pid := service(t, l, "glance")
 	resume, err := l.Pause("glance")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	waitForState(t, pid, "T")
 	for range 2 { // t.Cleanup and the test itself may both resume
 		if err := resume(); err != nil {
@@ -134,9 +120,7 @@ func service(t *testing.T, l *Lab, name string) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	pid := cmd.Process.Pid
 	write(t, filepath.Join(l.Dir(), "run", name+".pid"), fmt.Sprintf("%d %s\n", pid, startTime(pid)), 0o644)
@@ -162,13 +146,9 @@ func TestQuotaIsSetAndRestored(t *testing.T) {
 	l := workDir(t, scripts)
 	ctx, cancel := context.WithCancel(t.Context())
 	restore, err := l.Quota(ctx, "npctl", map[string]int{Instances: 2, Cores: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	cancel()
-	if err := restore(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, restore())
 	got, err := os.ReadFile(filepath.Join(l.Dir(), "calls"))
 	if want := "npctl cores=4 instances=2\nnpctl reset\n"; err != nil || string(got) != want {
 		t.Errorf("calls = %q, %v, want %q", got, err, want)

@@ -39,17 +39,13 @@ func TestMain(m *testing.M) {
 func word(t *testing.T, e Env, word, cert, key string) (string, error) {
 	t.Helper()
 	pem, err := os.ReadFile(e.CA)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
 	config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	if cert != "" {
 		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		config.Certificates = []tls.Certificate{pair}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

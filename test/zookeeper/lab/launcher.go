@@ -1,11 +1,12 @@
 package lab
 
 import (
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // Nodepool configures a real nodepool-launcher.
@@ -26,23 +27,17 @@ type Launcher struct {
 func StartLauncher(t testing.TB, l *Lab, n Nodepool) *Launcher {
 	t.Helper()
 	text, err := script("launcher.sh", append([]string{"config", l.Dir, n.Driver, n.Provider, strconv.Itoa(n.Nodes)}, n.Labels...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	dir := filepath.Join(l.Dir, "nodepool-"+n.Provider)
 	launcher := &Launcher{dir: dir, configuration: dir + ".yaml"}
-	if err := os.WriteFile(launcher.configuration, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, launcher.configuration, text)
 	t.Cleanup(func() {
 		_ = launcher.Kill() // it may have ended already
 		if t.Failed() {
 			logFiles(t, filepath.Join(dir, "nodepool.log"))
 		}
 	})
-	if err := launcher.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, launcher.Start())
 	return launcher
 }
 

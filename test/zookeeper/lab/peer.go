@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // Peer is a Zuul: Zuul's own ZooKeeper classes in a separate process with one session (test/zookeeper/peer). Its
@@ -60,17 +62,11 @@ var errPeerEnded = errors.New("the peer has ended")
 func StartPeer(t testing.TB, e Env, o PeerOptions) *Peer {
 	t.Helper()
 	cmd, err := peerCommand(e, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	log, err := os.Create(filepath.Join(t.TempDir(), "zuul.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	p := &Peer{cmd: cmd, ended: make(chan struct{}), waiting: map[int]chan answer{}}
-	if err := p.start(log); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, p.start(log))
 	t.Cleanup(func() {
 		p.Kill()
 		_ = log.Close()

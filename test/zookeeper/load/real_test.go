@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -17,15 +18,11 @@ func TestLoadMeasuresNodepool(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid, err := launcher.PID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	got, err := Run(t.Context(), Connection{Hosts: l.Hosts, CA: l.CA, Cert: l.Cert, Key: l.Key}, Options{
 		Labels: []string{"small", "small"}, Clients: 3, Warmup: 2 * time.Second, Time: 6 * time.Second, PID: pid, Plain: l.Plain,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Logf("%+v", got)
 	if len(got.Errors) > 0 || got.Failed > 0 || got.Shared > 0 {
 		t.Errorf("errors %v, %d failed, %d shared", got.Errors, got.Failed, got.Shared)

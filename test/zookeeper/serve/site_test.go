@@ -54,9 +54,7 @@ func newSite(t *testing.T, configuration string) *site {
 func emptySite(t *testing.T, env lab.Env, c *connection) *site {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "npctl") //nolint:usetesting // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	s := &site{env: env, dir: dir, hosts: env.Hosts, timeout: "10s", tree: &tree{t: t, conn: c.conn, chroot: fmt.Sprintf("/site-%d", sites.Add(1))}}
 	s.create("", "", 0)
 	t.Cleanup(func() {

@@ -49,9 +49,7 @@ func (l *load) one(labels []string, provider string) (a answer, by string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.over), testutil.Patience)
 	defer cancel()
 	id, err := l.request(ctx, wanted{labels: labels, provider: provider})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	if a, err = l.wait(ctx, id); err != nil {
 		l.t.Fatal(err)
 	}
@@ -62,9 +60,7 @@ func (l *load) one(labels []string, provider string) (a answer, by string) {
 		return a, ""
 	}
 	held, err := l.accept(ctx, id, a.Nodes)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	l.useAll(ctx, id, held, 0)
 	return a, held[0].Provider
 }
@@ -104,9 +100,7 @@ func TestNpctlBesideNodepool(t *testing.T) {
 	count = p.servedBy("npctl")
 	testutil.Await(t, "npctl serves again", func() bool { return p.servedBy("npctl") > count+3 })
 
-	if err := p.nodepool.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, p.nodepool.Kill())
 	killed := time.Now()
 	count = p.servedBy("npctl")
 	testutil.Await(t, "npctl continues to serve", func() bool { return p.servedBy("npctl") > count+3 })

@@ -72,9 +72,7 @@ func (w *builderPair) startedBuilds() (builds []string) {
 
 func (w *builderPair) hold() (release func()) {
 	path := filepath.Join(w.dir, "hold")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Must(w.t, os.WriteFile(path, nil, 0o600))
 	return func() { _ = os.Remove(path) }
 }
 
@@ -93,9 +91,7 @@ func (w *builderPair) files(m *machine) map[string][]string {
 // uploadedBuilds returns the builds in the cloud.
 func (w *builderPair) uploadedBuilds() (builds []string) {
 	things, err := w.cloud.Inventory()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Must(w.t, err)
 	for _, thing := range things {
 		if id := thing.Metadata["npctl_build"]; thing.Type == "image" && id != "" && thing.Status == "active" {
 			builds = append(builds, id)
@@ -202,9 +198,7 @@ func TestCommandBuildsUnderItsImageLock(t *testing.T) {
 	var out bytes.Buffer
 	build := w.a.command("image", "build", image, "-auto-approve")
 	build.Stdout, build.Stderr = &out, &out
-	if err := build.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, build.Start())
 	testutil.Await(t, "the command builds", func() bool { return len(w.startedBuilds()) == begun+1 })
 	w.b.start()
 	time.Sleep(3 * time.Second) // several passes of B

@@ -159,13 +159,9 @@ func (c *chaos) pause(least, most int) {
 
 func (c *chaos) killZooKeeper() {
 	c.logFault("ZooKeeper is killed")
-	if err := c.zk.Kill(); err != nil {
-		c.t.Fatal(err)
-	}
+	testutil.Must(c.t, c.zk.Kill())
 	c.pause(100, 2000)
-	if err := c.zk.Up(); err != nil {
-		c.t.Fatal(err)
-	}
+	testutil.Must(c.t, c.zk.Up())
 	c.logFault("ZooKeeper is back")
 }
 

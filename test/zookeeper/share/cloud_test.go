@@ -7,7 +7,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // cloud is an OpenStack that all processes use through HTTP, and that outlives them.
@@ -33,13 +33,9 @@ type cloud struct {
 func newCloud(t *testing.T, name string, options sandboxcloud.Options) *cloud {
 	t.Helper()
 	made, err := sandboxcloud.Open(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -50,9 +46,7 @@ func newCloud(t *testing.T, name string, options sandboxcloud.Options) *cloud {
 	t.Cleanup(func() { cancel(); _ = made.Close(); serving.Wait() })
 	c := &cloud{t: t, name: name, Cloud: made, yaml: filepath.Join(t.TempDir(), "clouds.yaml")}
 	text := sandboxcloud.CloudsYAML(sandboxcloud.AuthURL(listener.Addr()))
-	if err := os.WriteFile(c.yaml, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, c.yaml, text)
 	c.addImage()
 	return c
 }
@@ -74,9 +68,7 @@ func (c *cloud) addImage() {
 
 func (c *cloud) must(err error) {
 	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testutil.Must(c.t, err)
 }
 
 // servers returns the servers by ID, each with the node in its ownership tags.

@@ -48,9 +48,7 @@ type machine struct {
 func newMachine(t *testing.T, zk *lab.Lab, name, configuration string, clouds ...*cloud) *machine {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "npctl") //nolint:usetesting // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	m := &machine{t: t, name: name, dir: dir, link: lab.StartProxy(t, zk.Hosts), env: os.Environ()}
 	for _, c := range clouds {
 		m.env = append(m.env, "OS_CLIENT_CONFIG_FILE="+c.yaml)
@@ -72,9 +70,7 @@ npctl {
   }
 }
 `, m.link.Address(), session, zk.Cert, zk.Key, zk.CA) + configuration
-	if err := os.WriteFile(filepath.Join(dir, "npctl.hcl"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.WriteFile(t, filepath.Join(dir, "npctl.hcl"), text)
 	if m.Client, err = client.New(client.Options{Socket: filepath.Join(dir, "npctl.db.sock")}); err != nil {
 		t.Fatal(err)
 	}

@@ -103,9 +103,7 @@ func (o *shadowTest) awaitVerdict(id string) verdict {
 func (o *shadowTest) ask(w wanted) string {
 	o.t.Helper()
 	id, err := o.request(o.over, w)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	testutil.Must(o.t, err)
 	return id
 }
 
@@ -121,9 +119,7 @@ func (o *shadowTest) take(id string) []*node {
 	}
 	o.awaitVerdict(id)
 	held, err := o.accept(ctx, id, a.Nodes)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	testutil.Must(o.t, err)
 	return held
 }
 
@@ -224,9 +220,7 @@ func TestShadowBesideNodepool(t *testing.T) {
 	}
 	id := o.ask(wanted{labels: common})
 	held := o.take(id)
-	if err := annex.Continue(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, annex.Continue())
 	o.checkVerdict(o.awaitVerdict(id), verdict{Level: "WARN", Labels: common, Result: "other_pool", Npctl: onAnnex, Live: fromRack}, "1 ready, 0 to launch")
 	o.useAll(o.over, id, held, 0)
 	o.checkVerdict(o.run(wanted{labels: common, provider: "rack"}), verdict{Level: "INFO", Labels: common, Result: "agree", Npctl: onRack, Live: fromRack}, "1 ready")
@@ -254,18 +248,14 @@ func (o *shadowTest) useAllNodes() {
 	all, last := o.ask(wanted{labels: slices.Repeat([]string{"theirs"}, inRack)}), o.ask(wanted{labels: []string{"common"}, provider: "annex"})
 	held, one := o.take(all), o.take(last)
 	for _, n := range slices.Concat(held, one) {
-		if err := o.state(o.over, n, "in-use"); err != nil {
-			o.t.Fatal(err)
-		}
+		testutil.Must(o.t, o.state(o.over, n, "in-use"))
 	}
 	if all, last := o.awaitVerdict(all), o.awaitVerdict(last); all.Result != "agree" || last.Result != "agree" {
 		o.t.Errorf("requests for everything: %+v and %+v", all, last)
 	}
 	cancelled := o.ask(wanted{labels: []string{"common"}})
 	o.awaitDecision("let it wait", cancelled)
-	if err := o.delete(o.over, requestsRoot+"/"+cancelled); err != nil {
-		o.t.Fatal(err)
-	}
+	testutil.Must(o.t, o.delete(o.over, requestsRoot+"/"+cancelled))
 	if v := o.awaitVerdict(cancelled); v.Result != "withdrawn" || v.Npctl.Do != "wait" {
 		o.t.Errorf("a request that was cancelled: %+v", v)
 	}
@@ -315,13 +305,9 @@ func (o *shadowTest) checkAgreement(configuration string) {
 	o.t.Helper()
 	at := filepath.Join(o.npc.dir, "npctl.hcl")
 	text, err := os.ReadFile(at)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	testutil.Must(o.t, err)
 	before, _, _ := strings.Cut(string(text), declared)
-	if err := os.WriteFile(at, []byte(before+declared+configuration), 0o600); err != nil {
-		o.t.Fatal(err)
-	}
+	testutil.WriteFile(o.t, at, before+declared+configuration)
 	o.npc.Signal(syscall.SIGHUP)
 	testutil.Await(o.t, "the configuration was reloaded", func() bool { return o.npc.Logged("configuration reloaded") == 1 })
 	var ids []string
@@ -340,9 +326,7 @@ func (o *shadowTest) checkAgreement(configuration string) {
 func (o *shadowTest) checkTreeUnchanged(launchers ...*lab.Launcher) {
 	o.t.Helper()
 	for _, l := range launchers {
-		if err := l.Stop(); err != nil {
-			o.t.Fatal(err)
-		}
+		testutil.Must(o.t, l.Stop())
 	}
 	o.npc.Stop()
 	if o.npc.Logged("shadow: requests compared", `"agree":`) != 1 {

@@ -20,6 +20,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/google/uuid"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
@@ -42,13 +43,9 @@ type zuul struct {
 func newZuul(t *testing.T, e lab.Env) *zuul {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(e.Cert, e.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	pem, err := os.ReadFile(e.CA)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}
@@ -57,9 +54,7 @@ func newZuul(t *testing.T, e lab.Env) *zuul {
 	}
 	conn, _, err := zk.Connect(strings.Split(e.Hosts, ","), time.Minute, zk.WithDialer(dial), zk.WithLogInfo(false),
 		zk.WithLogger(quiet{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(conn.Close)
 	return &zuul{t: t, conn: conn}
 }
@@ -109,15 +104,11 @@ func (z *zuul) delete(ctx context.Context, path string) error {
 
 func (z *zuul) deleteTree(ctx context.Context, path string) {
 	names, err := z.children(ctx, path)
-	if err != nil {
-		z.t.Fatal(err)
-	}
+	testutil.Must(z.t, err)
 	for _, name := range names {
 		z.deleteTree(ctx, path+"/"+name)
 	}
-	if err := z.delete(ctx, path); err != nil {
-		z.t.Fatal(err)
-	}
+	testutil.Must(z.t, z.delete(ctx, path))
 }
 
 // create creates a sequential znode. Its name begins with a unique prefix, which mine recognizes, so that create finds

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch/httpapi/client"
@@ -23,9 +24,7 @@ import (
 func serve(t *testing.T, socket string, answer http.HandlerFunc) (end func()) {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	server := &http.Server{Handler: answer, ReadHeaderTimeout: time.Minute}
 	done := make(chan struct{})
 	go func() { _ = server.Serve(l); close(done) }()
@@ -35,15 +34,11 @@ func serve(t *testing.T, socket string, answer http.HandlerFunc) (end func()) {
 func newClient(t *testing.T) (*client.Client, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "npctl") //nolint:usetesting // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "sock")
 	c, err := client.New(client.Options{Socket: socket})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(c.Close)
 	return c, socket
 }
@@ -117,9 +112,7 @@ func TestTruncatedListIsAnError(t *testing.T) {
 	})
 	defer end()
 	s, err := client.OpenStore(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if entries, err := s.List(t.Context()); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a part was taken for the whole: %v, %v", entries, err)
 	}
