@@ -11,8 +11,8 @@ import (
 // imageAttributes are common to images that npctl builds and images that it downloads.
 var imageAttributes = []schema.Attribute{
 	{Name: "formats", Type: texts, Default: noTexts,
-		Doc: "Formats to create in addition to those that providers need. npctl adds the latter automatically."},
-	{Name: "keep_formats", Type: texts, Default: noTexts, Doc: "Formats whose files npctl keeps despite `delete_after_upload`."},
+		Doc: "Formats to create in addition to the formats of the providers. npctl adds the latter automatically."},
+	{Name: "keep_formats", Type: texts, Default: noTexts, Doc: "Formats of files that npctl keeps despite `delete_after_upload`."},
 	{Name: "delete_after_upload", Type: cty.Bool, Default: no,
 		Doc: "Whether npctl deletes the file of a format after its upload to all providers that use it."},
 	{Name: "keep", Type: cty.Number, Default: cty.NumberIntVal(2), Min: minimum(1), Check: schema.CheckWhole,

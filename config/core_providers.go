@@ -71,8 +71,8 @@ var providerImageBlock = schema.Block{
 	Doc: "Settings of this provider for an uploaded image. The block's label is the name of a `diskimage` or `zuul_image`. By default, the settings of the image apply.",
 	Attributes: slices.Concat([]schema.Attribute{
 		{Name: "pause", Type: cty.Bool, Default: no, Doc: "Whether uploads to this provider are paused."},
-		{Name: "properties", Type: textMap, Default: noTextsM, Class: schema.AppliedToNew, Doc: "Properties of uploads. They override those of the image."},
-		{Name: "tags", Type: texts, Default: noTexts, Class: schema.AppliedToNew, Doc: "Tags of uploads, in addition to those of the image."},
+		{Name: "properties", Type: textMap, Default: noTextsM, Class: schema.AppliedToNew, Doc: "Properties of uploads. They override the properties of the image."},
+		{Name: "tags", Type: texts, Default: noTexts, Class: schema.AppliedToNew, Doc: "Tags of uploads, in addition to the tags of the image."},
 	}, loginAttributes(schema.AppliedToNew, cty.NilVal, cty.NilVal, cty.NilVal)),
 }
 

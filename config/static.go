@@ -17,7 +17,7 @@ import (
 
 const masked = "(sensitive)"
 
-// staticOf returns the replacing attributes of a body for hashing, without those that are null or at their defaults.
+// staticOf returns the replacing attributes of a body for hashing, without null values and defaults.
 // Sensitive values stay marked.
 func staticOf(b schema.Block, v values) cty.Value {
 	static := map[string]cty.Value{}

@@ -26,8 +26,8 @@ type settings struct {
 	Elements       []string          `config:"elements,required,replacing" doc:"The elements that make up the image, in the order of the command line, such as '[\"debian-minimal\", \"vm\", \"simple-init\"]'."`
 	Release        string            `config:"release,replacing" doc:"Release of the distribution, such as 'bookworm'; sets 'DIB_RELEASE'."`
 	Packages       []string          `config:"packages,replacing" doc:"Packages to install beyond those of the elements ('-p')."`
-	Env            map[string]string `config:"env,replacing" doc:"Environment variables of the build, such as 'DIB_DISTRIBUTION_MIRROR'. They override those that npctl sets."`
-	SecretEnv      map[string]string `config:"secret_env,new,sensitive" doc:"More environment variables, whose values are masked in logs, errors and kept manifests. A change does not rebuild the image. diskimage-builder itself writes the value of every 'DIB_*' variable into the image, under '/etc/dib-manifests'."`
+	Env            map[string]string `config:"env,replacing" doc:"Environment variables of the build, such as 'DIB_DISTRIBUTION_MIRROR'. They override the variables of npctl."`
+	SecretEnv      map[string]string `config:"secret_env,new,sensitive" doc:"More environment variables, with values that npctl masks in logs, errors and kept manifests. A change does not rebuild the image. diskimage-builder itself writes the value of every 'DIB_*' variable into the image, under '/etc/dib-manifests'."`
 	ExtraArgs      []string          `config:"extra_args,replacing" doc:"Additional arguments of the command, before '-o', such as '[\"-n\"]' or '[\"--mkfs-options\", \"-i 16384\"]'."`
 	ElementPaths   []string          `config:"element_paths,new" doc:"Directories with custom elements, relative to the directory of the configuration; sets 'ELEMENTS_PATH'. A change of a file of a used element, or of an element that it depends on, rebuilds the image; moving the files does not."`
 	Command        string            `config:"command,new" default:"disk-image-create" doc:"The program and its first arguments, split by the quoting rules of a shell. It receives the command line of disk-image-create."`

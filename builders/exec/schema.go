@@ -24,11 +24,11 @@ func (*Builder) Schema() schema.Block {
 // settings is the decoded block.
 type settings struct {
 	Command     []string          `config:"command,required,replacing" doc:"The program and its arguments, one string each; no shell is involved unless it is the program ('[\"sh\", \"-c\", \"…\"]'). A path with a slash is relative to 'working_dir'; any other name is searched in 'PATH'. Exit status 0 means success."`
-	Formats     []string          `config:"formats,new" default:"raw" doc:"The formats that the command can create. npctl requests those that are needed; if the command can create none of them, npctl requests the first one and converts it. Each is the extension of a file; 'qcow' means qcow2, 'vpc' vhd and 'tar.gz' tgz."`
+	Formats     []string          `config:"formats,new" default:"raw" doc:"The formats that the command can create. npctl requests the ones it needs; if the command can create none of them, npctl requests the first one and converts it. Each is the extension of a file; 'qcow' means qcow2, 'vpc' vhd and 'tar.gz' tgz."`
 	Env         map[string]string `config:"env,replacing" doc:"Environment variables, in addition to the clean environment of every builder."`
-	SecretEnv   map[string]string `config:"secret_env,new,sensitive" doc:"More environment variables, whose values are masked in logs and errors. A change does not rebuild the image."`
+	SecretEnv   map[string]string `config:"secret_env,new,sensitive" doc:"More environment variables, with values that npctl masks in logs and errors. A change does not rebuild the image."`
 	WorkingDir  string            `config:"working_dir,replacing" doc:"Working directory of the command, relative to the directory of the configuration, which is the default."`
-	Inputs      []string          `config:"inputs" doc:"Files whose content becomes part of the image, relative to the directory of the configuration: names, directories, or patterns in which '*' matches part of a name and '**' any number of directories. A change of one of them rebuilds the image. A program with a relative path is always included."`
+	Inputs      []string          `config:"inputs" doc:"Files that become part of the image, relative to the directory of the configuration: names, directories, or patterns in which '*' matches part of a name and '**' any number of directories. A change of one of them rebuilds the image. A program with a relative path is always included."`
 	StopTimeout time.Duration     `config:"stop_timeout" default:"30s" doc:"Time that the command has to clean up after SIGTERM, when the build is canceled or exceeds its time limit, before it is killed."`
 
 	secrets []string

@@ -28,7 +28,7 @@ func machineAttributes() []schema.Attribute {
 		{Name: "pool", Type: cty.String, Class: schema.Replacing,
 			Doc: "Pool of that provider; default is the first that offers the label."},
 		{Name: "label", Type: cty.String, Required: true, Class: schema.Replacing, Check: notEmpty,
-			Doc: "Label whose flavor, image, networks, key and user data the instance gets. Its `min_ready` may be 0; it must not boot from a volume."},
+			Doc: "Label that provides flavor, image, networks, key and user data of the instance. Its `min_ready` may be 0; it must not boot from a volume."},
 	}
 }
 
@@ -41,10 +41,10 @@ func scriptAttributes() []schema.Attribute {
 		{Name: "interpreter", Type: cty.String, Class: schema.Replacing, Default: cty.StringVal("/bin/sh -e"), Check: checkInterpreter,
 			Doc: "Command that runs the script; npctl appends the path of the script. Example: `sudo -E /bin/bash -eux`."},
 		{Name: "inputs", Type: cty.List(cty.String), Class: schema.InPlace,
-			Doc: "Additional files whose content becomes part of the image, as in builder `exec`: a change of one of them rebuilds it. npctl does not send them to the instance."},
+			Doc: "Additional files that become part of the image, as in builder `exec`: a change of one of them rebuilds it. npctl does not send them to the instance."},
 		{Name: "env", Type: texts, Class: schema.Replacing, Check: checkEnv, Doc: "Environment variables of the script."},
 		{Name: "secret_env", Type: texts, Class: schema.AppliedToNew, Sensitive: true, Check: checkEnv,
-			Doc: "More environment variables, whose values are masked in logs and errors. A change does not rebuild the image. Values that the script writes to the disk are in the image."},
+			Doc: "More environment variables, with values that npctl masks in logs and errors. A change does not rebuild the image. Values that the script writes to the disk are in the image."},
 		{Name: "shutdown", Type: cty.Bool, Class: schema.Replacing, Default: cty.True,
 			Doc: "Whether npctl shuts the instance down before it creates the snapshot, so that no file is partly written."},
 		{Name: "shutdown_command", Type: cty.String, Class: schema.Replacing, Default: cty.StringVal(defaultShutdown),

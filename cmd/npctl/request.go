@@ -69,7 +69,7 @@ type requestsDocument struct {
 	Nodes         []wire.Node    `json:"nodes,omitempty"` // the nodes of a fulfilled request
 }
 
-const requestListDescription = `Shows every open request: waiting requests, fulfilled requests whose nodes can be taken, and requests
+const requestListDescription = `Shows every open request: waiting requests, fulfilled requests with nodes to take, and requests
 that failed within the last hour.
 
 Examples:

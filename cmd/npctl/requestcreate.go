@@ -49,7 +49,7 @@ func newRequestCreateCommand(a *app) *cli.Command {
 		&cli.Int64Flag{Name: "priority", Category: categoryRequest, Value: 200, Destination: &c.priority, Usage: "`NUMBER` from 1 to 999, lower goes first"},
 		&cli.Int64Flag{Name: "relative", Category: categoryRequest, Destination: &c.ask.RelativePriority, Usage: "`NUMBER` that orders requests of one priority, lower goes first"},
 		&cli.StringFlag{Name: "requestor", Category: categoryRequest, Destination: &c.ask.Requestor, Usage: "`NAME` of the requestor, instead of user@host"},
-		&cli.StringFlag{Name: "tenant", Category: categoryRequest, Destination: &c.ask.Tenant, Usage: "`TENANT` whose limits it counts against"},
+		&cli.StringFlag{Name: "tenant", Category: categoryRequest, Destination: &c.ask.Tenant, Usage: "`TENANT` that it counts against"},
 		&cli.StringFlag{Name: "provider", Category: categoryRequest, Destination: &c.ask.Provider, Usage: "use only provider `NAME`"},
 		&cli.BoolFlag{Name: "fresh", Category: categoryRequest, Destination: &c.ask.Fresh, Usage: "only nodes launched for this request"},
 		&cli.StringFlag{Name: "data", Category: categoryRequest, Destination: &c.data, TakesFile: true, Usage: "`JSON` to store with it, or @FILE; do not put secrets in it"},

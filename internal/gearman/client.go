@@ -133,7 +133,7 @@ type serverState struct {
 	err       error
 }
 
-// place selects a server: the one that has the job, or else one with workers for it. Among several it prefers the
+// place selects a server: the server with the job, or else a server with workers for it. Among several it prefers the
 // same one for the same unique, if it is reachable.
 func (c *Client) place(ctx context.Context, job Job) (string, error) {
 	looks := make([]serverState, len(c.options.Servers))

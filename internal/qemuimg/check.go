@@ -6,7 +6,7 @@ import (
 	"github.com/npctl/npctl/internal/imagefile"
 )
 
-// Check rejects a file of another format, or one that refers to other files. It reads the file itself, without
+// Check rejects files of another format, and files that refer to other files. It reads the file itself, without
 // qemu-img; it identifies formats that qemu-img cannot convert only by their signatures.
 func Check(path, format string) error {
 	if err := imagefile.CheckFormat(path, format); err != nil {
