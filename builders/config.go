@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
@@ -61,4 +62,12 @@ func CheckVariables(reserved func(name string) error) schema.Check {
 		}
 		return nil
 	}
+}
+
+// ReservedVariable returns an error for the names that npctl itself sets for scripts.
+func ReservedVariable(name string) error {
+	if strings.HasPrefix(name, "NPCTL_") {
+		return fmt.Errorf("%s is set by npctl: choose a name without NPCTL_", name)
+	}
+	return nil
 }

@@ -16,8 +16,9 @@ import (
 
 // Schema implements builders.Builder.
 func (*Builder) Schema() schema.Block {
+	env := builders.CheckVariables(builders.ReservedVariable)
 	return schema.Of[settings](doc, map[string]schema.Check{
-		"command": checkCommand, "formats": checkFormats, "env": checkEnv, "secret_env": checkEnv,
+		"command": checkCommand, "formats": checkFormats, "env": env, "secret_env": env,
 	})
 }
 
@@ -69,10 +70,3 @@ func checkFormats(v cty.Value) error {
 	}
 	return nil
 }
-
-var checkEnv = builders.CheckVariables(func(name string) error {
-	if strings.HasPrefix(name, "NPCTL_") {
-		return fmt.Errorf("%s is set by npctl: choose a name without NPCTL_", name)
-	}
-	return nil
-})

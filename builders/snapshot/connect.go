@@ -45,7 +45,7 @@ func (b *build) connect(ctx context.Context, machine builders.Instance) (*connec
 	}
 	b.report("waiting for SSH at "+address, 0, 0)
 	b.logf("waiting for SSH at %s as %s", address, config.User)
-	waiting, cancel := context.WithTimeout(ctx, b.connectTimeout)
+	waiting, cancel := context.WithTimeout(ctx, b.ConnectTimeout)
 	defer cancel()
 	var last error
 	for wait := firstPause; ; wait = min(2*wait, longestPause) {
@@ -67,7 +67,7 @@ func (b *build) connect(ctx context.Context, machine builders.Instance) (*connec
 		if keys.refused != nil {
 			return nil, keys.refused
 		}
-		return nil, fmt.Errorf("no login as %s at %s within %s (connect_timeout): %w%s", config.User, address, b.connectTimeout, last, hint(last))
+		return nil, fmt.Errorf("no login as %s at %s within %s (connect_timeout): %w%s", config.User, address, b.ConnectTimeout, last, hint(last))
 	}
 }
 
@@ -75,14 +75,14 @@ func (b *build) connect(ctx context.Context, machine builders.Instance) (*connec
 func (b *build) dialling(machine builders.Instance) (*ssh.ClientConfig, string, *hostKeys, error) {
 	its := machine.Login()
 	if kind := its.ConnectionType; kind != "" && kind != "ssh" {
-		return nil, "", nil, fmt.Errorf("nodes of label %s are reached by %s, but this builder supports only SSH: choose a label whose image has connection_type = \"ssh\"", b.label, kind)
+		return nil, "", nil, fmt.Errorf("nodes of label %s are reached by %s, but this builder supports only SSH: choose a label whose image has connection_type = \"ssh\"", b.Label, kind)
 	}
-	user := cmp.Or(b.login.username, its.Username)
+	user := cmp.Or(b.Username, its.Username)
 	if user == "" {
-		return nil, "", nil, fmt.Errorf("the image of label %s has no username: set username", b.label)
+		return nil, "", nil, fmt.Errorf("the image of label %s has no username: set username", b.Label)
 	}
-	port := cmp.Or(b.login.port, its.ConnectionPort, sshPort)
-	keys := newHostKeys(b.login.hostKeys, machine.HostKeys())
+	port := cmp.Or(b.Port, its.ConnectionPort, sshPort)
+	keys := newHostKeys(b.hostKeys, machine.HostKeys())
 	config := &ssh.ClientConfig{
 		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(b.key)}, HostKeyCallback: keys.check, HostKeyAlgorithms: keys.algorithms(),
 		ClientVersion: "SSH-2.0-npctl",

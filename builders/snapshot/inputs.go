@@ -15,7 +15,7 @@ func (b *Builder) InputFiles(ctx context.Context, config cty.Value, baseDir stri
 	if err != nil {
 		return resources.InputFiles{}, err
 	}
-	set := inputs.Set{Base: baseDir, Patterns: s.inputs}
+	set := inputs.Set{Base: baseDir, Patterns: s.Inputs}
 	if s.script.file != "" {
 		set.Patterns = append(set.Patterns, s.script.file)
 	}

@@ -163,7 +163,7 @@ func TestSchemaChecks(t *testing.T) {
 		{"env", cty.MapVal(map[string]cty.Value{"A=B": text("x")}), "not the name of an environment variable"},
 		{"secret_env", cty.MapVal(map[string]cty.Value{"NPCTL_X": text("x")}), "set by npctl"},
 		{"port", cty.NumberIntVal(22), ""},
-		{"port", cty.NumberIntVal(70000), "not a TCP port"},
+		{"port", cty.NumberIntVal(70000), "not a port"},
 		{"host_keys", cty.ListVal([]cty.Value{text("nonsense")}), "nonsense"},
 		{"connect_timeout", text("0s"), "greater than zero"},
 	} {

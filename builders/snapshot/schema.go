@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/npctl/npctl/internal/block"
+	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/internal/keyscan"
 	"github.com/npctl/npctl/resources/schema"
 )
@@ -18,54 +19,35 @@ const doc = "Creates the image on an instance: boots an instance from an offer o
 
 // Schema implements builders.Builder.
 func (*Builder) Schema() schema.Block {
-	return schema.Block{Doc: doc, Attributes: append(append(machineAttributes(), scriptAttributes()...), loginAttributes()...)}
+	env := builders.CheckVariables(builders.ReservedVariable)
+	return schema.Of[settings](doc, map[string]schema.Check{
+		"provider": notEmpty, "label": notEmpty, "private_key_file": notEmpty, "interpreter": checkInterpreter, "env": env, "secret_env": env,
+		"host_keys": checkHostKeys, "connect_timeout": checkTimeout,
+	})
 }
 
-func machineAttributes() []schema.Attribute {
-	return []schema.Attribute{
-		{Name: "provider", Type: cty.String, Required: true, Class: schema.Replacing, Check: notEmpty,
-			Doc: "Name of the provider to boot the instance in. Its driver must support snapshots, such as `openstack`."},
-		{Name: "pool", Type: cty.String, Class: schema.Replacing,
-			Doc: "Pool of that provider; default is the first that offers the label."},
-		{Name: "label", Type: cty.String, Required: true, Class: schema.Replacing, Check: notEmpty,
-			Doc: "Label that provides flavor, image, networks, key and user data of the instance. Its `min_ready` may be 0; it must not boot from a volume."},
-	}
-}
+// settings is the decoded block.
+type settings struct {
+	Provider        string            `config:"provider,required,replacing" doc:"Name of the provider to boot the instance in. Its driver must support snapshots, such as 'openstack'."`
+	Pool            string            `config:"pool,replacing" doc:"Pool of that provider; default is the first that offers the label."`
+	Label           string            `config:"label,required,replacing" doc:"Label that provides flavor, image, networks, key and user data of the instance. Its 'min_ready' may be 0; it must not boot from a volume."`
+	Script          string            `config:"script,replacing" doc:"File with the script to run on the instance, relative to the directory of the configuration. A change of its content rebuilds the image. Either this or 'inline'."`
+	Inline          string            `config:"inline,replacing" doc:"The script to run on the instance, as text."`
+	Interpreter     string            `config:"interpreter,replacing" default:"/bin/sh -e" doc:"Command that runs the script; npctl appends the path of the script. Example: 'sudo -E /bin/bash -eux'."`
+	Inputs          []string          `config:"inputs" doc:"Additional files that become part of the image, as in builder 'exec': a change of one of them rebuilds it. npctl does not send them to the instance."`
+	Env             map[string]string `config:"env,replacing" doc:"Environment variables of the script."`
+	SecretEnv       map[string]string `config:"secret_env,new,sensitive" doc:"More environment variables, with values that npctl masks in logs and errors. A change does not rebuild the image. Values that the script writes to the disk are in the image."`
+	Shutdown        bool              `config:"shutdown,replacing" default:"true" doc:"Whether npctl shuts the instance down before it creates the snapshot, so that no file is partly written."`
+	ShutdownCommand string            `config:"shutdown_command,replacing" default:"sync; if [ \"$(id -u)\" = 0 ]; then shutdown -h now; else sudo -n shutdown -h now; fi" doc:"Shell command that shuts the instance down. If it fails, or the instance runs for another minute, npctl creates the snapshot anyway."`
+	PrivateKeyFile  string            `config:"private_key_file,required" doc:"Private key to log in with, without a passphrase, relative to the directory of the configuration. The instance gets its public key from 'key_name' of the label, its user data or its image."`
+	Username        string            `config:"username" doc:"User to log in as; default is the username of the label's image."`
+	Port            int64             `config:"port,port" doc:"SSH port; default is 'connection_port' of the label's image, or 22."`
+	HostKeys        []string          `config:"host_keys" doc:"Accepted host keys of the instance, each as 'type base64', if its image or user data sets fixed ones. Without them, and if the cloud does not report the keys, npctl trusts the first key and logs its fingerprint."`
+	ConnectTimeout  time.Duration     `config:"connect_timeout" default:"5m" doc:"Time limit for the login after the instance is active."`
 
-func scriptAttributes() []schema.Attribute {
-	texts := cty.Map(cty.String)
-	return []schema.Attribute{
-		{Name: "script", Type: cty.String, Class: schema.Replacing,
-			Doc: "File with the script to run on the instance, relative to the directory of the configuration. A change of its content rebuilds the image. Either this or `inline`."},
-		{Name: "inline", Type: cty.String, Class: schema.Replacing, Doc: "The script to run on the instance, as text."},
-		{Name: "interpreter", Type: cty.String, Class: schema.Replacing, Default: cty.StringVal("/bin/sh -e"), Check: checkInterpreter,
-			Doc: "Command that runs the script; npctl appends the path of the script. Example: `sudo -E /bin/bash -eux`."},
-		{Name: "inputs", Type: cty.List(cty.String), Class: schema.InPlace,
-			Doc: "Additional files that become part of the image, as in builder `exec`: a change of one of them rebuilds it. npctl does not send them to the instance."},
-		{Name: "env", Type: texts, Class: schema.Replacing, Check: checkEnv, Doc: "Environment variables of the script."},
-		{Name: "secret_env", Type: texts, Class: schema.AppliedToNew, Sensitive: true, Check: checkEnv,
-			Doc: "More environment variables, with values that npctl masks in logs and errors. A change does not rebuild the image. Values that the script writes to the disk are in the image."},
-		{Name: "shutdown", Type: cty.Bool, Class: schema.Replacing, Default: cty.True,
-			Doc: "Whether npctl shuts the instance down before it creates the snapshot, so that no file is partly written."},
-		{Name: "shutdown_command", Type: cty.String, Class: schema.Replacing, Default: cty.StringVal(defaultShutdown),
-			Doc: "Shell command that shuts the instance down. If it fails, or the instance runs for another minute, npctl creates the snapshot anyway."},
-	}
-}
-
-const defaultShutdown = `sync; if [ "$(id -u)" = 0 ]; then shutdown -h now; else sudo -n shutdown -h now; fi`
-
-func loginAttributes() []schema.Attribute {
-	return []schema.Attribute{
-		{Name: "private_key_file", Type: cty.String, Required: true, Class: schema.InPlace, Check: notEmpty,
-			Doc: "Private key to log in with, without a passphrase, relative to the directory of the configuration. The instance gets its public key from `key_name` of the label, its user data or its image."},
-		{Name: "username", Type: cty.String, Class: schema.InPlace, Doc: "User to log in as; default is the username of the label's image."},
-		{Name: "port", Type: cty.Number, Class: schema.InPlace, Check: checkPort,
-			Doc: "SSH port; default is `connection_port` of the label's image, or 22."},
-		{Name: "host_keys", Type: cty.List(cty.String), Class: schema.InPlace, Check: checkHostKeys,
-			Doc: "Accepted host keys of the instance, each as `type base64`, if its image or user data sets fixed ones. Without them, and if the cloud does not report the keys, npctl trusts the first key and logs its fingerprint."},
-		{Name: "connect_timeout", Type: cty.String, Class: schema.InPlace, Format: schema.FormatDuration, Default: cty.StringVal("5m"), Check: checkTimeout,
-			Doc: "Time limit for the login after the instance is active."},
-	}
+	script   script
+	hostKeys []string // HostKeys in the form "type base64"
+	secrets  []string
 }
 
 func notEmpty(v cty.Value) error {
@@ -78,22 +60,6 @@ func notEmpty(v cty.Value) error {
 func checkInterpreter(v cty.Value) error {
 	if s := v.AsString(); strings.TrimSpace(s) == "" || strings.ContainsAny(s, "\n\r\x00") {
 		return fmt.Errorf("interpreter %q is not a command: write one on one line, such as \"/bin/bash -e\"", s)
-	}
-	return nil
-}
-
-func checkEnv(v cty.Value) error {
-	return block.CheckVariables(v, func(name string) error {
-		if strings.HasPrefix(name, "NPCTL_") {
-			return fmt.Errorf("%s is set by npctl: choose a name without NPCTL_", name)
-		}
-		return nil
-	})
-}
-
-func checkPort(v cty.Value) error {
-	if n, _ := v.AsBigFloat().Int64(); n < 1 || n > 65535 {
-		return fmt.Errorf("%d is not a TCP port: write one from 1 to 65535", n)
 	}
 	return nil
 }

@@ -97,7 +97,8 @@ func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\'
 // variables returns the environment of the script.
 func (b *build) variables() map[string]string {
 	env := map[string]string{}
-	maps.Copy(env, b.env)
+	maps.Copy(env, b.Env)
+	maps.Copy(env, b.SecretEnv)
 	env["NPCTL_IMAGE_NAME"], env["NPCTL_BUILD_ID"] = b.job.Image, b.job.BuildID
 	return env
 }

@@ -6,66 +6,30 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/zclconf/go-cty/cty"
 	"golang.org/x/crypto/ssh"
 
-	"github.com/npctl/npctl/internal/block"
+	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/internal/keyscan"
 )
 
-// settings is the decoded block.
-type settings struct {
-	provider, pool, label string
-	script                script
-	env                   map[string]string
-	inputs                []string
-	login                 login
-	connectTimeout        time.Duration
-	shutdown              string // empty: the instance keeps running
-	secrets               []string
-}
-
-// login configures how to log in to the instance. Empty fields are taken from its image.
-type login struct {
-	username string
-	keyFile  string // absolute
-	port     int64
-	hostKeys []string // "type base64"
-}
-
-// read checks the configuration as far as possible without an instance.
-func (b *Builder) read(config cty.Value, baseDir string) (settings, error) {
-	c, err := block.Read(config, b.Schema())
-	if err != nil {
+// read checks the configuration as far as possible without an instance, and makes its paths absolute.
+func (b *Builder) read(config cty.Value, baseDir string) (s settings, err error) {
+	if s.secrets, err = builders.Decode(config, b.Schema(), &s); err != nil {
 		return settings{}, err
 	}
-	s := settings{
-		provider: c.String("provider"), pool: c.String("pool"), label: c.String("label"),
-		script: script{inline: c.String("inline"), interpreter: c.String("interpreter")},
-		env:    block.Merge(c.Map("env"), c.Map("secret_env")),
-		login:  login{username: c.String("username"), keyFile: absolute(baseDir, c.String("private_key_file"))},
-		inputs: c.Strings("inputs"), secrets: c.Secrets(),
+	s.PrivateKeyFile = absolute(baseDir, s.PrivateKeyFile)
+	s.script = script{inline: s.Inline, interpreter: s.Interpreter}
+	if s.Script != "" {
+		s.script.file = absolute(baseDir, s.Script)
 	}
-	if file := c.String("script"); file != "" {
-		s.script.file = absolute(baseDir, file)
-	}
-	if c.Bool("shutdown") {
-		s.shutdown = c.String("shutdown_command")
-	}
-	if _, err := fmt.Sscan(c.String("port"), &s.login.port); err != nil {
-		s.login.port = 0
-	}
-	for _, line := range c.Strings("host_keys") {
+	for _, line := range s.HostKeys {
 		key, err := keyscan.Normal(line)
 		if err != nil {
 			return settings{}, err
 		}
-		s.login.hostKeys = append(s.login.hostKeys, key)
-	}
-	if s.connectTimeout, err = c.Duration("connect_timeout"); err != nil {
-		return settings{}, err
+		s.hostKeys = append(s.hostKeys, key)
 	}
 	return s, s.check()
 }
@@ -73,11 +37,9 @@ func (b *Builder) read(config cty.Value, baseDir string) (settings, error) {
 // InstanceOffer returns the provider, pool and label of the instance that a build boots. An empty pool means the first
 // that offers the label. The planner calls it, so that the image of the instance exists before the build.
 func (b *Builder) InstanceOffer(config cty.Value) (provider, pool, label string, err error) {
-	c, err := block.Read(config, b.Schema())
-	if err != nil {
-		return "", "", "", err
-	}
-	return c.String("provider"), c.String("pool"), c.String("label"), nil
+	var s settings
+	_, err = builders.Decode(config, b.Schema(), &s)
+	return s.Provider, s.Pool, s.Label, err
 }
 
 func (s settings) check() error {
@@ -104,8 +66,8 @@ func absolute(base, path string) string {
 const maxKey = 64 << 10
 
 // signer reads the private key.
-func (l login) signer() (ssh.Signer, error) {
-	text, err := readFile(l.keyFile, maxKey)
+func (s settings) signer() (ssh.Signer, error) {
+	text, err := readFile(s.PrivateKeyFile, maxKey)
 	if err != nil {
 		return nil, fmt.Errorf("private_key_file: %w", err)
 	}
@@ -113,9 +75,9 @@ func (l login) signer() (ssh.Signer, error) {
 	var locked *ssh.PassphraseMissingError
 	switch {
 	case errors.As(err, &locked):
-		return nil, fmt.Errorf("private_key_file %s has a passphrase: use a key without one (ssh-keygen -N '')", l.keyFile)
+		return nil, fmt.Errorf("private_key_file %s has a passphrase: use a key without one (ssh-keygen -N '')", s.PrivateKeyFile)
 	case err != nil:
-		return nil, fmt.Errorf("private_key_file %s is not a private key in OpenSSH or PEM format: %w", l.keyFile, err)
+		return nil, fmt.Errorf("private_key_file %s is not a private key in OpenSSH or PEM format: %w", s.PrivateKeyFile, err)
 	}
 	return signer, nil
 }

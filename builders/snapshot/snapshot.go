@@ -71,10 +71,10 @@ func (b *build) run(ctx context.Context) (builders.Artifact, error) {
 		return builders.Artifact{}, err
 	}
 	b.report("booting an instance", 0, 0)
-	b.logf("booting an instance of label %s in provider %s", b.label, b.provider)
-	machine, err := b.job.Instances.Boot(ctx, b.provider, b.pool, b.label)
+	b.logf("booting an instance of label %s in provider %s", b.Label, b.Provider)
+	machine, err := b.job.Instances.Boot(ctx, b.Provider, b.Pool, b.Label)
 	if err != nil {
-		return builders.Artifact{}, fmt.Errorf("boot an instance of label %s in provider %s: %w", b.label, b.provider, err)
+		return builders.Artifact{}, fmt.Errorf("boot an instance of label %s in provider %s: %w", b.Label, b.Provider, err)
 	}
 	file, err := b.provision(ctx, machine)
 	b.report("deleting the instance", 0, 0)
@@ -98,7 +98,7 @@ func (b *build) ready() (err error) {
 	if _, err := b.script.read(); err != nil {
 		return err
 	}
-	b.key, err = b.login.signer()
+	b.key, err = b.signer()
 	return err
 }
 

@@ -45,7 +45,7 @@ func newAPI(s settings, transport http.RoundTripper, wait time.Duration) *api {
 	}
 	client := fetch.NewClient(transport)
 	client.CheckRedirect = sameHost
-	return &api{client: client, token: tokens{source: s.token}, shown: fetch.Redacted(s.root), timeout: s.timeout, wait: wait}
+	return &api{client: client, token: tokens{source: s.token}, shown: fetch.Redacted(s.root), timeout: s.APITimeout, wait: wait}
 }
 
 // sameHost follows redirects of the API only within the host that may receive the token.

@@ -47,8 +47,8 @@ func (s *source) matchingArtifacts(b *build) map[string][]artifact {
 	for format, want := range s.artifacts {
 		for _, a := range b.Artifacts {
 			is := formatOf(a)
-			if a.Metadata.text("type") == want.kind && (want.name == "" || a.Name == want.name) && (is == "" || is == format) &&
-				(s.imageName == "" || a.Metadata.text("image_name") == s.imageName) {
+			if a.Metadata.text("type") == want.Type && (want.Name == "" || a.Name == want.Name) && (is == "" || is == format) &&
+				(s.ImageName == "" || a.Metadata.text("image_name") == s.ImageName) {
 				found[format] = append(found[format], a)
 			}
 		}

@@ -54,7 +54,7 @@ func (s *source) fetchOne(ctx context.Context, o offer, path string, progress fu
 	began := time.Now()
 	log.printf("fetching %s from %s", o.format, fetch.Redacted(o.address))
 	got, err := s.fetch.Download(ctx, fetch.Request{
-		URL: o.address, Path: path, Compression: o.packing, Limit: s.sizeLimit, SHA256: o.sha256, MD5: o.md5,
+		URL: o.address, Path: path, Compression: o.packing, Limit: s.MaxSizeGB << 30, SHA256: o.sha256, MD5: o.md5,
 		Progress: progress, Note: func(text string) { log.printf("%s: %s", o.format, text) },
 	})
 	var place *fetch.ForbiddenAddressError

@@ -52,11 +52,11 @@ func (s *source) list(ctx context.Context) (listing, error) {
 
 func (s *source) query() url.Values {
 	query := url.Values{
-		"project": {s.project}, "pipeline": s.pipelines, "job_name": {s.job},
-		"complete": {"true"}, "result": {"SUCCESS"}, "final": {"true"}, "limit": {strconv.Itoa(s.newest)},
+		"project": {s.Project}, "pipeline": s.Pipelines, "job_name": {s.Job},
+		"complete": {"true"}, "result": {"SUCCESS"}, "final": {"true"}, "limit": {strconv.FormatInt(s.PollBuilds, 10)},
 	}
-	if s.branch != "" {
-		query.Set("branch", s.branch)
+	if s.Branch != "" {
+		query.Set("branch", s.Branch)
 	}
 	return query
 }
@@ -89,15 +89,15 @@ func (s *source) refuse(b *build) string {
 		return "it has not succeeded"
 	case b.Final != nil && !*b.Final:
 		return "it was retried"
-	case !matches(s.job, b.Job):
+	case !matches(s.Job, b.Job):
 		return fmt.Sprintf("it is of job %.100q", b.Job)
-	case !fits(s.pipelines, b.Pipeline):
+	case !fits(s.Pipelines, b.Pipeline):
 		return fmt.Sprintf("it is of pipeline %.100q", b.Pipeline)
-	case !matches(s.project, b.project()):
+	case !matches(s.Project, b.project()):
 		return fmt.Sprintf("it is of project %.100q", b.project())
-	case s.branch != "" && !matches(s.branch, b.branch()):
+	case s.Branch != "" && !matches(s.Branch, b.branch()):
 		return fmt.Sprintf("it is of branch %.100q", b.branch())
-	case b.unmerged() && !fits(s.trusted, b.Pipeline):
+	case b.unmerged() && !fits(s.TrustedPipelines, b.Pipeline):
 		return "it built a change that is not merged, and its pipeline is not in trusted_pipelines"
 	case len(s.matchingArtifacts(b)) == 0:
 		return "it has no artifact that matches an artifact block"
@@ -127,7 +127,7 @@ func matches(pattern, text string) bool {
 
 // nothing returns the error for a listing without a usable build.
 func (l listing) nothing(s settings) error {
-	text := fmt.Sprintf("there is no usable build of job %q of project %q in %s", s.job, s.project, strings.Join(s.pipelines, ", "))
+	text := fmt.Sprintf("there is no usable build of job %q of project %q in %s", s.Job, s.Project, strings.Join(s.Pipelines, ", "))
 	count := map[string]int{}
 	for _, why := range l.refused {
 		count[why]++

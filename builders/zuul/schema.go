@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
+	"time"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -13,110 +13,59 @@ import (
 
 // Schema implements builders.Builder. It is the part of a zuul_image block that defines the source of the image.
 func (*Builder) Schema() schema.Block {
-	return schema.Block{
-		Doc:        "Fetches images that a Zuul job has built. See builders/zuul.md.",
-		Attributes: append(sourceAttributes(), fetchAttributes()...),
-		Blocks: []schema.NestedBlock{
-			{Name: "artifact", Label: "format", Min: 1, Schema: artifactBlock()},
-			{Name: "tls", Max: 1, Schema: tlsBlock()},
-		},
-	}
+	return schema.Of[settings]("Fetches images that a Zuul job has built. See builders/zuul.md.", map[string]schema.Check{
+		"api_url": checkURL, "poll_builds": checkSize, "max_size_gb": checkSize,
+	})
 }
 
-// sourceAttributes returns the attributes that select builds.
-func sourceAttributes() []schema.Attribute {
-	texts := cty.List(cty.String)
-	return []schema.Attribute{
-		{Name: "api_url", Type: cty.String, Required: true, Class: schema.Replacing, Check: checkURL,
-			Doc: "Base address of Zuul, as of its web pages."},
-		{Name: "tenant", Type: cty.String, Class: schema.Replacing, Check: notEmpty,
-			Doc: "Tenant of the job. Omit it when the address belongs to one tenant (a white label)."},
-		{Name: "project", Type: cty.String, Required: true, Class: schema.Replacing, Check: notEmpty,
-			Doc: "Short name of the project, such as `opendev/system-config`."},
-		{Name: "branch", Type: cty.String, Class: schema.Replacing, Check: notEmpty, Doc: "Branch of the build; default is any."},
-		{Name: "pipelines", Type: texts, Required: true, Class: schema.Replacing, Check: notEmpty,
-			Doc: "Pipelines with the builds to use. npctl skips builds of unmerged changes, see `trusted_pipelines`."},
-		{Name: "trusted_pipelines", Type: texts, Default: cty.ListValEmpty(cty.String), Class: schema.Replacing,
-			Doc: "The subset of the pipelines with builds that are used even if they built an unmerged change."},
-		{Name: "job", Type: cty.String, Required: true, Class: schema.Replacing, Check: notEmpty, Doc: "Name of the job."},
-		{Name: "image_name", Type: cty.String, Class: schema.Replacing, Check: notEmpty,
-			Doc: "The `image_name` that the artifacts' metadata must have, for jobs that build several images."},
-	}
+// settings is the decoded block.
+type settings struct {
+	APIURL           string        `config:"api_url,required,replacing" doc:"Base address of Zuul, as of its web pages."`
+	Tenant           string        `config:"tenant,replacing,nonempty" doc:"Tenant of the job. Omit it when the address belongs to one tenant (a white label)."`
+	Project          string        `config:"project,required,replacing,nonempty" doc:"Short name of the project, such as 'opendev/system-config'."`
+	Branch           string        `config:"branch,replacing,nonempty" doc:"Branch of the build; default is any."`
+	Pipelines        []string      `config:"pipelines,required,replacing,nonempty" doc:"Pipelines with the builds to use. npctl skips builds of unmerged changes, see 'trusted_pipelines'."`
+	TrustedPipelines []string      `config:"trusted_pipelines,replacing" default:"" doc:"The subset of the pipelines with builds that are used even if they built an unmerged change."`
+	Job              string        `config:"job,required,replacing,nonempty" doc:"Name of the job."`
+	ImageName        string        `config:"image_name,replacing,nonempty" doc:"The 'image_name' that the artifacts' metadata must have, for jobs that build several images."`
+	Token            string        `config:"token,sensitive" doc:"Token for the API, if it requires one. At most one of 'token', 'token_file' and 'token_command' may be set."`
+	TokenFile        string        `config:"token_file,path" doc:"File that contains the token, relative to the directory of the configuration. npctl reads it for each use."`
+	TokenCommand     []string      `config:"token_command,nonempty" doc:"Command that prints the token, run in the directory of the configuration with the clean environment of builders. npctl runs it for each use, also in 'npctl plan'."`
+	PollInterval     time.Duration `config:"poll_interval" default:"5m" doc:"Time between two queries for new builds."`
+	PollBuilds       int64         `config:"poll_builds" default:"20" min:"1" doc:"Number of newest builds that each query returns."`
+	APITimeout       time.Duration `config:"api_timeout" default:"60s" doc:"Time limit of one API call."`
+	MaxSizeGB        int64         `config:"max_size_gb" default:"100" min:"1" doc:"Maximum size of a fetched file in GiB, after decompression."`
+	LocalArtifacts   bool          `config:"local_artifacts" default:"false" doc:"Whether addresses of artifacts, which the job chooses, and their redirects may refer to the host of npctl itself, to link-local addresses and to metadata services of clouds. The host and port of Zuul are always allowed."`
+
+	Artifacts []wanted `config:"artifact" label:"format" min:"1" doc:"Selects the artifact of a build that is the file of a format. The label is the format after decompression, such as 'qcow2'."`
+	TLS       tlsFiles `config:"tls" doc:"Paths of PEM files for TLS with client certificates."`
+
+	root      *url.URL          // root address, to which api/ is appended
+	tenant    string            // of the address or the block, or ""
+	artifacts map[string]wanted // by format
+	token     tokenSource
+	secrets   []string
 }
 
-// fetchAttributes returns the attributes for requests and downloads.
-func fetchAttributes() []schema.Attribute {
-	whole := func(name, doc string, value int64) schema.Attribute {
-		one := int64(1)
-		return schema.Attribute{Name: name, Type: cty.Number, Default: cty.NumberIntVal(value), Min: &one, Check: checkWhole, Doc: doc}
-	}
-	return []schema.Attribute{
-		{Name: "token", Type: cty.String, Sensitive: true,
-			Doc: "Token for the API, if it requires one. At most one of `token`, `token_file` and `token_command` may be set."},
-		{Name: "token_file", Type: cty.String, Check: checkFile,
-			Doc: "File that contains the token, relative to the directory of the configuration. npctl reads it for each use."},
-		{Name: "token_command", Type: cty.List(cty.String), Check: notEmpty,
-			Doc: "Command that prints the token, run in the directory of the configuration with the clean environment of builders. npctl runs it for each use, also in `npctl plan`."},
-		{Name: "poll_interval", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("5m"),
-			Doc: "Time between two queries for new builds."},
-		whole("poll_builds", "Number of newest builds that each query returns.", 20),
-		{Name: "api_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("60s"), Doc: "Time limit of one API call."},
-		whole("max_size_gb", "Maximum size of a fetched file in GiB, after decompression.", 100),
-		{Name: "local_artifacts", Type: cty.Bool, Default: cty.False,
-			Doc: "Whether addresses of artifacts, which the job chooses, and their redirects may refer to the host of npctl itself, to link-local addresses " +
-				"and to metadata services of clouds. The host and port of Zuul are always allowed."},
-	}
+// wanted selects the artifact that is the file of a format.
+type wanted struct {
+	Format string `config:",label"`
+	Type   string `config:"type,replacing,nonempty" default:"zuul_image" doc:"The 'type' in the artifact's metadata."`
+	Name   string `config:"name,replacing,nonempty" doc:"Name of the artifact; default is any."`
 }
 
-func artifactBlock() schema.Block {
-	return schema.Block{
-		Doc: "Selects the artifact of a build that is the file of a format. The label is the format after decompression, such as `qcow2`.",
-		Attributes: []schema.Attribute{
-			{Name: "type", Type: cty.String, Default: cty.StringVal("zuul_image"), Class: schema.Replacing, Check: notEmpty,
-				Doc: "The `type` in the artifact's metadata."},
-			{Name: "name", Type: cty.String, Class: schema.Replacing, Check: notEmpty, Doc: "Name of the artifact; default is any."},
-		},
-	}
-}
-
-func tlsBlock() schema.Block {
-	return schema.Block{
-		Doc: "Paths of PEM files for TLS with client certificates.",
-		Attributes: []schema.Attribute{
-			{Name: "ca", Type: cty.String, Required: true, Check: checkFile, Doc: "Certificates of the trusted authorities."},
-			{Name: "cert", Type: cty.String, Check: checkFile, Doc: "Certificate of this client."},
-			{Name: "key", Type: cty.String, Check: checkFile, Doc: "Key of this client."},
-		},
-	}
-}
-
-func notEmpty(v cty.Value) error {
-	if v.Type() == cty.String && v.AsString() == "" {
-		return errors.New("the text is empty")
-	}
-	if v.CanIterateElements() && v.LengthInt() == 0 {
-		return errors.New("there must be at least one")
-	}
-	return nil
-}
-
-func checkFile(v cty.Value) error {
-	if strings.ContainsAny(v.AsString(), "\x00\r\n") {
-		return errors.New("the path has a line end or a null byte")
-	}
-	return notEmpty(v)
+type tlsFiles struct {
+	CA   string `config:"ca,required,path" doc:"Certificates of the trusted authorities."`
+	Cert string `config:"cert,path" doc:"Certificate of this client."`
+	Key  string `config:"key,path" doc:"Key of this client."`
 }
 
 // mostWhole is the largest valid number, so that none overflows, including GiB in bytes.
 const mostWhole = 1 << 20
 
-func checkWhole(v cty.Value) error {
-	n := v.AsBigFloat()
-	if !n.IsInt() {
-		return fmt.Errorf("%s is not a whole number", n.Text('g', 10))
-	}
-	if whole, _ := n.Int64(); whole > mostWhole {
-		return fmt.Errorf("%s is too large: write %d at the most", n.Text('g', 10), mostWhole)
+func checkSize(v cty.Value) error {
+	if whole, _ := v.AsBigFloat().Int64(); whole > mostWhole {
+		return fmt.Errorf("%d is too large: write %d at the most", whole, mostWhole)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func TestSchemaChecks(t *testing.T) {
 		{"api_url", cty.StringVal("https://zuul.example.com/?x=1"), "has a query or fragment"},
 		{"pipelines", cty.ListValEmpty(cty.String), "at least one"},
 		{"job", cty.StringVal(""), "empty"},
-		{"token_file", cty.StringVal("a\nb"), "line end"},
+		{"token_file", cty.StringVal("a\nb"), "line break"},
 		{"poll_builds", cty.NumberIntVal(20), ""},
 		{"poll_builds", cty.NumberFloatVal(1.5), "not a whole number"},
 		{"max_size_gb", cty.NumberIntVal(1 << 40), "too large"},

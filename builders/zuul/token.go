@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/npctl/npctl/internal/block"
 	"github.com/npctl/npctl/internal/process"
 )
 
@@ -32,11 +31,8 @@ const (
 	tokenTimeout = 30 * time.Second
 )
 
-func readToken(b block.Block, baseDir string) (tokenSource, error) {
-	t := tokenSource{
-		value: b.String("token"), file: absolute(baseDir, b.String("token_file")), command: b.Strings("token_command"),
-		dir: baseDir, secrets: b.Secrets(),
-	}
+func (s settings) tokenSource(baseDir string) (tokenSource, error) {
+	t := tokenSource{value: s.Token, file: s.TokenFile, command: s.TokenCommand, dir: baseDir, secrets: s.secrets}
 	written := 0
 	for _, set := range []bool{t.value != "", t.file != "", len(t.command) > 0} {
 		if set {

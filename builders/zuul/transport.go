@@ -47,18 +47,18 @@ func newTransports(s settings) (api, artifacts *transport, err error) {
 		return nil, nil, err
 	}
 	api = &transport{s.root.Host, zuul, elsewhere}
-	if s.local {
+	if s.LocalArtifacts {
 		return api, api, nil
 	}
 	return api, &transport{s.root.Host, zuul, fetch.Guard(elsewhere)}, nil
 }
 
 func connect(s settings) (zuul, elsewhere *http.Transport, err error) {
-	if s.tls.ca == "" {
+	if s.TLS.CA == "" {
 		both := fetch.NewTransport(nil)
 		return both, both, nil
 	}
-	text, err := readLimited(s.tls.ca, pemLimit)
+	text, err := readLimited(s.TLS.CA, pemLimit)
 	if err != nil {
 		return nil, nil, fmt.Errorf("tls: ca: %w", err)
 	}
@@ -69,11 +69,11 @@ func connect(s settings) (zuul, elsewhere *http.Transport, err error) {
 	}
 	for _, pool := range []*x509.CertPool{own.RootCAs, others.RootCAs} {
 		if !pool.AppendCertsFromPEM(text) {
-			return nil, nil, fmt.Errorf("tls: ca: %s contains no PEM certificate", s.tls.ca)
+			return nil, nil, fmt.Errorf("tls: ca: %s contains no PEM certificate", s.TLS.CA)
 		}
 	}
-	if s.tls.cert != "" {
-		pair, err := tls.LoadX509KeyPair(s.tls.cert, s.tls.key)
+	if s.TLS.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(s.TLS.Cert, s.TLS.Key)
 		if err != nil {
 			return nil, nil, fmt.Errorf("tls: cert and key: %w", err)
 		}

@@ -93,7 +93,7 @@ type source struct {
 }
 
 func (b *Builder) open(config cty.Value, baseDir string) (*source, error) {
-	s, err := read(config, baseDir, b.Schema())
+	s, err := b.read(config, baseDir)
 	if err != nil {
 		return nil, err
 	}
