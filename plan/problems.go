@@ -123,16 +123,18 @@ func protected(s Step, want resources.Desired, records Records) string {
 	default:
 		return ""
 	}
-	if s.Image != "" && protectedImage(s.Image, want, records) {
+	if s.Image != "" && ProtectedImage(s.Image, want, records) {
 		return "image " + s.Image
 	}
-	if s.Provider != "" && protectedProvider(s.Provider, want, records) {
+	if s.Provider != "" && ProtectedProvider(s.Provider, want, records) {
 		return "provider " + s.Provider
 	}
 	return ""
 }
 
-func protectedImage(name string, want resources.Desired, records Records) bool {
+// ProtectedImage reports whether prevent_destroy protects an image: as configured now or, if its block is removed, as it
+// was last.
+func ProtectedImage(name string, want resources.Desired, records Records) bool {
 	for _, img := range want.Images {
 		if img.Name == name {
 			return img.PreventDestroy
@@ -141,7 +143,8 @@ func protectedImage(name string, want resources.Desired, records Records) bool {
 	return slices.ContainsFunc(records.Images, func(r *resources.ImageRecord) bool { return r.Name == name && r.PreventDestroy })
 }
 
-func protectedProvider(name string, want resources.Desired, records Records) bool {
+// ProtectedProvider is ProtectedImage for a provider.
+func ProtectedProvider(name string, want resources.Desired, records Records) bool {
 	for _, p := range want.Providers {
 		if p.Name == name {
 			return p.PreventDestroy

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/urfave/cli/v3"
 
@@ -93,27 +92,47 @@ func (wish imageDeletion) decide(want resources.Desired, seen plan.Observed) (im
 	if err != nil {
 		return imagePlan{}, err
 	}
-	if err := going.allowed(want, seen.Records); err != nil {
-		return imagePlan{}, err
+	if why := going.Forbidden(want, seen.Records); why != "" {
+		return imagePlan{}, hint(errors.New(why), "upload or build another first, or set prevent_destroy = false and apply that")
 	}
 	if wish.pause {
-		seen.Records.Images = pausedRecord(seen.Records, ref)
+		paused := *inspect.ImageRecord(seen.Records, ref.Name)
+		paused.Kind, paused.Paused = ref.Kind, true
+		seen.Records.Images = append(keepOf(seen.Records.Images, func(i *resources.ImageRecord) bool { return i.Name != ref.Name }), &paused)
 	}
-	opt := plan.Options{Remove: going.keys()}
-	if wish.nodes {
-		opt.Replace = going.idle(seen.Records)
+	opt := plan.Options{Remove: going.Keys()}
+	for _, n := range seen.Records.Nodes {
+		if wish.nodes && n.State == resources.StateReady && going.Has(n.Upload) {
+			opt.Replace = append(opt.Replace, plan.Address(recordAddress(n)))
+		}
 	}
 	p := plan.Compute(want, seen, opt)
-	if err := going.inUse(seen.Records, p); err != nil {
-		return imagePlan{}, err
+	if users := going.Users(seen.Records, p); len(users) > 0 {
+		return imagePlan{}, inUse(users)
 	}
-	p.Notes = afterRemoval(want, seen, going, p)
+	p.Notes = going.Consequences(want, seen, p)
 	return imagePlan{plan: p, opt: opt}, nil
 }
 
+// nodesShown is the maximum number of nodes in an error.
+const nodesShown = 5
+
+// inUse returns the error for nodes that run from the uploads to delete.
+func inUse(users []*resources.Node) error {
+	var names []string
+	for _, n := range users[:min(len(users), nodesShown)] {
+		names = append(names, fmt.Sprintf("%s (%s, %s)", recordAddress(n), n.Provider, n.State))
+	}
+	if more := len(users) - nodesShown; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return hint(fmt.Errorf("nodes run from the objects to delete: %s", text.And(names)),
+		"-with-nodes replaces the ready ones; those in use stay, and so does their image until they are returned")
+}
+
 // chosen returns the build or the upload that the options select.
-func (wish imageDeletion) chosen(r plan.Records, image string) (removal, error) {
-	going := removal{image: image}
+func (wish imageDeletion) chosen(r plan.Records, image string) (inspect.Removal, error) {
+	going := inspect.Removal{Image: image}
 	switch {
 	case wish.upload != "" && (wish.build != "" || wish.provider != ""):
 		return going, errors.New("-upload names one upload and cannot be combined with -build or -provider")
@@ -125,12 +144,12 @@ func (wish imageDeletion) chosen(r plan.Records, image string) (removal, error) 
 		if err != nil {
 			return going, err
 		}
-		going.build = b
-		going.uploads = keepOf(inspect.UploadsOf(r, image), func(u *resources.Upload) bool { return u.Build == b.ID })
+		going.Build = b
+		going.Uploads = keepOf(inspect.UploadsOf(r, image), func(u *resources.Upload) bool { return u.Build == b.ID })
 		return going, nil
 	}
 	u, err := wish.oneUpload(r, image)
-	going.uploads = []*resources.Upload{u}
+	going.Uploads = []*resources.Upload{u}
 	return going, err
 }
 
@@ -164,30 +183,4 @@ func (wish imageDeletion) oneUpload(r plan.Records, image string) (*resources.Up
 	default:
 		return nil, hint(fmt.Errorf("provider %s has no upload of %s", wish.provider, image), show)
 	}
-}
-
-// removal is the part of an image to delete: a build with its uploads, or one upload.
-type removal struct {
-	image   string
-	build   *resources.Build
-	uploads []*resources.Upload
-}
-
-// keys returns the records to remove, for plan.Options.
-func (r removal) keys() []resources.Key {
-	if r.build != nil {
-		return []resources.Key{r.build.Key()}
-	}
-	return []resources.Key{r.uploads[0].Key()}
-}
-
-// idle returns the addresses of the ready nodes that run from the uploads to delete.
-func (r removal) idle(records plan.Records) []plan.Address {
-	var idle []plan.Address
-	for _, n := range records.Nodes {
-		if n.State == resources.StateReady && slices.ContainsFunc(r.uploads, func(u *resources.Upload) bool { return u.ID == n.Upload }) {
-			idle = append(idle, plan.Address(recordAddress(n)))
-		}
-	}
-	return idle
 }
