@@ -45,34 +45,29 @@ func planRequests(w *world, d *draft, use *capacity, place *placement, nodes *no
 		reserved: map[poolKey]bool{}, blockedByCapacity: map[poolKey]*capacityWaiter{}, permanentlyBlocked: map[string]bool{},
 		poolHasWaiters: map[poolKey]bool{}}
 	for _, r := range byUrgency(rp.world.seen.Records.Requests) {
-		rp.request(r)
+		own := !w.seen.Shared || strings.HasPrefix(r.Requestor, OwnRequestor)
+		switch {
+		case w.busy(r.Key()) || r.IsDone() && !own || !r.IsDone() && !w.serving():
+		case r.State == resources.StateFailed: // the reason of the failure stays, even with Options.Destroy
+			rp.forgetRequest(r)
+		case w.opt.Destroy:
+			if own {
+				rp.fail(r, ReasonDestroy)
+			}
+		case r.State == resources.StateFulfilled:
+			rp.fulfilled(r)
+		case w.abandoned(r):
+			rp.restart(r)
+		case !r.Deadline.IsZero() && w.seen.Now.After(r.Deadline):
+			rp.fail(r, ReasonDeadline)
+		case r.State == resources.StatePending:
+			rp.pending(r)
+		default:
+			rp.requested(r)
+		}
 	}
 	rp.evictIdleNodes()
 	return rp.waiting()
-}
-
-// request plans the steps of a request, unless it concerns other processes only.
-func (rp *requestPlanner) request(r *resources.Request) {
-	own := !rp.world.seen.Shared || strings.HasPrefix(r.Requestor, OwnRequestor)
-	switch {
-	case rp.world.busy(r.Key()) || r.IsDone() && !own || !r.IsDone() && !rp.world.serving():
-	case r.State == resources.StateFailed: // the reason of the failure stays, even with Options.Destroy
-		rp.forgetRequest(r)
-	case rp.world.opt.Destroy:
-		if own {
-			rp.fail(r, ReasonDestroy)
-		}
-	case r.State == resources.StateFulfilled:
-		rp.fulfilled(r)
-	case rp.world.abandoned(r):
-		rp.restart(r)
-	case !r.Deadline.IsZero() && rp.world.seen.Now.After(r.Deadline):
-		rp.fail(r, ReasonDeadline)
-	case r.State == resources.StatePending:
-		rp.pending(r)
-	default:
-		rp.requested(r)
-	}
 }
 
 func byUrgency(requests []*resources.Request) []*resources.Request {
