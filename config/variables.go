@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -197,7 +198,14 @@ func argumentText(value cty.Value) string {
 		text, _ := convert.Convert(value, cty.String)
 		return text.AsString()
 	}
-	return string(hclwrite.TokensForValue(value).Bytes())
+	tokens := hclwrite.TokensForValue(value)
+	for _, t := range tokens {
+		// hclwrite writes a key with a byte order mark as an identifier, which HCL accepts only at the start of a text.
+		if rest, ok := bytes.CutPrefix(t.Bytes, []byte("\ufeff")); ok && t.Type == hclsyntax.TokenIdent {
+			t.Bytes = fmt.Appendf(nil, `"\ufeff%s"`, rest)
+		}
+	}
+	return string(tokens.Bytes())
 }
 
 func (r *variableReader) validateVariables(all map[string]*variable, object cty.Value, base *hcl.EvalContext) {

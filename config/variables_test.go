@@ -139,7 +139,7 @@ variable "m" { type = map(any) }
 variable "any" {}
 `})
 	rapid.Check(t, func(rt *rapid.T) {
-		word := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"${a}", "%{if}", "$${", "\"", "\\", "\n", "[", "{", "null", "true", "é"}))
+		word := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"${a}", "%{if}", "$${", "\"", "\\", "\n", "[", "{", "null", "true", "é", "\ufeffA"}))
 		values := map[string]cty.Value{
 			"s":   cty.StringVal(word.Draw(rt, "s")),
 			"n":   cty.NumberIntVal(rapid.Int64().Draw(rt, "n")),
@@ -163,6 +163,13 @@ variable "any" {}
 			}
 		}
 	})
+}
+
+func TestShownKeyWithByteOrderMarkCanBePassedAgain(t *testing.T) {
+	opts := write(t, map[string]string{"main.hcl": `variable "m" { type = map(any) }`})
+	want := argumentText(cty.MapVal(map[string]cty.Value{"\ufeffA": cty.StringVal("x")}))
+	opts.Vars = []string{"m=" + want}
+	same(t, "value", load(t, opts).Variables["m"].Value, want)
 }
 
 func TestValuesMayComeFromAPipe(t *testing.T) {
