@@ -58,15 +58,22 @@ func (e *Engine) open(ctx context.Context, name string, record *resources.Provid
 	env := drivers.Env{Log: e.Log.With("provider", name), Provider: name, Installation: installation,
 		Dir: filepath.Join(e.DataDir, name), WrapTransport: e.WrapTransport}
 	var cloud drivers.Cloud
-	err = drivers.Retry(1, env.Log)(ctx, drivers.Call{Name: "open"}, func(ctx context.Context) (err error) { // waits as Retry-After demands
-		cloud, err = driver.Open(ctx, env, provider.Config)
-		return err
+	opening, trace := drivers.Call{Name: "open"}, drivers.Trace(name, env.Log, e.OnCall)
+	err = drivers.Retry(1, env.Log)(ctx, opening, func(ctx context.Context) error { // waits as Retry-After demands
+		return trace(ctx, opening, func(ctx context.Context) (err error) {
+			cloud, err = driver.Open(ctx, env, provider.Config)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err // callers add the name of the provider
 	}
-	return drivers.Decorate(cloud, drivers.DecorateOptions{Provider: name, Log: env.Log, Rate: provider.Rate,
-		Timeout: provider.APITimeout, UploadTimeout: provider.UploadTimeout}), nil
+	cloud = drivers.Decorate(cloud, drivers.DecorateOptions{Provider: name, Log: env.Log, Rate: provider.Rate,
+		Timeout: provider.APITimeout, UploadTimeout: provider.UploadTimeout, OnCall: e.OnCall})
+	if e.ReadOnly {
+		cloud = drivers.Wrap(cloud, drivers.ReadOnly())
+	}
+	return cloud, nil
 }
 
 // remembered restores the configuration of a provider after its block has been removed.

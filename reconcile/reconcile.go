@@ -34,6 +34,10 @@ type Options struct {
 	Now      func() time.Time
 	// Report, if set, receives the events of running steps. It is called from many goroutines, one call at a time.
 	Report func(Event)
+	// OnCall, if set, receives a report of every call of a cloud. Several goroutines may call it at the same time.
+	OnCall func(drivers.Report)
+	// ReadOnly blocks the calls that change something in a cloud.
+	ReadOnly bool
 	// WrapTransport, if set, wraps every HTTP transport.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 	// RunQemuImg runs qemu-img. The default is process.Run.

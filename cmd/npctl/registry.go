@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -21,6 +22,7 @@ import (
 	"github.com/npctl/npctl/drivers/sandbox"
 	"github.com/npctl/npctl/drivers/static"
 	wire "github.com/npctl/npctl/internal/gearman"
+	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
 	"github.com/npctl/npctl/state/location"
@@ -123,4 +125,24 @@ func (r registry) stateKinds() []string   { return slices.Sorted(maps.Keys(r.sta
 // connectSandbox connects the sandbox driver to its cloud through the openstack driver.
 func connectSandbox(ctx context.Context, env drivers.Env, at sandbox.Endpoint, config cty.Value) (drivers.Cloud, error) {
 	return openstack.Connect(ctx, env, openstack.Endpoint(at), config)
+}
+
+// errorKind returns the kind of a cloud error for the metrics; see metrics.Reasons.
+func errorKind(err error) string {
+	switch {
+	case errors.Is(err, drivers.ErrQuota):
+		return "quota"
+	case errors.Is(err, drivers.ErrCapacity):
+		return "capacity"
+	case errors.Is(err, drivers.ErrRejected):
+		return "rejected"
+	case errors.Is(err, drivers.ErrThrottled):
+		return "throttled"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, reconcile.ErrLaunchTimeout), errors.Is(err, reconcile.ErrBootTimeout):
+		return "timeout"
+	case errors.Is(err, drivers.ErrUnavailable):
+		return "unavailable"
+	default:
+		return "other"
+	}
 }

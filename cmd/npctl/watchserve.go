@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/metrics"
@@ -61,10 +62,8 @@ func (c *watchCommand) takeLockOver(ctx context.Context, s *session) error {
 // serve runs the daemon with its listeners and metrics until ctx is done.
 func (c *watchCommand) serve(ctx context.Context, s *session) error {
 	m := metrics.New(metrics.Options{Version: version(), Classify: errorKind})
-	s.engine.Drivers = tracedDrivers(s.engine.Drivers, m)
-	if c.shadow {
-		s.engine.Drivers = readOnlyDrivers(s.engine.Drivers)
-	}
+	s.engine.OnCall = func(r drivers.Report) { m.Call(r.Provider, r.Name, r.Took, r.Err) }
+	s.engine.ReadOnly = c.shadow
 	s.engine.Store = m.Timed(s.store)
 	d, err := watch.New(ctx, watch.Options{Engine: s.engine, Load: c.loadConfiguration, Providers: c.providers, Tasks: c.does(), Refresh: c.refresh, Log: c.log,
 		AllowDestroy: c.allowDestroy, Stall: c.stall, Shadow: c.shadow, Compared: m.Compared, Observe: m.Pass, Step: m.Step, Taken: m.RequestTaken, RequestRefused: m.RequestRefused, Reloaded: c.reloaded(m)})
