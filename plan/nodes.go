@@ -86,7 +86,7 @@ func (np *nodePlanner) node(n *resources.Node) {
 		np.endNode(n, reason, evidence...)
 		return
 	}
-	inService := n.State == resources.StateInUse || n.State == resources.StateHold
+	inService := n.State.IsInService()
 	switch {
 	case inService && !np.world.opt.Destroy && np.world.useExpired(n) != "":
 		np.endUse(n)

@@ -5,27 +5,10 @@ import (
 	"slices"
 )
 
-// phase returns the position of a step among independent steps: records first, then creations, then deletions.
-func phase(s Step) int {
-	switch s.Action {
-	case ActionForget:
-		return 0
-	case ActionUpdate, ActionRegister, ActionServe, ActionDecline:
-		return 1
-	case ActionBuild, ActionConvert:
-		return 2
-	case ActionUpload:
-		return 3
-	case ActionLaunch:
-		return 4
-	default:
-		return 5
-	}
-}
-
 // order sorts steps so that each one follows the steps that it waits for, and otherwise by phase, address and ID. It
 // ignores IDs of steps that are not in the plan.
 func order(steps []Step) []Step {
+	phase := func(s Step) int { kind, _ := kindOf(s.Action); return kind.phase }
 	slices.SortFunc(steps, func(a, b Step) int {
 		return cmp.Or(cmp.Compare(phase(a), phase(b)), cmp.Compare(a.Address, b.Address), len(a.ID)-len(b.ID), cmp.Compare(a.ID, b.ID))
 	})

@@ -15,24 +15,6 @@ import (
 // provider.vexxhost.pool.main.label.debian-small or node.0000000001.
 type Address string
 
-// Action is what a step does.
-type Action string
-
-// The actions. A summary lists creating actions before deleting ones.
-const (
-	ActionBuild      Action = "build"      // build an image
-	ActionConvert    Action = "convert"    // create a further format of a build
-	ActionUpload     Action = "upload"     // upload a build to a provider
-	ActionLaunch     Action = "launch"     // create a node
-	ActionRegister   Action = "register"   // register a static node's slot
-	ActionUpdate     Action = "update"     // change a record
-	ActionServe      Action = "serve"      // assign nodes to a request
-	ActionDecline    Action = "decline"    // record that pools will not serve a request
-	ActionForget     Action = "forget"     // remove a record without an object
-	ActionUnregister Action = "unregister" // remove the record of a static node's slot; the machine stays
-	ActionDelete     Action = "delete"     // delete an object and its record
-)
-
 // Thing is the kind of object that a step acts on.
 type Thing string
 

@@ -75,7 +75,7 @@ func inUse(s Step, records Records, opt Options) (Problem, bool) {
 		return Problem{}, false
 	}
 	n, exists := records.Get(s.Record).(*resources.Node)
-	if !exists || n.State != resources.StateInUse && n.State != resources.StateHold {
+	if !exists || !n.State.IsInService() {
 		return Problem{}, false
 	}
 	return Problem{Address: s.Address, Provider: s.Provider,

@@ -67,12 +67,7 @@ func (sp *staticPlanner) slotRecords() (records map[slotKey]*resources.Node, twi
 
 // taken reports whether a slot is in use, on hold, reserved for a request, or being removed.
 func (sp *staticPlanner) taken(n *resources.Node) bool {
-	switch n.State {
-	case resources.StateInUse, resources.StateHold, resources.StateDeleting:
-		return true
-	default:
-		return sp.world.owns(n) || sp.world.inTransit(n)
-	}
+	return n.State.IsInService() || n.State == resources.StateDeleting || sp.world.owns(n) || sp.world.inTransit(n)
 }
 
 // slots plans the slots of one configured machine and removes their records from the map.

@@ -1,33 +1,11 @@
 package plan
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/npctl/npctl/internal/text"
 )
-
-// Summary counts the steps of a plan by action.
-type Summary struct {
-	Build      int `json:"build"`
-	Convert    int `json:"convert"`
-	Upload     int `json:"upload"`
-	Launch     int `json:"launch"`
-	Register   int `json:"register"`
-	Update     int `json:"update"`
-	Serve      int `json:"serve"`
-	Decline    int `json:"decline"`
-	Forget     int `json:"forget"`
-	Unregister int `json:"unregister"`
-	Delete     int `json:"delete"`
-	Total      int `json:"total"`     // all steps
-	Unchanged  int `json:"unchanged"` // objects that match the desired state
-	Deferred   int `json:"deferred"`  // providers that could not be listed
-	// InProgress reports whether another process was working on the state.
-	InProgress bool `json:"in_progress"`
-	Problems   bool `json:"-"` // a problem prevents the plan from being applied
-}
 
 // Summary counts the steps of the plan.
 func (p Plan) Summary() Summary {
@@ -41,45 +19,15 @@ func (p Plan) Summary() Summary {
 // Add counts one more step with the action.
 func (s *Summary) Add(a Action) {
 	s.Total++
-	if n := s.of(a); n != nil {
-		*n++
-	}
-}
-
-// of returns the counter of an action, or nil for an action that this npctl does not know.
-func (s *Summary) of(a Action) *int {
-	switch a {
-	case ActionBuild:
-		return &s.Build
-	case ActionConvert:
-		return &s.Convert
-	case ActionUpload:
-		return &s.Upload
-	case ActionLaunch:
-		return &s.Launch
-	case ActionRegister:
-		return &s.Register
-	case ActionUpdate:
-		return &s.Update
-	case ActionServe:
-		return &s.Serve
-	case ActionDecline:
-		return &s.Decline
-	case ActionForget:
-		return &s.Forget
-	case ActionUnregister:
-		return &s.Unregister
-	case ActionDelete:
-		return &s.Delete
-	default:
-		return nil
+	if kind, known := kindOf(a); known {
+		*kind.count(s)++
 	}
 }
 
 // Count returns the number of steps with the action.
 func (s Summary) Count(a Action) int {
-	if n := s.of(a); n != nil {
-		return *n
+	if kind, known := kindOf(a); known {
+		return *kind.count(&s)
 	}
 	return 0
 }
@@ -89,21 +37,10 @@ func (s Summary) Empty() bool { return s.Total == 0 }
 
 // Merge adds the counts of the steps of another summary.
 func (s *Summary) Merge(other Summary) {
-	for _, a := range summaryActions {
-		*s.of(a) += *other.of(a)
+	for _, kind := range actionKinds {
+		*kind.count(s) += *kind.count(&other)
 	}
 	s.Total += other.Total
-}
-
-var summaryActions = []Action{ActionBuild, ActionConvert, ActionUpload, ActionLaunch, ActionRegister, ActionServe, ActionDecline, ActionUpdate,
-	ActionForget, ActionUnregister, ActionDelete}
-
-// Actions returns all actions in the order of a summary: creating actions before deleting ones.
-func Actions() []Action { return slices.Clone(summaryActions) }
-
-// alwaysPrinted reports whether a summary contains the action even if its count is 0.
-func alwaysPrinted(a Action) bool {
-	return a == ActionBuild || a == ActionUpload || a == ActionLaunch || a == ActionDelete
 }
 
 // String returns the last line of every printed plan: "No changes.", or a line such as "Plan: 1 to build, 1 to
@@ -121,16 +58,16 @@ func (s Summary) String() string {
 	var b strings.Builder
 	b.WriteString("Plan: ")
 	first := true
-	for _, a := range summaryActions {
-		n := s.Count(a)
-		if n == 0 && !alwaysPrinted(a) {
+	for _, kind := range actionKinds {
+		n := *kind.count(&s)
+		if n == 0 && !kind.Always {
 			continue
 		}
 		if !first {
 			b.WriteString(", ")
 		}
 		first = false
-		b.WriteString(strconv.Itoa(n) + " to " + string(a))
+		b.WriteString(strconv.Itoa(n) + " to " + string(kind.Action))
 	}
 	if why != "" {
 		b.WriteString("; " + why)

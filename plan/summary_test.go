@@ -45,7 +45,8 @@ func TestSummaryAddsUp(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p := plantest.DrawPlan(r)
 		s, sum := p.Summary(), 0
-		for _, a := range plan.Actions() {
+		for _, kind := range plan.ActionKinds() {
+			a := kind.Action
 			n := s.Count(a)
 			sum += n
 			if told := strings.Contains(s.String(), fmt.Sprintf("%d to %s", n, a)); n > 0 && !told {

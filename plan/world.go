@@ -191,7 +191,7 @@ func (w *world) isForeign(provider string) bool {
 
 // owns reports whether the node is reserved for a pending or fulfilled request.
 func (w *world) owns(n *resources.Node) bool {
-	if n.Request == "" || n.State == resources.StateInUse || n.State == resources.StateUsed || n.State == resources.StateHold {
+	if n.Request == "" || n.State.IsInService() || n.State == resources.StateUsed {
 		return false
 	}
 	r := w.requests[n.Request]

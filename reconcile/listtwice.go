@@ -65,7 +65,7 @@ func expect(records func(yield func(resources.Record) bool)) map[string]expected
 	for record := range records {
 		switch r := record.(type) {
 		case *resources.Node:
-			served := r.State == resources.StateReady || r.State == resources.StateInUse || r.State == resources.StateHold
+			served := r.State == resources.StateReady || r.State.IsInService()
 			if served && !r.Static && r.ExternalID != "" {
 				of(r.Provider).servers[r.ExternalID] = true
 			}

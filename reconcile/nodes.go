@@ -96,7 +96,7 @@ func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, er
 	record.Provider, record.Pool, record.Labels, record.Hash = s.Provider, s.Pool, node.Labels, node.Hashes.Current()
 	record.Hostname, record.Slot, record.HostKeys, record.Login = node.Name, s.Slot, node.HostKeys, node.Login
 	record.ExternalID, record.Attributes, record.Addresses = node.Name, pool.NodeAttributes, x.addressesOf(ctx, node.Address)
-	if record.State == resources.StateInUse || record.State == resources.StateHold || record.State == resources.StateReady && record.Request != "" {
+	if record.State.IsInService() || record.State == resources.StateReady && record.Request != "" {
 		return x.putStatic(ctx, record, node) // in use
 	}
 	keys, unreachable := x.checkStatic(ctx, s.Provider, node)

@@ -123,7 +123,7 @@ func (w requestRecords) updateNode(ctx context.Context, s plan.Step) error {
 		}
 		n.Request, n.Tenant, n.Requestor = "", "", ""
 	case plan.ReasonLeaseExpired, plan.ReasonHoldExpired:
-		if n.State != resources.StateInUse && n.State != resources.StateHold {
+		if !n.State.IsInService() {
 			return fmt.Errorf("%s: %w", s.Record, errChanged)
 		}
 		n.State, n.StateTime, n.Lease = resources.StateUsed, now, nil

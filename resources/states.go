@@ -23,6 +23,9 @@ const (
 	StateFulfilled State = "fulfilled" // request: all its nodes are ready
 )
 
+// IsInService reports whether a job or a person uses a node: it is in use or on hold.
+func (s State) IsInService() bool { return s == StateInUse || s == StateHold }
+
 var nodeTransitions = map[State][]State{
 	"":            {StateInit, StateBuilding, StateReady, StateFailed}, // failed: a static node that does not respond
 	StateInit:     {StateBuilding, StateFailed, StateAborted, StateDeleting},

@@ -35,7 +35,7 @@ func (c *Clients) Return(ctx context.Context, id string) (*resources.Node, error
 		switch {
 		case n.State == resources.StateReady && !n.Static:
 			return fmt.Errorf("%w: node %s is ready and was not used", ErrState, id)
-		case n.State == resources.StateReady, n.State == resources.StateInUse, n.State == resources.StateHold:
+		case n.State == resources.StateReady, n.State.IsInService():
 			n.State, n.StateTime, n.Lease = resources.StateUsed, now, nil
 			return nil
 		case n.State == resources.StateUsed, n.State == resources.StateDeleting:
@@ -52,7 +52,7 @@ func (c *Clients) Hold(ctx context.Context, id, reason string, until time.Time) 
 		return nil, fmt.Errorf("%w: the reason is longer than %d characters", ErrInvalid, textAtMost)
 	}
 	return c.change(ctx, id, "held", func(n *resources.Node, now time.Time) error {
-		if n.State != resources.StateReady && n.State != resources.StateInUse && n.State != resources.StateHold {
+		if n.State != resources.StateReady && !n.State.IsInService() {
 			return fmt.Errorf("%w: node %s is %s", ErrState, id, n.State)
 		}
 		if n.State == resources.StateReady && n.Request != "" {
@@ -130,10 +130,9 @@ func (c *Clients) DeleteNode(ctx context.Context, id, reason string, force bool)
 			return fmt.Errorf("%w: node %s is %s", ErrState, id, why)
 		}
 		n.StateTime, n.Lease, n.Comment = now, nil, reason
-		switch n.State {
-		case resources.StateReady, resources.StateInUse, resources.StateHold:
+		if n.State == resources.StateReady || n.State.IsInService() {
 			n.State = resources.StateUsed
-		default:
+		} else {
 			n.State = resources.StateDeleting
 		}
 		return nil

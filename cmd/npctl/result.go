@@ -10,23 +10,6 @@ import (
 	"github.com/npctl/npctl/reconcile"
 )
 
-// pastWords lists the actions in the order of the result line. Actions with always are listed even if their count is 0.
-var pastWords = []struct {
-	action plan.Action
-	word   string
-	always bool
-}{
-	{plan.ActionBuild, "built", true},
-	{plan.ActionConvert, "converted", false},
-	{plan.ActionUpload, "uploaded", true},
-	{plan.ActionLaunch, "launched", true},
-	{plan.ActionRegister, "registered", false},
-	{plan.ActionUpdate, "updated", false},
-	{plan.ActionForget, "forgotten", false},
-	{plan.ActionUnregister, "unregistered", false},
-	{plan.ActionDelete, "deleted", true},
-}
-
 // printResult lists the steps that did not complete and the remaining servers, and ends with the result line.
 func (c *applyCommand) printResult(p plan.Plan, r reconcile.Result, took time.Duration) error {
 	c.failures(r)
@@ -83,9 +66,9 @@ func undeletedText(l reconcile.Undeleted) string {
 func resultSentence(operation string, p plan.Plan, r reconcile.Result) string {
 	counts := plan.Plan{Steps: r.Done}.Summary()
 	var parts []string
-	for _, w := range pastWords {
-		if n := counts.Count(w.action); n > 0 || w.always {
-			parts = append(parts, fmt.Sprintf("%d %s", n, w.word))
+	for _, kind := range plan.ActionKinds() {
+		if n := counts.Count(kind.Action); kind.Past != "" && (n > 0 || kind.Always) {
+			parts = append(parts, fmt.Sprintf("%d %s", n, kind.Past))
 		}
 	}
 	verb := strings.ToUpper(operation[:1]) + operation[1:]

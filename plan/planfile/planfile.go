@@ -199,11 +199,11 @@ func (h fileHeader) check(body []byte) error {
 
 // check rejects content that no npctl would have written.
 func (f File) check() error {
-	actions := plan.Actions()
+	actions := plan.ActionKinds()
 	seen := make(map[string]bool, len(f.Plan.Steps))
 	for i := range f.Plan.Steps {
 		s := &f.Plan.Steps[i]
-		if !slices.Contains(actions, s.Action) {
+		if !slices.ContainsFunc(actions, func(k plan.ActionKind) bool { return k.Action == s.Action }) {
 			return fmt.Errorf("%w: step %q has the action %q, which this npctl does not support", ErrFormat, s.ID, s.Action)
 		}
 		if s.ID == "" || seen[s.ID] {

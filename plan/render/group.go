@@ -84,10 +84,10 @@ func compareEntries(a, b entry) int {
 }
 
 // actions lists the actions in the order of a summary.
-var actions = plan.Actions()
+var actions = plan.ActionKinds()
 
 func actionRank(a plan.Action) int {
-	if i := slices.Index(actions, a); i >= 0 {
+	if i := slices.IndexFunc(actions, func(k plan.ActionKind) bool { return k.Action == a }); i >= 0 {
 		return i
 	}
 	return len(actions)

@@ -79,20 +79,6 @@ type reportStep struct {
 	Source     resources.Source           `json:"source,omitzero"`
 }
 
-var terraformActions = map[plan.Action][]string{
-	plan.ActionBuild:      {"create"},
-	plan.ActionConvert:    {"create"},
-	plan.ActionUpload:     {"create"},
-	plan.ActionLaunch:     {"create"},
-	plan.ActionRegister:   {"create"},
-	plan.ActionUpdate:     {"update"},
-	plan.ActionServe:      {"update"},
-	plan.ActionDecline:    {"update"},
-	plan.ActionForget:     {"forget"},
-	plan.ActionUnregister: {"forget"},
-	plan.ActionDelete:     {"delete"},
-}
-
 // Report returns the plan as one line of the documented JSON. It escapes characters that control a terminal.
 func Report(p plan.Plan, meta plan.Meta) ([]byte, error) {
 	summary := p.Summary()
@@ -121,12 +107,12 @@ func Report(p plan.Plan, meta plan.Meta) ([]byte, error) {
 }
 
 func reportOf(s *plan.Step) reportStep {
-	actions := terraformActions[s.Action]
-	if actions == nil {
-		actions = []string{string(s.Action)}
+	effect := string(s.Action)
+	if i := actionRank(s.Action); i < len(actions) {
+		effect = actions[i].Effect
 	}
 	return reportStep{
-		ID: s.ID, Address: s.Address, Action: s.Action, Actions: actions, Thing: s.Thing,
+		ID: s.ID, Address: s.Address, Action: s.Action, Actions: []string{effect}, Thing: s.Thing,
 		Reason: s.Reason, ReasonText: s.Reason.Text(), Evidence: s.Evidence, Changes: s.Changes, Files: s.Files,
 		Needs: s.Needs, After: s.After, Image: s.Image, ImageKind: s.ImageKind, Build: s.Build, Version: s.Version, Format: s.Format, Formats: s.Formats,
 		Upload: s.Upload, Provider: s.Provider, Pool: s.Pool, Label: s.Label, Node: s.Node, Slot: s.Slot,

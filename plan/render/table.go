@@ -53,7 +53,8 @@ func mergeRows(groups []group) tableRow {
 // columnsOf returns the actions that occur.
 func columnsOf(summary plan.Summary) []plan.Action {
 	var columns []plan.Action
-	for _, a := range actions {
+	for _, kind := range actions {
+		a := kind.Action
 		if summary.Count(a) > 0 {
 			columns = append(columns, a)
 		}

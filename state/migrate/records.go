@@ -44,7 +44,7 @@ func openRequests(entries []state.Entry, ours func(*resources.Request) bool) err
 // cannot claim nodes, so a prefix of the requestor marks their nodes.
 func forZooKeeper(record resources.Record) resources.Record {
 	n, ok := record.(*resources.Node)
-	if !ok || n.State != resources.StateInUse && n.State != resources.StateHold || strings.HasPrefix(n.Requestor, plan.OwnRequestor) {
+	if !ok || !n.State.IsInService() || strings.HasPrefix(n.Requestor, plan.OwnRequestor) {
 		return record
 	}
 	moved := *n

@@ -297,10 +297,8 @@ func (e *env) illegal(err error, kind resources.Kind, from, to resources.State) 
 	}
 }
 
-var states = []resources.State{
-	resources.StateInit, resources.StateBuilding, resources.StateUploading, resources.StateReady, resources.StateInUse,
-	resources.StateUsed, resources.StateHold, resources.StateFailed, resources.StateAborted, resources.StateDeleting,
-}
+// states are all states of nodes, builds and uploads; only an upload has a state that no node has.
+var states = append(resources.StatesOf(resources.KindNode), resources.StateUploading)
 
 func inState(r resources.Record, to resources.State) resources.Record {
 	r = clone(r)
