@@ -51,6 +51,31 @@ func Check(ops []Op) ([]CheckedOp, error) {
 	return checked, nil
 }
 
+// CheckRevision returns ErrConflict unless the record is at the revision that the op expects. now is the revision of the
+// record, zero if there is none.
+func (c *CheckedOp) CheckRevision(now Revision) error {
+	switch {
+	case c.Force || now == c.Revision || c.Unnamed:
+		return nil
+	case now == 0:
+		return fmt.Errorf("%s no longer exists, it was at revision %d: %w", c.Subject, c.Revision, ErrConflict)
+	case c.Revision == 0:
+		return fmt.Errorf("%s exists, at revision %d: %w", c.Subject, now, ErrConflict)
+	default:
+		return fmt.Errorf("%s is at revision %d, not %d: %w", c.Subject, now, c.Revision, ErrConflict)
+	}
+}
+
+// CheckKinds rejects kinds that no record has.
+func CheckKinds(kinds []resources.Kind) error {
+	for _, kind := range kinds {
+		if resources.NewRecord(kind) == nil {
+			return Invalidf("list records: there is no kind of record called %q", kind)
+		}
+	}
+	return nil
+}
+
 func (c *CheckedOp) check() error {
 	empty := resources.NewRecord(c.Subject.Kind)
 	switch {
@@ -74,4 +99,13 @@ func (c *CheckedOp) check() error {
 		return Invalidf("%s has an id of %d bytes, at most %d of UTF-8 without NUL are allowed", c.Subject.Kind, len(c.Subject.ID), maxID)
 	}
 	return nil
+}
+
+// WithID returns a shallow copy of the record with the given ID.
+func WithID(record resources.Record, id string) resources.Record {
+	copied := reflect.New(reflect.TypeOf(record).Elem())
+	copied.Elem().Set(reflect.ValueOf(record).Elem())
+	named := copied.Interface().(resources.Record)
+	resources.SetID(named, id)
+	return named
 }

@@ -22,6 +22,8 @@ var (
 	ErrLocked = errors.New("locked")
 	// ErrLost: the lock was lost, so nothing may be written under it.
 	ErrLost = errors.New("lock lost")
+	// ErrReadOnly: the store was opened read-only.
+	ErrReadOnly = errors.New("the state is open in read-only mode")
 )
 
 // Revision identifies one version of one record. Zero means that there is no record.

@@ -22,9 +22,6 @@ var (
 	_ state.Identified = (*Store)(nil)
 )
 
-// errReadOnly is returned by each write to a store opened with Options.ReadOnly.
-var errReadOnly = errors.New("the state is open in read-only mode")
-
 const (
 	defaultTimeout = 10 * time.Second
 	hintEvery      = time.Second     // interval of checks for changes by other processes
@@ -171,7 +168,7 @@ func (s *Store) update(ctx context.Context, fn func(*bbolt.Tx, *head) error) (ve
 // write is update for a store that may be closing.
 func (s *Store) write(ctx context.Context, fn func(*bbolt.Tx, *head) error) (version, error) {
 	if s.opts.ReadOnly {
-		return version{}, fmt.Errorf("write state %s: %w", s.opts.Path, errReadOnly)
+		return version{}, fmt.Errorf("write state %s: %w", s.opts.Path, state.ErrReadOnly)
 	}
 	at, err := s.file.update(ctx, func(tx *bbolt.Tx) error {
 		h, err := s.readHead(tx)

@@ -42,8 +42,8 @@ func finish(changes []*change) []state.Entry {
 	entries := make([]state.Entry, len(changes))
 	for i, c := range changes {
 		entries[i] = c.result
-		if c.unnamed {
-			resources.SetID(c.op.Record, c.key.ID)
+		if c.Unnamed {
+			resources.SetID(c.Record, c.Subject.ID)
 		}
 	}
 	return entries
@@ -51,10 +51,7 @@ func finish(changes []*change) []state.Entry {
 
 // change is an op of a commit in progress.
 type change struct {
-	op      state.Op
-	key     resources.Key
-	unnamed bool // the store assigns the ID
-
+	state.CheckedOp
 	result state.Entry // of a put, once applied
 }
 
@@ -66,7 +63,7 @@ func prepare(ops []state.Op) ([]*change, error) {
 	}
 	changes := make([]*change, len(checked))
 	for i, c := range checked {
-		changes[i] = &change{op: c.Op, key: c.Subject, unnamed: c.Unnamed}
+		changes[i] = &change{CheckedOp: c}
 	}
 	return changes, nil
 }
@@ -76,26 +73,26 @@ func (c *change) apply(tx *bbolt.Tx, h *head) error {
 	if err != nil {
 		return err
 	}
-	bucket, err := records.CreateBucketIfNotExists([]byte(c.key.Kind))
+	bucket, err := records.CreateBucketIfNotExists([]byte(c.Subject.Kind))
 	if err != nil {
 		return err
 	}
-	if c.unnamed {
-		c.key.ID = h.nextID(c.key.Kind, bucket)
+	if c.Unnamed {
+		c.Subject.ID = h.nextID(c.Subject.Kind, bucket)
 	}
 	old, err := c.before(bucket)
 	if err != nil {
 		return err
 	}
-	if c.op.Record == nil {
+	if c.Record == nil {
 		if old != nil {
-			h.Counts[c.key.Kind]--
+			h.Counts[c.Subject.Kind]--
 		}
-		return bucket.Delete([]byte(c.key.ID))
+		return bucket.Delete([]byte(c.Subject.ID))
 	}
 	if old == nil {
-		h.Counts[c.key.Kind]++
-		h.noteID(c.key)
+		h.Counts[c.Subject.Kind]++
+		h.noteID(c.Subject)
 	}
 	return c.put(h, bucket, old, state.Revision(h.Serial))
 }
@@ -104,35 +101,26 @@ func (c *change) apply(tx *bbolt.Tx, h *head) error {
 func (c *change) before(bucket *bbolt.Bucket) ([]byte, error) {
 	var revision state.Revision
 	var content []byte
-	if value := bucket.Get([]byte(c.key.ID)); value != nil {
+	if value := bucket.Get([]byte(c.Subject.ID)); value != nil {
 		var err error
-		if revision, content, err = verifyChecksum([]byte(c.key.Kind), []byte(c.key.ID), value); err != nil {
+		if revision, content, err = verifyChecksum([]byte(c.Subject.Kind), []byte(c.Subject.ID), value); err != nil {
 			return nil, err
 		}
 	}
-	switch {
-	case c.op.Force || revision == c.op.Revision:
-		return content, nil
-	case revision == 0:
-		return nil, fmt.Errorf("%s no longer exists, it was at revision %d: %w", c.key, c.op.Revision, state.ErrConflict)
-	case c.op.Revision == 0:
-		return nil, fmt.Errorf("%s exists, at revision %d: %w", c.key, revision, state.ErrConflict)
-	default:
-		return nil, fmt.Errorf("%s is at revision %d, not %d: %w", c.key, revision, c.op.Revision, state.ErrConflict)
-	}
+	return content, c.CheckRevision(revision)
 }
 
 func (c *change) put(h *head, bucket *bbolt.Bucket, old []byte, revision state.Revision) error {
-	record := c.op.Record
-	if c.unnamed {
-		record = withID(record, c.key.ID)
+	record := c.Record
+	if c.Unnamed {
+		record = state.WithID(record, c.Subject.ID)
 	}
 	if sighting, ok := record.(*resources.Sighting); ok && h.Role == RoleState { // in the other roles, another store assigns the IDs
 		record = h.noteSighting(sighting)
 	}
 	content, err := json.Marshal(record)
 	if err != nil {
-		return state.Invalidf("%s: %v", c.key, err)
+		return state.Invalidf("%s: %v", c.Subject, err)
 	}
 	if err := c.checkMove(old, record); err != nil {
 		return err
@@ -141,14 +129,14 @@ func (c *change) put(h *head, bucket *bbolt.Bucket, old []byte, revision state.R
 		return err
 	}
 	if len(content) > maxRecord {
-		return state.Invalidf("%s is %d bytes long, at most %d are allowed", c.key, len(content), maxRecord)
+		return state.Invalidf("%s is %d bytes long, at most %d are allowed", c.Subject, len(content), maxRecord)
 	}
-	stored, err := decode(c.key.Kind, []byte(c.key.ID), content)
+	stored, err := decode(c.Subject.Kind, []byte(c.Subject.ID), content)
 	if err != nil {
-		return state.Invalidf("%s would read back differently: %v", c.key, err)
+		return state.Invalidf("%s would read back differently: %v", c.Subject, err)
 	}
 	c.result = state.Entry{Record: stored, Revision: revision}
-	return bucket.Put([]byte(c.key.ID), addChecksum([]byte(c.key.Kind), []byte(c.key.ID), revision, content))
+	return bucket.Put([]byte(c.Subject.ID), addChecksum([]byte(c.Subject.Kind), []byte(c.Subject.ID), revision, content))
 }
 
 // checkMove rejects a change of state that resources.LegalTransition forbids.
@@ -156,11 +144,11 @@ func (c *change) checkMove(old []byte, record resources.Record) error {
 	var from struct{ State resources.State }
 	if old != nil {
 		if err := json.Unmarshal(old, &from); err != nil {
-			return damage("%s: %v", c.key, err)
+			return damage("%s: %v", c.Subject, err)
 		}
 	}
-	if to := resources.StateOf(record); !resources.LegalTransition(c.key.Kind, from.State, to) {
-		return state.Invalidf("%s may not go from state %q to %q: this is a bug in npctl", c.key, from.State, to)
+	if to := resources.StateOf(record); !resources.LegalTransition(c.Subject.Kind, from.State, to) {
+		return state.Invalidf("%s may not go from state %q to %q: this is a bug in npctl", c.Subject, from.State, to)
 	}
 	return nil
 }

@@ -162,23 +162,3 @@ func (h *head) noteSighting(s *resources.Sighting) *resources.Sighting {
 	c.NewerThanState = true
 	return &c
 }
-
-// withID returns a shallow copy of the record with the given ID.
-func withID(record resources.Record, id string) resources.Record {
-	switch r := record.(type) {
-	case *resources.Node:
-		c := *r
-		record = &c
-	case *resources.Upload:
-		c := *r
-		record = &c
-	case *resources.Request:
-		c := *r
-		record = &c
-	case *resources.Journal:
-		c := *r
-		record = &c
-	}
-	resources.SetID(record, id)
-	return record
-}

@@ -34,8 +34,8 @@ func (s *Store) Get(ctx context.Context, key resources.Key) (state.Entry, error)
 
 // List implements state.Store. The entries are in the order of resources.Kinds, regardless of the arguments.
 func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entry, error) {
-	if err := knownKinds(kinds); err != nil {
-		return nil, fmt.Errorf("list records: %w", err)
+	if err := state.CheckKinds(kinds); err != nil {
+		return nil, err
 	}
 	var entries []state.Entry
 	err := s.view(ctx, func(tx *bbolt.Tx, h *head) error {
@@ -63,15 +63,6 @@ func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entr
 func (h *head) checkCount(kind resources.Kind, got int) error {
 	if want := h.Counts[kind]; got != want {
 		return damage("it has %d records of kind %s, and %d were written", got, kind, want)
-	}
-	return nil
-}
-
-func knownKinds(kinds []resources.Kind) error {
-	for _, kind := range kinds {
-		if resources.NewRecord(kind) == nil {
-			return state.Invalidf("there is no kind of record called %q", kind)
-		}
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func TestReadOnlyStoreWritesNothing(t *testing.T) {
 	_, unlock := s.ForceUnlock(t.Context(), "x")
 	push := s.Import(t.Context(), strings.NewReader(exported(t, s)), true)
 	for name, err := range map[string]error{"Commit": commit, "Lock": lock, "ForceUnlock": unlock, "Import": push} {
-		if !errors.Is(err, errReadOnly) {
+		if !errors.Is(err, state.ErrReadOnly) {
 			t.Errorf("%s: %v, want ErrReadOnly", name, err)
 		}
 	}

@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -182,34 +181,14 @@ func (c *cache) kids(at string) map[string]bool {
 // isSet reports whether a flag exists.
 func (c *cache) isSet(f string) bool { return c.nodes[f] != nil }
 
-// lastEvent returns the number of the newest event.
-func (c *cache) lastEvent() uint64 { return c.seq }
-
-// startLoad remembers deletions until endLoad, because a listing that was requested before may contain the znodes.
-func (c *cache) startLoad() { c.deletedDuringLoad = map[string]uint64{} }
-
-func (c *cache) endLoad() { c.deletedDuringLoad = nil }
-
 // deletedAfter reports whether a znode was deleted during the load by an event after the one with number since.
 func (c *cache) deletedAfter(at string, since uint64) bool { return c.deletedDuringLoad[at] > since }
-
-// dirtyPaths returns the paths to read, with the number of the newest event. The caller does not change the map.
-func (c *cache) dirtyPaths() map[string]uint64 { return c.dirty }
 
 // isDirty reports whether a znode has changed since it was last read.
 func (c *cache) isDirty(at string) bool {
 	_, dirty := c.dirty[at]
 	return dirty
 }
-
-// markRead declares the content of a znode up to date.
-func (c *cache) markRead(at string) { delete(c.dirty, at) }
-
-// queuedDirs returns the lock directories with contenders.
-func (c *cache) queuedDirs() iter.Seq[string] { return maps.Keys(c.queues) }
-
-// contenders returns the names of the contenders in a lock directory.
-func (c *cache) contenders(dir string) map[string]bool { return c.queues[dir] }
 
 // subtree lists a znode and its descendants, children before parents.
 func (c *cache) subtree(at string) []string {

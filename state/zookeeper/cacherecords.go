@@ -29,7 +29,7 @@ func (c *cache) setRecord(at string, z *znode, record resources.Record) {
 		return
 	}
 	if other := byID[record.Key().ID]; other != "" && other != at { // a client has copied the record to another path
-		z.record = withID(record, z.ref.id)
+		z.record = state.WithID(record, z.ref.id)
 	}
 	c.changedRecords[z.record.Key()] = struct{}{}
 	if id := z.record.Key().ID; byID[id] == "" {
@@ -55,9 +55,6 @@ func (c *cache) find(key resources.Key) (string, *znode) {
 	}
 	return at, c.nodes[at]
 }
-
-// hasRecord reports whether there is a record.
-func (c *cache) hasRecord(kind resources.Kind, id string) bool { return c.records[kind][id] != "" }
 
 // uploadAt returns the ID of the upload at the path that id stands for, or id itself if there is no such upload.
 func (c *cache) uploadAt(id string) string {

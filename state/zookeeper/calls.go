@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/npctl/npctl/state"
 )
 
 const minCall = 10 * time.Second
@@ -102,7 +104,7 @@ func (s *session) exists(ctx context.Context, path string) (bool, error) {
 // ensure creates a znode unless it exists. Only ensure and multi write to ZooKeeper.
 func (s *session) ensure(ctx context.Context, path string, data []byte) error {
 	if s.readOnly {
-		return fmt.Errorf("create %s: %w", s.serverPath(path), errReadOnly)
+		return fmt.Errorf("create %s: %w", s.serverPath(path), state.ErrReadOnly)
 	}
 	_, err := callWithTimeout(ctx, s, "create "+s.serverPath(path), func() (string, error) {
 		return s.conn.Create(s.serverPath(path), data, 0, openACL)
@@ -120,7 +122,7 @@ var openACL = zk.WorldACL(zk.PermAll)
 // multi makes all changes or none. On failure it returns the index of the operation that ZooKeeper rejected, or -1.
 func (s *session) multi(ctx context.Context, doing string, ops []any) ([]zk.MultiResponse, int, error) {
 	if s.readOnly {
-		return nil, -1, fmt.Errorf("%s: %w", doing, errReadOnly)
+		return nil, -1, fmt.Errorf("%s: %w", doing, state.ErrReadOnly)
 	}
 	results, err := callWithTimeout(ctx, s, doing, func() ([]zk.MultiResponse, error) { return s.conn.Multi(ops...) })
 	for i, r := range results {

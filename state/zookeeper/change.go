@@ -18,9 +18,7 @@ const (
 
 // change is one operation of a commit to ZooKeeper or to the private store.
 type change struct {
-	op      state.Op
-	key     resources.Key
-	unnamed bool // the store assigns the ID
+	state.CheckedOp
 	// imported marks a record from another store, which may have any state.
 	imported bool
 
@@ -49,7 +47,7 @@ func prepare(ops []state.Op) ([]*change, error) {
 	}
 	changes := make([]*change, len(checked))
 	for i, c := range checked {
-		changes[i] = &change{op: c.Op, key: c.Subject, unnamed: c.Unnamed}
+		changes[i] = &change{CheckedOp: c}
 		if c.Record == nil || !shared(c.Subject.Kind) {
 			continue
 		}
@@ -62,7 +60,7 @@ func prepare(ops []state.Op) ([]*change, error) {
 
 // validateShared rejects a record that has no valid path or document in ZooKeeper.
 func (c *change) validateShared() error {
-	switch r := c.op.Record.(type) {
+	switch r := c.Record.(type) {
 	case *resources.Request:
 		return checkRequest(r)
 	case *resources.Node:
@@ -92,7 +90,7 @@ func checkUpload(u *resources.Upload) error {
 
 // pathFor returns the path of the record. It ends with a slash if ZooKeeper is to name the znode in that directory.
 func (c *change) pathFor() (at string, ok bool) {
-	switch r := c.op.Record.(type) {
+	switch r := c.Record.(type) {
 	case *resources.Request:
 		return requestsDir + "/" + r.ID, true
 	case *resources.Node:
@@ -111,7 +109,7 @@ func (c *change) pathFor() (at string, ok bool) {
 
 // prefix returns the part of a new record's name that precedes its number.
 func (c *change) prefix() string {
-	if r, ok := c.op.Record.(*resources.Request); ok {
+	if r, ok := c.Record.(*resources.Request); ok {
 		return fmt.Sprintf("%03d-", r.Priority)
 	}
 	return ""
@@ -120,8 +118,8 @@ func (c *change) prefix() string {
 // locate looks up the path and the record of the change in the cache. mu is held.
 func (c *change) locate(known *cache) {
 	c.data, c.same, c.dir, c.fenced, c.claims, c.ends, c.number = nil, false, "", false, false, nil, false
-	c.at, c.old = known.find(c.key)
-	if c.old == nil && c.op.Record != nil {
+	c.at, c.old = known.find(c.Subject)
+	if c.old == nil && c.Record != nil {
 		c.at, _ = c.pathFor()
 	}
 	c.ref = parsePath(c.at)
@@ -130,22 +128,12 @@ func (c *change) locate(known *cache) {
 	}
 }
 
-// checkRevision returns state.ErrConflict unless the record has the revision that the caller expects.
-func (c *change) checkRevision() error {
-	var now state.Revision
-	if c.old != nil {
-		now = state.Revision(c.old.mzxid)
+// revision returns the revision of the record, zero if there is none.
+func (c *change) revision() state.Revision {
+	if c.old == nil {
+		return 0
 	}
-	switch {
-	case c.op.Force || now == c.op.Revision || c.unnamed:
-		return nil
-	case now == 0:
-		return fmt.Errorf("%s no longer exists, it was at revision %d: %w", c.key, c.op.Revision, state.ErrConflict)
-	case c.op.Revision == 0:
-		return fmt.Errorf("%s exists, at revision %d: %w", c.key, now, state.ErrConflict)
-	default:
-		return fmt.Errorf("%s is at revision %d, not %d: %w", c.key, now, c.op.Revision, state.ErrConflict)
-	}
+	return state.Revision(c.old.mzxid)
 }
 
 // checkMove rejects a state transition that resources.LegalTransition forbids. From a state that only other programs
@@ -158,9 +146,9 @@ func (c *change) checkMove() error {
 	if c.old != nil && c.old.record != nil {
 		from = resources.StateOf(c.old.record)
 	}
-	to := resources.StateOf(c.op.Record)
-	if from != "" && (from == to || !knownState(c.key.Kind, from)) || resources.LegalTransition(c.key.Kind, from, to) {
+	to := resources.StateOf(c.Record)
+	if from != "" && (from == to || !knownState(c.Subject.Kind, from)) || resources.LegalTransition(c.Subject.Kind, from, to) {
 		return nil
 	}
-	return state.Invalidf("%s may not go from state %q to %q: this is a bug in npctl", c.key, from, to)
+	return state.Invalidf("%s may not go from state %q to %q: this is a bug in npctl", c.Subject, from, to)
 }

@@ -56,7 +56,8 @@ func (ls *locks) claim(ctx context.Context, key resources.Key) (*claim, state.En
 		err = ls.notFoundOr(key, err)
 	}
 	if err != nil {
-		return nil, state.Entry{}, errors.Join(queuedIsLocked(err), ls.releaseContenders(ctx, contenders))
+		ls.releaseContenders(ctx, contenders)
+		return nil, state.Entry{}, queuedIsLocked(err)
 	}
 	c := &claim{contender: contenders[0], locks: ls, key: key}
 	entry, err := ls.mirror.settledEntry(ctx, key)
@@ -64,7 +65,8 @@ func (ls *locks) claim(ctx context.Context, key resources.Key) (*claim, state.En
 		err = ls.keep(c, entry)
 	}
 	if err != nil {
-		return nil, state.Entry{}, errors.Join(err, ls.releaseContenders(ctx, contenders))
+		ls.releaseContenders(ctx, contenders)
+		return nil, state.Entry{}, err
 	}
 	return c, entry, nil
 }
@@ -87,17 +89,16 @@ func queuedIsLocked(err error) error {
 	return err
 }
 
-// releaseContenders releases contenders even after ctx is done.
-func (ls *locks) releaseContenders(ctx context.Context, contenders []*contender) error {
+// releaseContenders releases contenders even after ctx is done. If that fails, the upkeep deletes them later.
+func (ls *locks) releaseContenders(ctx context.Context, contenders []*contender) {
 	if len(contenders) == 0 {
-		return nil
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ls.session.callLimit())
 	defer cancel()
 	if err := ls.release(ctx, contenders...); err != nil {
 		ls.log.Debug("lock in ZooKeeper will be released later", "error", err)
 	}
-	return nil
 }
 
 // claimable returns the lock directory of a record, or an error if the cache shows that a claim must fail.
@@ -115,7 +116,7 @@ func (ls *locks) claimable(ctx context.Context, key resources.Key) (string, erro
 		return "", state.ErrNotFound
 	}
 	dir := claimDir(at, z.ref, resources.StateOf(z.record))
-	if len(ls.cache.contenders(dir)) > 0 || ls.claims[key] != nil {
+	if len(ls.cache.queues[dir]) > 0 || ls.claims[key] != nil {
 		return "", state.ErrLocked
 	}
 	return dir, nil
@@ -126,12 +127,10 @@ func (ls *locks) writable(ctx context.Context, kind resources.Kind) error {
 	case !shared(kind):
 		return state.Invalidf("a %s cannot be claimed: it is private to this process", kind)
 	case ls.session.readOnly:
-		return errReadOnly
+		return state.ErrReadOnly
 	}
 	return ls.session.usable(ctx)
 }
-
-var errReadOnly = errors.New("the state is open in read-only mode")
 
 // keep registers a claim, unless the record has entered a state that another lock guards.
 func (ls *locks) keep(c *claim, entry state.Entry) error {
@@ -154,19 +153,9 @@ func (ls *locks) keep(c *claim, entry state.Entry) error {
 // ID implements state.Lock.
 func (c *claim) ID() string { return c.prefix }
 
-// Lost implements state.Lock.
-func (c *claim) Lost() <-chan struct{} { return c.lost }
-
 // Unlock implements state.Lock.
 func (c *claim) Unlock(ctx context.Context) error {
-	if err := c.locks.unclaim(ctx, c); err != nil {
-		return fmt.Errorf("release %s: %w", c.key, err)
-	}
-	return nil
-}
-
-// unclaim releases a claim, unless it ended before.
-func (ls *locks) unclaim(ctx context.Context, c *claim) error {
+	ls := c.locks
 	ls.mu.Lock()
 	known := ls.claims[c.key] == c
 	if known {
@@ -176,7 +165,10 @@ func (ls *locks) unclaim(ctx context.Context, c *claim) error {
 	if !known || ls.session.isClosed() {
 		return nil
 	}
-	return ls.release(ctx, c.contender)
+	if err := ls.release(ctx, c.contender); err != nil {
+		return fmt.Errorf("release %s: %w", c.key, err)
+	}
+	return nil
 }
 
 // claimed returns the records that others have claimed.
@@ -184,7 +176,7 @@ func (ls *locks) claimed() map[resources.Key]bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	claimed := map[resources.Key]bool{}
-	for dir := range ls.cache.queuedDirs() {
+	for dir := range ls.cache.queues {
 		if ls.takenByOthers(dir) {
 			ls.cache.guards(dir, func(key resources.Key) { claimed[key] = true })
 		}

@@ -43,13 +43,6 @@ func shared(kind resources.Kind) bool {
 	}
 }
 
-// withID returns a copy of the record with the given ID.
-func withID(record resources.Record, id string) resources.Record {
-	record = clone(record)
-	resources.SetID(record, id)
-	return record
-}
-
 // knownState reports whether resources.LegalTransition has rules for a state. Other programs may write further states.
 func knownState(kind resources.Kind, s resources.State) bool {
 	return resources.LegalTransition(kind, s, resources.StateDeleting) || resources.LegalTransition(kind, s, resources.StateFailed) ||

@@ -65,7 +65,8 @@ func (t *transactions) tryCommit(ctx context.Context, changes []*change, flags [
 		err = t.write(ctx, changes, flags, contenders)
 	}
 	if err != nil {
-		return errors.Join(queuedIsConflict(err), t.locks.releaseContenders(ctx, contenders))
+		t.locks.releaseContenders(ctx, contenders)
+		return queuedIsConflict(err)
 	}
 	return nil
 }
@@ -92,10 +93,10 @@ func (t *transactions) examine(ctx context.Context, changes []*change) ([]string
 	}
 	total := 0
 	for _, c := range changes {
-		if err := c.checkRevision(); err != nil {
+		if err := c.CheckRevision(c.revision()); err != nil {
 			return nil, err
 		}
-		if c.op.Record == nil {
+		if c.Record == nil {
 			continue
 		}
 		if err := c.checkMove(); err != nil {
@@ -107,7 +108,7 @@ func (t *transactions) examine(ctx context.Context, changes []*change) ([]string
 		total += len(c.data)
 	}
 	if total > maxCommit {
-		return nil, state.Invalidf("the commit with %s is %d bytes long, at most %d are allowed", changes[0].key, total, maxCommit)
+		return nil, state.Invalidf("the commit with %s is %d bytes long, at most %d are allowed", changes[0].Subject, total, maxCommit)
 	}
 	return t.locksFor(changes)
 }
@@ -132,14 +133,14 @@ func (t *transactions) locate(changes []*change) (behind bool) {
 	for _, c := range changes {
 		c.locate(t.cache)
 		switch {
-		case c.unnamed:
+		case c.Unnamed:
 		case c.old == nil:
-			behind = behind || c.op.Revision != 0 || c.op.Force || c.op.Record == nil
+			behind = behind || c.Revision != 0 || c.Force || c.Record == nil
 		default:
 			// copied because the feed updates the fields of a cached znode
 			copied := *c.old
 			c.old = &copied
-			behind = behind || c.op.Revision > state.Revision(copied.mzxid)
+			behind = behind || c.Revision > state.Revision(copied.mzxid)
 		}
 	}
 	return behind
@@ -147,13 +148,13 @@ func (t *transactions) locate(changes []*change) (behind bool) {
 
 // document encodes the znode data of a put.
 func (t *transactions) document(c *change) (err error) {
-	record := c.op.Record
+	record := c.Record
 	if c.id != "" {
-		record = withID(record, c.id)
+		record = state.WithID(record, c.id)
 	}
 	if r, ok := record.(*resources.Request); ok && r.ID != "" {
 		if want := fmt.Sprintf("%03d-", r.Priority); r.ID[:4] != want {
-			return state.Invalidf("%s cannot have priority %d: its ID contains another priority", c.key, r.Priority)
+			return state.Invalidf("%s cannot have priority %d: its ID contains another priority", c.Subject, r.Priority)
 		}
 	}
 	if c.data, err = encode(c.ref, record, t.withUploadPath(c), c.old, t.launcherOf(c)); err != nil {
@@ -165,7 +166,7 @@ func (t *transactions) document(c *change) (err error) {
 
 // launcherOf returns the launcher ID that the document of a new node gets.
 func (t *transactions) launcherOf(c *change) string {
-	n, ok := c.op.Record.(*resources.Node)
+	n, ok := c.Record.(*resources.Node)
 	if !ok || n.Static || c.old != nil && c.old.record != nil {
 		return ""
 	}
@@ -175,9 +176,9 @@ func (t *transactions) launcherOf(c *change) string {
 // withUploadPath returns the record with the path of a node's upload in place of npctl's ID, which other programs do
 // not know.
 func (t *transactions) withUploadPath(c *change) resources.Record {
-	r, ok := c.op.Record.(*resources.Node)
+	r, ok := c.Record.(*resources.Node)
 	if !ok {
-		return c.op.Record
+		return c.Record
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,7 +192,7 @@ func (t *transactions) withUploadPath(c *change) resources.Record {
 }
 
 // isNoop reports whether the change leaves the record as it is.
-func (c *change) isNoop() bool { return c.same || c.op.Record == nil && c.old == nil }
+func (c *change) isNoop() bool { return c.same || c.Record == nil && c.old == nil }
 
 // writes reports whether the change writes the record or its lock.
 func (c *change) writes() bool { return !c.isNoop() || c.claims || c.ends != nil }
@@ -213,9 +214,9 @@ func (t *transactions) locksFor(changes []*change) ([]string, error) {
 	defer t.mu.Unlock()
 	var dirs []string
 	for _, c := range changes {
-		own := t.locks.claimOf(c.key)
+		own := t.locks.claims[c.Subject]
 		c.dir, c.fenced, c.ends = "", false, nil
-		if c.claims = c.op.Claim && own == nil; c.op.Release && c.op.Record != nil {
+		if c.claims = c.Claim && own == nil; c.Release && c.Record != nil {
 			c.ends = own
 		}
 		if !c.writes() {
@@ -223,7 +224,7 @@ func (t *transactions) locksFor(changes []*change) ([]string, error) {
 		}
 		if own != nil {
 			if own.lostClosed {
-				return nil, fmt.Errorf("claim of %s: %w", c.key, state.ErrLost)
+				return nil, fmt.Errorf("claim of %s: %w", c.Subject, state.ErrLost)
 			}
 			continue
 		}
@@ -232,7 +233,7 @@ func (t *transactions) locksFor(changes []*change) ([]string, error) {
 			continue
 		}
 		if t.locks.takenByOthers(dir) {
-			return nil, fmt.Errorf("%s is claimed by another process: %w, %w", c.key, state.ErrLocked, state.ErrConflict)
+			return nil, fmt.Errorf("%s is claimed by another process: %w, %w", c.Subject, state.ErrLocked, state.ErrConflict)
 		}
 		if c.dir, c.fenced = dir, canFence(t.cache, c, dir); !c.fenced && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
@@ -249,8 +250,8 @@ func (c *change) lockDir() string {
 		return claimDir(c.at, c.ref, resources.StateOf(c.old.record))
 	case c.imported: // no process works on a record that does not exist
 		return ""
-	case c.key.Kind == resources.KindBuild || c.key.Kind == resources.KindUpload:
-		return claimDir(c.at, c.ref, resources.StateOf(c.op.Record))
+	case c.Subject.Kind == resources.KindBuild || c.Subject.Kind == resources.KindUpload:
+		return claimDir(c.at, c.ref, resources.StateOf(c.Record))
 	default:
 		return ""
 	}

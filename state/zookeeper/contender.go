@@ -27,6 +27,9 @@ type contender struct {
 	releasing  bool   // a commit in progress deletes it
 }
 
+// Lost implements state.Lock for claims and named locks.
+func (c *contender) Lost() <-chan struct{} { return c.lost }
+
 // markLost marks the lock as lost and reports whether it was held until then. mu is held.
 func (c *contender) markLost() bool {
 	if c.lostClosed || c.released {
@@ -100,7 +103,7 @@ func (ls *locks) newContenders(dirs []string, data []byte) ([]*contender, []any,
 		contenders = append(contenders, c)
 		creates = append(creates, create)
 	}
-	return contenders, append(m.ops, creates...), ls.session.epoch()
+	return contenders, append(m.ops, creates...), ls.session.connection.epoch
 }
 
 // newContender registers one contender. mu is held.
@@ -124,7 +127,7 @@ func (ls *locks) noteMade(c *contender, result zk.MultiResponse) {
 // checkFirst returns an error unless the contenders hold their locks. The cache can decide that, because the events of
 // all contenders that were created earlier arrive before the answer. mu is held.
 func (ls *locks) checkFirst(contenders []*contender, epoch uint64) error {
-	if ls.session.epoch() != epoch || !ls.session.isSynced() {
+	if ls.session.connection.epoch != epoch || !ls.session.connection.synced {
 		return fmt.Errorf("the connection to ZooKeeper has changed: %w", errDisconnected)
 	}
 	for _, c := range contenders {
@@ -193,7 +196,7 @@ func (ls *locks) ours(name string) bool {
 
 // takenByOthers reports whether another process is in the queue. mu is held.
 func (ls *locks) takenByOthers(dir string) bool {
-	for name := range ls.cache.contenders(dir) {
+	for name := range ls.cache.queues[dir] {
 		if !ls.ours(name) {
 			return true
 		}

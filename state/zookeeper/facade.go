@@ -16,7 +16,7 @@ func (s *Store) onChange(kind zk.EventType, at string) {
 }
 
 // onConnected implements observer.
-func (s *Store) onConnected() { s.mirror.wakeUp() }
+func (s *Store) onConnected() { hint(s.mirror.wake) }
 
 // onDisconnected implements observer.
 func (s *Store) onDisconnected() { s.mirror.hintAll() }
@@ -28,7 +28,7 @@ func (s *Store) onSessionLost(why string) { s.locks.loseAll(why) }
 func (s *Store) onCaughtUp(becameSynced bool) {
 	s.locks.checkOwnContenders()
 	if becameSynced {
-		s.upkeep.wakeUp()
+		hint(s.upkeep.wake)
 	}
 }
 

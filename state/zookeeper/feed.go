@@ -45,25 +45,20 @@ func (m *mirror) feed(ctx context.Context) {
 		}
 		if err := m.catchUp(ctx); err != nil && !m.session.isClosed() {
 			m.log.Debug("reading from ZooKeeper was interrupted", "error", err)
-			m.later(readPause)
+			time.AfterFunc(readPause, func() { hint(m.wake) }) // a new connection wakes the feed in any case
 		}
 	}
-}
-
-// later wakes the feed after d. A new connection wakes it in any case.
-func (m *mirror) later(d time.Duration) {
-	time.AfterFunc(d, func() { hint(m.wake) })
 }
 
 // catchUp reads the whole tree once per connection, and after that only changes.
 func (m *mirror) catchUp(ctx context.Context) error {
 	m.mu.Lock()
-	up, epoch, loaded := m.session.isUp(), m.session.epoch(), m.session.isLoaded()
+	c := m.session.connection
 	m.mu.Unlock()
-	if !up {
+	if !c.up {
 		return nil
 	}
-	if !loaded {
+	if c.loaded != c.epoch {
 		if err := m.load(ctx); err != nil {
 			return err
 		}
@@ -71,7 +66,7 @@ func (m *mirror) catchUp(ctx context.Context) error {
 	if err := m.drain(ctx); err != nil {
 		return err
 	}
-	m.caughtUp(epoch)
+	m.caughtUp(c.epoch)
 	return nil
 }
 
@@ -81,7 +76,7 @@ func (m *mirror) caughtUp(epoch uint64) {
 	defer m.mu.Unlock()
 	if synced, first := m.session.markSynced(epoch); synced {
 		if m.loadedAt == 0 {
-			m.loadedAt = m.cache.lastEvent() + 1
+			m.loadedAt = m.cache.seq + 1
 		}
 		m.current(first)
 	}
@@ -96,7 +91,7 @@ func (m *mirror) drain(ctx context.Context) error {
 	batch := map[string]result{}
 	for range maxRounds {
 		m.mu.Lock()
-		since := m.cache.lastEvent()
+		since := m.cache.seq
 		paths := m.readable(batch)
 		m.mu.Unlock()
 		if len(paths) == 0 {
@@ -125,7 +120,7 @@ func (m *mirror) drain(ctx context.Context) error {
 // readable lists the paths that changed after they were last read. mu is held.
 func (m *mirror) readable(batch map[string]result) []string {
 	var paths []string
-	for at, seq := range m.cache.dirtyPaths() {
+	for at, seq := range m.cache.dirty {
 		if r, ok := batch[at]; ok && r.since >= seq || m.inOwnWrite(at) {
 			continue
 		}
@@ -144,7 +139,7 @@ type result struct {
 
 // take stores a result in the cache, unless the znode has changed since the read. mu is held.
 func (m *mirror) take(at string, r result) {
-	seq, dirty := m.cache.dirtyPaths()[at]
+	seq, dirty := m.cache.dirty[at]
 	switch {
 	case !dirty || seq > r.since || m.inOwnWrite(at):
 	case !r.there:
@@ -152,7 +147,7 @@ func (m *mirror) take(at string, r result) {
 	default:
 		m.report(at, r.content)
 		m.cache.put(at, r.content)
-		m.cache.markRead(at)
+		delete(m.cache.dirty, at)
 	}
 }
 

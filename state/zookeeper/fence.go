@@ -22,7 +22,7 @@ import (
 // canFence reports whether fence can replace the lock directory of a change, which must be empty. Another program may
 // keep other znodes in it, and contenders of this process may still exist; then the commit needs a contender.
 func canFence(known *cache, c *change, dir string) bool {
-	if c.key.Kind != resources.KindNode && c.key.Kind != resources.KindRequest {
+	if c.Subject.Kind != resources.KindNode && c.Subject.Kind != resources.KindRequest {
 		return false
 	}
 	return len(known.kids(dir)) == 0
@@ -43,9 +43,9 @@ func (w *write) fence(c *change, contenders []*contender) error {
 		return fmt.Errorf("lock %s: %w", c.dir, errRetry)
 	}
 	there := w.cache.node(c.dir) != nil
-	switch deletes := c.op.Record == nil; {
+	switch deletes := c.Record == nil; {
 	case deletes && there: // deleted with the record
-	case deletes && c.key.Kind == resources.KindNode: // a new lock directory would block the deletion
+	case deletes && c.Subject.Kind == resources.KindNode: // a new lock directory would block the deletion
 	case deletes:
 		w.makeLock(c)
 		w.removeLock(c)

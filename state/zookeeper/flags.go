@@ -26,11 +26,11 @@ func frozenFlag(provider string) string { return frozenDir + "/" + url.PathEscap
 func pauseFlags(changes []*change) []flag {
 	var flags []flag
 	for _, c := range changes {
-		if c.key.Kind != resources.KindImage || checkNames(c.key.ID) != nil {
+		if c.Subject.Kind != resources.KindImage || checkNames(c.Subject.ID) != nil {
 			continue
 		}
-		r, ok := c.op.Record.(*resources.ImageRecord)
-		flags = append(flags, flag{imageFlag(c.key.ID, pauseName), ok && r.Paused})
+		r, ok := c.Record.(*resources.ImageRecord)
+		flags = append(flags, flag{imageFlag(c.Subject.ID, pauseName), ok && r.Paused})
 	}
 	return flags
 }
@@ -119,7 +119,7 @@ func (t *transactions) setFlag(ctx context.Context, f flag) error {
 		return err
 	}
 	if t.session.readOnly {
-		return errReadOnly
+		return state.ErrReadOnly
 	}
 	if err := t.locks.heldLocks(); err != nil {
 		return err

@@ -18,17 +18,11 @@ func (ls *locks) holder(ctx context.Context, name string) (*state.Holder, error)
 	if err := ls.session.usable(ctx); err != nil {
 		return nil, err
 	}
-	locked, err := ls.lockedBy(ctx, name)
+	_, locked, err := ls.first(ctx, name, nil)
 	if err != nil || locked == nil {
 		return nil, err
 	}
 	return &locked.Holder, nil
-}
-
-// lockedBy reads the first contender of a named lock. It returns nil if the queue is empty.
-func (ls *locks) lockedBy(ctx context.Context, name string) (*state.LockedError, error) {
-	_, locked, err := ls.first(ctx, name, nil)
-	return locked, err
 }
 
 // first reads the first contender of a named lock. If upTo is not nil, it only considers contenders before upTo.
@@ -73,7 +67,7 @@ func (ls *locks) holderAt(ctx context.Context, at string) (*state.Holder, error)
 // closes at once, and it can write nothing from then on.
 func (ls *locks) forceUnlock(ctx context.Context, id string) (state.Holder, error) {
 	if ls.session.readOnly {
-		return state.Holder{}, errReadOnly
+		return state.Holder{}, state.ErrReadOnly
 	}
 	if err := ls.mirror.sync(ctx); err != nil {
 		return state.Holder{}, err

@@ -45,7 +45,7 @@ func (in *installation) writeHead(ctx context.Context, h *head, version int32) e
 // endImport declares the import complete, which lets other processes open the state.
 func (in *installation) endImport(ctx context.Context) error {
 	if in.session.readOnly {
-		return errReadOnly
+		return state.ErrReadOnly
 	}
 	h, version, err := in.readHead(ctx)
 	if err != nil || h == nil || !h.Importing {
@@ -59,7 +59,7 @@ func (in *installation) endImport(ctx context.Context) error {
 // distinguish an interrupted export from another one.
 func (in *installation) beginExport(ctx context.Context) (id string, err error) {
 	if in.session.readOnly {
-		return "", errReadOnly
+		return "", state.ErrReadOnly
 	}
 	h, version, err := in.readHead(ctx)
 	switch {
@@ -77,7 +77,7 @@ func (in *installation) beginExport(ctx context.Context) (id string, err error) 
 // endExport ends an export that beginExport started.
 func (in *installation) endExport(ctx context.Context) error {
 	if in.session.readOnly {
-		return errReadOnly
+		return state.ErrReadOnly
 	}
 	h, version, err := in.readHead(ctx)
 	if err != nil || h == nil || h.ExportID == "" {

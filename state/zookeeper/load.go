@@ -15,11 +15,11 @@ import (
 // load reads the whole tree, level by level, while events arrive.
 func (m *mirror) load(ctx context.Context) error {
 	m.mu.Lock()
-	m.cache.startLoad()
+	m.cache.deletedDuringLoad = map[string]uint64{}
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
-		m.cache.endLoad()
+		m.cache.deletedDuringLoad = nil
 		m.mu.Unlock()
 	}()
 	level := []string{rootDir, namedDir, frozenDir}
@@ -42,7 +42,7 @@ type listing struct {
 
 func (m *mirror) loadLevel(ctx context.Context, paths []string) (next []string, err error) {
 	m.mu.Lock()
-	since := m.cache.lastEvent()
+	since := m.cache.seq
 	m.mu.Unlock()
 	listings := make([]listing, len(paths))
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -103,7 +103,7 @@ func (m *mirror) takeListing(at string, l listing, since uint64) (next []string)
 	if z.ref.hasContent() && z.changedAt <= since && !m.inOwnWrite(at) {
 		m.report(at, l.content)
 		m.cache.put(at, l.content)
-		m.cache.markRead(at)
+		delete(m.cache.dirty, at)
 	}
 	if !l.list {
 		return nil

@@ -33,7 +33,7 @@ func (ls *locks) lock(ctx context.Context, name string, holder state.Holder) (st
 		return nil, state.Invalidf("lock %.40q: a name of 1 to %d bytes is needed", name, maxLockName)
 	}
 	if ls.session.readOnly {
-		return nil, errReadOnly
+		return nil, state.ErrReadOnly
 	}
 	if err := ls.session.usable(ctx); err != nil {
 		return nil, err
@@ -54,8 +54,10 @@ func (ls *locks) lock(ctx context.Context, name string, holder state.Holder) (st
 // tryLock returns a nil interface with every error.
 func (ls *locks) tryLock(ctx context.Context, name string, own state.Holder) (state.Lock, error) {
 	dir := namedLockDir(name)
-	if locked, err := ls.lockedBy(ctx, name); err != nil || locked != nil {
-		return nil, orLocked(err, locked)
+	if _, locked, err := ls.first(ctx, name, nil); err != nil {
+		return nil, err
+	} else if locked != nil {
+		return nil, locked
 	}
 	data, err := json.Marshal(own)
 	if err != nil {
@@ -65,10 +67,16 @@ func (ls *locks) tryLock(ctx context.Context, name string, own state.Holder) (st
 	switch {
 	case errors.Is(err, errQueued):
 		_, locked, err := ls.first(ctx, name, contenders[0])
-		_ = ls.releaseContenders(ctx, contenders)
-		return nil, errors.Join(orLocked(err, locked), retryUnlessNamed(err, locked))
+		ls.releaseContenders(ctx, contenders)
+		switch {
+		case err != nil:
+			return nil, err
+		case locked == nil: // its holder released the lock before its name was read
+			return nil, errRetry
+		}
+		return nil, locked
 	case err != nil:
-		_ = ls.releaseContenders(ctx, contenders)
+		ls.releaseContenders(ctx, contenders)
 		return nil, err
 	}
 	l := &lock{contender: contenders[0], locks: ls, name: name, id: own.ID}
@@ -78,37 +86,12 @@ func (ls *locks) tryLock(ctx context.Context, name string, own state.Holder) (st
 	return l, nil
 }
 
-// retryUnlessNamed returns errRetry if the holder released the lock before its name was read.
-func retryUnlessNamed(err error, locked *state.LockedError) error {
-	if err == nil && locked == nil {
-		return errRetry
-	}
-	return nil
-}
-
-func orLocked(err error, locked *state.LockedError) error {
-	if err == nil && locked != nil {
-		return locked
-	}
-	return err
-}
-
 // ID implements state.Lock.
 func (l *lock) ID() string { return l.id }
 
-// Lost implements state.Lock.
-func (l *lock) Lost() <-chan struct{} { return l.lost }
-
 // Unlock implements state.Lock.
 func (l *lock) Unlock(ctx context.Context) error {
-	if err := l.locks.unlock(ctx, l); err != nil {
-		return fmt.Errorf("unlock %s: %w", l.name, err)
-	}
-	return nil
-}
-
-// unlock releases a named lock, unless it ended before.
-func (ls *locks) unlock(ctx context.Context, l *lock) error {
+	ls := l.locks
 	ls.mu.Lock()
 	_, known := ls.named[l]
 	delete(ls.named, l)
@@ -116,5 +99,8 @@ func (ls *locks) unlock(ctx context.Context, l *lock) error {
 	if !known || ls.session.isClosed() {
 		return nil
 	}
-	return ls.release(ctx, l.contender)
+	if err := ls.release(ctx, l.contender); err != nil {
+		return fmt.Errorf("unlock %s: %w", l.name, err)
+	}
+	return nil
 }

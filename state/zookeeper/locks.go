@@ -91,7 +91,7 @@ func (ls *locks) removeOrphans(ctx context.Context) error {
 	var ops []any
 	for prefix, o := range ls.orphans {
 		found := false
-		for name := range ls.cache.contenders(o.dir) {
+		for name := range ls.cache.queues[o.dir] {
 			if prefixOf(name) == prefix {
 				found = true
 				ops = append(ops, &zk.DeleteRequest{Path: ls.session.serverPath(o.dir + "/" + name), Version: -1})
@@ -107,18 +107,6 @@ func (ls *locks) removeOrphans(ctx context.Context) error {
 	}
 	return ls.session.deleteEach(ctx, ops)
 }
-
-// namedContenders returns the contenders of the named locks. mu is held.
-func (ls *locks) namedContenders() []*contender {
-	var all []*contender
-	for l := range ls.named {
-		all = append(all, l.contender)
-	}
-	return all
-}
-
-// claimOf returns the claim of a record, or nil. mu is held.
-func (ls *locks) claimOf(key resources.Key) *claim { return ls.claims[key] }
 
 // claimIn returns a claim with that lock directory, or nil. mu is held.
 func (ls *locks) claimIn(dir string) *claim {
@@ -147,13 +135,6 @@ func (ls *locks) end(contenders []*contender) {
 	maps.DeleteFunc(ls.claims, func(_ resources.Key, c *claim) bool { return slices.Contains(contenders, c.contender) })
 }
 
-// addClaims registers claims that a commit has made. mu is held.
-func (ls *locks) addClaims(claims []*claim) {
-	for _, c := range claims {
-		ls.claims[c.key] = c
-	}
-}
-
 // claimedDir reports whether this process holds a claim in the lock directory. mu is held.
 func (ls *locks) claimedDir(dir string) bool {
 	for _, c := range ls.claims {
@@ -169,7 +150,7 @@ func (ls *locks) withClaim(c *change) state.Entry {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	entry := c.result
-	if own := ls.claims[c.key]; c.op.Claim && own != nil {
+	if own := ls.claims[c.Subject]; c.Claim && own != nil {
 		entry.ClaimLock = own
 	}
 	return entry

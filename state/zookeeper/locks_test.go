@@ -67,7 +67,7 @@ func TestContenderDeletedWithoutConnectionIsLost(t *testing.T) {
 	if !isLost(c) {
 		t.Error("the lock is held without a contender")
 	}
-	if !s.session.isSynced() {
+	if !s.session.connection.synced {
 		t.Error("the cache is not declared up to date")
 	}
 }

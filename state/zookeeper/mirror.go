@@ -50,9 +50,6 @@ func (m *mirror) onChange(kind zk.EventType, at string) {
 	m.hintAll()
 }
 
-// wakeUp makes the feed look for work: a new connection needs the whole tree.
-func (m *mirror) wakeUp() { hint(m.wake) }
-
 // sync waits until the cache includes all changes that any process made before the call.
 func (m *mirror) sync(ctx context.Context) error {
 	if err := m.session.usable(ctx); err != nil {
@@ -65,15 +62,15 @@ func (m *mirror) sync(ctx context.Context) error {
 		return err
 	}
 	m.mu.Lock()
-	upTo := m.cache.lastEvent()
+	upTo := m.cache.seq
 	m.mu.Unlock()
 	return m.settle(ctx, func() bool {
-		for at, seq := range m.cache.dirtyPaths() {
+		for at, seq := range m.cache.dirty {
 			if seq <= upTo && !m.inOwnWrite(at) {
 				return false
 			}
 		}
-		return m.session.isSynced()
+		return m.session.connection.synced
 	})
 }
 
@@ -89,7 +86,7 @@ func (m *mirror) settle(ctx context.Context, enough func() bool) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-m.session.closing():
+		case <-m.session.ctx.Done():
 			return m.session.usable(ctx)
 		case <-settled:
 		}
@@ -117,9 +114,6 @@ func (m *mirror) inOwnWrite(at string) bool {
 	}
 	return false
 }
-
-// isFromFirstLoad reports whether a znode was there when the tree was first read. mu is held.
-func (m *mirror) isFromFirstLoad(z *znode) bool { return z.knownSince <= m.loadedAt }
 
 // watch adds a channel that receives the hints of the mirror. mu is held.
 func (m *mirror) watch(hints chan struct{}) { m.watchers[hints] = struct{}{} }

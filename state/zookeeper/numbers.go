@@ -27,7 +27,7 @@ type numbers struct {
 func (n *numbers) numberUploads(ctx context.Context, changes []*change) error {
 	var fresh []*change
 	for _, c := range changes {
-		if c.counter = nil; c.number && c.key.Kind == resources.KindUpload {
+		if c.counter = nil; c.number && c.Subject.Kind == resources.KindUpload {
 			fresh = append(fresh, c)
 		}
 	}
@@ -40,10 +40,10 @@ func (n *numbers) numberUploads(ctx context.Context, changes []*change) error {
 	}
 	highest := last
 	for _, c := range fresh {
-		if c.unnamed {
+		if c.Unnamed {
 			highest = n.nextUpload(highest)
 			c.id = fmt.Sprintf("%010d", highest)
-		} else if n, err := strconv.ParseUint(c.key.ID, 10, 64); err == nil {
+		} else if n, err := strconv.ParseUint(c.Subject.ID, 10, 64); err == nil {
 			highest = max(highest, n)
 		}
 	}
@@ -59,7 +59,7 @@ func (n *numbers) nextUpload(last uint64) uint64 {
 	defer n.mu.Unlock()
 	for {
 		last++
-		if !n.cache.hasRecord(resources.KindUpload, fmt.Sprintf("%010d", last)) {
+		if n.cache.records[resources.KindUpload][fmt.Sprintf("%010d", last)] == "" {
 			return last
 		}
 	}
@@ -102,7 +102,7 @@ func (n *numbers) last(ctx context.Context, kind resources.Kind) (uint64, error)
 // in clouds use them.
 func (n *numbers) reserve(ctx context.Context, kind resources.Kind, upTo uint64) error {
 	if n.session.readOnly {
-		return errReadOnly
+		return state.ErrReadOnly
 	}
 	switch kind {
 	case resources.KindNode:

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
 const (
@@ -74,7 +75,7 @@ type presence struct {
 // publish replaces the presence of this process, and waits until the registrations can be read.
 func (pr *presence) publish(ctx context.Context, presence resources.Presence) error {
 	if pr.session.readOnly {
-		return errReadOnly
+		return state.ErrReadOnly
 	}
 	if err := pr.session.usable(ctx); err != nil {
 		return err

@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -38,15 +37,15 @@ func (p *privateRecords) watch(ctx context.Context) (<-chan struct{}, error) {
 // process writes to the private store, so the result remains valid.
 func (p *privateRecords) check(ctx context.Context, changes []*change) error {
 	for _, c := range changes {
-		if c.op.Force || c.unnamed {
+		if c.Force || c.Unnamed {
 			continue
 		}
-		entry, err := p.store.Get(ctx, c.key)
+		entry, err := p.store.Get(ctx, c.Subject)
 		if err != nil && !errors.Is(err, state.ErrNotFound) {
 			return err
 		}
-		if entry.Revision != c.op.Revision {
-			return fmt.Errorf("%s is at revision %d, not %d: %w", c.key, entry.Revision, c.op.Revision, state.ErrConflict)
+		if err := c.CheckRevision(entry.Revision); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -56,7 +55,7 @@ func (p *privateRecords) check(ctx context.Context, changes []*change) error {
 func (p *privateRecords) commit(ctx context.Context, changes []*change) error {
 	ops := make([]state.Op, len(changes))
 	for i, c := range changes {
-		ops[i] = c.op
+		ops[i] = c.Op
 	}
 	entries, err := p.store.Commit(ctx, ops...)
 	if err != nil {

@@ -31,8 +31,8 @@ func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, err
 	entries := make([]state.Entry, len(changes))
 	for i, c := range changes {
 		entries[i] = s.locks.withClaim(c)
-		if c.unnamed {
-			resources.SetID(c.op.Record, c.result.Record.Key().ID)
+		if c.Unnamed {
+			resources.SetID(c.Record, c.result.Record.Key().ID)
 		}
 	}
 	return entries, nil
@@ -42,7 +42,7 @@ func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, err
 func (s *Store) commit(ctx context.Context, changes []*change) error {
 	var here, there []*change
 	for _, c := range changes {
-		if shared(c.key.Kind) {
+		if shared(c.Subject.Kind) {
 			there = append(there, c)
 		} else {
 			here = append(here, c)
@@ -50,7 +50,7 @@ func (s *Store) commit(ctx context.Context, changes []*change) error {
 	}
 	flags := s.mirror.changedFlags(pauseFlags(here))
 	if s.session.readOnly && len(there)+len(flags) > 0 {
-		return errReadOnly
+		return state.ErrReadOnly
 	}
 	if len(here) > 0 && len(there)+len(flags) > 0 {
 		defer s.private.lock()()
@@ -122,10 +122,8 @@ func (s *Store) List(ctx context.Context, kinds ...resources.Kind) ([]state.Entr
 	if err := s.session.usable(ctx); err != nil {
 		return nil, err
 	}
-	for _, kind := range kinds {
-		if resources.NewRecord(kind) == nil {
-			return nil, fmt.Errorf("list records: %w", state.Invalidf("there is no kind of record called %q", kind))
-		}
+	if err := state.CheckKinds(kinds); err != nil {
+		return nil, err
 	}
 	if len(kinds) == 0 {
 		kinds = resources.Kinds()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+
 	"github.com/npctl/npctl/resources"
 )
 
@@ -111,7 +112,7 @@ func (pr *presence) unregister(ctx context.Context) {
 			ops = append(ops, &zk.DeleteRequest{Path: pr.session.serverPath(r.path), Version: -1})
 		}
 	}
-	up := pr.session.isUp()
+	up := pr.session.connection.up
 	pr.mu.Unlock()
 	if len(ops) == 0 || !up {
 		return

@@ -76,17 +76,8 @@ func (s *session) connect() (err error) {
 	return err
 }
 
-// isStarted reports whether connect has started the client library.
-func (s *session) isStarted() bool { return s.conn != nil }
-
-// close ends the session, and with it the ephemeral znodes of this process.
-func (s *session) close() { s.conn.Close() }
-
 // isClosed reports whether the store was closed.
 func (s *session) isClosed() bool { return s.ctx.Err() != nil }
-
-// closing is closed when the store is closed.
-func (s *session) closing() <-chan struct{} { return s.ctx.Done() }
 
 // usable returns an error if the store is closed or ctx is done.
 func (s *session) usable(ctx context.Context) error {
@@ -208,18 +199,6 @@ func (s *session) await(ctx context.Context, there func() bool, look <-chan time
 		}
 	}
 }
-
-// isUp reports whether there is a connection. mu is held.
-func (s *session) isUp() bool { return s.connection.up }
-
-// isSynced reports whether the cache is up to date. mu is held.
-func (s *session) isSynced() bool { return s.connection.synced }
-
-// epoch returns the number of the newest connection. mu is held.
-func (s *session) epoch() uint64 { return s.connection.epoch }
-
-// isLoaded reports whether the whole tree was read on the newest connection. mu is held.
-func (s *session) isLoaded() bool { return s.connection.loaded == s.connection.epoch }
 
 // markSynced declares the cache up to date, unless the connection is another one by now. It returns whether it is so,
 // and whether it was not before. mu is held.

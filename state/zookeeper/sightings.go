@@ -15,7 +15,7 @@ import (
 // noteSightings sets NewerThanState in sightings of such IDs and reserves the IDs.
 func (p *privateRecords) noteSightings(ctx context.Context, changes []*change) error {
 	for _, c := range changes {
-		sighting, ok := c.op.Record.(*resources.Sighting)
+		sighting, ok := c.Record.(*resources.Sighting)
 		if !ok || sighting.Record.Kind != resources.KindNode && sighting.Record.Kind != resources.KindUpload {
 			continue
 		}
@@ -32,7 +32,7 @@ func (p *privateRecords) noteSightings(ctx context.Context, changes []*change) e
 		}
 		record := *sighting
 		record.NewerThanState = true
-		c.op.Record = &record
+		c.Record = &record
 		if err := p.numbers.reserve(ctx, sighting.Record.Kind, id); err != nil && !p.session.readOnly {
 			var refusal state.InvalidError
 			if !errors.As(err, &refusal) {

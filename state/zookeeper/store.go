@@ -114,11 +114,11 @@ func (s *Store) Close() error {
 	}
 	defer close(s.closed)
 	s.workers.Wait()
-	if s.session.isStarted() {
+	if s.session.conn != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		s.presence.unregister(ctx)
-		s.session.close()
+		s.session.conn.Close()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

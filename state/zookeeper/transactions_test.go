@@ -42,7 +42,7 @@ func (s *Store) arrive(at, text string) {
 	s.onChange(zk.EventNodeCreated, at)
 	if text != "" {
 		s.mirror.takeText(at, text, 7)
-		s.mirror.cache.markRead(at)
+		delete(s.mirror.cache.dirty, at)
 	}
 }
 
@@ -67,7 +67,7 @@ func (s *Store) ownContender(dir string) *contender {
 
 func (s *Store) ownClaim(key resources.Key, dir string) *claim {
 	c := &claim{contender: s.ownContender(dir), locks: s.locks, key: key}
-	s.locks.addClaims([]*claim{c})
+	s.locks.claims[key] = c
 	return c
 }
 

@@ -57,9 +57,6 @@ func (u *upkeep) run(ctx context.Context) {
 	}
 }
 
-// wakeUp starts a round soon.
-func (u *upkeep) wakeUp() { hint(u.wake) }
-
 // tidy runs one round.
 func (u *upkeep) tidy(ctx context.Context) error {
 	if err := u.locks.removeOrphans(ctx); err != nil {
@@ -110,7 +107,7 @@ func (u *upkeep) noteStale() (unknown []string) {
 		case u.cache.node(requestsDir+"/"+id) != nil:
 			delete(u.staleLockDirs, dir)
 		case noted:
-		case !u.mirror.isFromFirstLoad(u.cache.node(dir)):
+		case u.cache.node(dir).knownSince > u.mirror.loadedAt:
 			u.staleLockDirs[dir] = now
 		case len(unknown) < maxRemovals:
 			unknown = append(unknown, dir)

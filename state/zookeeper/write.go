@@ -77,7 +77,7 @@ func (t *transactions) newWrite(changes []*change, flags []flag, contenders []*c
 		gone: map[string]bool{}, own: &ownWrite{paths: map[string]bool{}, parents: map[string]bool{}, events: map[string]int{}, gone: map[string]bool{}}}
 	w.checks(changes)
 	for _, c := range changes {
-		if c.old == nil && c.op.Record != nil {
+		if c.old == nil && c.Record != nil {
 			w.adds = append(w.adds, parentOf(c.at))
 		}
 	}
@@ -114,12 +114,12 @@ func (w *write) remove(at string, version int32, why purpose) {
 
 // checks makes the multi fail unless all named locks and the claims of the changes are held.
 func (w *write) checks(changes []*change) {
-	for _, c := range w.locks.namedContenders() {
-		w.check(c, forLock)
+	for l := range w.locks.named {
+		w.check(l.contender, forLock)
 	}
 	checked := map[*contender]bool{}
 	for _, c := range changes {
-		own := w.locks.claimOf(c.key)
+		own := w.locks.claims[c.Subject]
 		if own == nil && c.dir == "" && !c.isNoop() {
 			own = w.locks.claimIn(c.lockDir())
 		}
@@ -158,13 +158,13 @@ func (w *write) makeClaims(changes []*change, contenders []*contender) (others [
 		if i >= 0 {
 			kept[contenders[i]] = true
 			w.check(contenders[i], forClaim)
-			w.claims = append(w.claims, &claim{contender: contenders[i], locks: w.locks, key: c.key})
+			w.claims = append(w.claims, &claim{contender: contenders[i], locks: w.locks, key: c.Subject})
 			continue
 		}
 		made, op := w.locks.newContender(c.dir, nil)
 		w.entries = append(w.entries, madeClaim{made, len(w.ops)})
 		w.add(op, forEntry, c.dir, nil)
-		w.claims = append(w.claims, &claim{contender: made, locks: w.locks, key: c.key})
+		w.claims = append(w.claims, &claim{contender: made, locks: w.locks, key: c.Subject})
 	}
 	return slices.DeleteFunc(slices.Clone(contenders), func(c *contender) bool { return kept[c] })
 }
@@ -175,7 +175,7 @@ func (w *write) change(c *change) {
 	case c.isNoop() && c.old != nil: // checked together with other changes, so that a revision conflict still counts
 		w.add(&zk.CheckVersionRequest{Path: w.session.serverPath(c.at), Version: c.old.version}, forRecord, c.at, c)
 	case c.isNoop():
-	case c.op.Record == nil:
+	case c.Record == nil:
 		w.delete(c)
 	case c.old != nil:
 		w.set(c, c.old.version)
@@ -190,7 +190,7 @@ func (w *write) set(c *change, version int32) {
 }
 
 func (w *write) create(c *change) {
-	if z := w.cache.node(c.at); z != nil && z.known && len(z.data) == 0 && c.key.Kind == resources.KindBuild {
+	if z := w.cache.node(c.at); z != nil && z.known && len(z.data) == 0 && c.Subject.Kind == resources.KindBuild {
 		w.set(c, z.version) // its uploads exist already
 		return
 	}
@@ -223,12 +223,12 @@ func (w *write) createParents(dir string) {
 func (w *write) delete(c *change) {
 	known := w.cache
 	w.own.paths[c.at] = true
-	if c.key.Kind == resources.KindBuild && w.hasUploads(c.at) {
+	if c.Subject.Kind == resources.KindBuild && w.hasUploads(c.at) {
 		w.add(&zk.SetDataRequest{Path: w.session.serverPath(c.at), Version: c.old.version}, forRecord, c.at, c)
 		return
 	}
-	if c.key.Kind == resources.KindRequest {
-		w.removeAll(requestLocks + "/" + c.key.ID)
+	if c.Subject.Kind == resources.KindRequest {
+		w.removeAll(requestLocks + "/" + c.Subject.ID)
 	}
 	below := known.subtree(c.at)
 	for _, at := range below[:len(below)-1] {
@@ -236,7 +236,7 @@ func (w *write) delete(c *change) {
 	}
 	w.remove(c.at, c.old.version, forRecord)
 	w.of[len(w.of)-1] = c
-	if c.key.Kind == resources.KindUpload {
+	if c.Subject.Kind == resources.KindUpload {
 		w.emptyBuild(c.at)
 	}
 }

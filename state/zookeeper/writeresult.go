@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/go-zookeeper/zk"
+
 	"github.com/npctl/npctl/state"
 )
 
@@ -28,8 +29,8 @@ func (w *write) refused(i int, err error) error {
 	case forSerial:
 		return fmt.Errorf("%s, which npctl created, no longer exists; restart npctl: %w", w.session.serverPath(serialAt), err)
 	case forRecord:
-		if c := w.of[i]; !c.op.Force && isConflict(err) {
-			return fmt.Errorf("%s: %w: %w", c.key, state.ErrConflict, err)
+		if c := w.of[i]; !c.Force && isConflict(err) {
+			return fmt.Errorf("%s: %w: %w", c.Subject, state.ErrConflict, err)
 		}
 	}
 	if isConflict(err) || errors.Is(err, zk.ErrNotEmpty) {
@@ -65,7 +66,9 @@ func (w *write) done(results []zk.MultiResponse, contenders []*contender) {
 	for _, c := range w.entries {
 		w.locks.noteMade(c.contender, results[c.op])
 	}
-	w.locks.addClaims(w.claims)
+	for _, c := range w.claims {
+		w.locks.claims[c.key] = c
+	}
 	serial := results[len(results)-1].Stat
 	for i, c := range w.of {
 		if c != nil {
@@ -104,6 +107,6 @@ func (w *write) result(c *change, r zk.MultiResponse, serial *zk.Stat) {
 	}
 	w.cache.put(at, got)
 	if w.own.events[at] <= 1 {
-		w.cache.markRead(at)
+		delete(w.cache.dirty, at)
 	}
 }
