@@ -114,18 +114,6 @@ const unlockTimeout = 10 * time.Second
 // lockInterval is the interval between attempts to take a lock that another process holds.
 const lockInterval = 250 * time.Millisecond
 
-// idDigits is the length of the IDs that a state file assigns.
-const idDigits = 10
-
-func isConfigured(want resources.Desired, image string) bool {
-	for i := range want.Images {
-		if want.Images[i].Name == image {
-			return true
-		}
-	}
-	return false
-}
-
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

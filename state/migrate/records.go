@@ -22,8 +22,6 @@ import (
 // follows the records that it refers to.
 var migratedKinds = []resources.Kind{resources.KindBuild, resources.KindUpload, resources.KindNode}
 
-func isMigrated(kind resources.Kind) bool { return slices.Contains(migratedKinds, kind) }
-
 // openRequests returns an error if a request is open. Requests do not move: they are short-lived, and the other store
 // assigns other IDs.
 func openRequests(entries []state.Entry, ours func(*resources.Request) bool) error {
@@ -86,7 +84,7 @@ func numberUploads(records []resources.Record, last uint64) (ids map[string]stri
 	for _, r := range records {
 		if u, ok := r.(*resources.Upload); ok && strings.Contains(u.ID, "/") {
 			last++
-			ids[u.ID] = fmt.Sprintf("%0*d", idDigits, last)
+			ids[u.ID] = fmt.Sprintf("%010d", last)
 		}
 	}
 	return ids, last

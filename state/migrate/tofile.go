@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"maps"
 
 	"github.com/npctl/npctl/internal/hints"
-	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -30,12 +28,7 @@ type sharedSource struct {
 	private   *bolt.Store
 	identity  state.Identity
 	providers map[string]bool
-	remove    []state.Entry      // entries to remove from ZooKeeper
-	migrated  []resources.Record // in their form for the file
-	notes     []resources.Record // private records of the process
-	sequences map[resources.Kind]uint64
-	left      int // number of records of other configurations
-	paused    []string
+	plan      exportPlan
 }
 
 func (m *migration) intoFile(ctx context.Context) (err error) {
@@ -81,9 +74,11 @@ func (m *migration) openSource(ctx context.Context, private *bolt.Store) (*zooke
 }
 
 func (m *migration) moveToFile(ctx context.Context, source *sharedSource, about bolt.FileInfo) (err error) {
-	if source.providers, err = source.known(ctx, m.Desired); err != nil {
+	records, err := source.private.List(ctx, resources.KindProvider)
+	if err != nil {
 		return err
 	}
+	source.providers = providersKnown(m.Desired, records)
 	if err := servedByOthers(source.RegisteredPools(), source.providers); err != nil {
 		return err
 	}
@@ -110,10 +105,10 @@ func (m *migration) moveToFile(ctx context.Context, source *sharedSource, about 
 
 // tryOut reports what a migration would move.
 func (m *migration) tryOut(ctx context.Context, source *sharedSource) error {
-	if err := source.load(ctx, m.Desired); err != nil {
+	if err := m.load(ctx, source); err != nil {
 		return err
 	}
-	m.count(source)
+	m.count(source.plan)
 	if m.To.File == m.From.File || !exists(m.To.File) {
 		return nil
 	}
@@ -124,9 +119,9 @@ func (m *migration) tryOut(ctx context.Context, source *sharedSource) error {
 	return errors.Join(m.checkTarget(ctx, target, about, source), target.Close())
 }
 
-func (m *migration) count(source *sharedSource) {
-	m.report.count(source.migrated, comparison{}, source.notes, 0)
-	m.report.LeftBehind = source.left
+func (m *migration) count(p exportPlan) {
+	m.report.count(p.records, comparison{}, p.private, 0)
+	m.report.LeftBehind = p.left
 }
 
 // takeOver moves the state. If it fails before it writes the file, it cancels the migration in ZooKeeper.
@@ -138,9 +133,8 @@ func (m *migration) takeOver(ctx context.Context, source *sharedSource, target *
 	if err := m.After("announced"); err != nil {
 		return err
 	}
-	err = source.load(ctx, m.Desired)
-	if err == nil {
-		err = m.noteFrozen(source)
+	if err = m.load(ctx, source); err == nil {
+		err = m.noteFrozen(&source.plan)
 	}
 	if arrived := about.MigrationID == move; !arrived {
 		if err == nil {
@@ -152,7 +146,7 @@ func (m *migration) takeOver(ctx context.Context, source *sharedSource, target *
 		err = m.writeFile(ctx, source, target, move)
 	}
 	if err == nil {
-		m.count(source)
+		m.count(source.plan)
 		err = m.After("arrived")
 	}
 	if err == nil && target != source.private {
@@ -167,17 +161,41 @@ func (m *migration) takeOver(ctx context.Context, source *sharedSource, target *
 	return source.EndExport(ctx)
 }
 
-// known returns the providers of the configuration and of the records in the private file.
-func (s *sharedSource) known(ctx context.Context, want resources.Desired) (map[string]bool, error) {
-	providers := map[string]bool{}
-	for i := range want.Providers {
-		providers[want.Providers[i].Name] = true
+// load reads the records and decides what moves.
+func (m *migration) load(ctx context.Context, source *sharedSource) error {
+	in := exportInput{claimed: source.Claimed(), frozen: source.FrozenProviders(), providers: source.providers, desired: m.Desired,
+		sequences: map[resources.Kind]uint64{}}
+	var err error
+	if in.entries, err = source.List(ctx); err != nil {
+		return err
 	}
-	entries, err := s.private.List(ctx, resources.KindProvider)
-	for _, e := range entries {
-		providers[e.Record.Key().ID] = true
+	about, err := source.private.FileInfo(ctx)
+	if err != nil {
+		return err
 	}
-	return providers, err
+	maps.Copy(in.sequences, about.Sequences)
+	for _, kind := range []resources.Kind{resources.KindNode, resources.KindUpload} {
+		last, err := source.LastID(ctx, kind)
+		if err != nil {
+			return err
+		}
+		in.sequences[kind] = max(in.sequences[kind], last)
+	}
+	source.plan, err = planExport(in)
+	return err
+}
+
+// noteFrozen adds a record for each frozen provider without one. An existing record contains the flag already.
+func (m *migration) noteFrozen(p *exportPlan) error {
+	for _, provider := range p.unrecorded {
+		record, err := m.ProviderRecord(provider)
+		if err != nil {
+			return err
+		}
+		record.Frozen = true
+		p.private = append(p.private, record)
+	}
+	return nil
 }
 
 // checkTarget returns an error if the target file is in use, unless it is the private file of the source or a file from
@@ -190,113 +208,12 @@ func (m *migration) checkTarget(ctx context.Context, target *bolt.Store, about b
 	return hints.Add(fmt.Errorf("%s exists, and is not the file that the state came from", m.To.File), "move it away, or name another file")
 }
 
-// load selects the records of this configuration and converts them for the file.
-func (s *sharedSource) load(ctx context.Context, want resources.Desired) error {
-	entries, err := s.List(ctx)
-	if err != nil {
-		return err
-	}
-	own := func(r *resources.Request) bool { return strings.HasPrefix(r.Requestor, plan.OwnRequestor) }
-	if err := openRequests(entries, own); err != nil {
-		return err
-	}
-	chosen, foreign := s.selectRecords(entries, want)
-	var records []resources.Record
-	for _, e := range chosen {
-		records = append(records, e.Record)
-	}
-	if err := inUseByOthers(records, s.Claimed()); err != nil {
-		return err
-	}
-	s.remove = chosen[:0:0]
-	for _, e := range chosen {
-		if !foreign[e.Record.Key()] {
-			s.remove = append(s.remove, e)
-		}
-	}
-	if err := s.number(ctx); err != nil {
-		return err
-	}
-	ids, highest := numberUploads(records, s.sequences[resources.KindUpload])
-	s.sequences[resources.KindUpload] = highest
-	for _, r := range records {
-		s.migrated = append(s.migrated, forFile(r, ids))
-	}
-	sortCargo(s.migrated)
-	return nil
-}
-
-// selectRecords returns the entries of this configuration's providers and images. A build with uploads in other
-// providers is foreign: it is copied and stays in ZooKeeper.
-func (s *sharedSource) selectRecords(entries []state.Entry, want resources.Desired) (chosen []state.Entry, foreign map[resources.Key]bool) {
-	needed, foreign := map[string]bool{}, map[resources.Key]bool{}
-	for _, e := range entries {
-		if u, ok := e.Record.(*resources.Upload); ok {
-			if s.providers[u.Provider] {
-				needed[u.Build] = true
-			} else {
-				foreign[resources.Key{Kind: resources.KindBuild, ID: u.Build}] = true
-			}
-		}
-	}
-	for _, e := range entries {
-		ours := false
-		switch r := e.Record.(type) {
-		case *resources.Node:
-			ours = s.providers[r.Provider]
-		case *resources.Upload:
-			ours = s.providers[r.Provider]
-		case *resources.Build:
-			ours = needed[r.ID] || isConfigured(want, r.Image)
-		case *resources.Request:
-			continue
-		case *resources.ImageRecord:
-			if e.Revision == 0 { // other processes paused it, and this one has no record of it
-				continue
-			}
-			if s.notes = append(s.notes, r); r.Paused {
-				s.paused = append(s.paused, r.Name)
-			}
-			continue
-		default:
-			s.notes = append(s.notes, e.Record)
-			continue
-		}
-		if ours {
-			chosen = append(chosen, e)
-		} else {
-			s.left++
-		}
-	}
-	return chosen, foreign
-}
-
-// number finds the highest IDs that the private file and ZooKeeper have assigned.
-func (s *sharedSource) number(ctx context.Context) error {
-	about, err := s.private.FileInfo(ctx)
-	if err != nil {
-		return err
-	}
-	s.sequences = map[resources.Kind]uint64{}
-	for kind, last := range about.Sequences {
-		s.sequences[kind] = last
-	}
-	for _, kind := range []resources.Kind{resources.KindNode, resources.KindUpload} {
-		last, err := s.LastID(ctx, kind)
-		if err != nil {
-			return err
-		}
-		s.sequences[kind] = max(s.sequences[kind], last)
-	}
-	return nil
-}
-
 // writeFile writes the file in one transaction and reads it back.
 func (m *migration) writeFile(ctx context.Context, source *sharedSource, target *bolt.Store, move string) error {
 	doc := bolt.NewDocument(m.Version)
-	doc.Lineage, doc.Serial, doc.MigrationID, doc.Sequences = source.identity.Lineage, source.identity.Serial, move, source.sequences
+	doc.Lineage, doc.Serial, doc.MigrationID, doc.Sequences = source.identity.Lineage, source.identity.Serial, move, source.plan.sequences
 	doc.HashKey = source.identity.HashKey
-	for _, records := range [][]resources.Record{source.migrated, source.notes} {
+	for _, records := range [][]resources.Record{source.plan.records, source.plan.private} {
 		for _, r := range records {
 			if err := doc.Add(r); err != nil {
 				return err
@@ -310,90 +227,30 @@ func (m *migration) writeFile(ctx context.Context, source *sharedSource, target 
 	if err != nil {
 		return err
 	}
-	if err := verifyCargo(source.migrated, byKey(entries)); err != nil {
+	if err := verifyCargo(source.plan.records, byKey(entries)); err != nil {
 		return err
 	}
-	m.report.Verified = len(source.migrated)
+	m.report.Verified = len(source.plan.records)
 	return nil
 }
 
-// removeAtOnce is the number of records that one commit removes, with all znodes below them.
-const removeAtOnce = 50
-
-// removeAll removes the moved records from ZooKeeper: nodes first, so that no record refers to a removed one.
+// removeAll removes the moved records and their flags from ZooKeeper.
 func (m *migration) removeAll(ctx context.Context, source *sharedSource) error {
-	for _, kind := range slices.Backward(migratedKinds) {
-		var ops []state.Op
-		for _, e := range source.remove {
-			if key := e.Record.Key(); key.Kind == kind {
-				ops = append(ops, state.Op{Key: key, Force: true})
-			}
+	for _, piece := range source.plan.remove {
+		if _, err := source.Commit(ctx, piece...); err != nil {
+			return err
 		}
-		for piece := range slices.Chunk(ops, removeAtOnce) {
-			if _, err := source.Commit(ctx, piece...); err != nil {
-				return err
-			}
-			if err := m.After("removed"); err != nil {
-				return err
-			}
-		}
-	}
-	if err := source.unpause(ctx); err != nil {
-		return err
-	}
-	return source.unfreezeProviders(ctx)
-}
-
-// unfreezeProviders clears the freeze flags of the moved providers in ZooKeeper; the file contains them.
-func (s *sharedSource) unfreezeProviders(ctx context.Context) error {
-	for _, provider := range s.FrozenProviders() {
-		if !s.providers[provider] {
-			continue
-		}
-		if err := s.FreezeProvider(ctx, provider, false); err != nil {
+		if err := m.After("removed"); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// noteFrozen adds a record for each configured provider that is frozen and has no record in the private file. An
-// existing record contains the flag already.
-func (m *migration) noteFrozen(source *sharedSource) error {
-	frozen := source.FrozenProviders()
-	for i := range m.Desired.Providers {
-		p := &m.Desired.Providers[i]
-		has := slices.ContainsFunc(source.notes, func(r resources.Record) bool {
-			return r.Key() == resources.Key{Kind: resources.KindProvider, ID: p.Name}
-		})
-		if has || !slices.Contains(frozen, p.Name) {
-			continue
-		}
-		record, err := m.ProviderRecord(p)
-		if err != nil {
+	for _, image := range source.plan.unpause {
+		if err := source.PauseImage(ctx, image, false); err != nil {
 			return err
 		}
-		record.Frozen = true
-		source.notes = append(source.notes, record)
 	}
-	return nil
-}
-
-// unpause clears the pause flags of the moved images that have no builds left in ZooKeeper.
-func (s *sharedSource) unpause(ctx context.Context) error {
-	entries, err := s.List(ctx, resources.KindBuild)
-	if err != nil {
-		return err
-	}
-	has := map[string]bool{}
-	for _, e := range entries {
-		has[e.Record.(*resources.Build).Image] = true
-	}
-	for _, image := range s.paused {
-		if has[image] {
-			continue
-		}
-		if err := s.PauseImage(ctx, image, false); err != nil {
+	for _, provider := range source.plan.unfreeze {
+		if err := source.FreezeProvider(ctx, provider, false); err != nil {
 			return err
 		}
 	}

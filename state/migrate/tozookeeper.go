@@ -7,11 +7,9 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/npctl/npctl/internal/hints"
-	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -33,9 +31,7 @@ type fileSource struct {
 	*bolt.Store
 	about    bolt.FileInfo
 	identity state.Identity
-	migrated []resources.Record // in the order of writing
-	private  []resources.Record
-	requests int // number of requests, which do not move
+	plan     importPlan
 }
 
 func (m *migration) intoZooKeeper(ctx context.Context) (err error) {
@@ -66,27 +62,14 @@ func (m *migration) intoZooKeeper(ctx context.Context) (err error) {
 	return m.moveInto(ctx, source)
 }
 
-// load reads the records to move.
+// load reads the records and decides what moves.
 func (s *fileSource) load(ctx context.Context) error {
 	entries, err := s.List(ctx)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		switch kind := e.Record.Key().Kind; {
-		case isMigrated(kind):
-			s.migrated = append(s.migrated, forZooKeeper(e.Record))
-		case kind == resources.KindRequest:
-			s.requests++
-		default:
-			s.private = append(s.private, e.Record)
-		}
-	}
-	sortCargo(s.migrated)
-	if s.about.Role == bolt.RolePrivate || s.about.Role == bolt.RoleMigrated {
-		return nil
-	}
-	return openRequests(entries, func(*resources.Request) bool { return true })
+	s.plan, err = planImport(entries, s.about.Role)
+	return err
 }
 
 // tryInto reports what a migration would move. It opens ZooKeeper read-only.
@@ -160,7 +143,7 @@ func (m *migration) isArriving(ctx context.Context, source *fileSource) bool {
 
 // importRecords copies the records while ZooKeeper excludes all other processes.
 func (m *migration) importRecords(ctx context.Context, source *fileSource, target *zookeeper.Store) (err error) {
-	locks, err := m.takeProviders(ctx, target, providersIn(source.migrated))
+	locks, err := m.takeProviders(ctx, target, providersIn(source.plan.records))
 	if err != nil {
 		return err
 	}
@@ -179,8 +162,15 @@ func (m *migration) importRecords(ctx context.Context, source *fileSource, targe
 	if err := m.write(ctx, target, found.write); err != nil {
 		return err
 	}
-	if err := migrateFlags(ctx, source, target); err != nil {
-		return err
+	for _, image := range source.plan.paused { // ZooKeeper keeps the flags that other processes set
+		if err := target.PauseImage(ctx, image, true); err != nil {
+			return err
+		}
+	}
+	for _, provider := range source.plan.frozen {
+		if err := target.FreezeProvider(ctx, provider, true); err != nil {
+			return err
+		}
 	}
 	for _, kind := range []resources.Kind{resources.KindNode, resources.KindUpload} {
 		if err := target.Reserve(ctx, kind, source.about.Sequences[kind]); err != nil {
@@ -194,46 +184,25 @@ func (m *migration) importRecords(ctx context.Context, source *fileSource, targe
 	if err != nil {
 		return err
 	}
-	if err := verifyCargo(source.migrated, there); err != nil {
+	if err := verifyCargo(source.plan.records, there); err != nil {
 		return err
 	}
-	m.report.Verified = len(source.migrated)
+	m.report.Verified = len(source.plan.records)
 	return m.settle(ctx, source)
-}
-
-// migrateFlags copies the pause and freeze flags of the file to ZooKeeper. It keeps the flags that other processes set.
-func migrateFlags(ctx context.Context, source *fileSource, target *zookeeper.Store) error {
-	for _, r := range source.private {
-		var err error
-		switch r := r.(type) {
-		case *resources.ImageRecord:
-			if r.Paused {
-				err = target.PauseImage(ctx, r.Name, true)
-			}
-		case *resources.ProviderRecord:
-			if r.Frozen {
-				err = target.FreezeProvider(ctx, r.Name, true)
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // compare compares the records with those at the target. It returns an error if the target has conflicting records, or
 // if another process serves one of the providers.
 func (m *migration) compare(ctx context.Context, source *fileSource, target *zookeeper.Store) (comparison, error) {
-	if err := servedByOthers(target.RegisteredPools(), providersIn(source.migrated)); err != nil {
+	if err := servedByOthers(target.RegisteredPools(), providersIn(source.plan.records)); err != nil {
 		return comparison{}, err
 	}
 	there, err := m.read(ctx, target)
 	if err != nil {
 		return comparison{}, err
 	}
-	found := compareCargo(source.migrated, there)
-	m.report.count(source.migrated, found, source.private, source.requests)
+	found := compareCargo(source.plan.records, there)
+	m.report.count(source.plan.records, found, source.plan.private, source.plan.requests)
 	return found, found.refuse(m.To)
 }
 
@@ -325,10 +294,8 @@ func (m *migration) writePrivate(ctx context.Context, source *fileSource) (err e
 	defer func() { err = errors.Join(err, file.Close()) }()
 	doc := bolt.NewDocument(m.Version)
 	doc.Lineage = source.identity.Lineage
-	for kind, last := range source.about.Sequences {
-		doc.Sequences[kind] = last
-	}
-	for _, r := range source.private {
+	maps.Copy(doc.Sequences, source.about.Sequences)
+	for _, r := range source.plan.private {
 		if err := doc.Add(r); err != nil {
 			return err
 		}
@@ -339,13 +306,11 @@ func (m *migration) writePrivate(ctx context.Context, source *fileSource) (err e
 // takeProviders locks the providers and the images, so that no other process serves or builds them during the
 // migration.
 func (m *migration) takeProviders(ctx context.Context, target *zookeeper.Store, providers map[string]bool) (locks []state.Lock, err error) {
-	names, err := m.imageLocks(ctx, target)
+	entries, err := target.List(ctx, resources.KindBuild, resources.KindUpload)
 	if err != nil {
 		return nil, err
 	}
-	for _, provider := range slices.Sorted(maps.Keys(providers)) {
-		names = append(names, reconcile.ProviderLock(provider))
-	}
+	names := lockNames(entries, m.Desired, providers)
 	for _, name := range names {
 		lock, err := m.waitLock(ctx, target, name)
 		if err != nil {
@@ -355,32 +320,6 @@ func (m *migration) takeProviders(ctx context.Context, target *zookeeper.Store, 
 		locks = append(locks, lock)
 	}
 	return locks, nil
-}
-
-// imageLocks returns the names of the locks of leaked images, of the configured images and of all images with builds or
-// uploads.
-func (m *migration) imageLocks(ctx context.Context, store state.Store) ([]string, error) {
-	entries, err := store.List(ctx, resources.KindBuild, resources.KindUpload)
-	if err != nil {
-		return nil, err
-	}
-	images := map[string]bool{}
-	for i := range m.Desired.Images {
-		images[m.Desired.Images[i].Name] = true
-	}
-	for _, entry := range entries {
-		switch r := entry.Record.(type) {
-		case *resources.Build:
-			images[r.Image] = true
-		case *resources.Upload:
-			images[r.Image] = true
-		}
-	}
-	names := []string{reconcile.ImagesLock}
-	for _, image := range slices.Sorted(maps.Keys(images)) {
-		names = append(names, reconcile.ImageLock(image))
-	}
-	return names, nil
 }
 
 // waitLock acquires a lock, waiting up to -lock-timeout for its holder. The lock of a killed process becomes free when
@@ -398,17 +337,4 @@ func (m *migration) waitLock(ctx context.Context, store state.Store, name string
 			return nil, context.Cause(ctx)
 		}
 	}
-}
-
-func providersIn(records []resources.Record) map[string]bool {
-	providers := map[string]bool{}
-	for _, r := range records {
-		switch r := r.(type) {
-		case *resources.Node:
-			providers[r.Provider] = true
-		case *resources.Upload:
-			providers[r.Provider] = true
-		}
-	}
-	return providers
 }
