@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -92,7 +94,7 @@ func (a *app) command() *cli.Command {
 		},
 	}
 	for _, c := range root.Commands {
-		prepare(c)
+		a.prepare(c)
 	}
 	return root
 }
@@ -104,11 +106,13 @@ const (
 	categoryOther = "Other commands"
 )
 
-func prepare(c *cli.Command) {
+func (a *app) prepare(c *cli.Command) {
 	c.OnUsageError = usageError
 	c.DisableSliceFlagSeparator = true
 	if c.Action == nil {
 		c.Action = subcommandNeeded
+	} else {
+		c.Action = a.checked(c.Action)
 	}
 	if len(c.Commands) > 0 {
 		c.StopOnNthArg = new(1) // the parser does not know the options of a command that does not exist
@@ -118,7 +122,25 @@ func prepare(c *cli.Command) {
 		categorize(f)
 	}
 	for _, sub := range c.Commands {
-		prepare(sub)
+		a.prepare(sub)
+	}
+}
+
+// events is the metadata of a command whose -json prints events, with the error as the last one.
+var events = map[string]any{"events": true}
+
+// checked returns the action of a command. It checks the number of arguments, and prints an error as JSON if -json is
+// set, so that a reader of stdout always gets a document.
+func (a *app) checked(do cli.ActionFunc) cli.ActionFunc {
+	return func(ctx context.Context, cmd *cli.Command) error {
+		err := arguments(cmd)
+		if err == nil {
+			err = do(ctx, cmd)
+		}
+		if _, reported := errors.AsType[exitCode](err); err != nil && !reported && cmd.Bool("json") && cmd.Metadata["events"] == nil {
+			err = cmp.Or(a.ui.printJSON(failureDocument(err)), err)
+		}
+		return err
 	}
 }
 
@@ -219,9 +241,10 @@ func optionNames(cmd *cli.Command) []string {
 	return names
 }
 
-// arguments returns an error if a command has more than most arguments.
-func arguments(cmd *cli.Command, most int) error {
-	if cmd.NArg() <= most {
+// arguments returns an error if a command has more arguments than its usage says: none, one, or any number.
+func arguments(cmd *cli.Command) error {
+	most := min(len(cmd.ArgsUsage), 1)
+	if cmd.NArg() <= most || strings.Contains(cmd.ArgsUsage, "...") {
 		return nil
 	}
 	return hint(fmt.Errorf("%s: unexpected argument %q", cmd.FullName(), cmd.Args().Get(most)),

@@ -49,7 +49,7 @@ type applyCommand struct {
 func newApplyCommand(a *app) *cli.Command {
 	c := &applyCommand{app: a, operation: "apply"}
 	return &cli.Command{
-		Name: "apply", Category: categoryMain, Usage: "apply the configuration", ArgsUsage: "[PLANFILE]",
+		Name: "apply", Category: categoryMain, Usage: "apply the configuration", ArgsUsage: "[PLANFILE]", Metadata: events,
 		Description: applyDescription, Flags: append(c.applyFlags(), c.destroyFlag()), Action: c.run,
 	}
 }
@@ -108,9 +108,6 @@ func (c *applyCommand) apply(ctx context.Context, cmd *cli.Command, events *even
 }
 
 func (c *applyCommand) checkApply(cmd *cli.Command) error {
-	if err := arguments(cmd, 1); err != nil {
-		return err
-	}
 	if c.json && !c.autoApprove && cmd.NArg() == 0 {
 		return hint(errors.New("-json cannot prompt"), "add -auto-approve, or pass a plan file")
 	}

@@ -64,9 +64,6 @@ Exit codes: 0 stopped by a signal, 1 error.`,
 }
 
 func (c *builderCommand) run(ctx context.Context, cmd *cli.Command) error {
-	if err := arguments(cmd, 0); err != nil {
-		return err
-	}
 	reloads, forget := c.ui.hangupHints()
 	defer forget()
 	config, err := c.load(c.variables)

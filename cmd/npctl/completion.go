@@ -48,9 +48,6 @@ func newCompletionCommand(a *app) *cli.Command {
 		Name: "completion", Category: categoryOther, Usage: "print a script for completion in a shell", ArgsUsage: "bash|zsh|fish",
 		Description: completionDescription,
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 1); err != nil {
-				return err
-			}
 			shell := cmd.Args().First()
 			script, known := scripts[shell]
 			switch {

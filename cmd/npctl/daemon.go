@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"strings"
 
@@ -38,31 +37,14 @@ func (c *daemonCommand) flags(own ...cli.Flag) []cli.Flag {
 	)
 }
 
-// anyNumber is the limit of a command that takes any number of arguments.
-const anyNumber = math.MaxInt
-
-// action returns the action of a command with at most some arguments. Errors get a hint, and -json prints them as JSON.
-func (c *daemonCommand) action(most int, do cli.ActionFunc) cli.ActionFunc {
-	return func(ctx context.Context, cmd *cli.Command) error {
-		err := arguments(cmd, most)
-		if err == nil {
-			err = do(ctx, cmd)
-		}
-		if err != nil {
-			return c.jsonFailure(c.json, c.explain(err))
-		}
-		return nil
-	}
-}
-
-// with calls do with a client for npctl watch.
+// with calls do with a client for npctl watch, and adds a hint to its error.
 func (c *daemonCommand) with(ctx context.Context, do func(context.Context, *client.Client) error) error {
 	d, err := c.dial()
 	if err != nil {
-		return err
+		return c.explain(err)
 	}
 	defer d.Close()
-	return do(ctx, d)
+	return c.explain(do(ctx, d))
 }
 
 // dial returns a client for npctl watch. Only the first call reports that npctl watch is not running.
@@ -158,11 +140,5 @@ func ids(cmd *cli.Command, kind resources.Kind) ([]string, error) {
 // one parses the only argument of a command as an ID.
 func one(cmd *cli.Command, kind resources.Kind) (string, error) {
 	list, err := ids(cmd, kind)
-	if err == nil {
-		err = arguments(cmd, 1)
-	}
-	if err != nil {
-		return "", err
-	}
-	return list[0], nil
+	return strings.Join(list, ""), err
 }

@@ -18,16 +18,16 @@ func fetch[S, T any](ctx context.Context, c *daemonCommand, online func(context.
 	read func(context.Context) (S, error), offline func(S) (T, error)) (result T, err error) {
 	d, err := c.dial()
 	if err != nil {
-		return result, err
+		return result, c.explain(err)
 	}
 	defer d.Close()
 	result, err = online(ctx, d)
 	if !errors.Is(err, client.ErrNoDaemon) || c.socket != "" {
-		return result, err
+		return result, c.explain(err)
 	}
 	stored, readErr := read(ctx)
 	if readErr != nil {
-		return result, err
+		return result, c.explain(err)
 	}
 	if !c.json {
 		c.ui.message("%s npctl watch is not running; showing stored records.", c.ui.style(styleWarning, "Warning:"))

@@ -14,9 +14,6 @@ func newDocsCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name: "docs", Hidden: true, Usage: "print the reference of the configuration language as Markdown",
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 0); err != nil {
-				return err
-			}
 			reg := newRegistry()
 			_, err := io.WriteString(a.ui.out, config.Reference(reg.driverSchemas(), reg.builderSchemas(), reg.states))
 			return outputError(err)

@@ -32,9 +32,6 @@ func newForceUnlockCommand(a *app) *cli.Command {
 		Description: forceUnlockDescription,
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "force", Destination: &force, Usage: "do not ask"}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 1); err != nil {
-				return err
-			}
 			if cmd.NArg() == 0 {
 				return hint(errors.New("npctl force-unlock needs the id of the lock"), "npctl show prints it")
 			}

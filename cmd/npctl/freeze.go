@@ -43,7 +43,7 @@ Exit codes: 0, or 1 on an error.` + daemonHelp,
 		Flags: c.flags(
 			&cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "every served provider"},
 			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` to show with a frozen image"}),
-		Action: c.action(anyNumber, c.run),
+		Action: c.run,
 	}
 }
 
@@ -59,7 +59,7 @@ Examples:
 
 Exit codes: 0, or 1 on an error.` + daemonHelp,
 		Flags:  c.flags(&cli.BoolFlag{Name: "all", Destination: &c.all, Usage: "every frozen provider"}),
-		Action: c.action(anyNumber, c.run),
+		Action: c.run,
 	}
 }
 

@@ -42,9 +42,6 @@ func newGraphCommand(a *app) *cli.Command {
 }
 
 func (c *graphCommand) run(ctx context.Context, cmd *cli.Command) error {
-	if err := arguments(cmd, 1); err != nil {
-		return err
-	}
 	if c.kind != "dot" && c.kind != "json" {
 		return hint(fmt.Errorf("option -type: %q does not exist", c.kind), "write dot or json")
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,11 @@ type decision func(want resources.Desired, seen plan.Observed) (imagePlan, error
 // execution.
 func (c *imageChange) run(ctx context.Context, decide decision, prepare func(context.Context, *session) error) error {
 	if c.dryRun {
-		return c.look(ctx, decide)
+		err := c.look(ctx, decide)
+		if err != nil && c.json {
+			err = cmp.Or(c.ui.printJSON(failureDocument(err)), err)
+		}
+		return err
 	}
 	events, err := c.openEvents()
 	if err != nil {
@@ -135,21 +140,20 @@ func leftOut(providers []string) error {
 func (c *imageChange) look(ctx context.Context, decide decision) error {
 	s, err := c.open(ctx, readState)
 	if err != nil {
-		return c.jsonFailure(c.json, err)
+		return err
 	}
 	defer s.close()
 	made, err := c.decide(ctx, s, decide)
 	if err != nil {
-		return c.jsonFailure(c.json, err)
+		return err
 	}
 	if !c.json {
 		return c.show(s, made)
 	}
 	report, err := render.Report(made.plan, s.meta(made.opt))
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = c.ui.out.Write(report)
 	}
-	_, err = c.ui.out.Write(report)
 	return outputError(err)
 }
 

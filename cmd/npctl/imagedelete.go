@@ -43,7 +43,7 @@ func newImageDeleteCommand(a *app) *cli.Command {
 	c := a.newImageChange("image delete")
 	var wish imageDeletion
 	return &cli.Command{
-		Name: "delete", Usage: "remove a build or an upload", ArgsUsage: "NAME", Description: imageDeleteDescription,
+		Name: "delete", Usage: "remove a build or an upload", ArgsUsage: "NAME", Description: imageDeleteDescription, Metadata: events,
 		Flags: c.flags(
 			&cli.StringFlag{Name: "build", Category: categorySelection, Destination: &wish.build, Usage: "the build with this `ID`; with -provider just its upload there"},
 			&cli.StringFlag{Name: "upload", Category: categorySelection, Destination: &wish.upload, Usage: "the upload with this `ID`"},

@@ -35,12 +35,9 @@ func newImageListCommand(a *app) *cli.Command {
 }
 
 func (c *imageCommand) list(ctx context.Context, cmd *cli.Command) error {
-	if err := arguments(cmd, 0); err != nil {
-		return c.jsonFailure(c.json, err)
-	}
 	world, err := c.loadState(ctx, c.variableOptions, fullDetail)
 	if err != nil {
-		return c.jsonFailure(c.json, err)
+		return err
 	}
 	facts := world.Images()
 	if c.json {

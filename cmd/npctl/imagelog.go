@@ -44,7 +44,7 @@ type imageLogCommand struct {
 func newImageLogCommand(a *app) *cli.Command {
 	c := &imageLogCommand{imageCommand: imageCommand{app: a}, every: 500 * time.Millisecond}
 	return &cli.Command{
-		Name: "log", Usage: "print the log of a build", ArgsUsage: "NAME", Description: imageLogDescription,
+		Name: "log", Usage: "print the log of a build", ArgsUsage: "NAME", Description: imageLogDescription, Metadata: events,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "build", Destination: &c.build, Usage: "of the build with this `ID` instead of the newest"},
 			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Destination: &c.follow, Usage: "follow the log until the build ends"},

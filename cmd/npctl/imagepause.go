@@ -75,7 +75,7 @@ type pauseFacts struct {
 func (c *imagePauseCommand) run(ctx context.Context, cmd *cli.Command) error {
 	told, err := c.change(ctx, cmd)
 	if err != nil {
-		return c.jsonFailure(c.json, err)
+		return err
 	}
 	if c.json {
 		return c.ui.printJSON(pauseDocument{jsonVersion, told})

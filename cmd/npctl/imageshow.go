@@ -36,18 +36,18 @@ func newImageShowCommand(a *app) *cli.Command {
 func (c *imageCommand) show(ctx context.Context, cmd *cli.Command) error {
 	name, err := oneImage(cmd)
 	if err != nil {
-		return c.jsonFailure(c.json, err)
+		return err
 	}
 	world, err := c.loadState(ctx, c.variableOptions, fullDetail)
 	if err != nil {
-		return c.jsonFailure(c.json, err)
+		return err
 	}
 	if !c.json {
 		c.warnConfigError(world)
 	}
 	ref, err := findImage(world.Refs(), name)
 	if err != nil {
-		return c.jsonFailure(c.json, err)
+		return err
 	}
 	facts := world.Image(ref)
 	if c.json {
@@ -69,7 +69,7 @@ func oneImage(cmd *cli.Command) (string, error) {
 	if cmd.NArg() == 0 {
 		return "", hint(errors.New(cmd.FullName()+" needs the name of an image"), "npctl image list shows the images")
 	}
-	return cmd.Args().First(), arguments(cmd, 1)
+	return cmd.Args().First(), nil
 }
 
 // imagePage prints an image. It ignores errors of its writes, because Flush returns them.

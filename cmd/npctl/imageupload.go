@@ -39,7 +39,7 @@ func newImageUploadCommand(a *app) *cli.Command {
 	c := a.newImageChange("image upload")
 	var wish imageUploadOptions
 	return &cli.Command{
-		Name: "upload", Usage: "upload a build to providers that do not have it", ArgsUsage: "NAME", Description: imageUploadDescription,
+		Name: "upload", Usage: "upload a build to providers that do not have it", ArgsUsage: "NAME", Description: imageUploadDescription, Metadata: events,
 		Flags: c.flags(
 			&cli.StringSliceFlag{Name: "provider", Category: categorySelection, Destination: &wish.providers, Usage: "only to this provider, by `NAME`; may be given several times"},
 			&cli.StringFlag{Name: "build", Category: categorySelection, Destination: &wish.build, Value: newestWord, Usage: "the build with this `ID` instead of the newest that is ready"},

@@ -39,9 +39,6 @@ func newInitCommand(a *app) *cli.Command {
 		Name: "init", Category: categoryMain, Usage: "write a configuration to start from", Description: initDescription,
 		Flags: []cli.Flag{&cli.StringFlag{Name: "from", Destination: &from, Value: "sandbox", Usage: "`KIND` of cloud: sandbox or openstack"}},
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 0); err != nil {
-				return err
-			}
 			return a.init(from)
 		},
 	}

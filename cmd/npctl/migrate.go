@@ -64,19 +64,11 @@ func newStateMigrateCommand(a *app) *cli.Command {
 			&cli.DurationFlag{Name: "lock-timeout", Destination: &c.lockTimeout, Value: 15 * time.Second, Usage: "wait for a `DURATION` for locks, also for those of a killed process"},
 			&cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print one JSON document (see docs/json.md)"},
 		}, c.flags()...),
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 0); err != nil {
-				return err
-			}
-			if err := c.run(ctx); err != nil {
-				return c.jsonFailure(c.json, err)
-			}
-			return nil
-		},
+		Action: c.run,
 	}
 }
 
-func (c *migrateCommand) run(ctx context.Context) error {
+func (c *migrateCommand) run(ctx context.Context, _ *cli.Command) error {
 	if c.from != "" && c.fromConfig != "" {
 		return errors.New("-from and -from-config both name the old location: use one of them")
 	}

@@ -37,14 +37,14 @@ func newNodeCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name: "node", Category: categoryDaemon, Usage: "show, hold, return and delete nodes", Description: nodeDescription,
 		Commands: append([]*cli.Command{
-			{Name: "list", Usage: "list nodes", Description: nodeListDescription, Action: list.action(0, list.list), Flags: list.flags(
+			{Name: "list", Usage: "list nodes", Description: nodeListDescription, Action: list.list, Flags: list.flags(
 				&cli.StringFlag{Name: "state", Category: categoryFilter, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas, such as ready,in-use,hold"},
 				&cli.StringFlag{Name: "label", Category: categoryFilter, Destination: &list.filter.Label, Usage: "only those with a `LABEL`"},
 				&cli.StringFlag{Name: "provider", Category: categoryFilter, Destination: &list.filter.Provider, Usage: "only those of a `PROVIDER`"},
 				&cli.StringFlag{Name: "pool", Category: categoryFilter, Destination: &list.filter.Pool, Usage: "only those of a `POOL`"},
 				&cli.StringFlag{Name: "tenant", Category: categoryFilter, Destination: &list.filter.Tenant, Usage: "only those in use by a `TENANT`"},
 				&cli.StringFlag{Name: "request", Category: categoryFilter, Destination: &list.filter.Request, Usage: "only those for the request `ID`, or taken with it"})},
-			{Name: "show", Usage: "show the details of nodes", ArgsUsage: "ID...", Description: nodeShowDescription, Flags: show.flags(), Action: show.action(anyNumber, show.show)},
+			{Name: "show", Usage: "show the details of nodes", ArgsUsage: "ID...", Description: nodeShowDescription, Flags: show.flags(), Action: show.show},
 		}, newNodeChanges(a)...),
 	}
 }

@@ -24,7 +24,7 @@ func newNodeChanges(a *app) []*cli.Command {
 
 // each returns the action of a subcommand that changes the nodes in its arguments.
 func (c *nodeCommand) each(do change) cli.ActionFunc {
-	return c.action(anyNumber, func(ctx context.Context, cmd *cli.Command) error {
+	return func(ctx context.Context, cmd *cli.Command) error {
 		list, err := ids(cmd, resources.KindNode)
 		if err != nil {
 			return err
@@ -42,7 +42,7 @@ func (c *nodeCommand) each(do change) cli.ActionFunc {
 			}
 			return err
 		})
-	})
+	}
 }
 
 func newNodeHoldCommand(a *app) *cli.Command {

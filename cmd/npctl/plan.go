@@ -69,17 +69,17 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	}
 	config, err := c.loadAndWarn(c.variableOptions)
 	if err != nil {
-		return c.jsonFailure(c.json, err)
+		return err
 	}
 	s, err := c.openSession(ctx, config, c.parallelism, c.access(config))
 	if err != nil {
-		return c.jsonFailure(c.json, err)
+		return err
 	}
 	defer s.close()
 	opt := c.compute()
 	p, err := c.plan(ctx, s, opt)
 	if err != nil {
-		return c.jsonFailure(c.json, err)
+		return err
 	}
 	if err := c.show(s, p, opt); err != nil {
 		return err
@@ -115,9 +115,6 @@ func (c *planCommand) access(config *configuration) access {
 }
 
 func (c *planCommand) checkPlan(cmd *cli.Command) error {
-	if err := arguments(cmd, 0); err != nil {
-		return err
-	}
 	if c.json && c.markdown == "-" {
 		return fmt.Errorf("-json and -markdown=- both write to stdout")
 	}
@@ -220,17 +217,6 @@ func problemSentence(p plan.Plan) string {
 		return fmt.Sprintf("the plan has %d problems and cannot be applied as it is.", n)
 	}
 	return "the plan has a problem and cannot be applied as it is."
-}
-
-// jsonFailure prints an error as JSON if -json is set, so that a reader of stdout always gets a document.
-func (a *app) jsonFailure(asJSON bool, err error) error {
-	if !asJSON {
-		return err
-	}
-	if printErr := a.ui.printJSON(failureDocument(err)); printErr != nil {
-		return printErr
-	}
-	return err
 }
 
 // exists reports whether a file exists.

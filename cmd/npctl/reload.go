@@ -30,7 +30,7 @@ Examples:
 
 Exit codes: 0, or 1 on an error or when the configuration was refused.` + daemonHelp,
 		Flags: c.flags(&cli.BoolFlag{Name: "allow-destroy", Destination: &allow, Usage: "even if many objects are deleted"}),
-		Action: c.action(0, func(ctx context.Context, _ *cli.Command) error {
+		Action: func(ctx context.Context, _ *cli.Command) error {
 			return c.with(ctx, func(ctx context.Context, d *client.Client) error {
 				r, err := d.Reload(ctx, allow)
 				if err != nil {
@@ -42,7 +42,7 @@ Exit codes: 0, or 1 on an error or when the configuration was refused.` + daemon
 				}
 				return c.reloaded(r)
 			})
-		}),
+		},
 	}
 }
 

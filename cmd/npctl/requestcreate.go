@@ -59,7 +59,7 @@ func newRequestCreateCommand(a *app) *cli.Command {
 		c.timeoutFlag(),
 	}
 	return &cli.Command{Name: "create", Usage: "request nodes", Description: requestCreateDescription,
-		Flags: c.flags(append(flags, c.takeFlags()...)...), Action: c.action(0, c.run)}
+		Flags: c.flags(append(flags, c.takeFlags()...)...), Action: c.run}
 }
 
 func (c *requestCreate) run(ctx context.Context, _ *cli.Command) error {

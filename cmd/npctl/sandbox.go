@@ -59,9 +59,6 @@ func newSandboxCommand(a *app) *cli.Command {
 }
 
 func (c *sandboxCommand) run(ctx context.Context, cmd *cli.Command) error {
-	if err := arguments(cmd, 0); err != nil {
-		return err
-	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.listen)
 	if err != nil {
 		return hint(fmt.Errorf("serve sandbox: %w", err), "choose another address with -listen=127.0.0.1:PORT")

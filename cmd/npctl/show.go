@@ -43,9 +43,6 @@ func newShowCommand(a *app) *cli.Command {
 }
 
 func (c *showCommand) run(ctx context.Context, cmd *cli.Command) error {
-	if err := arguments(cmd, 1); err != nil {
-		return err
-	}
 	if path := cmd.Args().First(); path != "" {
 		return c.plan(path)
 	}

@@ -227,9 +227,6 @@ Example:
 Exit codes: 0, or 1 on an error.`
 
 func (c *stateCommand) pull(ctx context.Context, cmd *cli.Command) error {
-	if err := arguments(cmd, 0); err != nil {
-		return err
-	}
 	store, _, err := c.openFound(ctx, readState)
 	if err != nil {
 		return err
@@ -249,9 +246,6 @@ Examples:
 Exit codes: 0, or 1 on an error; nothing is changed then.`
 
 func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
-	if err := arguments(cmd, 1); err != nil {
-		return err
-	}
 	in := c.ui.in
 	switch name := cmd.Args().First(); name {
 	case "":

@@ -57,7 +57,7 @@ Exit codes: 0, or 1 on an error.` + daemonHelp,
 		Flags: c.flags(
 			&cli.BoolFlag{Name: "once", Destination: &c.once, Usage: "print the page once"},
 			&cli.DurationFlag{Name: "interval", Destination: &c.every, Value: time.Second, Validator: atLeast(100 * time.Millisecond), Usage: "refresh the page every `DURATION`"}),
-		Action: c.action(0, c.run),
+		Action: c.run,
 	}
 }
 

@@ -29,9 +29,6 @@ func newValidateCommand(a *app) *cli.Command {
 		Name: "validate", Category: categoryMain, Usage: "check the configuration", Description: validateDescription,
 		Flags: append(v.flags(), a.compactFlag(), &cli.BoolFlag{Name: "json", Destination: &asJSON, Usage: "print one JSON document (see docs/json.md)"}),
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 0); err != nil {
-				return err
-			}
 			if asJSON {
 				return a.validateJSON(v)
 			}
@@ -63,7 +60,7 @@ func (a *app) validateJSON(v variableOptions) error {
 	switch {
 	case errors.As(err, &wrong):
 	case err != nil:
-		return a.jsonFailure(true, err)
+		return err
 	case c.warnings != nil:
 		wrong = c.warnings
 	}

@@ -52,9 +52,6 @@ Examples:
 Exit codes: 0.`,
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Destination: &asJSON, Usage: "print JSON (see docs/json.md)"}},
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 0); err != nil {
-				return err
-			}
 			if asJSON {
 				return a.ui.printJSON(versionFacts())
 			}

@@ -124,9 +124,6 @@ func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
 
 // check returns an error for invalid options.
 func (c *watchCommand) check(cmd *cli.Command) error {
-	if err := arguments(cmd, 0); err != nil {
-		return err
-	}
 	switch {
 	case c.listen != "" && c.tokens == "":
 		return hint(errors.New("-listen needs -token-file"), "the unix socket needs no tokens; ssh can forward it to another machine")

@@ -41,7 +41,7 @@ Examples:
 
 Exit codes: 0, or 1 on an error or when it does not exist.` + daemonHelp,
 		Flags: c.flags(),
-		Action: c.action(1, func(ctx context.Context, cmd *cli.Command) error {
+		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() == 0 {
 				return hint(errors.New("npctl why needs an object to explain"), "name it as node/ID, request/ID, label/NAME, image/NAME or provider/NAME")
 			}
@@ -59,7 +59,7 @@ Exit codes: 0, or 1 on an error or when it does not exist.` + daemonHelp,
 				return c.ui.printJSON(whyDocument{jsonVersion, why})
 			}
 			return writeWhy(c.ui.out, why)
-		}),
+		},
 	}
 }
 
