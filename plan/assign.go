@@ -97,7 +97,9 @@ func (rp *requestPlanner) optionAt(r *resources.Request, s *poolState, have []st
 			return nil, zonesDeclined
 		}
 		if len(zones) > 0 {
-			o.zone = spread(zones, r.ID)
+			h := fnv.New32a() // the requests spread over the zones
+			_, _ = h.Write([]byte(r.ID))
+			o.zone = zones[uint64(h.Sum32())%uint64(len(zones))]
 		}
 	}
 	return o, rp.missing(o, r, have)
@@ -125,13 +127,6 @@ func declinedZone(r *resources.Request, at poolKey, zone string) bool {
 	return zone != "" && slices.ContainsFunc(r.Declined, func(n resources.Decline) bool {
 		return n.Provider == at.provider && n.Pool == at.pool && n.Zone == zone
 	})
-}
-
-// spread chooses one of the zones by a hash of the request ID.
-func spread(zones []string, id string) string {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(id))
-	return zones[uint64(h.Sum32())%uint64(len(zones))]
 }
 
 // offered finds the pool's offer of each label, or returns why the pool cannot serve a label.
@@ -208,7 +203,11 @@ func (rp *requestPlanner) missing(o *option, r *resources.Request, have []string
 			o.need = plus(o.need, at.each)
 		}
 		if o.blocker == nil {
-			o.blocker = rp.launchBlocker(at, r.Labels[i])
+			if at != nil {
+				o.blocker = rp.placement.offerBlocker(at)
+			} else {
+				o.blocker = &blocker{text: fmt.Sprintf("all machines with label %s are taken", r.Labels[i])}
+			}
 			o.blocked = o.blocker != nil
 		}
 	}
@@ -222,14 +221,6 @@ func (rp *requestPlanner) missing(o *option, r *resources.Request, have []string
 		o.blocker = rp.roomBlocker(o)
 	}
 	return ""
-}
-
-// launchBlocker returns why a node of the label cannot be launched now, regardless of capacity, or nil.
-func (rp *requestPlanner) launchBlocker(at *poolOffer, label string) *blocker {
-	if at == nil {
-		return &blocker{text: fmt.Sprintf("all machines with label %s are taken", label)}
-	}
-	return rp.placement.offerBlocker(at)
 }
 
 // oversizeBlocker returns why the nodes do not fit into the pool, or into the quota of its provider, even if both are

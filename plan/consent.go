@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/npctl/npctl/internal/text"
@@ -61,7 +62,7 @@ func (rv review) consent(steps []Step) *Consent {
 			if s.Reason == ReasonAboveMaxServers {
 				shrunk++
 			}
-		case s.creates() && !s.Replaces:
+		case slices.Contains([]Action{ActionLaunch, ActionRegister, ActionBuild, ActionUpload}, s.Action) && !s.Replaces:
 			made++
 		}
 	}
@@ -89,10 +90,6 @@ func (s *Step) unconfigured() bool {
 	default:
 		return false
 	}
-}
-
-func (s *Step) creates() bool {
-	return s.Action == ActionLaunch || s.Action == ActionRegister || s.Action == ActionBuild || s.Action == ActionUpload
 }
 
 // things counts the nodes, builds and uploads of this process, without those in state deleting.

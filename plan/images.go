@@ -19,13 +19,9 @@ type imagePlanner struct {
 
 type imageAt struct{ image, provider string }
 
-func newImagePlanner(w *world, d *draft) *imagePlanner {
-	return &imagePlanner{world: w, draft: d, plannedUploads: map[imageAt]string{}, loginUpdates: map[resources.Key]string{},
-		replacedUploads: map[resources.Key]bool{}}
-}
-
 func planImages(w *world, d *draft) *imagePlanner {
-	ip := newImagePlanner(w, d)
+	ip := &imagePlanner{world: w, draft: d, plannedUploads: map[imageAt]string{}, loginUpdates: map[resources.Key]string{},
+		replacedUploads: map[resources.Key]bool{}}
 	ip.removals()
 	for i := range ip.world.want.Images {
 		ip.image(&ip.world.want.Images[i])
@@ -77,7 +73,11 @@ func (ip *imagePlanner) image(img *resources.Image) {
 	}
 	users := ip.users(img)
 	unfinished := ip.unfinishedBuilds(img)
-	ip.unfinishedUploads(img)
+	for _, u := range ip.world.uploads[img.Name] {
+		if ip.world.reachable(u.Provider) {
+			ip.checkUpload(u)
+		}
+	}
 	newest := ip.newestReady(img.Name)
 	formats := ip.formats(img, users)
 	if len(formats) == 0 {
@@ -221,18 +221,13 @@ func (ip *imagePlanner) buildBlocked(img *resources.Image, due dueBuild, unfinis
 		ip.draft.note(Info, "paused", at, img.Source, "%s is paused, so it is not built though %s", at, due.reason.Text())
 	case ip.world.seen.Builders != nil && !slices.Contains(ip.world.seen.Builders, img.Builder):
 		ip.draft.note(Warning, "no-builder", at, img.Source, "%s needs builder %q, which this npctl cannot run", at, img.Builder)
-	case (due.reason != ReasonRequested || due.stored && failure != nil && failure.Requested) && ip.world.inBackoff(failure, buildBackoff) && !ip.inputsChangedSince(img, failure):
+	case (due.reason != ReasonRequested || due.stored && failure != nil && failure.Requested) && ip.world.inBackoff(failure, buildBackoff) && ip.hashes(img).Match(failure.Hash):
 		ip.draft.note(Warning, NoteFailing, at, img.Source, "%s has failed %s; it is tried again after %s: %s", at,
 			times(failure.Count), clock(buildBackoff.next(failure)), firstLine(failure.Error))
 	default:
 		return false
 	}
 	return true
-}
-
-// inputsChangedSince reports whether the inputs of an image have changed since the failure, which may fix it.
-func (ip *imagePlanner) inputsChangedSince(img *resources.Image, f *resources.Failure) bool {
-	return !ip.hashes(img).Match(f.Hash)
 }
 
 // touchBuild returns the preconditions of a new build: the newest build is still the newest, and the local files are

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/npctl/npctl/internal/text"
@@ -27,7 +28,12 @@ type leakPlanner struct {
 // planLeaks returns all leaks, including the lost ones.
 func planLeaks(w *world, d *draft, lost []leak) []leak {
 	lp := &leakPlanner{world: w, draft: d, leaks: slices.Concat(w.leaks, lost)}
-	left := lp.world.want.Settings.LeakLimit - lp.recentLeakDeletions()
+	left := lp.world.want.Settings.LeakLimit
+	for _, s := range w.seen.Records.Sightings {
+		if lp.isRecent(s) {
+			left--
+		}
+	}
 	lp.oldState()
 	slices.SortFunc(lp.leaks, func(a, b leak) int {
 		return cmp.Or(cmp.Compare(a.provider, b.provider), cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id))
@@ -38,7 +44,7 @@ func planLeaks(w *world, d *draft, lost []leak) []leak {
 		switch {
 		case reason == "":
 			continue
-		case lp.deletionStarted(s):
+		case lp.isRecent(lp.sighting(s)): // leak_limit has counted it
 		case left <= 0 && !lp.world.opt.Destroy:
 			waiting++
 			continue
@@ -51,37 +57,14 @@ func planLeaks(w *world, d *draft, lost []leak) []leak {
 	}
 	if waiting > 0 {
 		lp.draft.note(Warning, "leak-limit", "", lp.world.want.Settings.Source,
-			"%s to be deleted: leak_limit allows %d in %s", text.Count(waiting, "more leaked object", "more leaked objects")+" "+waitsOr(waiting), lp.world.want.Settings.LeakLimit, lp.world.want.Settings.LeakSightings)
+			"%s to be deleted: leak_limit allows %d in %s", text.Count(waiting, "more leaked object waits", "more leaked objects wait"), lp.world.want.Settings.LeakLimit, lp.world.want.Settings.LeakSightings)
 	}
 	return lp.leaks
 }
 
-func waitsOr(n int) string {
-	if n == 1 {
-		return "waits"
-	}
-	return "wait"
-}
-
-// recentLeakDeletions counts the leaks with a deletion that started within leak_age.
-func (lp *leakPlanner) recentLeakDeletions() int {
-	n := 0
-	for _, s := range lp.world.seen.Records.Sightings {
-		if lp.isRecent(s) {
-			n++
-		}
-	}
-	return n
-}
-
+// isRecent reports whether the deletion of a leak started within leak_age.
 func (lp *leakPlanner) isRecent(s *resources.Sighting) bool {
-	return !s.Deleted.IsZero() && lp.world.seen.Now.Sub(s.Deleted) < lp.world.want.Settings.LeakSightings
-}
-
-// deletionStarted reports whether the deletion of a leak started within leak_age, so that leak_limit has counted it.
-func (lp *leakPlanner) deletionStarted(s leak) bool {
-	seen := lp.sighting(s)
-	return seen != nil && lp.isRecent(seen)
+	return s != nil && !s.Deleted.IsZero() && lp.world.seen.Now.Sub(s.Deleted) < lp.world.want.Settings.LeakSightings
 }
 
 // oldState notes that the state is older than the clouds, and sets stateOutdated, which keeps the leaks: they may be
@@ -258,4 +241,42 @@ func cores(use resources.ResourceAmounts) string {
 		return ""
 	}
 	return fmt.Sprintf(" (%s, %d MiB of RAM)", text.Count(use.Cores, "core", "cores"), use.RAM)
+}
+
+// maxUnknownFiles is the number of files that the note names.
+const maxUnknownFiles = 3
+
+// ownsFiles reports whether the images directory belongs to the installation of the state.
+func (o *Observed) ownsFiles() bool {
+	return o.Installation != "" && o.ImagesDirOwner == o.Installation
+}
+
+// unknownFiles notes image files that have no record and are not known to belong to this state, as after a loss of
+// the state. Another state may use them, so npctl never deletes them.
+func (d *draft) unknownFiles() {
+	seen := d.world.seen
+	if seen.ownsFiles() {
+		return // then files without a record are leaks and have steps
+	}
+	var names []string
+	for _, f := range seen.Files {
+		if id := BuildIDOfFile(f.Name); id != "" && d.world.build[id] == nil {
+			names = append(names, f.Name)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	slices.Sort(names)
+	shown := strings.Join(names[:min(len(names), maxUnknownFiles)], ", ")
+	if len(names) > maxUnknownFiles {
+		shown += ", …"
+	}
+	of := "them"
+	if len(names) == 1 {
+		of = "it"
+	}
+	d.note(Info, "unknown-files", "", d.world.want.Settings.Source,
+		"%s in images_dir without a record in this state (%s): a lost or another state has built %s; npctl does not delete %[3]s",
+		text.Count(len(names), "image file", "image files"), shown, of)
 }

@@ -364,7 +364,7 @@ func (w *workshop) settledImage(t *rapid.T, d resources.Desired, img *resources.
 	if r := w.remembered(img.Name); r.Failure != nil || len(r.Uploads) > 0 {
 		t.Fatalf("a failure of %s is still remembered: %+v, %v\n%v", img.Name, r.Failure, r.Uploads, w.steps)
 	}
-	c := newImagePlanner(w.world(d), newDraft(w.world(d)))
+	c := &imagePlanner{world: w.world(d), draft: newDraft(w.world(d))}
 	newest, needed, files := c.newestReady(img.Name), map[string]bool{}, 0
 	if newest == nil || img.Kind == resources.ZuulImage && newest.Version != "last" {
 		t.Fatalf("the newest build of %s is %+v\n%v", img.Name, newest, w.steps)

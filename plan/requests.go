@@ -49,13 +49,18 @@ func planRequests(w *world, d *draft, use *capacity, place *placement, nodes *no
 		switch {
 		case w.busy(r.Key()) || r.IsDone() && !own || !r.IsDone() && !w.serving():
 		case r.State == resources.StateFailed: // the reason of the failure stays, even with Options.Destroy
-			rp.forgetRequest(r)
+			if w.seen.Now.Sub(r.StateTime) > failedRetention {
+				d.add(Step{ID: "forget request " + r.ID, Address: requestAddress(r.ID), Action: ActionForget, Thing: ThingRequest,
+					Reason: ReasonFailed, Record: r.Key(), Request: r.ID})
+			}
 		case w.opt.Destroy:
 			if own {
 				rp.fail(r, ReasonDestroy)
 			}
 		case r.State == resources.StateFulfilled:
-			rp.fulfilled(r)
+			if w.seen.Now.Sub(r.StateTime) > takeTimeout {
+				rp.fail(r, ReasonNeverTaken, Fact{"limit", takeTimeout.String()})
+			}
 		case w.abandoned(r):
 			rp.restart(r)
 		case !r.Deadline.IsZero() && w.seen.Now.After(r.Deadline):
@@ -159,9 +164,11 @@ func (rp *requestPlanner) launchFor(r *resources.Request, o *option, i int, need
 // pending continues a request that a pool has accepted: it is fulfilled once all its nodes are ready.
 func (rp *requestPlanner) pending(r *resources.Request) {
 	at := poolKey{r.Placement.Provider, r.Placement.Pool}
-	if failed := rp.failedNode(r); failed != nil {
-		rp.decline(r, []resources.Decline{rp.declineOf(at, r.Placement.Zone, "a node could not be launched: "+failed.Error)})
-		return
+	for _, n := range rp.world.requestNodes[r.ID] {
+		if n.State == resources.StateFailed && n.Provider == at.provider && n.Pool == at.pool {
+			rp.decline(r, []resources.Decline{rp.declineOf(at, r.Placement.Zone, "a node could not be launched: "+n.Error)})
+			return
+		}
 	}
 	nodes, ready := rp.nodesOf(r)
 	if ready == len(r.Labels) {
@@ -247,22 +254,6 @@ func (rp *requestPlanner) nodesOf(r *resources.Request) (nodes []string, ready i
 	return nodes, ready
 }
 
-func (rp *requestPlanner) failedNode(r *resources.Request) *resources.Node {
-	for _, n := range rp.world.requestNodes[r.ID] {
-		if n.State == resources.StateFailed && n.Provider == r.Placement.Provider && n.Pool == r.Placement.Pool {
-			return n
-		}
-	}
-	return nil
-}
-
-// fulfilled fails a fulfilled request if its requestor has not taken the nodes within takeTimeout.
-func (rp *requestPlanner) fulfilled(r *resources.Request) {
-	if rp.world.seen.Now.Sub(r.StateTime) > takeTimeout {
-		rp.fail(r, ReasonNeverTaken, Fact{"limit", takeTimeout.String()})
-	}
-}
-
 // decline records that further pools will not serve the request. If no other pool is left, the request fails with all
 // reasons.
 func (rp *requestPlanner) decline(r *resources.Request, more []resources.Decline) {
@@ -293,13 +284,6 @@ func (rp *requestPlanner) decline(r *resources.Request, more []resources.Decline
 func (rp *requestPlanner) fail(r *resources.Request, reason Reason, evidence ...Fact) {
 	rp.draft.add(Step{ID: "fail request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest, Reason: reason,
 		Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: r.Declined, Evidence: evidence})
-}
-
-func (rp *requestPlanner) forgetRequest(r *resources.Request) {
-	if rp.world.seen.Now.Sub(r.StateTime) > failedRetention {
-		rp.draft.add(Step{ID: "forget request " + r.ID, Address: requestAddress(r.ID), Action: ActionForget, Thing: ThingRequest,
-			Reason: ReasonFailed, Record: r.Key(), Request: r.ID})
-	}
 }
 
 // waiting lists the pools that requests wait for.

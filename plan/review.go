@@ -1,6 +1,12 @@
 package plan
 
-import "github.com/npctl/npctl/resources"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/npctl/npctl/resources"
+)
 
 // review narrows a complete plan to the options and adds the guards against deletion.
 type review struct{ world *world }
@@ -23,4 +29,143 @@ func finish(w *world, d *draft, waiting []resources.Placement) Plan {
 	p.Steps = order(p.Steps)
 	p.Notes = append(p.Notes, rv.missingPrograms(p.Steps)...)
 	return p
+}
+
+// onlyImages keeps the steps of the images in Options.Images with the steps that they need, and the notes and
+// problems about these images. With -target it keeps those about the targets.
+func (rv review) onlyImages(p Plan) Plan {
+	p.Steps = withNeeds(p.Steps, func(s Step) bool { return s.Thing != ThingNode && slices.Contains(rv.world.opt.Images, s.Image) })
+	about, users := rv.aboutImages(), rv.usersOf(rv.world.opt.Images)
+	p.Notes = slices.DeleteFunc(p.Notes, func(n Note) bool {
+		return !about[n.Address] && (n.Code != "deferred" || !users[n.Address])
+	})
+	problems := p.Problems
+	p.Problems = nil
+	for _, q := range problems {
+		switch at := ProviderAddress(q.Provider); {
+		case about[q.Address]:
+			p.Problems = append(p.Problems, q)
+		case users[at] && slices.Contains(p.Deferred, q.Provider): // a provider that rejects its query does not stop the others
+			p.Notes = append(p.Notes, Note{Severity: Warning, Code: "deferred", Address: q.Address, Text: q.Text, Source: q.Source})
+		}
+	}
+	p.Deferred = slices.DeleteFunc(p.Deferred, func(name string) bool { return !users[ProviderAddress(name)] })
+	p.Unchanged = Unchanged{}
+	return p
+}
+
+// aboutImages returns the addresses of the images and their uploads, and whether they are targeted.
+func (rv review) aboutImages() map[Address]bool {
+	about := map[Address]bool{}
+	add := func(at Address) {
+		about[at] = len(rv.world.opt.Targets) == 0 || within([]Address{at}, rv.world.opt.Targets)
+	}
+	for _, image := range rv.world.opt.Images {
+		add(imageAddress(rv.world.imageKind(image), image))
+		for _, provider := range rv.world.names {
+			add(uploadAddress(provider, image))
+		}
+	}
+	return about
+}
+
+// usersOf returns the addresses of the targeted providers that boot from the images.
+func (rv review) usersOf(images []string) map[Address]bool {
+	users := map[Address]bool{}
+	for _, s := range rv.world.pools {
+		at := ProviderAddress(s.at.provider)
+		uses := slices.ContainsFunc(s.pool.Offers, func(o resources.Offer) bool {
+			return o.Image.Kind != resources.CloudImage && slices.Contains(images, o.Image.Name)
+		})
+		if uses && (len(rv.world.opt.Targets) == 0 || concerns(rv.world.opt.Targets, at)) {
+			users[at] = true
+		}
+	}
+	return users
+}
+
+// Program is a program that this host lacks.
+type Program struct {
+	Name    string
+	Package string // the Debian package to install; empty when unknown
+}
+
+// Tools states what the builds of one image need of this host.
+type Tools struct {
+	Missing []Program // programs that the builder runs
+	Formats []string  // formats that the builder creates without qemu-img; nil when unknown
+}
+
+// work names the work of steps that need programs.
+var work = map[Action]string{ActionBuild: "build", ActionConvert: "conversion"}
+
+// missingPrograms notes the steps that will fail because a program is missing.
+func (rv review) missingPrograms(steps []Step) (notes []Note) {
+	seen := map[string]bool{}
+	for _, s := range steps {
+		for _, program := range rv.lacks(s) {
+			text := fmt.Sprintf("this host lacks %s, so the %s of %s will fail", program.Name, work[s.Action], s.Address)
+			if program.Package != "" {
+				text += "; install the Debian package " + program.Package
+			}
+			if !seen[text] {
+				seen[text] = true
+				notes = append(notes, Note{Severity: Warning, Code: "program-missing", Address: s.Address, Text: text, Source: s.Source})
+			}
+		}
+	}
+	return notes
+}
+
+// lacks lists the missing programs that the step needs.
+func (rv review) lacks(s Step) []Program {
+	tools := rv.world.seen.Tools[s.Image]
+	switch s.Action {
+	case ActionBuild:
+		needed := slices.Clone(tools.Missing)
+		foreign := func(format string) bool { return !slices.Contains(tools.Formats, format) }
+		if tools.Formats != nil && slices.ContainsFunc(s.Formats, foreign) {
+			needed = append(needed, rv.world.seen.Converter...)
+		}
+		return needed
+	case ActionConvert:
+		return rv.world.seen.Converter
+	default:
+		return nil
+	}
+}
+
+// order sorts steps so that each one follows the steps that it waits for, and otherwise by phase, address and ID. It
+// ignores IDs of steps that are not in the plan.
+func order(steps []Step) []Step {
+	phase := func(s Step) int { kind, _ := kindOf(s.Action); return kind.phase }
+	slices.SortFunc(steps, func(a, b Step) int {
+		return cmp.Or(cmp.Compare(phase(a), phase(b)), cmp.Compare(a.Address, b.Address), len(a.ID)-len(b.ID), cmp.Compare(a.ID, b.ID))
+	})
+	place := make(map[string]int, len(steps))
+	for i, s := range steps {
+		place[s.ID] = i
+	}
+	sorted := make([]Step, 0, len(steps))
+	state := make([]byte, len(steps)) // 1: in progress, 2: placed
+	var visit func(i int)
+	visit = func(i int) {
+		if state[i] != 0 {
+			return // placed, or a cycle, which the tests rule out
+		}
+		state[i] = 1
+		for _, needs := range [][]string{steps[i].Needs, steps[i].After} {
+			for _, id := range needs {
+				if j, ok := place[id]; ok {
+					visit(j)
+				}
+			}
+		}
+		state[i] = 2
+		sorted = append(sorted, steps[i])
+	}
+	for i := range steps {
+		visit(i)
+	}
+	return sorted
 }

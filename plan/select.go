@@ -24,7 +24,7 @@ func selectSteps(p Plan, opt Options) Plan {
 		})
 	}
 	if len(opt.Targets) > 0 {
-		p.Steps = targeted(p.Steps, opt.Targets)
+		p.Steps = withNeeds(p.Steps, func(s Step) bool { return within(s.addresses(), opt.Targets) })
 		p.Problems = slices.DeleteFunc(p.Problems, func(q Problem) bool { return !within(problemScopes(q), opt.Targets) })
 		p.Deferred = slices.DeleteFunc(p.Deferred, func(name string) bool { return !concerns(opt.Targets, ProviderAddress(name)) })
 		if len(opt.Images) == 0 {
@@ -33,7 +33,11 @@ func selectSteps(p Plan, opt Options) Plan {
 		}
 	}
 	if len(opt.Excludes) > 0 {
-		p.Steps = withoutExcluded(p.Steps, opt.Excludes)
+		out := map[string]bool{}
+		for _, s := range p.Steps {
+			out[s.ID] = within(s.addresses(), opt.Excludes)
+		}
+		p.Steps = without(p.Steps, out)
 		p.Deferred = slices.DeleteFunc(p.Deferred, func(name string) bool { return within([]Address{ProviderAddress(name)}, opt.Excludes) })
 		p.Problems = slices.DeleteFunc(p.Problems, func(q Problem) bool { return within(problemScopes(q), opt.Excludes) })
 		p.Notes = append(p.Notes, Note{Severity: Warning, Code: "excluded",
@@ -61,10 +65,6 @@ func onlyRemovals(p Plan, keys []resources.Key) Plan {
 	return p
 }
 
-func targeted(steps []Step, targets []Address) []Step {
-	return withNeeds(steps, func(s Step) bool { return within(s.addresses(), targets) })
-}
-
 // withNeeds keeps the chosen steps and the steps that they need.
 func withNeeds(steps []Step, chosen func(Step) bool) []Step {
 	byID := map[string]Step{}
@@ -87,14 +87,6 @@ func withNeeds(steps []Step, chosen func(Step) bool) []Step {
 		}
 	}
 	return keep(steps, func(s Step) bool { return wanted[s.ID] })
-}
-
-func withoutExcluded(steps []Step, excludes []Address) []Step {
-	out := map[string]bool{}
-	for _, s := range steps {
-		out[s.ID] = within(s.addresses(), excludes)
-	}
-	return without(steps, out)
 }
 
 // without removes the steps with the IDs in out, and the steps that need them.

@@ -79,19 +79,6 @@ func (w *world) inTransit(n *resources.Node) bool {
 	return n.Request != "" && w.seen.ForeignClaims[n.Key()]
 }
 
-// handleForeignState handles a node in a state that only other programs set, and reports whether it was such a node.
-func (np *nodePlanner) handleForeignState(n *resources.Node) bool {
-	switch {
-	case !np.world.seen.Shared:
-		return false
-	case n.State == "testing":
-		np.capacity.count(n)
-	default:
-		return false
-	}
-	return true
-}
-
 // restart frees the nodes of an abandoned request, in all providers, and opens the request to all pools again.
 func (rp *requestPlanner) restart(r *resources.Request) {
 	s := restartStep(r, ReasonAbandoned, Fact{"pending since", clock(r.StateTime)})

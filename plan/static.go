@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -33,7 +34,8 @@ func planStaticNodes(w *world, d *draft, use *capacity, nodes *nodePlanner) {
 			}
 		}
 	}
-	for _, n := range sp.leftSlots(records) {
+	left := slices.SortedFunc(maps.Values(records), func(a, b *resources.Node) int { return strings.Compare(a.ID, b.ID) })
+	for _, n := range left {
 		sp.removeSlot(n, sp.whyLeft(n))
 	}
 	for _, n := range twice {
@@ -122,16 +124,6 @@ func slotAddress(key slotKey, slots int64) Address {
 		a += Address(fmt.Sprintf("[%d]", key.slot))
 	}
 	return a
-}
-
-// leftSlots lists the records of slots that are no longer configured, by ID.
-func (sp *staticPlanner) leftSlots(records map[slotKey]*resources.Node) []*resources.Node {
-	var left []*resources.Node
-	for _, n := range records {
-		left = append(left, n)
-	}
-	slices.SortFunc(left, func(a, b *resources.Node) int { return strings.Compare(a.ID, b.ID) })
-	return left
 }
 
 // whyLeft returns why a slot is no longer configured.

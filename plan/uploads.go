@@ -7,15 +7,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// unfinishedUploads plans the removal of uploads that failed, were interrupted, or no longer exist in the cloud.
-func (ip *imagePlanner) unfinishedUploads(img *resources.Image) {
-	for _, u := range ip.world.uploads[img.Name] {
-		if ip.world.reachable(u.Provider) {
-			ip.checkUpload(u)
-		}
-	}
-}
-
+// checkUpload plans the removal of an upload that failed, was interrupted, or no longer exists in the cloud.
 func (ip *imagePlanner) checkUpload(u *resources.Upload) {
 	view, looked := ip.world.view(u.Provider)
 	remote, found := ip.world.remote[u.ID]
@@ -31,20 +23,15 @@ func (ip *imagePlanner) checkUpload(u *resources.Upload) {
 	case looked && found && remote.Status == resources.StatusFailed:
 		ip.deleteUpload(u, ReasonFailed)
 	case ip.draft.isReplaceTarget(uploadAddress(u.Provider, u.Image)) && ip.world.images[u.Image] != nil:
-		ip.replacedUploads[u.Key()] = !ip.runsNodes(u)
-		if !ip.replacedUploads[u.Key()] {
+		runs := slices.ContainsFunc(ip.world.nodes[u.Provider], func(n *resources.Node) bool {
+			return n.Upload == u.ID && ip.draft.deletedBy[n.Key()] == ""
+		})
+		if ip.replacedUploads[u.Key()] = !runs; runs {
 			ip.draft.note(Warning, "in-use", uploadAddress(u.Provider, u.Image), resources.Source{},
 				"image %s in %s is not uploaded again while nodes run from it; -replace=%s builds a new one",
 				u.Image, u.Provider, imageAddress(resources.DiskImage, u.Image))
 		}
 	}
-}
-
-// runsNodes reports whether nodes that this plan keeps run from the upload.
-func (ip *imagePlanner) runsNodes(u *resources.Upload) bool {
-	return slices.ContainsFunc(ip.world.nodes[u.Provider], func(n *resources.Node) bool {
-		return n.Upload == u.ID && ip.draft.deletedBy[n.Key()] == ""
-	})
 }
 
 // uploadingProviders lists the reachable providers that have uploads of an image, by name.
@@ -102,8 +89,12 @@ func (ip *imagePlanner) planUpload(img *resources.Image, p *resources.Provider, 
 	case build == "":
 		ip.plannedUploads[imageAt{img.Name, p.Name}] = ip.uploadNewest(img, p, newest)
 	default:
-		first := ip.interimUpload(img, p, newest)
-		ip.plannedUploads[imageAt{img.Name, p.Name}] = ip.uploadNext(img, p, build, first)
+		s := ip.uploadStep(img, p)
+		s.Needs = []string{build}
+		if first := ip.interimUpload(img, p, newest); first != "" {
+			s.ID, s.After = first+" of the next build", []string{first}
+		}
+		ip.plannedUploads[imageAt{img.Name, p.Name}] = ip.draft.add(s)
 	}
 }
 
@@ -128,16 +119,6 @@ func (ip *imagePlanner) uploadStep(img *resources.Image, p *resources.Provider) 
 	return s
 }
 
-// uploadNext plans the upload of a build that this plan creates.
-func (ip *imagePlanner) uploadNext(img *resources.Image, p *resources.Provider, build, stopgap string) string {
-	s := ip.uploadStep(img, p)
-	s.Needs = []string{build}
-	if stopgap != "" {
-		s.ID, s.After = stopgap+" of the next build", []string{stopgap}
-	}
-	return ip.draft.add(s)
-}
-
 // uploadNewest plans the upload of an existing build, from the host that has its files.
 func (ip *imagePlanner) uploadNewest(img *resources.Image, p *resources.Provider, newest *resources.Build) string {
 	s := ip.uploadStep(img, p)
@@ -154,17 +135,12 @@ func (ip *imagePlanner) uploadNewest(img *resources.Image, p *resources.Provider
 		return ip.draft.add(s)
 	}
 	if f, ok := newest.File(s.Format); !ok || !ip.present(f) {
-		s.Needs = []string{ip.addConversion(img, newest, s.Format)}
+		s.Needs = []string{ip.draft.add(Step{ID: fmt.Sprintf("convert %s %s", newest.ID, s.Format), Address: imageAddress(img.Kind, img.Name),
+			Action: ActionConvert, Thing: ThingFile, Reason: ReasonFormatMissing, Image: img.Name, Build: newest.ID,
+			Format: s.Format, Evidence: []Fact{{"build", newest.ID}}, Preconditions: []Fingerprint{ip.world.fingerprint(newest.Key())},
+			Estimate: ip.world.estimate("convert/" + img.Name + "/" + s.Format), Source: img.Source})} // once for all providers
 	}
 	return ip.draft.add(s)
-}
-
-// addConversion plans the conversion of an existing build to one more format, once for all providers.
-func (ip *imagePlanner) addConversion(img *resources.Image, b *resources.Build, format string) string {
-	return ip.draft.add(Step{ID: fmt.Sprintf("convert %s %s", b.ID, format), Address: imageAddress(img.Kind, img.Name),
-		Action: ActionConvert, Thing: ThingFile, Reason: ReasonFormatMissing, Image: img.Name, Build: b.ID,
-		Format: format, Evidence: []Fact{{"build", b.ID}}, Preconditions: []Fingerprint{ip.world.fingerprint(b.Key())},
-		Estimate: ip.world.estimate("convert/" + img.Name + "/" + format), Source: img.Source})
 }
 
 // deleteUpload plans the deletion of an image in a cloud, after the nodes that run from it and that this plan
