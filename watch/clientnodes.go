@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
@@ -48,9 +47,6 @@ func (c *Clients) Return(ctx context.Context, id string) (*resources.Node, error
 
 // Hold keeps a node for debugging until the given time. The zero time means until max_hold_age has passed.
 func (c *Clients) Hold(ctx context.Context, id, reason string, until time.Time) (*resources.Node, error) {
-	if utf8.RuneCountInString(reason) > textAtMost {
-		return nil, fmt.Errorf("%w: the reason is longer than %d characters", ErrInvalid, textAtMost)
-	}
 	return c.change(ctx, id, "held", func(n *resources.Node, now time.Time) error {
 		if n.State != resources.StateReady && !n.State.IsInService() {
 			return fmt.Errorf("%w: node %s is %s", ErrState, id, n.State)
@@ -115,9 +111,6 @@ func (c *Clients) Release(ctx context.Context, id string) (*resources.Node, erro
 // or assigned to a request requires force. DeleteNode refuses a node that a step works on, because the step would
 // continue.
 func (c *Clients) DeleteNode(ctx context.Context, id, reason string, force bool) (*resources.Node, error) {
-	if utf8.RuneCountInString(reason) > textAtMost {
-		return nil, fmt.Errorf("%w: the reason is longer than %d characters", ErrInvalid, textAtMost)
-	}
 	return c.change(ctx, id, deletedCode, func(n *resources.Node, now time.Time) error {
 		switch n.State {
 		case resources.StateUsed, resources.StateDeleting:

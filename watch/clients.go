@@ -7,21 +7,14 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
 
-// Limits for client calls. Data is limited in bytes, a text in characters.
-const (
-	labelsAtMost = 100
-	dataAtMost   = 64 << 10
-	textAtMost   = 1024
-	leaseAtLeast = 5 * time.Second
-	leaseAtMost  = 24 * time.Hour
-)
+// dataAtMost is the maximum size in bytes of the data of a request.
+const dataAtMost = 64 << 10
 
 // Errors that clients branch on, besides state.ErrNotFound and state.ErrConflict.
 var (
@@ -62,29 +55,14 @@ type Clients struct {
 	refused         func()                                      // may be nil
 }
 
-// CreateRequest creates a request for nodes. It returns ErrInvalid or ErrTooManyRequests when it refuses the request.
+// CreateRequest creates a request for nodes, whose arguments are valid by the schema of the API. It returns ErrInvalid or ErrTooManyRequests when it refuses the request.
 func (c *Clients) CreateRequest(ctx context.Context, n NewRequest) (*resources.Request, error) {
 	now := c.now()
 	switch {
-	case len(n.Labels) == 0:
-		return nil, fmt.Errorf("%w: the request has no labels", ErrInvalid)
-	case len(n.Labels) > labelsAtMost:
-		return nil, fmt.Errorf("%w: the request has %d labels; at most %d are allowed", ErrInvalid, len(n.Labels), labelsAtMost)
-	case slices.Contains(n.Labels, ""):
-		return nil, fmt.Errorf("%w: a label is empty", ErrInvalid)
 	case len(n.Data) > dataAtMost:
 		return nil, fmt.Errorf("%w: data has %d bytes; at most %d are allowed", ErrInvalid, len(n.Data), dataAtMost)
-	case len(n.Data) > 0 && !json.Valid(n.Data):
-		return nil, fmt.Errorf("%w: data is not JSON", ErrInvalid)
-	case n.Priority != nil && (*n.Priority < 1 || *n.Priority > 999):
-		return nil, fmt.Errorf("%w: priority %d is not between 1 and 999", ErrInvalid, *n.Priority)
 	case !n.Deadline.IsZero() && n.Deadline.Before(now):
 		return nil, fmt.Errorf("%w: the deadline %s has passed", ErrInvalid, n.Deadline.Format(time.RFC3339))
-	}
-	for _, text := range append([]string{n.Requestor, n.Tenant, n.EventID, n.Provider}, n.Labels...) {
-		if count := utf8.RuneCountInString(text); count > textAtMost {
-			return nil, fmt.Errorf("%w: a text has %d characters; at most %d are allowed", ErrInvalid, count, textAtMost)
-		}
 	}
 	if err := c.checkRequestLimit(); err != nil {
 		return nil, err
@@ -165,24 +143,11 @@ func (c *Clients) CancelRequest(ctx context.Context, id string) error {
 // Take hands the nodes of a fulfilled request to its requestor and deletes the request. With a lease, the nodes return
 // automatically when the holder stops renewing it.
 func (c *Clients) Take(ctx context.Context, id, holder string, lease time.Duration) (nodes []*resources.Node, err error) {
-	if err := checkLease(holder, lease); err != nil {
-		return nil, err
-	}
 	err = RetryConflict(ctx, func() error {
 		nodes, err = c.take(ctx, id, holder, lease)
 		return err
 	})
 	return nodes, err
-}
-
-func checkLease(holder string, lease time.Duration) error {
-	switch {
-	case utf8.RuneCountInString(holder) > textAtMost:
-		return fmt.Errorf("%w: the holder's name is longer than %d characters", ErrInvalid, textAtMost)
-	case lease != 0 && (lease < leaseAtLeast || lease > leaseAtMost):
-		return fmt.Errorf("%w: a lease of %s is not between %s and %s", ErrInvalid, lease, leaseAtLeast, leaseAtMost)
-	}
-	return nil
 }
 
 func (c *Clients) take(ctx context.Context, id, holder string, lease time.Duration) ([]*resources.Node, error) {
