@@ -57,7 +57,7 @@ type Store struct {
 	workers sync.WaitGroup // watchers and lock keepers
 
 	mu       sync.Mutex // guards the fields below
-	watchers map[*watcher]struct{}
+	watchers map[watcher]struct{}
 	locks    map[*lock]struct{}
 	hinted   version // newest version for which all watchers have a hint
 }
@@ -78,7 +78,7 @@ func Open(opts Options) (*Store, error) {
 	s := &Store{
 		file: newFile(path, opts.Timeout), opts: opts, log: opts.Log, self: thisProcess(), group: newGroupCommit(),
 		hintEvery: hintEvery, lostEvery: lostEvery,
-		watchers: map[*watcher]struct{}{}, locks: map[*lock]struct{}{},
+		watchers: map[watcher]struct{}{}, locks: map[*lock]struct{}{},
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

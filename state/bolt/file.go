@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"sync"
 	"syscall"
 	"time"
 
@@ -30,26 +29,6 @@ type file struct {
 	// verified is the version of the file that checkAll last accepted, or that this process wrote. Only writers call
 	// checkAll.
 	verified version
-
-	mu     sync.Mutex // guards peeked
-	peeked cachedVersion
-}
-
-// cachedVersion is the result of the last peek.
-type cachedVersion struct {
-	info os.FileInfo // nil: no result yet
-	when time.Time   // before the file was read
-	at   version
-}
-
-// settledAge is the minimum age of a modification time that proves that the file has not changed since. File system
-// clocks are coarse, so two writes in quick succession may leave the same time.
-const settledAge = time.Second
-
-// holds reports whether the file cannot have changed since it was read.
-func (p cachedVersion) holds(now os.FileInfo) bool {
-	return p.info != nil && os.SameFile(p.info, now) && p.info.Size() == now.Size() && p.info.ModTime().Equal(now.ModTime()) &&
-		p.when.Sub(now.ModTime()) > settledAge
 }
 
 // version identifies one version of one file.
@@ -197,7 +176,7 @@ func (f *file) acquire(ctx context.Context, why accessMode) (*os.File, error) {
 
 // tryAcquire returns nil when another process has the lock, or when the file was replaced while it was opened.
 func (f *file) tryAcquire(why accessMode) (*os.File, error) {
-	if _, err := regular(f.path); err != nil {
+	if err := regular(f.path); err != nil {
 		return nil, err
 	}
 	how, mode := unix.LOCK_SH, os.O_RDONLY
@@ -208,9 +187,12 @@ func (f *file) tryAcquire(why accessMode) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Flock(int(osFile.Fd()), how|unix.LOCK_NB)
-	if err == nil && f.current(osFile) {
-		return osFile, nil
+	if err = unix.Flock(int(osFile.Fd()), how|unix.LOCK_NB); err == nil {
+		have, openErr := osFile.Stat()
+		now, pathErr := os.Stat(f.path)
+		if openErr == nil && pathErr == nil && os.SameFile(have, now) {
+			return osFile, nil
+		}
 	}
 	osFile.Close()
 	if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
@@ -219,58 +201,34 @@ func (f *file) tryAcquire(why accessMode) (*os.File, error) {
 	return nil, nil
 }
 
-func (f *file) current(osFile *os.File) bool {
-	have, err := osFile.Stat()
-	if err != nil {
-		return false
-	}
-	now, err := os.Stat(f.path)
-	return err == nil && os.SameFile(have, now)
-}
-
 // regular rejects files that must not be opened: opening a pipe would block forever.
-func regular(path string) (os.FileInfo, error) {
+func regular(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case info.IsDir():
-		return nil, errDirectory
+		return errDirectory
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("is not a file but %s: %w", info.Mode().Type(), errNotState)
+		return fmt.Errorf("is not a file but %s: %w", info.Mode().Type(), errNotState)
 	}
-	return info, nil
+	return nil
 }
 
-// peek returns the version of the file without waiting for a lock, or the zero version if the file is missing. It opens
-// the file only when it may have changed since the last peek.
+// peek returns the version of the file without waiting for a lock, or the zero version if the file is missing.
 func (f *file) peek() (version, error) {
-	info, err := regular(f.path)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return version{}, nil
-		}
+	if err := regular(f.path); errors.Is(err, fs.ErrNotExist) {
+		return version{}, nil
+	} else if err != nil {
 		return version{}, err
 	}
-	f.mu.Lock()
-	last := f.peeked
-	f.mu.Unlock()
-	if last.holds(info) {
-		return last.at, nil
-	}
-	found := cachedVersion{info: info, when: time.Now()}
 	osFile, err := os.Open(f.path)
 	if err != nil {
 		return version{}, err
 	}
 	defer osFile.Close()
-	if found.at, _, err = versionOf(osFile); err != nil {
-		return version{}, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.peeked = found
-	return found.at, nil
+	at, _, err := versionOf(osFile)
+	return at, err
 }
 
 func versionOf(osFile *os.File) (version, metas, error) {

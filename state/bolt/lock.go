@@ -142,28 +142,28 @@ func deleteLock(tx *bbolt.Tx, h *head, name, id string) error {
 
 // Holder returns the current holder of the lock, or nil.
 func (s *Store) Holder(ctx context.Context, name string) (*state.Holder, error) {
-	var record *lockRecord
-	err := s.view(ctx, func(tx *bbolt.Tx, _ *head) (err error) {
-		record, err = readLock(tx, name)
-		return err
-	})
-	if err != nil || record == nil {
-		return nil, err
-	}
-	return &record.Holder, nil
+	holder, _, err := s.holder(ctx, name)
+	return holder, err
 }
 
 // Worker returns the holder of the lock, or nil if the lock is free or the holder is known to be dead.
 func (s *Store) Worker(ctx context.Context, name string) (*state.Holder, error) {
-	var record *lockRecord
-	err := s.view(ctx, func(tx *bbolt.Tx, _ *head) (err error) {
-		record, err = readLock(tx, name)
-		return err
-	})
-	if err != nil || record == nil || s.self.whyDead(*record) != "" {
+	holder, dead, err := s.holder(ctx, name)
+	if dead {
 		return nil, err
 	}
-	return &record.Holder, nil
+	return holder, err
+}
+
+func (s *Store) holder(ctx context.Context, name string) (holder *state.Holder, dead bool, err error) {
+	err = s.view(ctx, func(tx *bbolt.Tx, _ *head) error {
+		record, err := readLock(tx, name)
+		if record != nil {
+			holder, dead = &record.Holder, s.self.whyDead(*record) != ""
+		}
+		return err
+	})
+	return holder, dead, err
 }
 
 // ForceUnlock takes the lock with the given ID from its holder and returns the holder. The holder notices the loss

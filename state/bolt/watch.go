@@ -5,11 +5,9 @@ import (
 	"time"
 )
 
-// watcher is a channel that Watch returned. Only its goroutine closes it. hint sends under Store.mu while the watcher
-// is registered, and the goroutine unregisters it before it closes the channel.
-type watcher struct {
-	hints chan struct{} // has capacity for one hint, so that hints merge
-}
+// watcher is a channel that Watch returned, with capacity for one hint, so that hints merge. Only its goroutine closes
+// it. hint sends under Store.mu while the watcher is registered, and the goroutine unregisters it before it closes it.
+type watcher chan struct{}
 
 // Watch implements state.Store. Commits through this Store send a hint at once. To notice commits of other processes,
 // Watch reads the version of the file every second, without a lock. Each such timer wakes an idle daemon.
@@ -21,7 +19,7 @@ func (s *Store) Watch(ctx context.Context) (<-chan struct{}, error) {
 	if err != nil {
 		return nil, s.wrap("watch", err)
 	}
-	w := &watcher{hints: make(chan struct{}, 1)}
+	w := make(watcher, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usable(ctx); err != nil {
@@ -29,11 +27,16 @@ func (s *Store) Watch(ctx context.Context) (<-chan struct{}, error) {
 	}
 	s.watchers[w] = struct{}{}
 	s.workers.Go(func() { s.watch(ctx, w, seen) })
-	return w.hints, nil
+	return w, nil
 }
 
-func (s *Store) watch(ctx context.Context, w *watcher, seen version) {
-	defer s.unwatch(w)
+func (s *Store) watch(ctx context.Context, w watcher, seen version) {
+	defer func() {
+		s.mu.Lock()
+		delete(s.watchers, w)
+		s.mu.Unlock()
+		close(w)
+	}()
 	tick := time.NewTicker(s.hintEvery)
 	defer tick.Stop()
 	for {
@@ -58,13 +61,6 @@ func (s *Store) watch(ctx context.Context, w *watcher, seen version) {
 	}
 }
 
-func (s *Store) unwatch(w *watcher) {
-	s.mu.Lock()
-	delete(s.watchers, w)
-	s.mu.Unlock()
-	close(w.hints)
-}
-
 // hint sends a hint to all watchers of this Store: records changed up to the version.
 func (s *Store) hint(at version) {
 	s.mu.Lock()
@@ -75,9 +71,9 @@ func (s *Store) hint(at version) {
 	}
 }
 
-func (w *watcher) hint() {
+func (w watcher) hint() {
 	select {
-	case w.hints <- struct{}{}:
+	case w <- struct{}{}:
 	default:
 	}
 }
