@@ -1,10 +1,12 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/npctl/npctl/plan"
@@ -14,59 +16,87 @@ import (
 // historyLength is the number of durations kept for each subject.
 const historyLength = 20
 
+// bookkeeping keeps the records that are about no single object: of providers, images, durations and templates.
+type bookkeeping struct {
+	cache *recordCache
+	slots *slots
+
+	mu      sync.Mutex           // guards the fields below
+	known   map[string]bool      // providers with an up-to-date record
+	seconds map[string][]float64 // durations by subject, not yet in the history
+}
+
 // rememberProvider records how to connect to a provider before a step creates anything there.
-func (x *execution) rememberProvider(ctx context.Context, name string) error {
-	release, err := x.acquire(ctx, "record of provider "+name, 1) // two steps must not write it at the same time
+func (k *bookkeeping) rememberProvider(ctx context.Context, e *Engine, name, location string) error {
+	p, configured := e.provider(name)
+	if !configured {
+		return nil
+	}
+	release, err := k.slots.acquire(ctx, "record of provider "+name, 1) // two steps must not write it at the same time
 	if err != nil {
 		return err
 	}
 	defer release()
-	p, configured := x.provider(name)
-	x.guard.Lock()
-	known := x.known[name]
-	x.guard.Unlock()
-	if known || !configured {
+	k.mu.Lock()
+	known := k.known[name]
+	k.mu.Unlock()
+	if known {
 		return nil
 	}
-	record, err := Remember(p, x.Drivers[p.Driver].Schema().Provider)
+	record, err := Remember(p, e.Drivers[p.Driver].Schema().Provider)
 	if err != nil {
 		return err
 	}
-	old, remembered := get[resources.ProviderRecord](x.cache, record.Key())
+	old, remembered := get[resources.ProviderRecord](k.cache, record.Key())
 	if remembered {
 		record.Location, record.Frozen = old.Location, old.Frozen
 	}
-	if place := x.seen.Providers[name].Location; place != "" {
-		record.Location = place
-	}
+	record.Location = cmp.Or(location, record.Location)
 	if !remembered || !reflect.DeepEqual(old, record) {
-		if err := x.cache.put(ctx, record); err != nil {
+		if err := k.cache.put(ctx, record); err != nil {
 			return err
 		}
 	}
-	x.guard.Lock()
-	defer x.guard.Unlock()
-	x.known[name] = true
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.known[name] = true
 	return nil
 }
 
-// rememberImages records the kind and prevent_destroy of each image that has a build or gets one by the plan.
-func (x *execution) rememberImages(ctx context.Context, p plan.Plan) error {
+// freeze writes to the record of a provider whether the provider is frozen.
+func (k *bookkeeping) freeze(ctx context.Context, e *Engine, p *resources.Provider, frozen bool) error {
+	release, err := k.slots.acquire(ctx, "record of provider "+p.Name, 1)
+	if err != nil {
+		return err
+	}
+	defer release()
+	record, known := get[resources.ProviderRecord](k.cache, resources.Key{Kind: resources.KindProvider, ID: p.Name})
+	if !known {
+		if record, err = Remember(p, e.Drivers[p.Driver].Schema().Provider); err != nil {
+			return err
+		}
+	}
+	record.Frozen = frozen
+	return k.cache.put(ctx, record)
+}
+
+// rememberImages records the kind and prevent_destroy of each image that has a build or gets one by the steps.
+func (k *bookkeeping) rememberImages(ctx context.Context, e *Engine, steps []plan.Step) error {
 	made := map[string]bool{}
-	for _, b := range all[resources.Build](x.cache) {
+	for _, b := range all[resources.Build](k.cache) {
 		made[b.Image] = true
 	}
-	for _, s := range p.Steps {
+	for _, s := range steps {
 		made[s.Image] = made[s.Image] || s.Action == plan.ActionBuild
 	}
-	for _, img := range x.Desired.Images {
+	for _, img := range e.Desired.Images {
 		if !made[img.Name] {
 			continue
 		}
-		err := x.imageRecords().change(ctx, img.Name, img.Kind, func(r *resources.ImageRecord) {
+		err := k.cache.changeImage(ctx, img.Name, img.Kind, func(r *resources.ImageRecord) {
 			r.Kind, r.PreventDestroy = img.Kind, img.PreventDestroy
 			maps.DeleteFunc(r.Uploads, func(provider string, _ *resources.Failure) bool {
-				_, configured := x.provider(provider)
+				_, configured := e.provider(provider)
 				return !configured
 			})
 		})
@@ -77,50 +107,40 @@ func (x *execution) rememberImages(ctx context.Context, p plan.Plan) error {
 	return nil
 }
 
-// template returns the record that explains a hash, or nil if it exists already. Only images have files.
-func (x *execution) template(hash resources.Hash, static, files map[string]string) []resources.Record {
-	t := &resources.Template{Hash: hash, Static: static, Files: files}
-	old, known := get[resources.Template](x.cache, t.Key())
-	if hash == "" || known && (old.Files != nil || files == nil) {
-		return nil
-	}
-	return []resources.Record{t}
-}
-
 // recordDuration collects the duration of a step; tidy stores it.
-func (x *execution) recordDuration(subject string, seconds float64) {
-	x.guard.Lock()
-	defer x.guard.Unlock()
-	x.seconds[subject] = append(x.seconds[subject], seconds)
+func (k *bookkeeping) recordDuration(subject string, seconds float64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.seconds[subject] = append(k.seconds[subject], seconds)
 }
 
-// tidy writes the history and removes records that nothing refers to any more.
-func (x *execution) tidy(ctx context.Context) error {
-	x.guard.Lock()
-	took := x.seconds
-	x.seconds = map[string][]float64{}
-	x.guard.Unlock()
+// tidy writes the history and removes records that nothing refers to any more. installation may be empty.
+func (k *bookkeeping) tidy(ctx context.Context, e *Engine, installation string) error {
+	k.mu.Lock()
+	took := k.seconds
+	k.seconds = map[string][]float64{}
+	k.mu.Unlock()
 	for subject, seconds := range took {
-		h, known := get[resources.History](x.cache, resources.Key{Kind: resources.KindHistory, ID: subject})
+		h, known := get[resources.History](k.cache, resources.Key{Kind: resources.KindHistory, ID: subject})
 		if !known {
 			h = &resources.History{Subject: subject}
 		}
 		h.Seconds = append(slices.Clone(h.Seconds), seconds...)
 		h.Seconds = h.Seconds[max(0, len(h.Seconds)-historyLength):]
-		if err := x.cache.put(ctx, h); err != nil {
+		if err := k.cache.put(ctx, h); err != nil {
 			return err
 		}
 	}
-	if err := x.fixFutureDates(ctx); err != nil {
+	if err := k.fixFutureDates(ctx, e); err != nil {
 		return err
 	}
-	if err := x.cache.drop(ctx, x.unused()...); err != nil {
+	if err := k.cache.drop(ctx, k.unused(e)...); err != nil {
 		return err
 	}
-	if len(all[resources.Build](x.cache)) > 0 || x.seen.Installation == "" {
+	if len(all[resources.Build](k.cache)) > 0 || installation == "" {
 		return nil
 	}
-	return x.files().release(x.seen.Installation)
+	return e.files().release(installation)
 }
 
 // futureSlack is how far in the future the date of a build may be before it is attributed to a clock that was set back.
@@ -128,18 +148,18 @@ const futureSlack = time.Minute
 
 // fixFutureDates sets the date of ready builds that are dated in the future to the present, so that rebuild_age counts
 // from now on. It skips a shared store, where dates may come from the clocks of other hosts.
-func (x *execution) fixFutureDates(ctx context.Context) error {
-	if x.cache.claims.store != nil {
+func (k *bookkeeping) fixFutureDates(ctx context.Context, e *Engine) error {
+	if k.cache.claims.store != nil {
 		return nil
 	}
-	now := x.Now()
-	for _, b := range all[resources.Build](x.cache) {
+	now := e.Now()
+	for _, b := range all[resources.Build](k.cache) {
 		if b.State != resources.StateReady || !b.StateTime.After(now.Add(futureSlack)) {
 			continue
 		}
-		x.Log.Warn("a build is dated in the future; its date is set to now", "image", b.Image, "build", b.ID, "date", b.StateTime)
+		e.Log.Warn("a build is dated in the future; its date is set to now", "image", b.Image, "build", b.ID, "date", b.StateTime)
 		b.StateTime = now
-		if err := x.cache.put(ctx, b); err != nil {
+		if err := k.cache.put(ctx, b); err != nil {
 			return err
 		}
 	}
@@ -147,36 +167,32 @@ func (x *execution) fixFutureDates(ctx context.Context) error {
 }
 
 // unused lists the templates, sightings and image records that nothing refers to any more.
-func (x *execution) unused() []resources.Key {
+func (k *bookkeeping) unused(e *Engine) []resources.Key {
 	hashes, images := map[resources.Hash]bool{}, map[string]bool{}
-	for _, b := range all[resources.Build](x.cache) {
+	for _, b := range all[resources.Build](k.cache) {
 		hashes[b.Hash], images[b.Image] = true, true
 	}
-	for _, n := range all[resources.Node](x.cache) {
+	for _, n := range all[resources.Node](k.cache) {
 		hashes[n.Hash] = true
 	}
 	var keys []resources.Key
-	for _, t := range all[resources.Template](x.cache) {
+	for _, t := range all[resources.Template](k.cache) {
 		if !hashes[t.Hash] {
 			keys = append(keys, t.Key())
 		}
 	}
-	for _, s := range all[resources.Sighting](x.cache) {
-		if _, configured := x.provider(s.Provider); !configured && s.Provider != "" && x.rememberedProvider(s.Provider) == nil {
+	for _, s := range all[resources.Sighting](k.cache) {
+		if _, configured := e.provider(s.Provider); !configured && s.Provider != "" && k.cache.provider(s.Provider) == nil {
 			keys = append(keys, s.Key())
 		}
 	}
-	for _, r := range all[resources.ImageRecord](x.cache) {
-		failing := x.configured(r.Name) && (r.Failure != nil || len(r.Uploads) > 0)
+	for _, r := range all[resources.ImageRecord](k.cache) {
+		failing := e.image(r.Name) != nil && (r.Failure != nil || len(r.Uploads) > 0)
 		if !images[r.Name] && !r.PreventDestroy && !r.Paused && !failing {
 			keys = append(keys, r.Key())
 		}
 	}
 	return keys
-}
-
-func (e *Engine) configured(image string) bool {
-	return slices.ContainsFunc(e.Desired.Images, func(i resources.Image) bool { return i.Name == image })
 }
 
 // Sight records leaks. It is called while the store is locked, after Observe.
@@ -185,9 +201,9 @@ func (e *Engine) Sight(ctx context.Context, seen plan.Observed) error {
 	if len(there)+len(gone) == 0 {
 		return nil
 	}
-	l, err := openLedger(ctx, e.Store)
+	cache, err := openLedger(ctx, e.Store)
 	if err != nil {
 		return err
 	}
-	return l.sight(ctx, there, gone)
+	return cache.sight(ctx, there, gone)
 }

@@ -45,7 +45,7 @@ func (x *execution) cloudImage(ctx context.Context, p *resources.Provider, ref r
 func (x *execution) awaitReady(ctx context.Context, cloud drivers.Cloud, spec drivers.Spec, id string) (ready resources.Instance, err error) {
 	var patience advanceFailures
 	seen, missing := false, 0
-	err = x.poll(cloud).await(ctx, func(now listing) (bool, error) {
+	err = x.pollers.of(cloud, x.connections, x.seen.Installation).await(ctx, func(now listing) (bool, error) {
 		instance, found := now.byID[id]
 		if !found {
 			if missing++; seen && missing > 1 {

@@ -30,6 +30,9 @@ const workSuffix = ".work"
 // the image.
 const manifestSuffix = ".d"
 
+// gonesAtMost is how many missing versions of a source are remembered.
+const gonesAtMost = 50
+
 // imageBuild is one build, from its intent to its ready state.
 type imageBuild struct {
 	x       *execution
@@ -52,27 +55,14 @@ func (x *execution) build(ctx context.Context, s plan.Step) (string, error) {
 	if err := m.runBuilder(ctx); err != nil {
 		return m.build.ID, m.failed(ctx, err)
 	}
-	x.recordDuration("build/"+img.Name, m.build.Seconds)
-	x.results.addBuild(img.Name, m.build.ID)
+	x.books.recordDuration("build/"+img.Name, m.build.Seconds)
+	x.results.add(img.Name, "", m.build.ID)
 	if store, ok := x.Store.(state.BuildRequester); ok {
 		if err := store.RequestBuild(ctx, img.Name, false); err != nil {
 			return m.build.ID, err
 		}
 	}
-	return m.build.ID, x.imageRecords().change(ctx, img.Name, img.Kind, func(r *resources.ImageRecord) { r.Failure = nil })
-}
-
-func (x *execution) imageBuilder(name string) (*resources.Image, builders.Builder, error) {
-	for i := range x.Desired.Images {
-		if img := &x.Desired.Images[i]; img.Name == name {
-			builder := x.Builders[img.Builder]
-			if builder == nil {
-				return nil, nil, fmt.Errorf("%s: this npctl has no builder %q", img.Ref(), img.Builder)
-			}
-			return img, builder, nil
-		}
-	}
-	return nil, nil, fmt.Errorf("image %s is not configured", name)
+	return m.build.ID, x.cache.changeImage(ctx, img.Name, img.Kind, func(r *resources.ImageRecord) { r.Failure = nil })
 }
 
 // recordIntent writes the record of the build, or reads the record of an interrupted build to resume.
@@ -85,11 +75,11 @@ func (m *imageBuild) recordIntent(ctx context.Context) error {
 		m.build = b
 		return nil
 	}
-	id := uuid.New()
-	return m.recordIntentAs(ctx, hex.EncodeToString(id[:]))
-}
-
-func (m *imageBuild) recordIntentAs(ctx context.Context, id string) error {
+	id := m.step.Build // set by build hosts
+	if id == "" {
+		random := uuid.New()
+		id = hex.EncodeToString(random[:])
+	}
 	now, img := m.x.Now(), m.image
 	inputs := m.x.seen.Inputs[img.Name]
 	hash := plan.ImageHashes(img.Hashes, inputs.Hash).Current()
@@ -106,7 +96,7 @@ func (m *imageBuild) recordIntentAs(ctx context.Context, id string) error {
 	if m.step.Version != "" {
 		m.build.Version, m.build.VersionTime = m.step.Version, m.versionTime()
 	}
-	if err := m.x.cache.putFor(ctx, m.step.ID, append([]resources.Record{m.build}, m.x.template(hash, img.Static, inputs.Files)...)...); err != nil {
+	if err := m.x.cache.putFor(ctx, m.step.ID, append([]resources.Record{m.build}, m.x.cache.template(hash, img.Static, inputs.Files)...)...); err != nil {
 		return err
 	}
 	if err := m.builtByOther(ctx); err != nil {
@@ -173,7 +163,11 @@ func (m *imageBuild) runBuilder(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer m.closeLog(log)
+	defer func() {
+		if err := log.Close(); err != nil {
+			m.x.Log.Warn("the log of a build is incomplete", "image", m.image.Name, "build", m.build.ID, "error", err)
+		}
+	}()
 	artifact, err := m.builder.Build(ctx, m.job(work), log)
 	if err != nil {
 		if strings.Contains(err.Error(), "\n") { // the error contains the last lines of a program's output
@@ -192,7 +186,7 @@ func (m *imageBuild) runBuilder(ctx context.Context) error {
 func (m *imageBuild) job(work string) builders.Job {
 	return builders.Job{Image: m.image.Name, BuildID: m.build.ID, Config: m.image.Config, Formats: m.step.Formats, Dir: work,
 		Name: m.name(), BaseDir: m.x.Desired.Settings.Dir, Timeout: m.image.BuildTimeout, Version: m.build.Version,
-		Instances: m.x.machines(m.step, m.build.ID), Progress: m.x.progress(m.step)}
+		Instances: &instanceProvider{x: m.x, step: m.step, build: m.build.ID}, Progress: m.x.progress(m.step)}
 }
 
 // minDiskSpace is the minimum free disk space of a build, in bytes.
@@ -289,7 +283,7 @@ func (m *imageBuild) failed(ctx context.Context, cause error) error {
 	}
 	var remembered error
 	if !interrupted {
-		remembered = m.x.imageRecords().change(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) {
+		remembered = m.x.cache.changeImage(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) {
 			r.Failure = failedAgain(r.Failure, m.x.Now(), cause, b.ID)
 			r.Failure.Hash, r.Failure.Requested = b.Hash, m.step.Reason == plan.ReasonRequested
 			if errors.Is(cause, builders.ErrVersionGone) && b.Version != "" {
@@ -338,7 +332,7 @@ func (x *execution) removeBuild(ctx context.Context, b *resources.Build) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	err := remote.Remove(ctx, b.ID)
-	if errors.Is(err, builders.ErrHostUnavailable) && x.isGoneEverywhere(ctx, remote, b) {
+	if errors.Is(err, builders.ErrHostUnavailable) && isGoneEverywhere(ctx, remote, b) {
 		err = nil
 	}
 	if err != nil {
@@ -350,7 +344,7 @@ func (x *execution) removeBuild(ctx context.Context, b *resources.Build) error {
 // isGoneEverywhere reports whether a build that no host offers no longer exists, as opposed to being on a host that is
 // down. It does not exist if it never became ready, because it was lost with its host or never started, or if its host
 // is up and does not have it, for example because a removal was not recorded.
-func (x *execution) isGoneEverywhere(ctx context.Context, remote builders.Remote, b *resources.Build) bool {
+func isGoneEverywhere(ctx context.Context, remote builders.Remote, b *resources.Build) bool {
 	hosts, ok := remote.(builders.HostStatus)
 	if b.Seconds == 0 || !ok {
 		return b.Seconds == 0

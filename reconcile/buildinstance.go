@@ -5,11 +5,183 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"strings"
+	"sync"
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
+
+// instanceProvider provides instances to the builder of one build. It provides one at a time, because everything in the
+// cloud carries the build ID, by which it is found and removed.
+type instanceProvider struct {
+	x     *execution
+	step  plan.Step
+	build string
+
+	lending sync.Mutex // guards inUse
+	inUse   bool
+}
+
+var _ builders.Instances = (*instanceProvider)(nil)
+
+// Boot implements builders.Instances. It makes as many attempts as a launch in that provider and removes the instance
+// of a failed attempt before the next one.
+func (m *instanceProvider) Boot(ctx context.Context, provider, pool, label string) (builders.Instance, error) {
+	b, err := m.find(provider, pool, label)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.boot(ctx); err != nil {
+		b.release()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *buildInstance) boot(ctx context.Context) error {
+	if err := b.connect(ctx); err != nil {
+		return err
+	}
+	if err := b.x.books.rememberProvider(ctx, b.x.Engine, b.provider.Name, b.x.seen.Providers[b.provider.Name].Location); err != nil {
+		return err
+	}
+	if !b.take() {
+		return fmt.Errorf("build %s has an instance already", b.build)
+	}
+	attempts := max(b.provider.LaunchAttempts, 1)
+	for attempt := int64(1); ; attempt++ {
+		err := b.attempt(ctx, attempt)
+		if err == nil {
+			return nil
+		}
+		b.x.Log.Warn("boot of a build instance failed", "build", b.build, "provider", b.provider.Name, "label", b.offer.Label, "attempt", attempt, "error", err)
+		clear, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+		left := b.remove(clear)
+		cancel()
+		if ctx.Err() != nil || left != nil || attempt >= attempts || rejected(err) || errors.Is(err, drivers.ErrQuota) {
+			b.releaseInstance()
+			return errors.Join(fmt.Errorf("attempt %d of %d: %w", attempt, attempts, err), left)
+		}
+		b.external = ""
+	}
+}
+
+func (m *instanceProvider) take() bool {
+	m.lending.Lock()
+	defer m.lending.Unlock()
+	free := !m.inUse
+	m.inUse = true
+	return free
+}
+
+func (m *instanceProvider) releaseInstance() {
+	m.lending.Lock()
+	defer m.lending.Unlock()
+	m.inUse = false
+}
+
+// find finds the provider, pool and offer of the instance in the configuration.
+func (m *instanceProvider) find(provider, pool, label string) (*buildInstance, error) {
+	p, ok := m.x.provider(provider)
+	if !ok {
+		return nil, fmt.Errorf("%w: provider %s is not configured%s", drivers.ErrRejected, provider, m.providersThereAre())
+	}
+	where, offer, err := offerOf(p, pool, label)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
+	}
+	return &buildInstance{instanceProvider: m, provider: p, pool: where, offer: offer}, nil
+}
+
+// connect opens the provider until release is called, and checks that it supports snapshots and images.
+func (b *buildInstance) connect(ctx context.Context) (err error) {
+	if b.cloud, b.release, err = b.x.cloud(ctx, b.provider.Name, nil); err != nil {
+		return err
+	}
+	var ok bool
+	if b.snapshots, ok = drivers.SnapshotterOf(b.cloud); !ok {
+		return fmt.Errorf("%w: provider %s does not support snapshots: %w", drivers.ErrRejected, b.provider.Name, drivers.ErrNotSupported)
+	}
+	if b.images, ok = drivers.ImagesOf(b.cloud); !ok {
+		return fmt.Errorf("%w: provider %s does not store images: %w", drivers.ErrRejected, b.provider.Name, drivers.ErrNotSupported)
+	}
+	if checker, ok := drivers.As[drivers.SnapshotChecker](b.cloud); ok {
+		if err := checker.CheckSnapshot(b.offer.Config); err != nil {
+			return fmt.Errorf("label %s of pool %s: %w", b.offer.Label, b.pool.Name, err)
+		}
+	}
+	return b.chooseImage(ctx)
+}
+
+func (m *instanceProvider) providersThereAre() string {
+	var names []string
+	for _, p := range m.x.Desired.Providers {
+		names = append(names, p.Name)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; there are " + strings.Join(names, ", ")
+}
+
+// offerOf returns the offer for a label from the named pool or, if pool is empty, from the first pool that has one.
+func offerOf(p *resources.Provider, pool, label string) (*resources.Pool, *resources.Offer, error) {
+	named := false
+	for i := range p.Pools {
+		where := &p.Pools[i]
+		if pool != "" && where.Name != pool {
+			continue
+		}
+		named = true
+		if offer := where.Offer(label); offer != nil {
+			return where, offer, nil
+		}
+	}
+	switch {
+	case !named && pool != "":
+		return nil, nil, fmt.Errorf("provider %s has no pool %s", p.Name, pool)
+	case pool != "":
+		return nil, nil, fmt.Errorf("pool %s of provider %s does not offer label %s: add a label block for it there", pool, p.Name, label)
+	default:
+		return nil, nil, fmt.Errorf("no pool of provider %s offers label %s: add a label block for it to one", p.Name, label)
+	}
+}
+
+// chooseImage selects the newest ready upload, or the image that the cloud_image block resolves to.
+func (b *buildInstance) chooseImage(ctx context.Context) (err error) {
+	ref := b.offer.Image
+	if ref.Kind == resources.CloudImage {
+		b.image, b.login, err = b.x.cloudImage(ctx, b.provider, ref)
+		return err
+	}
+	var newest *resources.Upload
+	for _, u := range all[resources.Upload](b.x.cache) {
+		usable := u.Image == ref.Name && u.Provider == b.provider.Name && u.State == resources.StateReady && u.ExternalID != ""
+		if usable && (newest == nil || cmp.Or(u.Created.Compare(newest.Created), cmp.Compare(u.ID, newest.ID)) > 0) {
+			newest = u
+		}
+	}
+	if newest == nil {
+		return fmt.Errorf("label %s boots from %s, which is not in provider %s yet", b.offer.Label, ref, b.provider.Name)
+	}
+	b.image, b.login = newest.ExternalID, newest.Login
+	return nil
+}
+
+// zone selects another zone at each attempt.
+func (b *buildInstance) zone(attempt int64) string {
+	zones := b.x.seen.Providers[b.provider.Name].Offers[plan.OfferKey{Pool: b.pool.Name, Label: b.offer.Label}].Zones
+	if len(zones) == 0 {
+		return ""
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(b.build))
+	return zones[(uint64(h.Sum32())+uint64(attempt))%uint64(len(zones))] //nolint:gosec // attempts are counted from 1
+}
 
 // buildInstance is an instance that one builder uses exclusively.
 type buildInstance struct {
@@ -94,9 +266,4 @@ func (b *buildInstance) remove(ctx context.Context) error {
 		err = errors.Join(err, b.x.imageRemover(b.images).remove(ctx, b.marks()))
 	}
 	return err
-}
-
-// snapshotsThereAre lists the images of this build's instance.
-func (b *buildInstance) snapshotsThereAre(ctx context.Context) ([]resources.RemoteImage, error) {
-	return imagesMarked(ctx, b.images, b.marks())
 }

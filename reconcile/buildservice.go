@@ -37,12 +37,6 @@ type BuildService struct {
 	progress map[string]func(phase string, done, total int64)
 }
 
-// buildServiceJob is one job of a BuildService. It keeps the configuration that was active when it started.
-type buildServiceJob struct {
-	x    *execution
-	shop *BuildService
-}
-
 var _ builders.BuildService = (*BuildService)(nil)
 
 // NewBuildService returns a build service after removing the unfinished builds and uploads of an earlier one. The
@@ -52,13 +46,13 @@ func NewBuildService(ctx context.Context, e *Engine) (*BuildService, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, err := e.begin(ctx, seen)
+	shared, err := newRun(ctx, e.Store)
 	if err != nil {
 		return nil, err
 	}
-	w := &BuildService{inForce: x, progress: map[string]func(string, int64, int64){}}
+	w := &BuildService{inForce: &execution{Engine: e, run: shared, seen: seen}, progress: map[string]func(string, int64, int64){}}
 	e.Report = w.pass
-	return w, w.job().tidyUp(ctx)
+	return w, tidyUp(ctx, w.inForce)
 }
 
 // Use activates the configuration of an engine that Engine.With has derived from the previous one. Running jobs keep
@@ -70,16 +64,16 @@ func (w *BuildService) Use(ctx context.Context, e *Engine) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e.activate(w.inForce.run)
-	w.inForce = e.execution(w.inForce.run, seen)
+	w.inForce.activate(e)
+	w.inForce = &execution{Engine: e, run: w.inForce.run, seen: seen}
 	return nil
 }
 
-// job starts a job under the active configuration.
-func (w *BuildService) job() *buildServiceJob {
+// active returns the execution of the active configuration. A job keeps it until it ends.
+func (w *BuildService) active() *execution {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return &buildServiceJob{x: w.inForce, shop: w}
+	return w.inForce
 }
 
 // pass forwards the progress of a step to the caller that listens to it.
@@ -104,27 +98,27 @@ func (w *BuildService) listen(id string, progress func(phase string, done, total
 }
 
 // tidyUp removes unfinished builds and uploads, and files without a record.
-func (w *buildServiceJob) tidyUp(ctx context.Context) error {
-	for _, u := range all[resources.Upload](w.x.cache) {
-		if err := w.dropUpload(ctx, u); err != nil { // its provider may not respond; the next start retries
-			w.x.Log.Warn("an incomplete upload was not deleted; the next plan deletes it", "provider", u.Provider, "image", u.Image, "error", err)
+func tidyUp(ctx context.Context, x *execution) error {
+	for _, u := range all[resources.Upload](x.cache) {
+		if err := x.deleteUpload(ctx, plan.Step{Record: u.Key()}); err != nil { // its provider may not respond; the next start retries
+			x.Log.Warn("an incomplete upload was not deleted; the next plan deletes it", "provider", u.Provider, "image", u.Image, "error", err)
 		}
 	}
 	known := map[string]bool{}
-	for _, b := range all[resources.Build](w.x.cache) {
+	for _, b := range all[resources.Build](x.cache) {
 		if known[b.ID] = b.State == resources.StateReady; known[b.ID] {
 			continue
 		}
-		if err := errors.Join(w.x.files().removeBuild(ctx, b), w.x.cache.drop(ctx, b.Key())); err != nil {
+		if err := x.deleteBuild(ctx, plan.Step{Record: b.Key()}); err != nil {
 			return err
 		}
 	}
-	if w.x.seen.ImagesDirOwner != w.x.seen.Installation {
+	if x.seen.ImagesDirOwner != x.seen.Installation {
 		return nil // the directory is not ours
 	}
-	for _, file := range w.x.seen.Files {
+	for _, file := range x.seen.Files {
 		if id := plan.BuildIDOfFile(file.Name); id != "" && !known[id] {
-			if err := w.x.files().remove(ctx, file.Name); err != nil {
+			if err := x.files().remove(ctx, file.Name); err != nil {
 				return err
 			}
 		}
@@ -132,43 +126,8 @@ func (w *buildServiceJob) tidyUp(ctx context.Context) error {
 	return nil
 }
 
-func (w *buildServiceJob) dropUpload(ctx context.Context, u *resources.Upload) error {
-	_, store, release, err := w.images(ctx, u.Provider)
-	if err != nil {
-		return err
-	}
-	defer release()
-	if err := w.x.imageRemover(store).remove(ctx, w.marksOf(u)); err != nil {
-		return err
-	}
-	return w.x.cache.drop(ctx, u.Key())
-}
-
-// marksOf returns the ownership tags of an upload.
-func (w *buildServiceJob) marksOf(u *resources.Upload) resources.OwnerTags {
-	return resources.OwnerTags{Installation: w.x.seen.Installation, Kind: resources.KindUpload, ID: u.ID}
-}
-
-// images returns a configured provider and its image store. The caller must call release after it has used the store.
-func (w *buildServiceJob) images(ctx context.Context, name string) (p *resources.Provider, store drivers.ImageStore, release func(), err error) {
-	p, ok := w.x.provider(name)
-	if !ok {
-		return nil, nil, nil, fmt.Errorf("provider %s is not configured on this host", name)
-	}
-	cloud, release, err := w.x.cloud(ctx, name, nil)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	store, ok = drivers.ImagesOf(cloud)
-	if !ok {
-		release()
-		return nil, nil, nil, fmt.Errorf("provider %s does not support image uploads: %w", name, drivers.ErrNotSupported)
-	}
-	return p, store, release, nil
-}
-
 // Images implements builders.BuildService.
-func (w *BuildService) Images() []string { return w.job().x.Buildable() }
+func (w *BuildService) Images() []string { return w.active().Buildable() }
 
 // Buildable returns the names of the configured images that are not paused and that a builder of this engine can build.
 func (e *Engine) Buildable() []string {
@@ -183,8 +142,8 @@ func (e *Engine) Buildable() []string {
 
 // ListBuilds implements builders.BuildService.
 func (w *BuildService) ListBuilds(context.Context) ([]string, error) {
-	job := w.job()
-	files, err := job.x.files().list()
+	x := w.active()
+	files, err := x.files().list()
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +152,7 @@ func (w *BuildService) ListBuilds(context.Context) ([]string, error) {
 		there[f.Name] = true
 	}
 	var ids []string
-	for _, b := range all[resources.Build](job.x.cache) {
+	for _, b := range all[resources.Build](x.cache) {
 		onDisk := slices.ContainsFunc(b.Files, func(f resources.ImageFile) bool { return there[f.Name] })
 		if b.State == resources.StateReady && onDisk {
 			ids = append(ids, cmp.Or(b.Extra[extraRequestedID], b.ID))
@@ -214,169 +173,161 @@ func buildID(asked string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-func (w *buildServiceJob) kept(id string) (*resources.Build, bool) {
-	b, ok := get[resources.Build](w.x.cache, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
-	return b, ok && b.State == resources.StateReady
+// keptBuild returns the record of a build on this host.
+func keptBuild(x *execution, id string) (*resources.Build, error) {
+	b, ok := get[resources.Build](x.cache, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
+	if !ok || b.State != resources.StateReady {
+		return nil, fmt.Errorf("build %s is not on this host", id)
+	}
+	return b, nil
 }
 
 // Build implements builders.BuildService.
 func (w *BuildService) Build(ctx context.Context, image, id string, formats []string, progress func(phase string, done, total int64)) ([]resources.ImageFile, error) {
-	files, err, _ := w.flight.Do(id, func() (any, error) { return w.job().make(ctx, image, id, formats, progress) })
+	files, err, _ := w.flight.Do(id, func() (any, error) { return w.build(ctx, image, id, formats, progress) })
 	made, _ := files.([]resources.ImageFile)
 	return made, err
 }
 
-func (w *buildServiceJob) make(ctx context.Context, image, id string, formats []string, progress func(phase string, done, total int64)) ([]resources.ImageFile, error) {
-	if b, ok := w.kept(id); ok {
+func (w *BuildService) build(ctx context.Context, image, id string, formats []string, progress func(phase string, done, total int64)) ([]resources.ImageFile, error) {
+	x := w.active()
+	if b, err := keptBuild(x, id); err == nil {
 		return b.Files, nil
 	}
-	img, builder, err := w.x.imageBuilder(image)
+	img, _, err := x.imageBuilder(image)
 	if err != nil {
 		return nil, err
 	}
-	step := plan.Step{ID: "build " + id, Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: image, Formats: w.formatsFor(img, formats)}
-	if len(step.Formats) == 0 {
+	wanted := slices.Concat(formats, img.Formats)
+	if len(formats) == 0 {
+		wanted = slices.AppendSeq(wanted, maps.Values(x.seen.Formats)) // of the providers in this configuration
+	}
+	if len(wanted) == 0 {
 		return nil, fmt.Errorf("%s: the request contains no format, and none is configured on this host", img.Ref())
 	}
-	defer w.shop.listen(step.ID, progress)()
-	release, err := w.x.acquireSlot(ctx, step)
+	slices.Sort(wanted)
+	step := plan.Step{ID: "build " + id, Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: image, Build: buildID(id), Formats: slices.Compact(wanted)}
+	defer w.listen(step.ID, progress)()
+	if _, err := x.runStep(ctx, step, stepRun{}); err != nil {
+		return nil, err
+	}
+	b, err := keptBuild(x, id)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
-	defer w.x.cache.clearBusy(step.ID)
-	m := &imageBuild{x: w.x, step: step, image: img, builder: builder}
-	if err := m.recordIntentAs(ctx, buildID(id)); err != nil {
-		return nil, err
+	if b.ID == id {
+		return b.Files, nil
 	}
-	if err := m.runBuilder(ctx); err != nil {
-		return nil, m.failed(ctx, err)
+	b.Extra = maps.Clone(b.Extra)
+	if b.Extra == nil {
+		b.Extra = map[string]string{}
 	}
-	if m.build.ID != id {
-		m.build.Extra = maps.Clone(m.build.Extra)
-		if m.build.Extra == nil {
-			m.build.Extra = map[string]string{}
-		}
-		m.build.Extra[extraRequestedID] = id
-		if err := w.x.cache.put(ctx, m.build); err != nil {
-			return nil, err
-		}
-	}
-	return m.build.Files, nil
-}
-
-// formatsFor returns the formats to create: the requested and the configured ones. If none is requested, it adds the
-// formats of the providers in this configuration.
-func (w *buildServiceJob) formatsFor(img *resources.Image, asked []string) []string {
-	formats := slices.Concat(asked, img.Formats)
-	if len(asked) == 0 {
-		formats = slices.AppendSeq(formats, maps.Values(w.x.seen.Formats))
-	}
-	slices.Sort(formats)
-	return slices.Compact(formats)
+	b.Extra[extraRequestedID] = id
+	return b.Files, x.cache.put(ctx, b)
 }
 
 // Upload implements builders.BuildService.
-func (w *BuildService) Upload(ctx context.Context, s builders.UploadJob) (string, error) {
-	return w.job().send(ctx, s)
-}
-
-func (w *buildServiceJob) send(ctx context.Context, s builders.UploadJob) (string, error) {
-	b, ok := w.kept(s.BuildID)
+func (w *BuildService) Upload(ctx context.Context, job builders.UploadJob) (string, error) {
+	x := w.active()
+	b, err := keptBuild(x, job.BuildID)
+	if err != nil {
+		return "", err
+	}
+	p, ok := x.provider(job.Provider)
 	if !ok {
-		return "", fmt.Errorf("build %s is not on this host", s.BuildID)
+		return "", fmt.Errorf("provider %s is not configured on this host", job.Provider)
 	}
-	p, store, leave, err := w.images(ctx, s.Provider)
-	if err != nil {
-		return "", err
-	}
+	cloud, leave, err := x.cloud(ctx, job.Provider, nil)
 	defer leave()
-	format := cmp.Or(s.Format, store.ImageFormat())
-	step := plan.Step{ID: "upload " + s.BuildID + " to " + p.Name, Action: plan.ActionUpload, Thing: plan.ThingUpload, Image: b.Image,
+	if err != nil {
+		return "", err
+	}
+	store, ok := drivers.ImagesOf(cloud)
+	if !ok {
+		return "", fmt.Errorf("provider %s does not support image uploads: %w", job.Provider, drivers.ErrNotSupported)
+	}
+	format := cmp.Or(job.Format, store.ImageFormat())
+	step := plan.Step{ID: "upload " + job.BuildID + " to " + p.Name, Action: plan.ActionUpload, Thing: plan.ThingUpload, Image: b.Image,
 		Build: b.ID, Provider: p.Name, Format: format}
-	release, err := w.x.acquireSlot(ctx, step)
-	if err != nil {
-		return "", err
-	}
-	defer release()
-	file, err := w.fileOf(ctx, b.ID, format)
-	if err != nil {
-		return "", err
-	}
-	if s.Marks.ID == "" {
-		return w.uploadUntagged(ctx, store, p, b, file, s)
-	}
-	return w.uploadTagged(ctx, store, p, b, file, s)
+	return x.runStep(ctx, step, stepRun{work: func(ctx context.Context) (string, error) {
+		file, err := w.fileOf(ctx, x, b.ID, format)
+		if err != nil {
+			return "", err
+		}
+		u := &imageUpload{x: x, store: store, provider: p, build: b, file: file, record: &resources.Upload{ID: job.Marks.ID}}
+		if job.Marks.ID == "" {
+			return u.sendUntagged(ctx, job)
+		}
+		return u.sendTagged(ctx, job)
+	}})
 }
 
-// uploadTagged uploads for a caller that keeps the record. It reuses or removes the image of an earlier attempt.
-func (w *buildServiceJob) uploadTagged(ctx context.Context, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
-	file resources.ImageFile, s builders.UploadJob) (string, error) {
-	there, err := imagesMarked(ctx, store, s.Marks)
+// sendTagged uploads for a caller that keeps the record. It reuses or removes the image of an earlier attempt.
+func (u *imageUpload) sendTagged(ctx context.Context, job builders.UploadJob) (string, error) {
+	there, err := imagesMarked(ctx, u.store, job.Marks)
 	if err != nil {
 		return "", err
 	}
-	if len(there) == 1 && there[0].Status == resources.StatusReady && there[0].Size == file.Size {
+	if len(there) == 1 && there[0].Status == resources.StatusReady && there[0].Size == u.file.Size {
 		return there[0].ID, nil
 	}
-	if err := w.x.imageRemover(store).remove(ctx, s.Marks); err != nil {
+	if err := u.x.imageRemover(u.store).remove(ctx, job.Marks); err != nil {
 		return "", err
 	}
-	spec := w.x.imageSpec(p, b, file, &resources.Upload{ID: s.Marks.ID, Name: s.Name}, func(sent int64) {
-		if s.Progress != nil {
-			s.Progress(sent, file.Size)
+	spec := u.spec()
+	spec.Name, spec.Marks = job.Name, job.Marks
+	spec.Progress = func(sent int64) {
+		if job.Progress != nil {
+			job.Progress(sent, u.file.Size)
 		}
-	})
-	spec.Marks = s.Marks
-	maps.Copy(spec.Properties, s.Properties)
-	spec.Tags = slices.Concat(spec.Tags, s.Tags)
+	}
+	maps.Copy(spec.Properties, job.Properties)
+	spec.Tags = slices.Concat(spec.Tags, job.Tags)
 	slices.Sort(spec.Tags)
 	spec.Tags = slices.Compact(spec.Tags)
-	image, err := w.x.sendFile(ctx, store, p, b, file, spec)
+	image, err := u.sendFile(ctx, spec)
 	if err != nil {
-		return "", errors.Join(err, w.undo(ctx, store, s.Marks))
+		return "", errors.Join(err, u.undo(ctx, job.Marks))
 	}
 	return image.ID, nil
 }
 
 // undo removes the remains of a failed upload, even if ctx is canceled.
-func (w *buildServiceJob) undo(ctx context.Context, store drivers.ImageStore, marks resources.OwnerTags) error {
+func (u *imageUpload) undo(ctx context.Context, marks resources.OwnerTags) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return w.x.imageRemover(store).remove(ctx, marks)
+	return u.x.imageRemover(u.store).remove(ctx, marks)
 }
 
-// uploadUntagged uploads for a caller that does not use ownership tags. The image carries the tags of this host, and
-// its record is kept until the image is complete, so that a partial upload is removed after a crash.
-func (w *buildServiceJob) uploadUntagged(ctx context.Context, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
-	file resources.ImageFile, s builders.UploadJob) (string, error) {
-	u, err := w.x.intendUpload(ctx, "", b, file, p)
-	if err != nil {
+// sendUntagged uploads for a caller that does not use ownership tags. The image carries the tags of this host, and its
+// record is kept until the image is complete, so that a partial upload is removed after a crash.
+func (u *imageUpload) sendUntagged(ctx context.Context, job builders.UploadJob) (string, error) {
+	if err := u.intend(ctx, ""); err != nil {
 		return "", err
 	}
-	marks := w.marksOf(u)
-	s.Marks = w.x.imageSpec(p, b, file, u, nil).Marks
-	s.Name = cmp.Or(s.Name, imageName(p.ImageNames, cmp.Or(s.Image, b.Image), u.ID, w.x.Now()))
-	id, err := w.uploadTagged(ctx, store, p, b, file, s)
-	if err != nil && w.undo(ctx, store, marks) != nil {
+	job.Marks = u.spec().Marks
+	job.Name = cmp.Or(job.Name, imageName(u.provider.ImageNames, cmp.Or(job.Image, u.build.Image), u.record.ID, u.x.Now()))
+	id, err := u.sendTagged(ctx, job)
+	if err != nil && u.undo(ctx, job.Marks) != nil {
 		return "", err // the record stays, and the next start removes the image
 	}
-	return id, errors.Join(err, w.x.cache.drop(ctx, u.Key()))
+	return id, errors.Join(err, u.x.cache.drop(ctx, u.record.Key()))
 }
 
 // fileOf returns the build's file of a format, and converts the build if there is none.
-func (w *buildServiceJob) fileOf(ctx context.Context, id, format string) (resources.ImageFile, error) {
-	file, err, _ := w.shop.flight.Do("convert "+id+" to "+format, func() (any, error) {
+func (w *BuildService) fileOf(ctx context.Context, x *execution, id, format string) (resources.ImageFile, error) {
+	step := plan.Step{ID: "convert " + id + " to " + format, Action: plan.ActionConvert, Thing: plan.ThingFile, Build: id, Format: format}
+	file, err, _ := w.flight.Do(step.ID, func() (any, error) {
 		for converted := false; ; converted = true {
-			b, ok := w.kept(id)
-			if !ok {
-				return nil, fmt.Errorf("build %s is not on this host", id)
+			b, err := keptBuild(x, id)
+			if err != nil {
+				return nil, err
 			}
 			if f, ok := b.File(format); ok || converted {
 				return f, nil
 			}
-			step := plan.Step{ID: "convert " + id + " to " + format, Action: plan.ActionConvert, Image: b.Image, Build: id, Format: format}
-			if err := w.x.convertBuild(ctx, step); err != nil {
+			step.Image = b.Image
+			if _, err := x.runStep(ctx, step, stepRun{}); err != nil {
 				return nil, err
 			}
 		}
@@ -389,22 +340,20 @@ func (w *buildServiceJob) fileOf(ctx context.Context, id, format string) (resour
 
 // Remove implements builders.BuildService.
 func (w *BuildService) Remove(ctx context.Context, id string) error {
-	job := w.job()
-	b, ok := get[resources.Build](job.x.cache, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
-	if !ok {
-		return nil
-	}
-	return job.x.deleteBuild(ctx, plan.Step{ID: "delete build " + id, Record: b.Key()})
+	step := plan.Step{ID: "delete build " + id, Action: plan.ActionDelete, Thing: plan.ThingBuild,
+		Record: resources.Key{Kind: resources.KindBuild, ID: buildID(id)}}
+	_, err := w.active().runStep(ctx, step, stepRun{})
+	return err
 }
 
 // OpenLog opens the log of a build. The build may still write to it.
 func (w *BuildService) OpenLog(_ context.Context, id string) (io.ReadCloser, error) {
-	job := w.job()
-	b, ok := get[resources.Build](job.x.cache, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
+	x := w.active()
+	b, ok := get[resources.Build](x.cache, resources.Key{Kind: resources.KindBuild, ID: buildID(id)})
 	if !ok {
 		return nil, fmt.Errorf("log of build %s: %w", id, fs.ErrNotExist)
 	}
-	dir, err := job.x.logDir()
+	dir, err := x.logDir()
 	if err != nil {
 		return nil, err
 	}
@@ -412,4 +361,4 @@ func (w *BuildService) OpenLog(_ context.Context, id string) (io.ReadCloser, err
 }
 
 // Close ends the build service. No job may be running.
-func (w *BuildService) Close() { w.job().x.end() }
+func (w *BuildService) Close() { w.active().pollers.end() }

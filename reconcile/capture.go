@@ -42,7 +42,10 @@ func (b *buildInstance) Capture(ctx context.Context, path string, progress func(
 		if err == nil {
 			return image.Format, nil
 		}
-		err = errors.Join(fmt.Errorf("fetch snapshot %s: %w", image.ID, err), discard(path))
+		err = fmt.Errorf("fetch snapshot %s: %w", image.ID, err)
+		if left := os.Remove(path); !errors.Is(left, os.ErrNotExist) {
+			err = errors.Join(err, left)
+		}
 		if ctx.Err() != nil || try == readsAtMost || !drivers.IsTransient(err) || errors.Is(err, imagefile.ErrNoSpace) {
 			return "", err
 		}
@@ -81,7 +84,7 @@ func (b *buildInstance) awaitSnapshot(ctx context.Context, asked string) (resour
 	var last error
 	seen := false
 	for pause := pollLeast; ; pause = min(2*pause, pollMost) {
-		found, err := b.snapshotsThereAre(ctx)
+		found, err := imagesMarked(ctx, b.images, b.marks())
 		switch i := slices.IndexFunc(found, func(i resources.RemoteImage) bool { return asked == "" || i.ID == asked }); {
 		case err != nil && (rejected(err) || ctx.Err() != nil):
 			return resources.RemoteImage{}, err
@@ -131,14 +134,6 @@ func (b *buildInstance) fetch(ctx context.Context, image resources.RemoteImage, 
 		err = sparse.Finish()
 	}
 	return errors.Join(err, file.Close())
-}
-
-// discard removes the file of a failed fetch.
-func discard(path string) error {
-	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // counter reports the number of bytes written through it.

@@ -153,6 +153,3 @@ func blocksWithoutSecrets(v cty.Value, body schema.Block) cty.Value {
 		return cty.ListVal(inner)
 	}
 }
-
-// rejected reports whether a retry cannot succeed.
-func rejected(err error) bool { return errors.Is(err, drivers.ErrRejected) }

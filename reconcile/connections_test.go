@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/plan"
 )
 
 // TestPollerOfAClosedProviderIsRemoved: each connection has one poller, which all waiting steps share.
@@ -14,19 +13,19 @@ func TestPollerOfAClosedProviderIsRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shared.end()
-	x := e.execution(shared, plan.Observed{})
+	defer shared.pollers.end()
+	of := func(c *idle) { shared.pollers.of(c, e.connections, "") }
 	clouds := []*idle{{name: "old"}, {name: "new"}}
 	for _, c := range clouds {
 		open, _ := e.connections.acquire(cloudKey{name: c.name})
 		open.cloud = c
 		open.ready.Store(true)
-		x.poll(c)
+		of(c)
 	}
 	delete(e.connections.clouds, cloudKey{name: "old"})
-	x.poll(&idle{name: "newest"})
-	if _, kept := x.polls[clouds[0]]; kept || x.polls[clouds[1]] == nil {
-		t.Errorf("of a closed and an open connection, those are kept: %v", x.polls)
+	of(&idle{name: "newest"})
+	if _, kept := shared.pollers.byCloud[clouds[0]]; kept || shared.pollers.byCloud[clouds[1]] == nil {
+		t.Errorf("of a closed and an open connection, those are kept: %v", shared.pollers.byCloud)
 	}
 }
 

@@ -42,18 +42,59 @@ func (x *execution) convertBuild(ctx context.Context, s plan.Step) error {
 
 func (x *execution) addFormat(ctx context.Context, s plan.Step, b *resources.Build) error {
 	started := time.Now()
-	for _, from := range b.Files {
-		if _, err := os.Stat(filepath.Join(x.imagesDir(), from.Name)); err != nil {
-			continue
-		}
-		file, err := x.convert(ctx, s, from, b.Image+"-"+b.ID, s.Format, nil)
-		if err != nil {
-			return err
-		}
-		x.recordDuration("convert/"+b.Image+"/"+s.Format, time.Since(started).Seconds())
-		return x.addFile(ctx, b.Key(), file)
+	there := func(f resources.ImageFile) bool {
+		_, err := os.Stat(filepath.Join(x.imagesDir(), f.Name))
+		return err == nil
 	}
-	return fmt.Errorf("build %s has no file to convert", b.ID)
+	i := slices.IndexFunc(b.Files, there)
+	if i < 0 {
+		return fmt.Errorf("build %s has no file to convert", b.ID)
+	}
+	file, err := x.convert(ctx, s, b.Files[i], b.Image+"-"+b.ID, s.Format, nil)
+	if err != nil {
+		return err
+	}
+	x.books.recordDuration("convert/"+b.Image+"/"+s.Format, time.Since(started).Seconds())
+	found, err := x.changeFiles(ctx, b.ID, func(files []resources.ImageFile) []resources.ImageFile {
+		return append(slices.DeleteFunc(files, func(f resources.ImageFile) bool { return f.Format == file.Format }), file)
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("build %s is not in the state any more", b.ID)
+	}
+	return err
+}
+
+// deleteFile removes an image file and its entry in the record of the build. A step without a build refers to the build
+// that this run has created.
+func (x *execution) deleteFile(ctx context.Context, s plan.Step) error {
+	name, build := s.External, s.Build
+	if build == "" {
+		build = x.results.id(s.Image, "")
+		name = s.Image + "-" + build + "." + s.Format
+	}
+	_, err := x.changeFiles(ctx, build, func(files []resources.ImageFile) []resources.ImageFile {
+		return slices.DeleteFunc(files, func(f resources.ImageFile) bool { return f.Name == name })
+	})
+	if err != nil {
+		return err
+	}
+	return x.files().removeImage(ctx, name)
+}
+
+// changeFiles changes the files in the record of a build, and reports whether there is one. It does not overwrite the
+// change of another step.
+func (x *execution) changeFiles(ctx context.Context, build string, change func([]resources.ImageFile) []resources.ImageFile) (found bool, err error) {
+	release, err := x.slots.acquire(ctx, "files of builds", 1)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	b, ok := get[resources.Build](x.cache, resources.Key{Kind: resources.KindBuild, ID: build})
+	if !ok {
+		return false, nil
+	}
+	b.Files = change(slices.Clone(b.Files))
+	return true, x.cache.put(ctx, b)
 }
 
 // rememberUnconverted records a failure for each provider that needs the format, so that its backoff also covers the
@@ -69,26 +110,11 @@ func (x *execution) rememberUnconverted(ctx context.Context, b *resources.Build,
 	for _, u := range all[resources.Upload](x.cache) {
 		has[u.Provider] = has[u.Provider] || u.Build == b.ID && u.State == resources.StateReady
 	}
-	return x.imageRecords().change(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) {
+	return x.cache.changeImage(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) {
 		for _, p := range x.Desired.Providers {
 			if waits(p) && !has[p.Name] {
 				uploadFailed(r, p.Name, x.Now(), cause, b.ID)
 			}
 		}
 	})
-}
-
-// addFile adds a file to the record of a build. Another conversion may have added its own since.
-func (x *execution) addFile(ctx context.Context, build resources.Key, file resources.ImageFile) error {
-	release, err := x.acquire(ctx, "files of builds", 1)
-	if err != nil {
-		return err
-	}
-	defer release()
-	b, ok := get[resources.Build](x.cache, build)
-	if !ok {
-		return fmt.Errorf("build %s is not in the state any more", build.ID)
-	}
-	b.Files = append(slices.DeleteFunc(slices.Clone(b.Files), func(f resources.ImageFile) bool { return f.Format == file.Format }), file)
-	return x.cache.put(ctx, b)
 }

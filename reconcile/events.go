@@ -2,6 +2,9 @@ package reconcile
 
 import (
 	"cmp"
+	"context"
+	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -68,4 +71,33 @@ func about(s plan.Step, id string) []any {
 	add("image", s.Image)
 	add("reason", string(s.Reason))
 	return attrs
+}
+
+// reportEnd logs and reports the end of a step. If a step fails repeatedly, only the first failure is logged as an error.
+func (x *execution) reportEnd(s plan.Step, id string, err error, took time.Duration, failures int) {
+	if err != nil {
+		level := slog.LevelError
+		switch {
+		case errors.Is(err, ErrInterrupted):
+			level = slog.LevelInfo
+		case errors.Is(err, ErrProviderUnreachable) && x.continuous, failures > 1:
+			level = slog.LevelDebug
+		}
+		x.Log.Log(context.Background(), level, "step failed", append(about(s, id), "took", took, "error", err)...)
+		x.report(Event{Kind: EventFailed, Step: s, Err: err, Took: took, ID: id})
+		return
+	}
+	attrs := append(about(s, id), "took", took)
+	if failures > 0 {
+		attrs = append(attrs, "failures", failures)
+	}
+	x.Log.Info("step done", attrs...)
+	x.report(Event{Kind: EventDone, Step: s, Took: took, ID: id})
+}
+
+// progress returns a function that reports a phase of a step.
+func (x *execution) progress(s plan.Step) func(phase string, done, total int64) {
+	return func(phase string, done, total int64) {
+		x.report(Event{Kind: EventProgress, Step: s, Phase: phase, Done: done, Total: total})
+	}
 }

@@ -3,11 +3,10 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
 	"sync"
 	"time"
 
-	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/state"
 )
@@ -15,21 +14,32 @@ import (
 // run is the state that steps share during an apply or the lifetime of a daemon.
 type run struct {
 	cache      *recordCache
+	slots      *slots
+	books      *bookkeeping
+	pollers    *pollers
 	continuous bool // set by Runner: its unfinished steps are planned again
-
-	pollCtx     context.Context // ends with the run and stops the pollers
-	stopPolling context.CancelFunc
-	pollers     sync.WaitGroup
-
-	guard         sync.Mutex // guards the maps
-	semaphores    map[string]*semaphore
-	earlyReleases map[string]func() // by step ID: releases the slot of a step that only waits
-	polls         map[drivers.Cloud]*poller
-	known         map[string]bool      // providers with an up-to-date record
-	seconds       map[string][]float64 // durations by subject, not yet in the history
 }
 
-// execution executes one plan.
+func newRun(ctx context.Context, store state.Store) (*run, error) {
+	cache, err := openLedger(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	limits := newSlots()
+	books := &bookkeeping{cache: cache, slots: limits, known: map[string]bool{}, seconds: map[string][]float64{}}
+	return &run{cache: cache, slots: limits, books: books, pollers: newPollers(ctx)}, nil
+}
+
+// activate applies the configuration of an engine to the steps that start from now on.
+func (r *run) activate(e *Engine) {
+	e.connections.activate(e.keys)
+	r.slots.resize(e)
+	r.books.mu.Lock()
+	defer r.books.mu.Unlock()
+	clear(r.books.known)
+}
+
+// execution executes the steps of one plan.
 type execution struct {
 	*Engine
 	*run
@@ -48,74 +58,249 @@ func (e *Engine) Execute(ctx context.Context, p plan.Plan, seen plan.Observed) (
 		return Result{}, err
 	}
 	defer release()
-	x, err := e.begin(ctx, seen)
-	if err != nil {
-		return Result{}, err
-	}
-	defer x.end()
-	if err := x.rememberImages(ctx, p); err != nil {
-		return Result{}, err
-	}
-	x.cleaner = x.newCleaner(ctx)
-	result := newSchedule(x, p.Steps).run(ctx)
-	result.Undeleted = x.cleaner.end()
-	return result, x.tidy(ctx)
-}
-
-// begin prepares an execution. The caller must call end afterwards.
-func (e *Engine) begin(ctx context.Context, seen plan.Observed) (*execution, error) {
 	shared, err := newRun(ctx, e.Store)
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
-	return e.execution(shared, seen), nil
-}
-
-func (e *Engine) execution(shared *run, seen plan.Observed) *execution {
-	return &execution{Engine: e, run: shared, seen: seen}
-}
-
-func newRun(ctx context.Context, store state.Store) (*run, error) {
-	l, err := openLedger(ctx, store)
-	if err != nil {
-		return nil, err
+	defer shared.pollers.end()
+	if err := shared.books.rememberImages(ctx, e, p.Steps); err != nil {
+		return Result{}, err
 	}
-	r := &run{cache: l, semaphores: map[string]*semaphore{}, earlyReleases: map[string]func(){}, polls: map[drivers.Cloud]*poller{}, known: map[string]bool{},
-		seconds: map[string][]float64{}}
-	r.pollCtx, r.stopPolling = context.WithCancel(context.WithoutCancel(ctx))
-	return r, nil
+	x := &execution{Engine: e, run: shared, seen: seen}
+	x.cleaner = newCleaner(ctx, x)
+	result := newSchedule(x, p.Steps).run(ctx)
+	result.Undeleted = x.cleaner.end()
+	return result, shared.books.tidy(ctx, e, seen.Installation)
 }
 
-func (r *run) end() {
-	r.stopPolling()
-	r.pollers.Wait()
+// stepRun is what differs between the callers of runStep. Each function may be nil.
+type stepRun struct {
+	noted func()                                       // called when the next plan knows of the step, at the latest before it waits for its slot
+	work  func(context.Context) (id string, err error) // replaces the function of the step's kind
+	ended func(id string, err error)                   // called before the step releases its slot, claims and records
 }
 
-// reportEnd logs and reports the end of a step. If a step fails repeatedly, only the first failure is logged as an error.
-func (x *execution) reportEnd(s plan.Step, id string, err error, took time.Duration, failures int) {
-	if err != nil {
-		level := slog.LevelError
-		switch {
-		case errors.Is(err, ErrInterrupted):
-			level = slog.LevelInfo
-		case errors.Is(err, ErrProviderUnreachable) && x.continuous, failures > 1:
-			level = slog.LevelDebug
+// errNotStarted is the error of a step for which ctx ended while it waited for its slot.
+var errNotStarted = fmt.Errorf("%w", ErrInterrupted)
+
+// runStep runs one step under its claims and in its slot. It returns the ID of the record that the step created, if any.
+// In an apply, a step starts when it has its slot. In a daemon it starts at once, and a launch writes its intent before it
+// waits, so that the next plan counts the node.
+func (x *execution) runStep(ctx context.Context, s plan.Step, r stepRun) (id string, err error) {
+	noted, release := r.noted, func() {}
+	if noted == nil {
+		noted = func() {}
+	}
+	ctx = x.cache.claims.begin(ctx, s.ID)
+	defer func() {
+		if r.ended != nil {
+			r.ended(id, err)
 		}
-		x.Log.Log(context.Background(), level, "step failed", append(about(s, id), "took", took, "error", err)...)
-		x.report(Event{Kind: EventFailed, Step: s, Err: err, Took: took, ID: id})
+		release()
+		x.cache.claims.end(ctx, s.ID)
+		x.cache.clearBusy(s.ID)
+	}()
+	if s.Record.Kind != "" {
+		x.cache.markBusy(s.ID, s.Record)
+	}
+	if x.continuous {
+		x.report(Event{Kind: EventStart, Step: s})
+	}
+	for _, n := range x.unverified(s) { // the check takes some time
+		x.cache.markBusy(s.ID, n.Key())
+		noted()
+	}
+	var launch *nodeLaunch
+	if x.continuous && s.Action == plan.ActionLaunch {
+		if err := x.prepare(ctx, s); err != nil {
+			return "", err
+		}
+		if launch, err = x.intendLaunch(ctx, s); err != nil {
+			return "", err
+		}
+		id = launch.node.ID
+	}
+	if !kindOf(&s).brief {
+		noted()
+		free, err := x.slots.acquireFor(ctx, x.Engine, &s)
+		if err != nil {
+			return id, errNotStarted
+		}
+		release = free
+	}
+	if !x.continuous {
+		x.report(Event{Kind: EventStart, Step: s})
+	}
+	switch {
+	case launch != nil:
+		return launch.finish(ctx)
+	case r.work != nil:
+		return r.work(ctx)
+	default:
+		return x.do(ctx, s)
+	}
+}
+
+// created holds the IDs of the builds and uploads that a run has created, for the steps that use them.
+type created struct {
+	mu  sync.Mutex
+	ids map[createdKey]string // guarded by mu
+}
+
+type createdKey struct{ image, provider string } // of a build: without a provider
+
+func (c *created) add(image, provider, id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ids == nil {
+		c.ids = map[createdKey]string{}
+	}
+	c.ids[createdKey{image, provider}] = id
+}
+
+// id returns the ID of the upload of an image to a provider or, if provider is empty, of its build. It may be empty.
+func (c *created) id(image, provider string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ids[createdKey{image, provider}]
+}
+
+// Result is the result of executing a plan.
+type Result struct {
+	Done        []plan.Step
+	Failed      []Failure
+	Interrupted []Failure   // stopped because ctx ended; the next run resumes them
+	Skipped     []Failure   // not started: a step that they need failed, or the run was interrupted
+	Undeleted   []Undeleted // instances of failed launch attempts that are not deleted yet
+}
+
+// Failure is a step that was not completed, and why.
+type Failure struct {
+	Step plan.Step
+	Err  error
+}
+
+// Err summarizes the result. It is nil if every step succeeded.
+func (r Result) Err() error {
+	notDone := len(r.Failed) + len(r.Interrupted) + len(r.Skipped)
+	if notDone == 0 {
+		return nil
+	}
+	interrupted := ""
+	if n := len(r.Interrupted); n > 0 {
+		interrupted = fmt.Sprintf(", %d interrupted", n)
+	}
+	return fmt.Errorf("not all steps were completed: %d failed%s, %d skipped of %d", len(r.Failed), interrupted, len(r.Skipped), len(r.Done)+notDone)
+}
+
+// ErrInterrupted is the error of steps that did not start or did not finish because ctx ended.
+var ErrInterrupted = errors.New("interrupted")
+
+// errNeeds is the error of a skipped step: a step that it needs did not succeed.
+type errNeeds struct{ step plan.Step }
+
+func (e errNeeds) Error() string {
+	return fmt.Sprintf("it needs %s %s, which was not completed", e.step.Action, e.step.Address)
+}
+
+// schedule runs the steps of a plan in the order of their needs and collects their results.
+type schedule struct {
+	x        *execution // runs the steps
+	steps    []plan.Step
+	outcomes map[string]*outcome // by step ID
+
+	mu     sync.Mutex // guards result
+	result Result
+}
+
+// outcome is the result of a step. done is closed when the step has ended.
+type outcome struct {
+	step plan.Step
+	done chan struct{}
+	ok   bool
+}
+
+func newSchedule(x *execution, steps []plan.Step) *schedule {
+	c := &schedule{x: x, steps: steps, outcomes: make(map[string]*outcome, len(steps))}
+	for _, s := range steps {
+		c.outcomes[s.ID] = &outcome{step: s, done: make(chan struct{})}
+	}
+	return c
+}
+
+// run runs all steps and returns their results.
+func (c *schedule) run(ctx context.Context) Result {
+	var wg sync.WaitGroup
+	for _, s := range c.steps {
+		wg.Go(func() { c.step(ctx, s) })
+	}
+	wg.Wait()
+	return c.result
+}
+
+// step waits for the steps that s needs, runs s and records the result.
+func (c *schedule) step(ctx context.Context, s plan.Step) {
+	mine := c.outcomes[s.ID]
+	defer close(mine.done)
+	if err := c.await(ctx, s); err != nil {
+		c.skip(s, err)
 		return
 	}
-	attrs := append(about(s, id), "took", took)
-	if failures > 0 {
-		attrs = append(attrs, "failures", failures)
-	}
-	x.Log.Info("step done", attrs...)
-	x.report(Event{Kind: EventDone, Step: s, Took: took, ID: id})
+	started := time.Now()
+	_, _ = c.x.runStep(ctx, s, stepRun{ended: func(id string, err error) {
+		if errors.Is(err, errNotStarted) {
+			c.skip(s, err)
+			return
+		}
+		if err != nil && ctx.Err() != nil && !errors.Is(err, ErrInterrupted) {
+			err = fmt.Errorf("%w: %w", ErrInterrupted, err)
+		}
+		mine.ok = err == nil
+		c.add(s, err)
+		c.x.reportEnd(s, id, err, time.Since(started), 0)
+	}})
 }
 
-// progress returns a function that reports a phase of a step.
-func (x *execution) progress(s plan.Step) func(phase string, done, total int64) {
-	return func(phase string, done, total int64) {
-		x.report(Event{Kind: EventProgress, Step: s, Phase: phase, Done: done, Total: total})
+// await waits for the steps that come before s. It does not wait for a step that is not part of the plan.
+func (c *schedule) await(ctx context.Context, s plan.Step) error {
+	for i, id := range append(append([]string{}, s.Needs...), s.After...) {
+		first, planned := c.outcomes[id]
+		if !planned {
+			continue
+		}
+		select {
+		case <-first.done:
+		case <-ctx.Done():
+			<-first.done // the step ends soon, and its result decides how this step is reported
+		}
+		if i < len(s.Needs) && !first.ok {
+			return errNeeds{first.step}
+		}
 	}
+	if ctx.Err() != nil {
+		return ErrInterrupted
+	}
+	return nil
+}
+
+// add adds a step that has ended to the result.
+func (c *schedule) add(s plan.Step, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil:
+		c.result.Done = append(c.result.Done, s)
+	case errors.Is(err, ErrInterrupted):
+		c.result.Interrupted = append(c.result.Interrupted, Failure{s, err})
+	default:
+		c.result.Failed = append(c.result.Failed, Failure{s, err})
+	}
+}
+
+// skip reports a step that did not start.
+func (c *schedule) skip(s plan.Step, err error) {
+	c.mu.Lock()
+	c.result.Skipped = append(c.result.Skipped, Failure{s, err})
+	c.mu.Unlock()
+	c.x.report(Event{Kind: EventSkipped, Step: s, Err: err})
 }

@@ -43,7 +43,7 @@ func (l *nodeLaunch) continueWithNewNode(ctx context.Context, cause error) error
 	}
 	l.node = &next
 	l.x.cache.clearRecordBusy(ctx, left.Key())
-	l.x.cleanUp(&left)
+	l.x.cleaner.cleanUp(&left)
 	l.isReplacement = true
 	return nil
 }
@@ -119,17 +119,16 @@ type cleaner struct {
 	left map[string]Undeleted
 }
 
-func (x *execution) newCleaner(ctx context.Context) *cleaner {
+func newCleaner(ctx context.Context, x *execution) *cleaner {
 	silent := *x.Engine
 	silent.Report = nil
-	c := &cleaner{x: silent.execution(x.run, x.seen), left: map[string]Undeleted{}}
+	c := &cleaner{x: &execution{Engine: &silent, run: x.run, seen: x.seen}, left: map[string]Undeleted{}}
 	c.ctx, c.stop = context.WithCancel(ctx)
 	return c
 }
 
 // cleanUp deletes the instance of a failed attempt and then its record, unless the record belongs to a request.
-func (x *execution) cleanUp(n *resources.Node) {
-	c := x.cleaner
+func (c *cleaner) cleanUp(n *resources.Node) {
 	if c == nil {
 		return
 	}
@@ -170,7 +169,7 @@ func (c *cleaner) delete(s plan.Step) error {
 	case node.Request == "":
 		return c.x.removeNode(ctx, s, node, at)
 	}
-	cloud, release, err := c.x.cloud(ctx, s.Provider, c.x.rememberedProvider(s.Provider))
+	cloud, release, err := c.x.cloud(ctx, s.Provider, c.x.cache.provider(s.Provider))
 	defer release()
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/npctl/npctl/plan"
@@ -48,42 +47,13 @@ func (r *Runner) Abandon(of func(*plan.Step) bool) <-chan struct{} {
 		for _, s := range steps {
 			<-s.done
 		}
-		r.giveRequestsBack(of)
+		for key := range r.cache.claims.keys() {
+			request, _ := get[resources.Request](r.cache, key)
+			if request != nil && of(&plan.Step{Action: plan.ActionServe, Thing: plan.ThingRequest, Provider: request.Placement.Provider}) {
+				r.cache.claims.release(context.Background(), key)
+			}
+		}
 		close(ended)
 	}()
 	return ended
-}
-
-func (r *Runner) giveRequestsBack(of func(*plan.Step) bool) {
-	for key := range r.cache.claims.keys() {
-		request, _ := get[resources.Request](r.cache, key)
-		if request != nil && of(&plan.Step{Action: plan.ActionServe, Thing: plan.ThingRequest, Provider: request.Placement.Provider}) {
-			r.cache.claims.release(context.Background(), key)
-		}
-	}
-}
-
-// refresh reads records again after a commit has failed because other processes have changed them.
-func (l *recordCache) refresh(ctx context.Context, ops []state.Op) {
-	for _, op := range ops {
-		key := op.Key
-		if op.Record != nil {
-			key = op.Record.Key()
-		}
-		entry, err := l.store.Get(ctx, key)
-		switch {
-		case err == nil:
-			l.refreshEntry(ctx, entry)
-		case errors.Is(err, state.ErrNotFound):
-			l.forget(key)
-		}
-	}
-}
-
-// forget removes a record from the cache.
-func (l *recordCache) forget(key resources.Key) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.deleteEntry(key)
-	l.notify()
 }

@@ -34,8 +34,8 @@ type instanceRemover struct {
 }
 
 func (x *execution) instanceRemover(s plan.Step, cloud drivers.Cloud) instanceRemover {
-	return instanceRemover{cloud: cloud, poller: x.poll(cloud), claims: x.cache.claims, log: x.Log, step: s, waits: func() {
-		x.releaseEarly(s)
+	return instanceRemover{cloud: cloud, poller: x.pollers.of(cloud, x.connections, x.seen.Installation), claims: x.cache.claims, log: x.Log, step: s, waits: func() {
+		x.slots.releaseEarly(s.ID)
 		x.progress(s)("waiting for the instance to be gone", 0, 0)
 	}}
 }

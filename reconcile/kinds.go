@@ -24,7 +24,7 @@ type slotKind int
 const (
 	slotProvider slotKind = iota // the provider: max_concurrency
 	slotUpload                   // the uploads to the provider: max_uploads
-	slotWork                     // the kind of image work, see workOf
+	slotWork                     // the kind of image work, see WorkOf
 )
 
 // stepKey identifies a kind of steps.
@@ -72,21 +72,27 @@ func kindOf(s *plan.Step) stepKind {
 
 // do executes one step and returns the ID of the record that it created, if any.
 func (x *execution) do(ctx context.Context, s plan.Step) (string, error) {
+	if err := x.prepare(ctx, s); err != nil {
+		return "", err
+	}
+	return kindOf(&s).run(x, ctx, s)
+}
+
+// prepare records the connection to the provider of a step and claims the record of the step, if its kind requires it.
+func (x *execution) prepare(ctx context.Context, s plan.Step) error {
 	kind := kindOf(&s)
 	if kind.run == nil {
-		return "", fmt.Errorf("this npctl cannot %s a %s", s.Action, s.Thing)
+		return fmt.Errorf("this npctl cannot %s a %s", s.Action, s.Thing)
 	}
 	if s.Provider != "" && !kind.forgets {
-		if err := x.rememberProvider(ctx, s.Provider); err != nil {
-			return "", err
+		if err := x.books.rememberProvider(ctx, x.Engine, s.Provider, x.seen.Providers[s.Provider].Location); err != nil {
+			return err
 		}
 	}
 	if kind.claims && s.Record.Kind != "" {
-		if err := x.claimRecord(ctx, s); err != nil {
-			return "", err
-		}
+		return x.claimRecord(ctx, s)
 	}
-	return kind.run(x, ctx, s)
+	return nil
 }
 
 // idOf returns a run function that reports a fixed ID of the step.
@@ -96,7 +102,9 @@ func idOf(id func(*plan.Step) string, run func(*execution, context.Context, plan
 
 // onRecords returns a run function that only changes requests and nodes.
 func onRecords(run func(requestRecords, context.Context, plan.Step) error) func(*execution, context.Context, plan.Step) error {
-	return func(x *execution, ctx context.Context, s plan.Step) error { return run(x.requestRecords(), ctx, s) }
+	return func(x *execution, ctx context.Context, s plan.Step) error {
+		return run(requestRecords{x.cache, x.Now}, ctx, s)
+	}
 }
 
 func noID(*plan.Step) string         { return "" }
@@ -110,5 +118,5 @@ func (x *execution) forgetRecord(ctx context.Context, s plan.Step) error {
 	return x.cache.drop(ctx, s.Record)
 }
 
-// recordWritten does nothing: rememberProvider or rememberImages has written the record of the provider or image.
+// recordWritten does nothing: bookkeeping has written the record of the provider or image.
 func (x *execution) recordWritten(context.Context, plan.Step) error { return nil }

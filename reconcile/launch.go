@@ -45,17 +45,22 @@ type nodeLaunch struct {
 // daemon plans its retries.
 const unreachableBackoff = 5 * time.Second
 
-// launch creates a node, or resumes the launch of an earlier run. While the provider does not respond, launch makes up
-// to launch_attempts tries; after that, the next run resumes the node.
+// launch creates a node, or resumes the launch of an earlier run.
 func (x *execution) launch(ctx context.Context, s plan.Step) (string, error) {
 	l, err := x.intendLaunch(ctx, s)
 	if err != nil {
 		return "", err
 	}
+	return l.finish(ctx)
+}
+
+// finish launches the node and returns the ID of its record. While the provider does not respond, an apply makes up to
+// launch_attempts tries; after that, the next run resumes the node.
+func (l *nodeLaunch) finish(ctx context.Context) (string, error) {
 	pause := unreachableBackoff
 	for left := l.attempts(); ; left-- {
-		err = l.run(ctx)
-		if left <= 1 || !errors.Is(err, ErrProviderUnreachable) {
+		err := l.run(ctx)
+		if l.x.continuous || left <= 1 || !errors.Is(err, ErrProviderUnreachable) {
 			return l.node.ID, err
 		}
 		select {
@@ -97,7 +102,7 @@ func (l *nodeLaunch) run(ctx context.Context) error {
 		err := l.attempt(ctx)
 		switch {
 		case err == nil:
-			l.x.recordDuration("launch/"+l.step.Provider+"/"+l.step.Label, l.node.Seconds)
+			l.x.books.recordDuration("launch/"+l.step.Provider+"/"+l.step.Label, l.node.Seconds)
 			return nil
 		case l.x.cache.claims.isDisconnected(err):
 			return fmt.Errorf("%w: %w", ErrInterrupted, err)
@@ -112,7 +117,11 @@ func (l *nodeLaunch) run(ctx context.Context) error {
 			err = fmt.Errorf("%w (console: %s)", err, path)
 		}
 		made := l.node.Attempt - l.node.UnansweredAttempts
-		l.logFailure(made, err)
+		level := slog.LevelDebug // the events of an apply report the failure
+		if l.x.continuous {
+			level = slog.LevelWarn
+		}
+		l.x.Log.Log(context.Background(), level, "launch attempt failed", "node", l.node.ID, "attempt", made, "error", err)
 		if made >= l.attempts() || rejected(err) || errors.Is(err, drivers.ErrQuota) {
 			return l.giveUp(ctx, fmt.Errorf("launch node %s, attempt %d of %d: %w", l.node.ID, made, l.attempts(), err))
 		}
@@ -121,16 +130,6 @@ func (l *nodeLaunch) run(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// logFailure logs a failed attempt. It logs at debug level if the plan is executed once, because events report the
-// failure.
-func (l *nodeLaunch) logFailure(made int64, cause error) {
-	level := slog.LevelDebug
-	if l.x.continuous {
-		level = slog.LevelWarn
-	}
-	l.x.Log.Log(context.Background(), level, "launch attempt failed", "node", l.node.ID, "attempt", made, "error", cause)
 }
 
 // lookUp finds the provider, pool and offer of the node in the configuration.
@@ -164,10 +163,11 @@ func (l *nodeLaunch) intend(ctx context.Context) error {
 		l.node.State = resources.StateBuilding
 		return l.x.cache.claim(ctx, l.step.ID, l.node, at)
 	}
-	now := l.x.Now()
+	now, amounts := l.x.Now(), l.resolved().Resources
+	amounts.Instances = 1
 	l.node = &resources.Node{State: resources.StateBuilding, StateTime: now, Created: now, Provider: l.provider.Name,
 		Pool: l.pool.Name, Labels: []string{l.offer.Label}, Hash: l.offer.Hashes.Current(), Image: l.offer.Image.String(),
-		Attributes: l.pool.NodeAttributes, Resources: l.amounts()}
+		Attributes: l.pool.NodeAttributes, Resources: amounts}
 	if err := l.assignToRequest(); err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (l *nodeLaunch) intend(ctx context.Context) error {
 	if l.x.cache.claims.store != nil {
 		l.node.State = resources.StateInit // create claims it; other processes ignore it until then
 	}
-	return l.x.cache.putFor(ctx, l.step.ID, append([]resources.Record{l.node}, l.x.template(l.node.Hash, l.offer.Static, nil)...)...)
+	return l.x.cache.putFor(ctx, l.step.ID, append([]resources.Record{l.node}, l.x.cache.template(l.node.Hash, l.offer.Static, nil)...)...)
 }
 
 // assignToRequest assigns the node to its request. It returns errChanged if the request has been canceled since.
@@ -197,12 +197,6 @@ func (l *nodeLaunch) resolved() plan.OfferView {
 	return l.x.seen.Providers[l.provider.Name].Offers[plan.OfferKey{Pool: l.pool.Name, Label: l.offer.Label}]
 }
 
-func (l *nodeLaunch) amounts() resources.ResourceAmounts {
-	a := l.resolved().Resources
-	a.Instances = 1
-	return a
-}
-
 // chooseImage selects the upload to boot from, or the image that the cloud_image block resolves to.
 func (l *nodeLaunch) chooseImage(ctx context.Context) (err error) {
 	ref := l.offer.Image
@@ -210,19 +204,13 @@ func (l *nodeLaunch) chooseImage(ctx context.Context) (err error) {
 		l.node.ImageID, l.node.Login, err = l.x.cloudImage(ctx, l.provider, ref)
 		return err
 	}
-	upload := l.uploadOf(ref.Name)
-	if upload == nil {
+	id := cmp.Or(l.x.results.id(ref.Name, l.provider.Name), l.step.Upload) // created by this run, or named by the plan
+	upload, ok := get[resources.Upload](l.x.cache, resources.Key{Kind: resources.KindUpload, ID: id})
+	if !ok {
 		return fmt.Errorf("image %s is not in provider %s", ref, l.provider.Name)
 	}
 	l.node.ImageID, l.node.Upload, l.node.Login = upload.ExternalID, upload.ID, upload.Login
 	return nil
-}
-
-// uploadOf returns the upload to boot from: created by this run, or named by the plan.
-func (l *nodeLaunch) uploadOf(image string) *resources.Upload {
-	id := cmp.Or(l.x.results.upload(image, l.provider.Name), l.step.Upload)
-	upload, _ := get[resources.Upload](l.x.cache, resources.Key{Kind: resources.KindUpload, ID: id})
-	return upload
 }
 
 // spec returns the description of the node for the driver.
@@ -276,7 +264,7 @@ func (l *nodeLaunch) try(ctx context.Context) error {
 			return err
 		}
 	}
-	l.x.releaseEarly(l.step)
+	l.x.slots.releaseEarly(l.step.ID)
 	instance := l.created
 	if instance.Status != resources.StatusReady || instance.Addresses.Interface == "" {
 		l.x.progress(l.step)("waiting for the instance to be ready", 0, 0)
@@ -361,7 +349,7 @@ func (l *nodeLaunch) giveUp(ctx context.Context, cause error) error {
 	}
 	switch {
 	case l.node.Attempt > 0:
-		l.x.cleanUp(l.node)
+		l.x.cleaner.cleanUp(l.node)
 		return cause
 	case l.node.Request != "":
 		return cause

@@ -13,12 +13,12 @@ import (
 )
 
 // logDir returns the directory of build logs and consoles. It creates the directory if necessary.
-func (x *execution) logDir() (string, error) {
-	dir := x.Desired.Settings.BuildLogDir
+func (e *Engine) logDir() (string, error) {
+	dir := e.Desired.Settings.BuildLogDir
 	if dir == "" {
-		dir = filepath.Join(x.imagesDir(), "logs")
+		dir = filepath.Join(e.imagesDir(), "logs")
 	} else if !filepath.IsAbs(dir) {
-		dir = filepath.Join(x.Desired.Settings.Dir, dir)
+		dir = filepath.Join(e.Desired.Settings.Dir, dir)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("make directory for logs: %w", err)
@@ -95,20 +95,15 @@ func (l *buildLog) Close() error {
 	return l.err
 }
 
-// closeLog closes a log and logs a warning if it is incomplete.
-func (m *imageBuild) closeLog(log *buildLog) {
-	if err := log.Close(); err != nil {
-		m.x.Log.Warn("the log of a build is incomplete", "image", m.image.Name, "build", m.build.ID, "error", err)
-	}
-}
-
 // openBuildLog opens the log of a build and removes old ones of the same image.
-func (x *execution) openBuildLog(name string) (*buildLog, error) {
-	dir, err := x.logDir()
+func (e *Engine) openBuildLog(name string) (*buildLog, error) {
+	dir, err := e.logDir()
 	if err != nil {
 		return nil, err
 	}
-	x.pruneLogs(dir, name)
+	if keep := e.Desired.Settings.BuildLogKeep; keep >= 0 {
+		pruneLogs(dir, name, keep)
+	}
 	file, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, err
@@ -118,11 +113,7 @@ func (x *execution) openBuildLog(name string) (*buildLog, error) {
 
 // pruneLogs keeps the newest logs of the image. The build ID follows the last dash of a name, which distinguishes the
 // logs of ubuntu from those of ubuntu-jammy.
-func (x *execution) pruneLogs(dir, name string) {
-	keep := x.Desired.Settings.BuildLogKeep
-	if keep < 0 {
-		return
-	}
+func pruneLogs(dir, name string, keep int) {
 	image := name[:strings.LastIndexByte(name, '-')]
 	entries, _ := os.ReadDir(dir)
 	logs := newestFirst(dir, entries, func(name string) bool {

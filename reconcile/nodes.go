@@ -38,7 +38,7 @@ func (x *execution) removeNode(ctx context.Context, s plan.Step, node *resources
 	if node.Static {
 		return x.cache.drop(ctx, node.Key())
 	}
-	cloud, release, err := x.cloud(ctx, node.Provider, x.rememberedProvider(node.Provider))
+	cloud, release, err := x.cloud(ctx, node.Provider, x.cache.provider(node.Provider))
 	defer release()
 	if err != nil {
 		return err
@@ -56,32 +56,27 @@ func (x *execution) removeNode(ctx context.Context, s plan.Step, node *resources
 	return x.cache.drop(ctx, node.Key())
 }
 
-func (x *execution) rememberedProvider(name string) *resources.ProviderRecord {
-	record, _ := get[resources.ProviderRecord](x.cache, resources.Key{Kind: resources.KindProvider, ID: name})
-	return record
-}
-
 // machineOf returns the deletion target of a node.
 func (x *execution) machineOf(n *resources.Node) deletionTarget {
 	d := deletionTarget{external: n.ExternalID, marks: resources.OwnerTags{Installation: x.seen.Installation, Kind: resources.KindNode, ID: n.ID}, record: n.ID}
-	if n.Hash == "" && !x.isMarked(n.Provider, n.ExternalID) {
+	marked := func(i resources.Instance) bool { return i.ID == n.ExternalID && i.Marks.Installation != "" }
+	if n.Hash == "" && !slices.ContainsFunc(x.seen.Providers[n.Provider].Instances, marked) {
 		d.marks = resources.OwnerTags{} // another program has launched it, and only the record proves that it belongs to the provider
 	}
 	return d
 }
 
-func (x *execution) isMarked(provider, external string) bool {
-	i := slices.IndexFunc(x.seen.Providers[provider].Instances, func(i resources.Instance) bool { return i.ID == external })
-	return i >= 0 && x.seen.Providers[provider].Instances[i].Marks.Installation != ""
-}
-
 // registerStatic writes or updates the record of a static node. The node is ready once its machine answers.
 func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, error) {
-	pool, node, err := x.staticNode(s)
-	if err != nil {
-		return "", err
+	provider, ok := x.provider(s.Provider)
+	if !ok {
+		return "", fmt.Errorf("%s is not configured", s.Address)
 	}
-	now := x.Now()
+	pool, node := staticNode(provider, s.Pool, s.Node)
+	if node == nil {
+		return "", fmt.Errorf("%s is not configured", s.Address)
+	}
+	now, shared := x.Now(), x.cache.claims.store != nil
 	record := &resources.Node{Created: now, Static: true}
 	var left []resources.Key
 	if s.Record.Kind != "" {
@@ -89,23 +84,35 @@ func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, er
 		if !ok {
 			return "", fmt.Errorf("%s is not in the state any more", s.Record)
 		}
-		if record = old; x.needsNewRecord(old) {
+		record = old
+		// A machine returns to service under a new record if other processes have used the old one: they know it by its
+		// ID, for instance as a node that they have held, and have written their own data to it.
+		if shared && (old.State == resources.StateUsed || old.State == resources.StateFailed) {
 			left = append(left, old.Key())
 		}
 	}
+	put := func(left ...resources.Key) (id string, err error) { // the store assigns the ID of a new record
+		err = x.cache.replaceAll(ctx, left, append([]resources.Record{record}, x.cache.template(record.Hash, node.Static, nil)...)...)
+		return record.ID, err
+	}
 	record.Provider, record.Pool, record.Labels, record.Hash = s.Provider, s.Pool, node.Labels, node.Hashes.Current()
 	record.Hostname, record.Slot, record.HostKeys, record.Login = node.Name, s.Slot, node.HostKeys, node.Login
-	record.ExternalID, record.Attributes, record.Addresses = node.Name, pool.NodeAttributes, x.addressesOf(ctx, node.Address)
+	record.ExternalID, record.Attributes, record.Addresses = node.Name, pool.NodeAttributes, resources.Addresses{Interface: node.Address}
+	if shared {
+		record.Addresses = addressesOf(ctx, node.Address)
+	}
 	if record.State.IsInService() || record.State == resources.StateReady && record.Request != "" {
-		return x.putStatic(ctx, record, node) // in use
+		return put() // in use
 	}
 	keys, unreachable := x.checkStatic(ctx, s.Provider, node)
 	record.Request, record.Tenant, record.Requestor, record.Lease, record.Comment = "", "", "", nil, ""
 	record.HoldUntil = time.Time{}
 	if unreachable != nil {
-		record.Error, record.Attempt = unreachable.Error(), record.Attempt+1
-		record.State, record.StateTime = x.failedStatic(record.State), now
-		id, err := x.putStatic(ctx, record, node)
+		record.Error, record.Attempt, record.StateTime = unreachable.Error(), record.Attempt+1, now
+		if record.State == "" || record.State == resources.StateUsed || record.State == resources.StateReady {
+			record.State = resources.StateFailed
+		}
+		id, err := put()
 		return id, errors.Join(unreachable, err)
 	}
 	record.Error, record.Attempt, record.VerifiedAt = "", 0, now
@@ -118,22 +125,12 @@ func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, er
 	if len(left) > 0 {
 		record.ID, record.Created = "", now
 	}
-	return x.putStatic(ctx, record, node, left...)
+	return put(left...)
 }
 
-// needsNewRecord reports whether other processes have used a record of a shared store. A machine returns to service
-// under a new record, because they know the old one by its ID, for instance as a node that they have held, and have
-// written their own data to it.
-func (x *execution) needsNewRecord(n *resources.Node) bool {
-	return x.cache.claims.store != nil && (n.State == resources.StateUsed || n.State == resources.StateFailed)
-}
-
-// addressesOf resolves a machine's address in a shared store, because its users need it by address family.
-func (x *execution) addressesOf(ctx context.Context, address string) resources.Addresses {
+// addressesOf resolves a machine's address for a shared store, because its users need it by address family.
+func addressesOf(ctx context.Context, address string) resources.Addresses {
 	a := resources.Addresses{Interface: address}
-	if x.cache.claims.store == nil {
-		return a
-	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", address)
@@ -146,21 +143,6 @@ func (x *execution) addressesOf(ctx context.Context, address string) resources.A
 		a.PublicIPv6 = ip.String()
 	}
 	return a
-}
-
-// failedStatic returns the state of a machine that does not answer.
-func (x *execution) failedStatic(before resources.State) resources.State {
-	if before == "" || before == resources.StateUsed || before == resources.StateReady {
-		return resources.StateFailed
-	}
-	return before
-}
-
-// putStatic writes the record of a machine, removes the records in left, and returns the ID of the record, which the
-// store assigns to a new one.
-func (x *execution) putStatic(ctx context.Context, record *resources.Node, node *resources.StaticNode, left ...resources.Key) (string, error) {
-	err := x.cache.replaceAll(ctx, left, append([]resources.Record{record}, x.template(record.Hash, node.Static, nil)...)...)
-	return record.ID, err
 }
 
 // checkStatic checks whether a machine answers, if its driver supports the check. It returns the host keys.
@@ -177,28 +159,16 @@ func (x *execution) checkStatic(ctx context.Context, provider string, node *reso
 	return checker.Check(ctx, *node)
 }
 
-func (x *execution) staticNode(s plan.Step) (*resources.Pool, *resources.StaticNode, error) {
-	if p, ok := x.provider(s.Provider); ok {
-		for i := range p.Pools {
-			for j := range p.Pools[i].Nodes {
-				if p.Pools[i].Name == s.Pool && p.Pools[i].Nodes[j].Name == s.Node {
-					return &p.Pools[i], &p.Pools[i].Nodes[j], nil
-				}
+// staticNode returns a configured static node and its pool, or nil.
+func staticNode(p *resources.Provider, pool, name string) (*resources.Pool, *resources.StaticNode) {
+	for i := range p.Pools {
+		for j := range p.Pools[i].Nodes {
+			if p.Pools[i].Name == pool && p.Pools[i].Nodes[j].Name == name {
+				return &p.Pools[i], &p.Pools[i].Nodes[j]
 			}
 		}
 	}
-	return nil, nil, fmt.Errorf("%s is not configured", s.Address)
-}
-
-// countLeak records that the deletion of a leak starts, because leak_limit applies over time.
-func (x *execution) countLeak(ctx context.Context, s plan.Step) error {
-	key := (&resources.Sighting{Provider: s.Provider, Type: s.Type, External: s.External}).Key()
-	seen, ok := get[resources.Sighting](x.cache, key)
-	if !ok {
-		return nil
-	}
-	seen.Deleted = x.Now()
-	return x.cache.put(ctx, seen)
+	return nil, nil
 }
 
 // deleteLeftover deletes an object of ours that has no record.
@@ -206,7 +176,7 @@ func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 	if s.Type == "file" {
 		return x.files().removeImage(ctx, s.External)
 	}
-	cloud, release, err := x.cloud(ctx, s.Provider, x.rememberedProvider(s.Provider))
+	cloud, release, err := x.cloud(ctx, s.Provider, x.cache.provider(s.Provider))
 	defer release()
 	if err != nil {
 		return err
@@ -214,8 +184,12 @@ func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
 	if err := x.cache.claims.awaitConnected(ctx, s.ID); err != nil {
 		return err
 	}
-	if err := x.countLeak(ctx, s); err != nil {
-		return err
+	sighting, ok := get[resources.Sighting](x.cache, (&resources.Sighting{Provider: s.Provider, Type: s.Type, External: s.External}).Key())
+	if ok {
+		sighting.Deleted = x.Now() // leak_limit applies over time
+		if err := x.cache.put(ctx, sighting); err != nil {
+			return err
+		}
 	}
 	switch s.Type {
 	case "server":

@@ -59,11 +59,11 @@ func TestABuildThatAnotherHasFinishedIsNotMadeAgain(t *testing.T) {
 			} else {
 				s.afterCommit = finish
 			}
-			x, err := e.begin(t.Context(), seen)
+			x, err := begin(t.Context(), e, seen)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer x.end()
+			defer x.pollers.end()
 			_, err = x.build(t.Context(), plan.Step{ID: "build debian", Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: "debian", Formats: []string{"raw"}})
 			if changed := errors.Is(err, errChanged); err == nil || changed != (test.builds == 0) || maker.builds != test.builds {
 				t.Errorf("the step ended with %v after %d builds, want %d", err, maker.builds, test.builds)

@@ -61,18 +61,38 @@ type news struct {
 	err     error
 }
 
-// poll returns the provider's poller.
-func (x *execution) poll(cloud drivers.Cloud) *poller {
-	x.guard.Lock()
-	defer x.guard.Unlock()
-	p := x.polls[cloud]
+// pollers holds the pollers of a run, one for each connection. Call end after use.
+type pollers struct {
+	ctx   context.Context // ends with the run and stops the pollers
+	stop  context.CancelFunc
+	group sync.WaitGroup
+
+	mu      sync.Mutex // guards byCloud
+	byCloud map[drivers.Cloud]*poller
+}
+
+func newPollers(ctx context.Context) *pollers {
+	p := &pollers{byCloud: map[drivers.Cloud]*poller{}}
+	p.ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
+	return p
+}
+
+// of returns the poller of an open cloud.
+func (ps *pollers) of(cloud drivers.Cloud, open *connections, installation string) *poller {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.byCloud[cloud]
 	if p == nil {
-		maps.DeleteFunc(x.polls, func(old drivers.Cloud, _ *poller) bool { return !x.connections.connected(old) })
-		p = &poller{cloud: cloud, installation: x.seen.Installation, ctx: x.pollCtx, group: &x.pollers,
-			waiters: map[*waiter]bool{}}
-		x.polls[cloud] = p
+		maps.DeleteFunc(ps.byCloud, func(old drivers.Cloud, _ *poller) bool { return !open.connected(old) })
+		p = &poller{cloud: cloud, installation: installation, ctx: ps.ctx, group: &ps.group, waiters: map[*waiter]bool{}}
+		ps.byCloud[cloud] = p
 	}
 	return p
+}
+
+func (ps *pollers) end() {
+	ps.stop()
+	ps.group.Wait()
 }
 
 // await calls check with each listing that starts after the call of await, until check returns true or an error, or ctx

@@ -95,7 +95,7 @@ func checksHostKeys(config cty.Value) bool {
 
 // probe makes one connection.
 func (x *execution) probe(ctx context.Context, how probeKind, address string) ([]string, error) {
-	release, err := x.acquire(ctx, "scan", scansAtOnce)
+	release, err := x.slots.acquire(ctx, "scan", scansAtOnce)
 	if err != nil {
 		return nil, err
 	}

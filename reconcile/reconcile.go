@@ -7,6 +7,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -101,6 +102,29 @@ func (e *Engine) provider(name string) (*resources.Provider, bool) {
 		}
 	}
 	return nil, false
+}
+
+// image returns the configured image of that name, or nil.
+func (e *Engine) image(name string) *resources.Image {
+	for i := range e.Desired.Images {
+		if e.Desired.Images[i].Name == name {
+			return &e.Desired.Images[i]
+		}
+	}
+	return nil
+}
+
+// imageBuilder returns a configured image and its builder. It also returns an image without a builder, with an error.
+func (e *Engine) imageBuilder(name string) (*resources.Image, builders.Builder, error) {
+	img := e.image(name)
+	if img == nil {
+		return nil, nil, fmt.Errorf("image %s is not configured", name)
+	}
+	builder := e.Builders[img.Builder]
+	if builder == nil {
+		return img, nil, fmt.Errorf("%s: this npctl has no builder %q", img.Ref(), img.Builder)
+	}
+	return img, builder, nil
 }
 
 // imagesDir returns the directory of the image files.

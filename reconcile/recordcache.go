@@ -251,6 +251,31 @@ func (l *recordCache) finishCommit(ctx context.Context, number uint64) {
 	}
 }
 
+// refresh reads records again after a commit has failed because other processes have changed them.
+func (l *recordCache) refresh(ctx context.Context, ops []state.Op) {
+	for _, op := range ops {
+		key := op.Key
+		if op.Record != nil {
+			key = op.Record.Key()
+		}
+		entry, err := l.store.Get(ctx, key)
+		switch {
+		case err == nil:
+			l.refreshEntry(ctx, entry)
+		case errors.Is(err, state.ErrNotFound):
+			l.forget(key)
+		}
+	}
+}
+
+// forget removes a record from the cache.
+func (l *recordCache) forget(key resources.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deleteEntry(key)
+	l.notify()
+}
+
 // stepOwns reports whether only one step at a time works on the record.
 func stepOwns(r resources.Record) bool {
 	switch r.Key().Kind {
@@ -320,4 +345,20 @@ func all[T any](l *recordCache) []*T {
 		}
 	}
 	return found
+}
+
+// provider returns the record of a provider, or nil.
+func (l *recordCache) provider(name string) *resources.ProviderRecord {
+	record, _ := get[resources.ProviderRecord](l, resources.Key{Kind: resources.KindProvider, ID: name})
+	return record
+}
+
+// template returns the record that explains a hash, or nil if it exists already. Only images have files.
+func (l *recordCache) template(hash resources.Hash, static, files map[string]string) []resources.Record {
+	t := &resources.Template{Hash: hash, Static: static, Files: files}
+	old, known := get[resources.Template](l, t.Key())
+	if hash == "" || known && (old.Files != nil || files == nil) {
+		return nil
+	}
+	return []resources.Record{t}
 }

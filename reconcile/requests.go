@@ -21,8 +21,6 @@ type requestRecords struct {
 	now   func() time.Time
 }
 
-func (x *execution) requestRecords() requestRecords { return requestRecords{x.cache, x.Now} }
-
 // serve assigns nodes to a request. The request is fulfilled if none is missing; otherwise it is pending in the pool.
 func (x *execution) serve(ctx context.Context, s plan.Step) error {
 	if stale := x.unverified(s); len(stale) > 0 {
@@ -30,7 +28,7 @@ func (x *execution) serve(ctx context.Context, s plan.Step) error {
 			return err
 		}
 	}
-	now, err := x.requestRecords().give(ctx, s)
+	now, err := (requestRecords{x.cache, x.Now}).give(ctx, s)
 	if now != resources.StatePending {
 		x.cache.claims.release(ctx, s.Record)
 	}

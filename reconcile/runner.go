@@ -68,16 +68,7 @@ func (r *Runner) UseEngine(e *Engine) {
 	clear(r.launching)
 	clear(r.failing)
 	r.reloaded = e.Now()
-	e.activate(r.run)
-}
-
-// activate applies the engine's configuration to the steps of the run that start from now on.
-func (e *Engine) activate(r *run) {
-	e.connections.activate(e.keys)
-	e.resizeSemaphores(r)
-	r.guard.Lock()
-	defer r.guard.Unlock()
-	r.known = map[string]bool{}
+	r.activate(e)
 }
 
 // using returns the engine that new steps use.
@@ -139,9 +130,9 @@ func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 		begun = append(begun, s)
 	}
 	r.mu.Unlock()
-	x := engine.execution(r.run, seen)
+	x := &execution{Engine: engine, run: r.run, seen: seen}
 	if slices.ContainsFunc(begun, func(s plan.Step) bool { return s.Thing == plan.ThingBuild || s.Record.Kind == resources.KindImage }) {
-		if err := x.rememberImages(ctx, plan.Plan{Steps: begun}); err != nil {
+		if err := r.books.rememberImages(ctx, engine, begun); err != nil {
 			x.Log.Error("cannot record images", "error", err)
 		}
 	}
@@ -168,37 +159,8 @@ func count(is bool) int {
 // step executes one step. It calls noted once the intent of the step is in the store.
 func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func()) {
 	defer noted()
-	ctx = r.cache.claims.begin(ctx, s.ID)
-	if s.Record.Kind != "" {
-		r.cache.markBusy(s.ID, s.Record)
-	}
-	x.report(Event{Kind: EventStart, Step: s})
-	started, began := time.Now(), x.Now()
-	var id string
-	var err error
-	stale := x.unverified(s)
-	for _, n := range stale {
-		r.cache.markBusy(s.ID, n.Key())
-	}
-	switch {
-	case s.Action == plan.ActionLaunch:
-		id, err = r.launch(ctx, x, s, noted)
-	case len(stale) > 0:
-		noted()
-		id, err = x.do(ctx, s)
-	case !kindOf(&s).brief:
-		noted()
-		var free func()
-		if free, err = x.acquireSlot(ctx, s); err == nil {
-			id, err = x.do(ctx, s)
-			free()
-		}
-	default:
-		id, err = x.do(ctx, s)
-	}
-	failures := r.note(s, began, err)
-	r.cache.claims.end(ctx, s.ID)
-	r.cache.clearBusy(s.ID)
+	started, began, failures := time.Now(), x.Now(), 0
+	id, err := x.runStep(ctx, s, stepRun{noted: noted, ended: func(_ string, err error) { failures = r.note(s, began, err) }})
 	r.mu.Lock()
 	close(r.running[s.ID].done)
 	delete(r.running, s.ID)
@@ -213,24 +175,6 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 		return
 	}
 	x.reportEnd(s, id, err, time.Since(started), failures)
-}
-
-// launch creates a node.
-func (r *Runner) launch(ctx context.Context, x *execution, s plan.Step, noted func()) (string, error) {
-	if err := x.rememberProvider(ctx, s.Provider); err != nil {
-		return "", err
-	}
-	l, err := x.intendLaunch(ctx, s)
-	if err != nil {
-		return "", err
-	}
-	noted()
-	free, err := x.acquireSlot(ctx, s)
-	if err != nil {
-		return l.node.ID, err
-	}
-	defer free()
-	return l.node.ID, l.run(ctx)
 }
 
 // note records the result of a step for the planner. It returns the number of consecutive failures of the step:
@@ -294,15 +238,12 @@ func launchFailed(before *resources.Failure, began, now time.Time, err error) *r
 
 // Tidy stores the durations of steps and removes records that nothing refers to any more.
 func (r *Runner) Tidy(ctx context.Context) error {
-	r.mu.Lock()
-	engine := r.engine
-	r.mu.Unlock()
+	engine := r.using()
 	installation, err := engine.Installation(ctx)
 	if err != nil {
 		return err
 	}
-	x := engine.execution(r.run, plan.Observed{Installation: installation})
-	return x.tidy(ctx)
+	return r.books.tidy(ctx, engine, installation)
 }
 
 // Stop starts no further steps and waits until the running ones end. When ctx ends first, Stop calls cut to cancel
@@ -319,14 +260,12 @@ func (r *Runner) Stop(ctx context.Context, cut context.CancelFunc) {
 		cut()
 		<-done
 	}
-	r.end()
+	r.pollers.end()
 }
 
 // FreezeProvider freezes or thaws a provider. In a shared store this applies to all processes.
 func (r *Runner) FreezeProvider(ctx context.Context, name string, frozen bool) error {
-	r.mu.Lock()
-	engine := r.engine
-	r.mu.Unlock()
+	engine := r.using()
 	p, ok := engine.provider(name)
 	if !ok {
 		return fmt.Errorf("there is no provider %s", name)
@@ -334,17 +273,5 @@ func (r *Runner) FreezeProvider(ctx context.Context, name string, frozen bool) e
 	if shared := r.Shared(); shared != nil {
 		return shared.FreezeProvider(ctx, name, frozen)
 	}
-	release, err := r.acquire(ctx, "record of provider "+name, 1)
-	if err != nil {
-		return err
-	}
-	defer release()
-	record, known := get[resources.ProviderRecord](r.cache, resources.Key{Kind: resources.KindProvider, ID: name})
-	if !known {
-		if record, err = Remember(p, engine.Drivers[p.Driver].Schema().Provider); err != nil {
-			return err
-		}
-	}
-	record.Frozen = frozen
-	return r.cache.put(ctx, record)
+	return r.books.freeze(ctx, engine, p, frozen)
 }

@@ -23,11 +23,22 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
+// imageUpload is one upload of a build to a provider.
+type imageUpload struct {
+	x        *execution
+	store    drivers.ImageStore // of the provider
+	provider *resources.Provider
+	build    *resources.Build
+	file     resources.ImageFile
+	record   *resources.Upload
+}
+
 // upload uploads a build to a provider: intent, stream, result.
 func (x *execution) upload(ctx context.Context, s plan.Step) (string, error) {
-	b, err := x.buildOf(s)
-	if err != nil {
-		return "", err
+	id := cmp.Or(s.Build, x.results.id(s.Image, ""))
+	b, ok := get[resources.Build](x.cache, resources.Key{Kind: resources.KindBuild, ID: id})
+	if !ok {
+		return "", fmt.Errorf("build %s is not in the state any more", id)
 	}
 	provider, ok := x.provider(s.Provider)
 	if !ok {
@@ -47,78 +58,34 @@ func (x *execution) upload(ctx context.Context, s plan.Step) (string, error) {
 		return "", fmt.Errorf("build %s has no %s file", b.ID, s.Format)
 	}
 	file.Format = s.Format
-	u, err := x.intendUpload(ctx, s.ID, b, file, provider)
-	if err != nil {
+	u := &imageUpload{x: x, store: store, provider: provider, build: b, file: file}
+	if err := u.intend(ctx, s.ID); err != nil {
 		return "", err
 	}
-	if err := x.uploadBuild(ctx, s, store, provider, b, file, u); err != nil {
+	if err := u.run(ctx, s); err != nil {
 		err = fmt.Errorf("upload %s to %s: %w", cmp.Or(file.Name, b.Image), s.Provider, err)
-		return u.ID, errors.Join(err, x.failUpload(ctx, store, u, b.Kind, err))
+		return u.record.ID, errors.Join(err, u.failed(ctx, err))
 	}
-	x.recordDuration(fmt.Sprintf("upload/%s/%s", s.Provider, s.Image), u.Seconds)
-	x.results.addUpload(s.Image, s.Provider, u.ID)
-	return u.ID, x.imageRecords().change(ctx, u.Image, b.Kind, func(r *resources.ImageRecord) { delete(r.Uploads, u.Provider) })
+	x.books.recordDuration(fmt.Sprintf("upload/%s/%s", s.Provider, s.Image), u.record.Seconds)
+	x.results.add(s.Image, s.Provider, u.record.ID)
+	return u.record.ID, x.cache.changeImage(ctx, b.Image, b.Kind, func(r *resources.ImageRecord) { delete(r.Uploads, s.Provider) })
 }
 
-// buildOf returns the build to upload: from the step, or created by this run.
-func (x *execution) buildOf(s plan.Step) (*resources.Build, error) {
-	id := cmp.Or(s.Build, x.results.build(s.Image))
-	b, ok := get[resources.Build](x.cache, resources.Key{Kind: resources.KindBuild, ID: id})
-	if !ok {
-		return nil, fmt.Errorf("build %s is not in the state any more", id)
+// intend writes the record of the upload. The login of nodes that boot from the image comes from the configuration, or
+// from the build if the image is no longer configured.
+func (u *imageUpload) intend(ctx context.Context, step string) error {
+	now, b, p := u.x.Now(), u.build, u.provider
+	login := b.Login
+	if img := u.x.image(b.Image); img != nil {
+		login = img.LoginIn(p)
 	}
-	return b, nil
-}
-
-func (x *execution) intendUpload(ctx context.Context, step string, b *resources.Build, file resources.ImageFile, p *resources.Provider) (*resources.Upload, error) {
-	now := x.Now()
-	u := &resources.Upload{Image: b.Image, Build: b.ID, Provider: p.Name, State: resources.StateUploading, StateTime: now,
-		Created: now, Format: file.Format, Size: file.Size, Hash: b.Hash, Login: x.login(b, p)}
-	if err := x.cache.putFor(ctx, step, u); err != nil {
-		return nil, err
+	u.record = &resources.Upload{Image: b.Image, Build: b.ID, Provider: p.Name, State: resources.StateUploading, StateTime: now,
+		Created: now, Format: u.file.Format, Size: u.file.Size, Hash: b.Hash, Login: login}
+	if err := u.x.cache.putFor(ctx, step, u.record); err != nil {
+		return err
 	}
-	u.Name = imageName(p.ImageNames, b.Image, u.ID, now)
-	return u, nil
-}
-
-// login returns the login of nodes that boot from the image: from the configuration, or from the build if the image is
-// no longer configured.
-func (x *execution) login(b *resources.Build, p *resources.Provider) resources.Login {
-	if img := x.image(b.Image); img != nil {
-		return img.LoginIn(p)
-	}
-	return b.Login
-}
-
-// updateUpload records the configured login of an upload.
-func (x *execution) updateUpload(ctx context.Context, s plan.Step) error {
-	u, at := find[resources.Upload](x.cache, s.Record)
-	img := x.image(s.Image)
-	p, configured := x.provider(s.Provider)
-	if u == nil || u.State != resources.StateReady || img == nil || !configured {
-		return fmt.Errorf("%s: %w", s.Record, errChanged)
-	}
-	u.Login = img.LoginIn(p)
-	return x.cache.replace(ctx, state.Op{Record: u, Revision: at})
-}
-
-// image returns the configured image of that name, or nil.
-func (x *execution) image(name string) *resources.Image {
-	for i := range x.Desired.Images {
-		if x.Desired.Images[i].Name == name {
-			return &x.Desired.Images[i]
-		}
-	}
+	u.record.Name = imageName(p.ImageNames, b.Image, u.record.ID, now)
 	return nil
-}
-
-func providerImage(p *resources.Provider, b *resources.Build) (resources.ProviderImage, bool) {
-	ref := resources.ImageRef{Kind: b.Kind, Name: b.Image}
-	i := slices.IndexFunc(p.Images, func(o resources.ProviderImage) bool { return o.Image == ref })
-	if i < 0 {
-		return resources.ProviderImage{}, false
-	}
-	return p.Images[i], true
 }
 
 // imageName expands a template of image names: {image_name}, {upload_id} and {timestamp} (Unix seconds).
@@ -130,64 +97,89 @@ func imageName(template, image, upload string, now time.Time) string {
 		"{timestamp}", strconv.FormatInt(now.Unix(), 10)).Replace(template)
 }
 
-// uploadBuild uploads the file from this host, or from the host that has it, and writes the result.
-func (x *execution) uploadBuild(ctx context.Context, s plan.Step, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
-	file resources.ImageFile, u *resources.Upload) error {
-	if err := x.cache.claims.awaitConnected(ctx, s.ID); err != nil {
+// run uploads the file from this host, or from the host that has it, and writes the result.
+func (u *imageUpload) run(ctx context.Context, s plan.Step) error {
+	if err := u.x.cache.claims.awaitConnected(ctx, s.ID); err != nil {
 		return err
 	}
 	started := time.Now()
-	report := x.progress(s)
-	spec := x.imageSpec(p, b, file, u, func(sent int64) { report("uploading", sent, file.Size) })
+	report := u.x.progress(s)
+	spec := u.spec()
+	r := u.record
 	var image resources.RemoteImage
 	var err error
-	if b.Remote {
-		image, u.Unmarked, err = x.uploadFromHost(ctx, store, p, b, spec, func(sent, total int64) { report("uploading", sent, total) })
+	if u.build.Remote {
+		image, r.Unmarked, err = u.sendFromHost(ctx, spec, func(sent, total int64) { report("uploading", sent, total) })
 	} else {
-		image, err = x.sendFile(ctx, store, p, b, file, spec)
+		spec.Progress = func(sent int64) { report("uploading", sent, u.file.Size) }
+		image, err = u.sendFile(ctx, spec)
 	}
 	if err != nil {
 		return err
 	}
-	u.ExternalID, u.State, u.StateTime, u.Seconds = image.ID, resources.StateReady, x.Now(), time.Since(started).Seconds()
-	u.Name, u.Size = cmp.Or(image.Name, u.Name), cmp.Or(u.Size, image.Size)
-	return x.cache.put(ctx, u)
+	r.ExternalID, r.State, r.StateTime, r.Seconds = image.ID, resources.StateReady, u.x.Now(), time.Since(started).Seconds()
+	r.Name, r.Size = cmp.Or(image.Name, r.Name), cmp.Or(r.Size, image.Size)
+	return u.x.cache.put(ctx, r)
+}
+
+// spec returns the description of the image for the driver.
+func (u *imageUpload) spec() drivers.ImageSpec {
+	b, file := u.build, u.file
+	spec := drivers.ImageSpec{
+		Marks: resources.OwnerTags{Installation: u.x.seen.Installation, Kind: resources.KindUpload, ID: u.record.ID, Provider: u.provider.Name,
+			Image: b.Image, Build: b.ID, Hash: b.Hash},
+		Name: u.record.Name, Format: file.Format, Size: file.Size, SHA256: file.SHA256, MD5: file.MD5,
+		Properties: map[string]string{}, Config: cty.NullVal(cty.DynamicPseudoType),
+	}
+	if img := u.x.image(b.Image); img != nil {
+		maps.Copy(spec.Properties, img.Properties)
+		spec.Tags = append(spec.Tags, img.Tags...)
+	}
+	ref := resources.ImageRef{Kind: b.Kind, Name: b.Image}
+	if i := slices.IndexFunc(u.provider.Images, func(o resources.ProviderImage) bool { return o.Image == ref }); i >= 0 {
+		own := u.provider.Images[i]
+		maps.Copy(spec.Properties, own.Properties)
+		spec.Tags = append(spec.Tags, own.Tags...)
+		spec.Config = own.Config
+	}
+	slices.Sort(spec.Tags)
+	spec.Tags = slices.Compact(spec.Tags)
+	return spec
 }
 
 // sendFile streams a file of this host and runs the provider's hook for the image.
-func (x *execution) sendFile(ctx context.Context, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
-	file resources.ImageFile, spec drivers.ImageSpec) (resources.RemoteImage, error) {
-	path := filepath.Join(x.imagesDir(), file.Name)
+func (u *imageUpload) sendFile(ctx context.Context, spec drivers.ImageSpec) (resources.RemoteImage, error) {
+	path := filepath.Join(u.x.imagesDir(), u.file.Name)
 	content, err := os.Open(path)
 	if err != nil {
 		return resources.RemoteImage{}, err
 	}
 	defer content.Close() //nolint:errcheck // the file is only read
-	image, err := store.UploadImage(ctx, spec, content)
+	image, err := u.store.UploadImage(ctx, spec, content)
 	if err != nil {
 		return image, err
 	}
-	return image, x.hook(ctx, p, b, spec, image.ID, path)
+	return image, u.hook(ctx, spec, image.ID, path)
 }
 
-// uploadFromHost lets another host upload the file, and checks the image. A host that does not use ownership tags
-// creates an image without them.
-func (x *execution) uploadFromHost(ctx context.Context, store drivers.ImageStore, p *resources.Provider, b *resources.Build,
-	spec drivers.ImageSpec, progress func(sent, total int64)) (resources.RemoteImage, bool, error) {
-	remote, ok := x.Builders[b.Builder].(builders.Remote)
+// sendFromHost lets another host upload the file, and checks the image. A host that does not use ownership tags creates
+// an image without them.
+func (u *imageUpload) sendFromHost(ctx context.Context, spec drivers.ImageSpec, progress func(sent, total int64)) (image resources.RemoteImage, unmarked bool, err error) {
+	b := u.build
+	remote, ok := u.x.Builders[b.Builder].(builders.Remote)
 	if !ok {
-		return resources.RemoteImage{}, false, fmt.Errorf("build %s is on %s, which this npctl cannot reach: it has no builder %q", b.ID, b.Host, b.Builder)
+		return image, false, fmt.Errorf("build %s is on %s, which this npctl cannot reach: it has no builder %q", b.ID, b.Host, b.Builder)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(p.UploadTimeout, drivers.DefaultUploadTimeout), errors.New("not uploaded within upload_timeout"))
+	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(u.provider.UploadTimeout, drivers.DefaultUploadTimeout), errors.New("not uploaded within upload_timeout"))
 	defer cancel()
-	id, err := remote.Upload(ctx, builders.UploadJob{BuildID: b.ID, Image: b.Image, Provider: p.Name, Format: spec.Format, Name: spec.Name,
+	id, err := remote.Upload(ctx, builders.UploadJob{BuildID: b.ID, Image: b.Image, Provider: u.provider.Name, Format: spec.Format, Name: spec.Name,
 		Marks: spec.Marks, Properties: spec.Properties, Tags: spec.Tags, Progress: progress})
 	if err != nil {
-		return resources.RemoteImage{}, false, err
+		return image, false, err
 	}
-	images, err := store.ListImages(ctx)
+	images, err := u.store.ListImages(ctx)
 	if err != nil {
-		return resources.RemoteImage{}, false, fmt.Errorf("list the image that %s has uploaded: %w", b.Host, err)
+		return image, false, fmt.Errorf("list the image that %s has uploaded: %w", b.Host, err)
 	}
 	for _, image := range images {
 		if image.ID != id {
@@ -205,66 +197,59 @@ func (x *execution) uploadFromHost(ctx context.Context, store drivers.ImageStore
 const hookTimeout = 30 * time.Minute
 
 // hook runs the provider's post_upload_hook. The upload fails if the hook fails.
-func (x *execution) hook(ctx context.Context, p *resources.Provider, b *resources.Build, spec drivers.ImageSpec, id, path string) error {
+func (u *imageUpload) hook(ctx context.Context, spec drivers.ImageSpec, id, path string) error {
+	p, b, dir := u.provider, u.build, u.x.Desired.Settings.Dir
 	if p.PostUploadHook == "" {
 		return nil
 	}
 	program := p.PostUploadHook
 	if strings.Contains(program, "/") && !filepath.IsAbs(program) {
-		program = filepath.Join(x.Desired.Settings.Dir, program)
+		program = filepath.Join(dir, program)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, hookTimeout, fmt.Errorf("it ran for more than %s", hookTimeout))
 	defer cancel()
 	env := process.Setall(process.BaseEnv(os.Environ()), map[string]string{"NPCTL_PROVIDER": p.Name, "NPCTL_IMAGE_NAME": b.Image,
 		"NPCTL_BUILD_ID": b.ID, "NPCTL_EXTERNAL_ID": id, "NPCTL_FORMAT": spec.Format, "NPCTL_CLOUD_IMAGE_NAME": spec.Name})
-	err := process.Run(ctx, process.Spec{Args: []string{program, p.Name, id, path}, Dir: x.Desired.Settings.Dir, Env: env,
-		Line: func(line string) { x.Log.Info("post_upload_hook", "provider", p.Name, "image", b.Image, "line", line) }})
+	err := process.Run(ctx, process.Spec{Args: []string{program, p.Name, id, path}, Dir: dir, Env: env,
+		Line: func(line string) {
+			u.x.Log.Info("post_upload_hook", "provider", p.Name, "image", b.Image, "line", line)
+		}})
 	if err != nil {
 		return fmt.Errorf("post_upload_hook: %w", err)
 	}
 	return nil
 }
 
-func (x *execution) imageSpec(p *resources.Provider, b *resources.Build, file resources.ImageFile, u *resources.Upload, progress func(int64)) drivers.ImageSpec {
-	spec := drivers.ImageSpec{
-		Marks: resources.OwnerTags{Installation: x.seen.Installation, Kind: resources.KindUpload, ID: u.ID, Provider: p.Name,
-			Image: b.Image, Build: b.ID, Hash: b.Hash},
-		Name: u.Name, Format: file.Format, Size: file.Size, SHA256: file.SHA256, MD5: file.MD5, Progress: progress,
-		Properties: map[string]string{}, Config: cty.NullVal(cty.DynamicPseudoType),
-	}
-	for _, img := range x.Desired.Images {
-		if img.Name == b.Image {
-			maps.Copy(spec.Properties, img.Properties)
-			spec.Tags = append(spec.Tags, img.Tags...)
-		}
-	}
-	if own, ok := providerImage(p, b); ok {
-		maps.Copy(spec.Properties, own.Properties)
-		spec.Tags = append(spec.Tags, own.Tags...)
-		spec.Config = own.Config
-	}
-	slices.Sort(spec.Tags)
-	spec.Tags = slices.Compact(spec.Tags)
-	return spec
-}
-
-// failUpload records a failed upload and removes its remains from the cloud.
-func (x *execution) failUpload(ctx context.Context, store drivers.ImageStore, u *resources.Upload, kind resources.ImageKind, cause error) error {
-	u.State, u.StateTime, u.Error = resources.StateFailed, x.Now(), cause.Error()
-	if err := x.cache.put(ctx, u); err != nil {
+// failed records a failed upload and removes its remains from the cloud.
+func (u *imageUpload) failed(ctx context.Context, cause error) error {
+	r := u.record
+	r.State, r.StateTime, r.Error = resources.StateFailed, u.x.Now(), cause.Error()
+	if err := u.x.cache.put(ctx, r); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the caller returns the cause; the next plan deletes the rest
 	}
-	err := x.imageRecords().change(ctx, u.Image, kind, func(r *resources.ImageRecord) { uploadFailed(r, u.Provider, x.Now(), cause, u.Build) })
+	err := u.x.cache.changeImage(ctx, r.Image, u.build.Kind, func(i *resources.ImageRecord) { uploadFailed(i, r.Provider, u.x.Now(), cause, r.Build) })
 	if err != nil {
 		return err
 	}
-	if err := x.imageRemover(store).removeUploaded(ctx, u); err != nil {
+	if err := u.x.imageRemover(u.store).removeUploaded(ctx, r); err != nil {
 		return err
 	}
-	return x.cache.drop(ctx, u.Key())
+	return u.x.cache.drop(ctx, r.Key())
+}
+
+// updateUpload records the configured login of an upload.
+func (x *execution) updateUpload(ctx context.Context, s plan.Step) error {
+	u, at := find[resources.Upload](x.cache, s.Record)
+	img := x.image(s.Image)
+	p, configured := x.provider(s.Provider)
+	if u == nil || u.State != resources.StateReady || img == nil || !configured {
+		return fmt.Errorf("%s: %w", s.Record, errChanged)
+	}
+	u.Login = img.LoginIn(p)
+	return x.cache.replace(ctx, state.Op{Record: u, Revision: at})
 }
 
 // deleteUpload deletes an image from a cloud and then its record.
@@ -273,7 +258,7 @@ func (x *execution) deleteUpload(ctx context.Context, s plan.Step) error {
 	if !ok {
 		return nil
 	}
-	cloud, release, err := x.cloud(ctx, u.Provider, x.rememberedProvider(u.Provider))
+	cloud, release, err := x.cloud(ctx, u.Provider, x.cache.provider(u.Provider))
 	defer release()
 	if err != nil {
 		return err

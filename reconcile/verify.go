@@ -61,7 +61,12 @@ func (x *execution) verify(ctx context.Context, nodes []*resources.Node) error {
 		}
 		n.VerifiedAt = x.Now()
 		if silent[i] != nil {
-			x.removeFromService(n, silent[i])
+			x.Log.Warn("a ready node does not respond and is not assigned", "node", n.ID, "error", silent[i])
+			n.StateTime, n.Error, n.Comment = x.Now(), silent[i].Error(), "it did not respond to the check before its assignment"
+			if n.State = resources.StateUsed; n.Static { // it is checked again later; any other node is deleted
+				n.State = resources.StateFailed
+				n.Attempt++
+			}
 			errs = append(errs, fmt.Errorf("node %s: %w: %w", n.ID, errChanged, silent[i]))
 		}
 		if err := x.cache.replace(ctx, state.Op{Record: n, Revision: at}); err != nil {
@@ -71,27 +76,18 @@ func (x *execution) verify(ctx context.Context, nodes []*resources.Node) error {
 	return errors.Join(errs...)
 }
 
-// removeFromService takes a node that does not answer out of service. A static node is checked again later; any other
-// node is deleted.
-func (x *execution) removeFromService(n *resources.Node, why error) {
-	x.Log.Warn("a ready node does not respond and is not assigned", "node", n.ID, "error", why)
-	n.StateTime, n.Error, n.Comment = x.Now(), why.Error(), "it did not respond to the check before its assignment"
-	if n.Static {
-		n.State = resources.StateFailed
-		n.Attempt++
-		return
-	}
-	n.State = resources.StateUsed
-}
-
 // probeNode returns the reason why a node must not be assigned, or nil.
 func (x *execution) probeNode(ctx context.Context, n *resources.Node) error {
 	if n.Static {
-		_, machine, err := x.staticNode(plan.Step{Provider: n.Provider, Pool: n.Pool, Node: n.Hostname})
-		if err != nil {
-			return nil //nolint:nilerr // a node that is no longer configured may still be assigned
+		provider, ok := x.provider(n.Provider)
+		if !ok {
+			return nil
 		}
-		_, err = x.checkStatic(ctx, n.Provider, machine)
+		_, machine := staticNode(provider, n.Pool, n.Hostname)
+		if machine == nil {
+			return nil // a node that is no longer configured may still be assigned
+		}
+		_, err := x.checkStatic(ctx, n.Provider, machine)
 		return err
 	}
 	how := probeOf(n.Login)

@@ -17,18 +17,18 @@ func TestEachKindOfImageWorkHasItsSemaphore(t *testing.T) {
 	desired := resources.Desired{Images: images, Providers: []resources.Provider{{Name: "one", MaxUploads: 2}},
 		Settings: resources.Settings{ImageWork: resources.ImageWork{Builds: 1, Fetches: 2, Snapshots: 3, Conversions: 2}}}
 	e := &Engine{Options: Options{Desired: desired}}
-	x := &execution{Engine: e, run: &run{semaphores: map[string]*semaphore{}, earlyReleases: map[string]func(){}}}
+	l := newSlots()
 	take := func(what string, s plan.Step, want int) {
 		t.Helper()
 		for range want {
-			if _, err := x.acquireSlot(t.Context(), s); err != nil {
+			if _, err := l.acquireFor(t.Context(), e, &s); err != nil {
 				t.Fatal(err)
 			}
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		waiting := make(chan error, 1)
 		go func() {
-			_, err := x.acquireSlot(ended, s)
+			_, err := l.acquireFor(ended, e, &s)
 			waiting <- err
 		}()
 		for queued := 0; queued == 0; {
@@ -37,11 +37,11 @@ func TestEachKindOfImageWorkHasItsSemaphore(t *testing.T) {
 				t.Fatalf("%s: there is a place for one more than %d (%v)", what, want, err)
 			case <-time.After(time.Millisecond):
 			}
-			x.guard.Lock()
-			for _, p := range x.semaphores {
+			l.mu.Lock()
+			for _, p := range l.semaphores {
 				queued += len(p.waiting)
 			}
-			x.guard.Unlock()
+			l.mu.Unlock()
 		}
 		cancel()
 		if err := <-waiting; !errors.Is(err, ErrInterrupted) {
@@ -61,7 +61,7 @@ func TestEachKindOfImageWorkHasItsSemaphore(t *testing.T) {
 		take(what, kind.step, kind.want)
 	}
 	desired.Settings.ImageWork.Builds, desired.Providers = 2, []resources.Provider{{Name: "one", MaxUploads: 4}}
-	(&Engine{Options: Options{Desired: desired}}).resizeSemaphores(x.run)
+	l.resize(&Engine{Options: Options{Desired: desired}})
 	take("local builds after a reload", build("dib"), 1)
 	take("uploads after a reload", upload, 2)
 }
