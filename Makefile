@@ -4,6 +4,7 @@ export CGO_ENABLED := 0
 VERSION ?= $(shell git describe --tags --exact-match --dirty 2>/dev/null)
 LDFLAGS := -s -w -X main.release=$(VERSION)
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 RACE := CGO_ENABLED=1 go test -race
 
@@ -25,11 +26,12 @@ race: ## run the tests with the race detector (needs a C compiler)
 
 check: lint vuln docs-check race ## everything a change has to pass before review, except the integration targets
 
-lint: ## gofmt, go vet, golangci-lint
+lint: ## gofmt, go vet, golangci-lint, functions that nothing calls
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: run make fmt'; exit 1; }
 	go vet ./...
 	go vet -tags integration,gearman,zuul ./...
 	go run $(GOLANGCI) run --build-tags integration,gearman,zuul ./...
+	@dead=$$(go run $(DEADCODE) -test -tags integration,gearman,zuul,openstackclient ./...) && test -z "$$dead" || { echo "$$dead"; exit 1; }
 
 vuln: ## govulncheck, where its database can be reached
 	@if curl -fsI -m 10 https://vuln.go.dev/index/modules.json >/dev/null 2>&1; then go run $(GOVULNCHECK) ./...; \

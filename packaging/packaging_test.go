@@ -149,27 +149,25 @@ func TestAlertsUseExistingMetrics(t *testing.T) {
 }
 
 func TestWatchMetricsHaveAlerts(t *testing.T) {
-	text, err := os.ReadFile("prometheus/alerts.yml")
-	testutil.Must(t, err)
+	text := testutil.ReadFile(t, "prometheus/alerts.yml")
 	for _, name := range []string{"npctl_watch_stalled_seconds", "npctl_node_requests_oldest_seconds", "npctl_provider_up", "npctl_leaks", "npctl_image_upload_age_seconds",
 		"npctl_watch_last_pass_timestamp_seconds", "npctl_watch_config_stale", "npctl_state_commit_seconds", "npctl_requests_finished_total"} {
-		if !strings.Contains(string(text), name) {
+		if !strings.Contains(text, name) {
 			t.Errorf("no alert uses %s", name)
 		}
 	}
 }
 
 func TestDockerfileMatchesGoModAndTargets(t *testing.T) {
-	text, err := os.ReadFile("docker/Dockerfile")
-	testutil.Must(t, err)
+	text := testutil.ReadFile(t, "docker/Dockerfile")
 	mod, err := os.ReadFile(filepath.Join("..", "go.mod"))
 	testutil.Must(t, err)
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(mod)
-	if !strings.Contains(string(text), "FROM golang:"+string(version[1])+" ") {
+	if !strings.Contains(text, "FROM golang:"+string(version[1])+" ") {
 		t.Errorf("go.mod wants Go %s, and the Dockerfile builds with another one", version[1])
 	}
 	for _, target := range []string{" AS watch", " AS builder"} {
-		if !strings.Contains(string(text), target+"\n") {
+		if !strings.Contains(text, target+"\n") {
 			t.Errorf("the Dockerfile has no target%s", target)
 		}
 	}

@@ -22,9 +22,8 @@ func TestReleaseVariableExists(t *testing.T) {
 	}
 	set := regexp.MustCompile(`-X main\.(\w+)=`)
 	for _, file := range []string{"../Makefile", "docker/Dockerfile"} {
-		text, err := os.ReadFile(file)
-		testutil.Must(t, err)
-		found := set.FindStringSubmatch(string(text))
+		text := testutil.ReadFile(t, file)
+		found := set.FindStringSubmatch(text)
 		if found == nil {
 			t.Errorf("%s sets no release", file)
 			continue

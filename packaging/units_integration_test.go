@@ -4,7 +4,6 @@ package packaging_test
 
 import (
 	"bytes"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -20,10 +19,9 @@ func TestSystemdUnderstandsTheUnits(t *testing.T) {
 	dir := t.TempDir()
 	var copies []string
 	for _, file := range units(t) {
-		text, err := os.ReadFile(file)
-		testutil.Must(t, err)
+		text := testutil.ReadFile(t, file)
 		to := filepath.Join(dir, filepath.Base(file))
-		testutil.WriteFile(t, to, strings.ReplaceAll(string(text), "/usr/bin/npctl", npctl))
+		testutil.WriteFile(t, to, strings.ReplaceAll(text, "/usr/bin/npctl", npctl))
 		copies = append(copies, to)
 	}
 	out, err := exec.CommandContext(t.Context(), analyze, append([]string{"verify", "--man=no", "--recursive-errors=no"}, copies...)...).CombinedOutput()

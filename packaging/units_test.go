@@ -116,9 +116,8 @@ func TestUnitsRunExistingCommands(t *testing.T) {
 // dockerCommand returns the CMD of a target of the Dockerfile.
 func dockerCommand(t *testing.T, target string) []string {
 	t.Helper()
-	text, err := os.ReadFile("docker/Dockerfile")
-	testutil.Must(t, err)
-	_, stage, _ := strings.Cut(string(text), " AS "+target+"\n")
+	text := testutil.ReadFile(t, "docker/Dockerfile")
+	_, stage, _ := strings.Cut(text, " AS "+target+"\n")
 	stage, _, _ = strings.Cut(stage, "\nFROM ")
 	found := regexp.MustCompile(`(?m)^CMD \[(.*)\]$`).FindStringSubmatch(stage)
 	if found == nil {

@@ -29,10 +29,9 @@ import (
 // needOwnDev fails where a mistake would destroy the /dev of the machine.
 func needOwnDev(t *testing.T) {
 	t.Helper()
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	testutil.Must(t, err)
+	text := testutil.ReadFile(t, "/proc/self/mountinfo")
 	kind := ""
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		before, after, _ := strings.Cut(line, " - ")
 		if fields := strings.Fields(before); len(fields) > 4 && fields[4] == "/dev" {
 			kind, _, _ = strings.Cut(after, " ") // the last one mounted is the one seen

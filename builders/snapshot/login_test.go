@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/npctl/npctl/builders/snapshot"
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 func TestHostKeyThatIsKnownIsCompared(t *testing.T) {
@@ -96,9 +97,7 @@ func TestMistakesAreFoundBeforeTheBoot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tr := newTrial(t, test.written)
 			locked, err := os.ReadFile("testdata/locked")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			write(t, filepath.Join(tr.job.BaseDir, "locked"), string(locked))
 			tr.mustFail(t, test.want)
 			if noted := tr.noted(); len(noted) > 0 {
@@ -123,9 +122,7 @@ func TestInputHashFollowsTheScript(t *testing.T) {
 	hash := func(written map[string]cty.Value) string {
 		t.Helper()
 		h, err := b.InputFiles(t.Context(), with(config(map[string]cty.Value{"private_key_file": text("id")}), written), base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		return string(h.Hash)
 	}
 	write(t, filepath.Join(base, "setup.sh"), "one")

@@ -135,9 +135,7 @@ func TestBuilderReloadsAtHangup(t *testing.T) {
 
 func imageText(t *testing.T, dir, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "images", name))
-	testutil.Must(t, err)
-	return string(text)
+	return testutil.ReadFile(t, filepath.Join(dir, "images", name))
 }
 
 func TestSystemdIsNotifiedByTheBuilder(t *testing.T) {

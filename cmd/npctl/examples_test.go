@@ -18,11 +18,10 @@ const examplesDir = "../../examples"
 
 func TestStartersAreTheExamples(t *testing.T) {
 	for from, name := range starterFiles {
-		want, err := os.ReadFile(filepath.Join(examplesDir, name))
-		testutil.Must(t, err)
+		want := testutil.ReadFile(t, filepath.Join(examplesDir, name))
 		got, err := starters.ReadFile("starter/" + name)
 		testutil.Must(t, err)
-		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		if diff := cmp.Diff(want, string(got)); diff != "" {
 			t.Errorf("init -from=%s writes something else than examples/%s (-example +starter): cp %s/%s starter/\n%s",
 				from, name, examplesDir, name, diff)
 		}
@@ -34,10 +33,9 @@ func TestEveryExampleHasItsTest(t *testing.T) {
 	if err != nil || len(examples) < 4 {
 		t.Fatalf("examples are %q, %v", examples, err)
 	}
-	script, err := os.ReadFile("testdata/script/examples.txtar")
-	testutil.Must(t, err)
+	script := testutil.ReadFile(t, "testdata/script/examples.txtar")
 	for _, path := range examples {
-		if !strings.Contains(string(script), "$EXAMPLES/"+filepath.Base(path)) {
+		if !strings.Contains(script, "$EXAMPLES/"+filepath.Base(path)) {
 			t.Errorf("examples.txtar does nothing with %s", path)
 		}
 	}

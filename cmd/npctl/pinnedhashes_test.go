@@ -58,10 +58,9 @@ func TestHashesOfEveryBlockAreStable(t *testing.T) {
 // TestPinnedHashesCoverEveryReplacingAttribute fails if the configuration of the test above does not set a replacing
 // attribute.
 func TestPinnedHashesCoverEveryReplacingAttribute(t *testing.T) {
-	text, err := os.ReadFile("testdata/hashes/npctl.hcl")
-	testutil.Must(t, err)
+	text := testutil.ReadFile(t, "testdata/hashes/npctl.hcl")
 	// It sets inline; a configuration cannot set script too.
-	words := append(strings.Fields(string(text)), "script")
+	words := append(strings.Fields(text), "script")
 	reg := newRegistry()
 	check := func(block string, b schema.Block) {
 		for _, attr := range b.Attributes {

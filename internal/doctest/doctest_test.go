@@ -86,9 +86,7 @@ func pages(t *testing.T) []string {
 
 func read(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, page))
-	testutil.Must(t, err)
-	return string(text)
+	return testutil.ReadFile(t, filepath.Join(root, page))
 }
 
 var marker = regexp.MustCompile(`^<!-- session: ([^,]+?)(?:, file: (\S+))? -->$`)

@@ -17,10 +17,9 @@ import (
 // docsPart compares the text between <!-- name --> and <!-- /name --> in a page with want.
 func docsPart(t *testing.T, page, name, want string) {
 	t.Helper()
-	content, err := os.ReadFile(page)
-	testutil.Must(t, err)
+	content := testutil.ReadFile(t, page)
 	open, shut := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
-	before, rest, found := strings.Cut(string(content), open)
+	before, rest, found := strings.Cut(content, open)
 	got, after, ended := strings.Cut(rest, shut)
 	if !found || !ended {
 		t.Fatalf("%s has no part between %q and %q", page, open, shut)
@@ -50,9 +49,8 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 
 // TestPolicyInDocs runs the policy of docs/plan-json.md.
 func TestPolicyInDocs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/plan-json.md")
-	testutil.Must(t, err)
-	_, rest, _ := strings.Cut(string(page), "<!-- policy -->\n\n```jq\n")
+	page := testutil.ReadFile(t, "../../docs/plan-json.md")
+	_, rest, _ := strings.Cut(page, "<!-- policy -->\n\n```jq\n")
 	program, _, found := strings.Cut(rest, "```")
 	if !found {
 		t.Fatal("docs/plan-json.md has no policy")

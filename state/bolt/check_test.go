@@ -23,7 +23,7 @@ func TestPagesAreUsedOnceOrFree(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	good := []byte(contentOf(t, path))
+	good := []byte(testutil.ReadFile(t, path))
 	f, err := os.Open(path)
 	testutil.Must(t, err)
 	defer f.Close()
@@ -88,7 +88,7 @@ func TestHiddenRecordIsDetected(t *testing.T) {
 	if _, err := store(t, path).Commit(t.Context(), ops...); err != nil {
 		t.Fatal(err)
 	}
-	text := []byte(contentOf(t, path))
+	text := []byte(testutil.ReadFile(t, path))
 	hidden := false
 	for at := 0; at < len(text) && !hidden; at += os.Getpagesize() {
 		page := text[at : at+os.Getpagesize()]

@@ -23,7 +23,7 @@ import (
 // TestBadFiles checks that an invalid state file is rejected with its path and a next step, and is not changed.
 func TestBadFiles(t *testing.T) {
 	f := sample(t)
-	good := read(t, f.path)
+	good := testutil.ReadFile(t, f.path)
 	page := os.Getpagesize()
 	hostname := f.entries[len(f.entries)-2].Record.(*resources.Node).Hostname // occurs in free pages too
 	root := rootOfNodes(t, f.path) * page
@@ -131,7 +131,7 @@ func listing(t *testing.T, path string) map[string]string {
 	for _, f := range files {
 		all[f.Name()] = f.Type().String()
 		if f.Type().IsRegular() {
-			all[f.Name()] += read(t, filepath.Join(filepath.Dir(path), f.Name()))
+			all[f.Name()] += testutil.ReadFile(t, filepath.Join(filepath.Dir(path), f.Name()))
 		}
 	}
 	return all
@@ -229,7 +229,7 @@ func change(t *testing.T, s *bolt.Store, f fixture) {
 func TestRandomDamageIsDetected(t *testing.T) {
 	t.Parallel()
 	f := sample(t)
-	good := read(t, f.path)
+	good := testutil.ReadFile(t, f.path)
 	path := filepath.Join(t.TempDir(), "damaged.db")
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 100 {
@@ -259,7 +259,7 @@ func TestRandomDamageIsDetected(t *testing.T) {
 func TestEveryHeaderFieldIsChecked(t *testing.T) {
 	t.Parallel()
 	f := sample(t)
-	good := read(t, f.path)
+	good := testutil.ReadFile(t, f.path)
 	path := filepath.Join(t.TempDir(), "damaged.db")
 	noticed := 0
 	for page := 0; page < len(good); page += os.Getpagesize() {

@@ -2,7 +2,6 @@ package bolt
 
 import (
 	"bytes"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,13 +12,6 @@ import (
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
-
-func contentOf(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	testutil.Must(t, err)
-	return string(text)
-}
 
 // makeNewer turns a file into one that a newer npctl wrote.
 func makeNewer(t *testing.T, s *Store) {
@@ -38,7 +30,7 @@ func TestNewerFileIsRejected(t *testing.T) {
 	running := store(t, path)
 	add(t, running, &resources.History{Subject: "x", Seconds: []float64{1}})
 	makeNewer(t, running)
-	before := contentOf(t, path)
+	before := testutil.ReadFile(t, path)
 	check := func(what string, err error) {
 		if err == nil || !strings.Contains(err.Error(), newerText) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want %q and the path", what, err, newerText)
@@ -52,7 +44,7 @@ func TestNewerFileIsRejected(t *testing.T) {
 	check("List of a running process", err)
 	_, err = running.Commit(t.Context(), state.Op{Record: &resources.History{Subject: "y"}})
 	check("Commit of a running process", err)
-	if contentOf(t, path) != before {
+	if testutil.ReadFile(t, path) != before {
 		t.Error("the file was changed")
 	}
 }

@@ -1,7 +1,6 @@
 package bolt_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -15,13 +14,6 @@ func opFor(entry state.Entry) state.Op {
 	n := *entry.Record.(*resources.Node)
 	n.Comment += "+"
 	return state.Op{Record: &n, Revision: entry.Revision}
-}
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	testutil.Must(t, err)
-	return string(text)
 }
 
 func overwrite(t *testing.T, path, text string) {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/statetest"
@@ -35,14 +36,10 @@ func TestNewFileIsPrivateToItsUser(t *testing.T) {
 func TestMissingFileReadsAsEmpty(t *testing.T) {
 	path := tempPath(t)
 	s, err := Open(Options{Path: path, ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer s.Close()
 	hints, err := s.Watch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if entries, err := s.List(t.Context()); len(entries) != 0 || err != nil {
 		t.Errorf("List: %v, %v", entries, err)
 	}
@@ -72,11 +69,9 @@ func TestMissingFileReadsAsEmpty(t *testing.T) {
 func TestReadOnlyStoreWritesNothing(t *testing.T) {
 	path := tempPath(t)
 	add(t, store(t, path), statetest.Node(1))
-	before := contentOf(t, path)
+	before := testutil.ReadFile(t, path)
 	s, err := Open(Options{Path: path, ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer s.Close()
 	_, commit := s.Commit(t.Context(), state.Op{Record: statetest.Node(2)})
 	_, lock := s.Lock(t.Context(), "apply", state.Holder{})
@@ -87,7 +82,7 @@ func TestReadOnlyStoreWritesNothing(t *testing.T) {
 			t.Errorf("%s: %v, want ErrReadOnly", name, err)
 		}
 	}
-	if contentOf(t, path) != before {
+	if testutil.ReadFile(t, path) != before {
 		t.Error("the file was changed")
 	}
 }
@@ -164,9 +159,7 @@ func TestOwnCommitSendsOneHintImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t, path)
 		hints, err := s.Watch(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		add(t, s, statetest.Node(1))
 		start := time.Now()
 		<-hints
@@ -187,21 +180,15 @@ func TestStoreWaitsForAnotherProcessTransaction(t *testing.T) {
 	path := tempPath(t)
 	add(t, store(t, path), statetest.Node(1))
 	s, err := Open(Options{Path: path, Timeout: 50 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer s.Close()
 	patient, err := Open(Options{Path: path, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer patient.Close()
 	// A second open of the same file stands for another process.
 	hog := newFile(path, time.Second)
 	held, err := hog.acquire(t.Context(), writing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if _, err := s.List(t.Context()); err == nil || !strings.Contains(err.Error(), "another process") || !strings.Contains(err.Error(), path) {
 		t.Errorf("while the file is in use: %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -25,9 +26,7 @@ const (
 func offlineStore(t *testing.T) *Store {
 	t.Helper()
 	s, err := newStore(Options{Host: "launch1", Chroot: "/zuul", Log: slog.New(slog.DiscardHandler), Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(s.stop)
 	for _, dir := range []string{requestsDir, requestLocks, nodesDir, imagesDir, namedDir, frozenDir} {
 		s.arrive(dir, "")
@@ -75,9 +74,7 @@ func (s *Store) ownClaim(key resources.Key, dir string) *claim {
 func (s *Store) build(t *testing.T, ops ...state.Op) (*write, []string, error) {
 	t.Helper()
 	changes, err := prepare(ops)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	dirs, err := s.transactions.examine(t.Context(), changes)
 	if err != nil || len(dirs) > 0 {
 		return nil, dirs, err
@@ -111,9 +108,7 @@ func (w *write) text() (lines []string) {
 func (s *Store) record(t *testing.T, kind resources.Kind, id string) (resources.Record, state.Revision) {
 	t.Helper()
 	entry, err := s.mirror.getShared(resources.Key{Kind: kind, ID: id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return entry.Record, entry.Revision
 }
 
@@ -239,9 +234,7 @@ func TestOwnWriteIsReadAgainOnlyAfterAForeignChange(t *testing.T) {
 		s := offlineStore(t)
 		s.arrive(someNode, nodeText)
 		w, _, err := s.build(t, s.usedNode(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		s.mu.Lock()
 		for range events {
 			s.onChange(zk.EventNodeDataChanged, someNode)

@@ -51,9 +51,7 @@ func TestOpenStackExample(t *testing.T) {
 
 func example(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../examples/openstack.hcl")
-	testutil.Must(t, err)
-	return string(text)
+	return testutil.ReadFile(t, "../../examples/openstack.hcl")
 }
 
 // exampleVariables returns the variables that a user of this cloud would set. Only the content of the image differs

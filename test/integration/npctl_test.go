@@ -66,9 +66,7 @@ func (at *place) write(config string) {
 // read returns the configuration.
 func (at *place) read() string {
 	at.t.Helper()
-	text, err := os.ReadFile(filepath.Join(at.dir, "npctl.hcl"))
-	testutil.Must(at.t, err)
-	return string(text)
+	return testutil.ReadFile(at.t, filepath.Join(at.dir, "npctl.hcl"))
 }
 
 // change replaces text in the configuration.

@@ -145,9 +145,8 @@ var typed = regexp.MustCompile(`(?m)^\$ (sudo .*)$`)
 func (m *machine) install(configuration string) {
 	m.t.Helper()
 	m.write("/etc/npctl/npctl.hcl", configuration)
-	page, err := os.ReadFile("../../docs/operations.md")
-	testutil.Must(m.t, err)
-	told, _, found := strings.Cut(string(page), "### New configuration")
+	page := testutil.ReadFile(m.t, "../../docs/operations.md")
+	told, _, found := strings.Cut(page, "### New configuration")
 	commands := typed.FindAllStringSubmatch(told, -1)
 	if !found || len(commands) != 6 {
 		m.t.Fatalf("docs/operations.md contains %d commands: %q", len(commands), commands)

@@ -101,9 +101,8 @@ func (m *sshd) stop() {
 // hostKey returns the host key of the machine, as in known_hosts.
 func (m *sshd) hostKey() string {
 	m.t.Helper()
-	text, err := os.ReadFile(filepath.Join(m.dir, "host.pub"))
-	testutil.Must(m.t, err)
-	return strings.Join(strings.Fields(string(text))[:2], " ")
+	text := testutil.ReadFile(m.t, filepath.Join(m.dir, "host.pub"))
+	return strings.Join(strings.Fields(text)[:2], " ")
 }
 
 // rack returns a configuration with that machine.

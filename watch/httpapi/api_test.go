@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch/httpapi/client"
@@ -19,9 +20,7 @@ import (
 func (l *lab) fulfilled(labels ...string) wire.Request {
 	l.t.Helper()
 	r, err := l.CreateRequest(l.t.Context(), wire.NewRequest{Labels: labels, Requestor: "tester"})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
 	defer cancel()
 	if r, err = l.WaitRequest(ctx, r.ID); err != nil || r.State != resources.StateFulfilled {
@@ -34,9 +33,7 @@ func (l *lab) fulfilled(labels ...string) wire.Request {
 func (l *lab) taken(lease time.Duration, labels ...string) []wire.Node {
 	l.t.Helper()
 	nodes, err := l.TakeRequest(l.t.Context(), l.fulfilled(labels...).ID, "tester", lease)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	return nodes
 }
 
@@ -56,9 +53,7 @@ func TestNodesAreRequestedTakenAndReturned(t *testing.T) {
 		t.Fatalf("request has nodes %v", r.Nodes)
 	}
 	nodes, err := l.TakeRequest(t.Context(), r.ID, "tester", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, n := range nodes {
 		if n.State != resources.StateInUse || n.Lease == nil || n.Lease.Holder != "tester" {
 			t.Errorf("node is %+v", n)
@@ -87,9 +82,7 @@ func TestUntakeableRequestHasReason(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	l.taken(0, "metal", "metal") // no idle node remains
 	r, err := l.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	_, err = l.TakeRequest(t.Context(), r.ID, "", 0)
 	refused(t, err, wire.CodeInvalidState, "is requested")
 	var why wire.Why
@@ -102,9 +95,7 @@ func TestUntakeableRequestHasReason(t *testing.T) {
 	if len(why.Waits) == 0 || len(why.Events) == 0 || why.State != "requested" {
 		t.Errorf("why is %+v", why)
 	}
-	if err := l.CancelRequest(t.Context(), r.ID); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, l.CancelRequest(t.Context(), r.ID))
 	if why, err = l.Why(t.Context(), "request/"+r.ID); err != nil || why.State != "gone" || !strings.Contains(why.Summary, "cancelled") {
 		t.Errorf("why of a cancelled request is %+v, %v", why, err)
 	}
@@ -262,9 +253,7 @@ func TestProvidersAreFrozenAndThawed(t *testing.T) {
 		t.Fatalf("provider is %+v: %v", p, err)
 	}
 	r, err := l.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"metal"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var why wire.Why
 	l.await("it waits for the provider", func() bool {
 		why, err = l.Why(t.Context(), "request/"+r.ID)

@@ -22,9 +22,7 @@ import (
 func (l *lab) dial() net.Conn {
 	l.t.Helper()
 	conn, err := net.Dial("unix", l.socket)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testutil.Must(l.t, err)
 	l.t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -137,9 +135,7 @@ func TestSecretsDoNotAppear(t *testing.T) {
 	cert, key := a.issue("server")
 	url := l.overTLS(httpapi.TLS{Cert: cert, Key: key})
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/status", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	request.Header.Set("Authorization", "Bearer "+fullToken+"-nearly")
 	if response, err := (&http.Client{}).Do(request); err == nil {
 		_ = response.Body.Close()
@@ -191,9 +187,7 @@ func TestLongPollsDoNotBlockOtherCalls(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	l.taken(0, "metal", "metal") // so that no further events occur
 	seen, err := l.Events(t.Context(), "", "provider/rack", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	const waiters = 300
 	var wg sync.WaitGroup
 	var answered atomic.Int32
@@ -228,9 +222,7 @@ func TestPanicIsAnErrorWithoutDetails(t *testing.T) {
 	server := httpapi.New(l.daemon, httpapi.Options{Metrics: broken})
 	path := testutil.ShortDir(t) + "/sock"
 	listener, err := httpapi.ListenUnix(path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	end := l.serveBy(server, listener)
 	l.socket = path
 	status, _, text := l.raw("GET", "/metrics", "")

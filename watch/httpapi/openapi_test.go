@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -194,26 +195,16 @@ func TestDescriptionIsValid(t *testing.T) {
 	l := newLab(t, fleet, nil)
 	text, doc := l.description()
 	file, err := os.Open("testdata/openapi-3.1.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer file.Close()
 	schema, err := jsonschema.UnmarshalJSON(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	compiler := jsonschema.NewCompiler()
-	if err := compiler.AddResource("openapi.json", schema); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, compiler.AddResource("openapi.json", schema))
 	compiled, err := compiler.Compile("openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if err := compiled.Validate(value); err != nil {
 		t.Error(err)
 	}

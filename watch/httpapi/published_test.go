@@ -22,9 +22,8 @@ func TestPublishedDescriptionIsServed(t *testing.T) {
 	if os.Getenv("NPCTL_UPDATE") != "" {
 		testutil.Must(t, os.WriteFile(published, served.Bytes(), 0o644))
 	}
-	have, err := os.ReadFile(published)
-	testutil.Must(t, err)
-	if diff := cmp.Diff(string(have), served.String()); diff != "" {
+	have := testutil.ReadFile(t, published)
+	if diff := cmp.Diff(have, served.String()); diff != "" {
 		t.Errorf("NPCTL_UPDATE=1 go test ./watch/httpapi -run Published writes it anew (-published +served):\n%s", diff)
 	}
 }

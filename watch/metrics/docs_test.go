@@ -3,7 +3,6 @@ package metrics_test
 import (
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -32,9 +31,8 @@ func table() string {
 }
 
 func TestDocsHaveEveryMetric(t *testing.T) {
-	text, err := os.ReadFile(page)
-	testutil.Must(t, err)
-	before, rest, found := strings.Cut(string(text), tableFrom)
+	text := testutil.ReadFile(t, page)
+	before, rest, found := strings.Cut(text, tableFrom)
 	have, after, ended := strings.Cut(rest, tableTo)
 	if !found || !ended {
 		t.Fatalf("%s has no place for the table of metrics", page)

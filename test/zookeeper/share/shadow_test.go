@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -304,9 +303,8 @@ func (o *shadowTest) checkCommands(id string) {
 func (o *shadowTest) checkAgreement(configuration string) {
 	o.t.Helper()
 	at := filepath.Join(o.npc.dir, "npctl.hcl")
-	text, err := os.ReadFile(at)
-	testutil.Must(o.t, err)
-	before, _, _ := strings.Cut(string(text), declared)
+	text := testutil.ReadFile(o.t, at)
+	before, _, _ := strings.Cut(text, declared)
 	testutil.WriteFile(o.t, at, before+declared+configuration)
 	o.npc.Signal(syscall.SIGHUP)
 	testutil.Await(o.t, "the configuration was reloaded", func() bool { return o.npc.Logged("configuration reloaded") == 1 })
