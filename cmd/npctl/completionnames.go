@@ -74,20 +74,21 @@ func fixed(words ...string) completionSource {
 func states(kind resources.Kind) completionSource {
 	return func(_ context.Context, _ *completion, value string) []candidate {
 		given := value[:strings.LastIndexByte(value, ',')+1]
-		var all []candidate
-		for _, s := range resources.StatesOf(kind) {
-			all = append(all, candidate{text: given + string(s)})
-		}
-		return all
+		return candidates(resources.StatesOf(kind), func(s resources.State) candidate { return candidate{text: given + string(s)} })
 	}
 }
 
-func named(about string, names []string) []candidate {
-	all := make([]candidate, len(names))
-	for i, name := range names {
-		all[i] = candidate{name, about}
+// candidates returns the candidate for each element of a list.
+func candidates[T any](list []T, of func(T) candidate) []candidate {
+	all := make([]candidate, len(list))
+	for i, one := range list {
+		all[i] = of(one)
 	}
 	return all
+}
+
+func named(about string, names []string) []candidate {
+	return candidates(names, func(name string) candidate { return candidate{name, about} })
 }
 
 // read returns the configuration and its files. If the configuration has errors, read returns the names that the labels
@@ -170,19 +171,32 @@ func replaceCandidates(ctx context.Context, c *completion, value string) []candi
 	return keepOf(addressCandidates(ctx, c, value), func(one candidate) bool { return replaceable(one.text) })
 }
 
+// recordCandidates returns a candidate for each record of these kinds.
+func (c *completion) recordCandidates(ctx context.Context, text func(resources.Record) string, kinds ...resources.Kind) []candidate {
+	r := c.recorded(ctx, kinds...)
+	return slices.Concat(
+		candidates(r.Builds, func(b *resources.Build) candidate {
+			return candidate{text(b), string(b.State) + " build of " + b.Image}
+		}),
+		candidates(r.Uploads, func(u *resources.Upload) candidate {
+			return candidate{text(u), string(u.State) + " upload of " + u.Image + " to " + u.Provider}
+		}),
+		candidates(r.Nodes, func(n *resources.Node) candidate {
+			return candidate{text(n), string(n.State) + " " + words(n.Labels) + " in " + n.Provider + "/" + n.Pool}
+		}),
+		candidates(r.Requests, func(q *resources.Request) candidate {
+			return candidate{text(q), string(q.State) + " request for " + words(q.Labels)}
+		}))
+}
+
 func recordAddresses(ctx context.Context, c *completion, _ string) []candidate {
-	r := c.recorded(ctx, livingKinds...)
-	var all []candidate
-	for _, b := range r.Builds {
-		all = append(all, candidate{recordAddress(b), string(b.State)})
+	found := c.recordCandidates(ctx, recordAddress, livingKinds...)
+	for i := range found {
+		if !strings.HasPrefix(found[i].text, "node.") { // the address of a build or upload names its image and provider
+			found[i].about, _, _ = strings.Cut(found[i].about, " ")
+		}
 	}
-	for _, u := range r.Uploads {
-		all = append(all, candidate{recordAddress(u), string(u.State)})
-	}
-	for _, n := range r.Nodes {
-		all = append(all, candidate{recordAddress(n), nodeAbout(n)})
-	}
-	return c.without(all)
+	return c.without(found)
 }
 
 // without removes the candidates that are already arguments.
@@ -190,111 +204,54 @@ func (c *completion) without(all []candidate) []candidate {
 	return keepOf(all, func(one candidate) bool { return !slices.Contains(c.args, one.text) })
 }
 
-func nodeAbout(n *resources.Node) string {
-	return string(n.State) + " " + words(n.Labels) + " in " + n.Provider + "/" + n.Pool
-}
-
-func requestAbout(q *resources.Request) string {
-	return string(q.State) + " request for " + words(q.Labels)
-}
-
 // records returns a source of the IDs of one kind.
 func records(kind resources.Kind) completionSource {
 	return func(ctx context.Context, c *completion, _ string) []candidate {
-		r := c.recorded(ctx, kind)
-		var all []candidate
-		for _, b := range r.Builds {
-			all = append(all, candidate{b.ID, string(b.State) + " build of " + b.Image})
-		}
-		for _, u := range r.Uploads {
-			all = append(all, candidate{u.ID, string(u.State) + " upload of " + u.Image + " to " + u.Provider})
-		}
-		for _, n := range r.Nodes {
-			all = append(all, candidate{n.ID, nodeAbout(n)})
-		}
-		for _, q := range r.Requests {
-			all = append(all, candidate{q.ID, requestAbout(q)})
-		}
-		return c.without(all)
+		return c.without(c.recordCandidates(ctx, func(r resources.Record) string { return r.Key().ID }, kind))
 	}
 }
 
 func labelNames(_ context.Context, c *completion, _ string) []candidate {
-	var all []candidate
-	for _, l := range c.desired().Labels {
-		all = append(all, candidate{l.Name, "label"})
-	}
-	return all
+	return candidates(c.desired().Labels, func(l resources.Label) candidate { return candidate{l.Name, "label"} })
 }
 
 func providerNames(_ context.Context, c *completion, _ string) []candidate {
-	var all []candidate
-	for _, p := range c.desired().Providers {
-		all = append(all, candidate{p.Name, cmp.Or(p.Driver, "provider")})
-	}
-	return c.without(all)
+	return c.without(candidates(c.desired().Providers, func(p resources.Provider) candidate { return candidate{p.Name, cmp.Or(p.Driver, "provider")} }))
 }
 
 // freezable returns providers and images.
 func freezable(_ context.Context, c *completion, _ string) []candidate {
 	want := c.desired()
-	var all []candidate
-	for _, p := range want.Providers {
-		all = append(all, candidate{p.Name, "provider"})
-	}
-	for _, i := range want.Images {
-		all = append(all, candidate{"image/" + i.Name, string(i.Kind)})
-	}
-	return c.without(all)
+	return c.without(append(
+		candidates(want.Providers, func(p resources.Provider) candidate { return candidate{p.Name, "provider"} }),
+		candidates(want.Images, func(i resources.Image) candidate { return candidate{"image/" + i.Name, string(i.Kind)} })...))
 }
 
-func poolNames(_ context.Context, c *completion, _ string) []candidate {
-	var all []candidate
+func poolNames(_ context.Context, c *completion, _ string) (all []candidate) {
 	for _, p := range c.desired().Providers {
-		for _, pool := range p.Pools {
-			all = append(all, candidate{pool.Name, "pool"})
-		}
+		all = append(all, candidates(p.Pools, func(pool resources.Pool) candidate { return candidate{pool.Name, "pool"} })...)
 	}
 	return all
 }
 
 // imageNames returns the names of the images that are configured or recorded.
 func imageNames(ctx context.Context, c *completion, _ string) []candidate {
-	var all []candidate
-	for _, i := range c.desired().Images {
-		all = append(all, candidate{i.Name, string(i.Kind)})
-	}
+	want := c.desired()
 	r := c.recorded(ctx, resources.KindBuild, resources.KindUpload)
-	for _, b := range r.Builds {
-		all = append(all, candidate{b.Image, "recorded"})
-	}
-	for _, u := range r.Uploads {
-		all = append(all, candidate{u.Image, "recorded"})
-	}
-	return c.without(all)
+	return c.without(slices.Concat(
+		candidates(want.Images, func(i resources.Image) candidate { return candidate{i.Name, string(i.Kind)} }),
+		candidates(r.Builds, func(b *resources.Build) candidate { return candidate{b.Image, "recorded"} }),
+		candidates(r.Uploads, func(u *resources.Upload) candidate { return candidate{u.Image, "recorded"} })))
 }
 
 // subjects returns the subjects that npctl why and npctl events -subject accept.
 func subjects(ctx context.Context, c *completion, _ string) []candidate {
-	var all []candidate
 	want := c.desired()
-	for _, l := range want.Labels {
-		all = append(all, candidate{"label/" + l.Name, ""})
-	}
-	for _, i := range want.Images {
-		all = append(all, candidate{"image/" + i.Name, ""})
-	}
-	for _, p := range want.Providers {
-		all = append(all, candidate{"provider/" + p.Name, ""})
-	}
-	r := c.recorded(ctx, resources.KindNode, resources.KindRequest)
-	for _, n := range r.Nodes {
-		all = append(all, candidate{"node/" + n.ID, nodeAbout(n)})
-	}
-	for _, q := range r.Requests {
-		all = append(all, candidate{"request/" + q.ID, requestAbout(q)})
-	}
-	return all
+	return slices.Concat(
+		candidates(want.Labels, func(l resources.Label) candidate { return candidate{text: "label/" + l.Name} }),
+		candidates(want.Images, func(i resources.Image) candidate { return candidate{text: "image/" + i.Name} }),
+		candidates(want.Providers, func(p resources.Provider) candidate { return candidate{text: "provider/" + p.Name} }),
+		c.recordCandidates(ctx, func(r resources.Record) string { return r.Key().String() }, resources.KindNode, resources.KindRequest))
 }
 
 // variableNames returns the names of the variables that the configuration declares.

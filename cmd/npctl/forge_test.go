@@ -3,7 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/npctl/npctl/inspect"
@@ -29,9 +28,9 @@ func TestClientsForgeNoLines(t *testing.T) {
 				Events: []wire.Event{{Event: resources.Event{Subject: "request/1", Text: forged}}}})
 		},
 		"the head of an image": func(b *strings.Builder) {
-			w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-			imagePage{w: w, facts: &inspect.Image{Name: "debian", Pause: &inspect.ImagePause{Command: true, Reason: forged}}, now: now}.head()
-			_ = w.Flush()
+			p := imagePage{facts: &inspect.Image{Name: "debian", Pause: &inspect.ImagePause{Command: true, Reason: forged}}, now: now}
+			p.head()
+			b.WriteString(p.String())
 		},
 		"the status": func(b *strings.Builder) {
 			b.WriteString(statusPage(statusDocument{Status: wire.Status{SuspendedBy: forged, Problems: []string{forged}, Now: now, Started: now},

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -53,15 +51,14 @@ func (c *imageCommand) show(ctx context.Context, cmd *cli.Command) error {
 	if c.json {
 		return c.ui.printJSON(document(world, []inspect.Image{facts}))
 	}
-	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
-	page := imagePage{w, &facts, time.Now()}
+	page := imagePage{page{color: c.ui.outColor}, &facts, time.Now()}
 	page.head()
 	page.builds()
 	page.files()
 	page.uploads()
 	page.failures()
 	page.notes()
-	return outputError(w.Flush())
+	return c.ui.printPage(&page.page)
 }
 
 // oneImage returns the image name that a command has as its only argument.
@@ -72,47 +69,41 @@ func oneImage(cmd *cli.Command) (string, error) {
 	return cmd.Args().First(), nil
 }
 
-// imagePage prints an image. It ignores errors of its writes, because Flush returns them.
+// imagePage prints an image.
 type imagePage struct {
-	w     io.Writer
+	page
 	facts *inspect.Image
 	now   time.Time
 }
 
-func (p imagePage) cells(cells ...string) { writeCells(p.w, cells) }
-
-// section starts a table, separated from the text above it.
-func (p imagePage) section(head ...string) {
-	_, _ = io.WriteString(p.w, "\n")
-	writeCells(p.w, head)
+// section adds a table after an empty line, or states that there is none if it has a name.
+func (p *imagePage) section(rows [][]string, name string) {
+	switch {
+	case len(rows) > 1:
+		p.WriteString("\n")
+		p.table(rows)
+	case name != "":
+		p.WriteString("\nNo " + name + ".\n")
+	}
 }
 
-// none prints that a table has no rows.
-func (p imagePage) none(what string) { _, _ = fmt.Fprintf(p.w, "\nNo %s.\n", what) }
-
-func (p imagePage) builds() {
-	if len(p.facts.Builds) == 0 {
-		p.none("builds")
-		return
-	}
-	p.section("BUILD", "STATE", "AGE", "TOOK", "FORMATS", "HOST", "VERSION")
+func (p *imagePage) builds() {
+	rows := [][]string{{"BUILD", "STATE", "AGE", "TOOK", "FORMATS", "HOST", "VERSION"}}
 	for i := range p.facts.Builds {
 		b := &p.facts.Builds[i]
-		p.cells(b.ID, string(b.State), age(b.Created, p.now), secondsText(b.Seconds), words(b.Formats()), b.Host, b.Version)
+		rows = append(rows, []string{b.ID, string(b.State), age(b.Created, p.now), secondsText(b.Seconds), words(b.Formats()), b.Host, b.Version})
 	}
+	p.section(rows, "builds")
 }
 
-func (p imagePage) files() {
-	head := false
+func (p *imagePage) files() {
+	rows := [][]string{{"FILE", "FORMAT", "SIZE", "ON DISK"}}
 	for i := range p.facts.Builds {
 		for _, f := range p.facts.Builds[i].Files {
-			if !head {
-				p.section("FILE", "FORMAT", "SIZE", "ON DISK")
-				head = true
-			}
-			p.cells(f.Name, f.Format, sizeText(f.Size), onDiskText(f))
+			rows = append(rows, []string{f.Name, f.Format, sizeText(f.Size), onDiskText(f)})
 		}
 	}
+	p.section(rows, "")
 }
 
 func onDiskText(f inspect.ImageFile) string {
@@ -126,33 +117,30 @@ func onDiskText(f inspect.ImageFile) string {
 	}
 }
 
-func (p imagePage) uploads() {
-	if len(p.facts.Uploads) == 0 {
-		p.none("uploads")
-		return
-	}
-	p.section("UPLOAD", "PROVIDER", "BUILD", "STATE", "AGE", "TOOK", "SIZE", "NODES", "CLOUD NAME", "CLOUD ID")
+func (p *imagePage) uploads() {
+	rows := [][]string{{"UPLOAD", "PROVIDER", "BUILD", "STATE", "AGE", "TOOK", "SIZE", "NODES", "CLOUD NAME", "CLOUD ID"}}
 	for i := range p.facts.Uploads {
 		u := &p.facts.Uploads[i]
 		status := string(u.State)
 		if u.Current {
 			status += ", current"
 		}
-		p.cells(u.ID, u.Provider, short(u.Build), status, age(u.Created, p.now), secondsText(u.Seconds), sizeText(u.Size),
-			fmt.Sprint(u.Nodes), u.Name, u.ExternalID)
+		rows = append(rows, []string{u.ID, u.Provider, short(u.Build), status, age(u.Created, p.now), secondsText(u.Seconds), sizeText(u.Size),
+			fmt.Sprint(u.Nodes), u.Name, u.ExternalID})
 	}
+	p.section(rows, "uploads")
 }
 
-func (p imagePage) failures() {
+func (p *imagePage) failures() {
 	for i := range p.facts.Failures {
 		f := &p.facts.Failures[i]
-		_, _ = fmt.Fprintf(p.w, "\nThe %s failed%s %s ago (%s):\n  %s\n", visibleLine(failureOf(f)), timesText(f.Count), age(f.Time, p.now),
+		fmt.Fprintf(p, "\nThe %s failed%s %s ago (%s):\n  %s\n", visibleLine(failureOf(f)), timesText(f.Count), age(f.Time, p.now),
 			f.Time.Local().Format(time.DateTime), visible(indented(f.Error)))
 		if f.Kind == resources.FaultRejected {
-			_, _ = io.WriteString(p.w, "  A retry cannot succeed before the cause is fixed.\n")
+			p.WriteString("  A retry cannot succeed before the cause is fixed.\n")
 		}
 		if f.Log != "" {
-			_, _ = fmt.Fprintf(p.w, "  Log: %s (npctl image log %s -build=%s)\n", visibleLine(f.Log), visibleLine(p.facts.Name), short(f.Build))
+			fmt.Fprintf(p, "  Log: %s (npctl image log %s -build=%s)\n", visibleLine(f.Log), visibleLine(p.facts.Name), short(f.Build))
 		}
 	}
 }
@@ -162,12 +150,12 @@ func indented(text string) string {
 	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ")
 }
 
-func (p imagePage) notes() {
+func (p *imagePage) notes() {
 	for i, n := range p.facts.Notes {
 		if i == 0 {
-			_, _ = io.WriteString(p.w, "\n")
+			p.WriteString("\n")
 		}
-		_, _ = fmt.Fprintf(p.w, "%s: %s (%s)\n", n.Severity, visibleLine(n.Text), n.Code)
+		fmt.Fprintf(p, "%s: %s (%s)\n", n.Severity, visibleLine(n.Text), n.Code)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mattn/go-runewidth"
+
 	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
@@ -12,9 +14,10 @@ import (
 )
 
 // head prints the summary above the tables.
-func (p imagePage) head() {
+func (p *imagePage) head() {
 	f := p.facts
-	row := func(name, text string) { _, _ = fmt.Fprintf(p.w, "%s\t%s\n", name, visibleLine(text)) }
+	var rows [][2]string
+	row := func(name, text string) { rows = append(rows, [2]string{visibleLine(name), visibleLine(text)}) }
 	if s := f.Settings; s != nil {
 		row("Image", fmt.Sprintf("%s, made by %s (%s)", f.Address, s.Builder, s.Source))
 		row("Formats", formatsText(f))
@@ -31,6 +34,13 @@ func (p imagePage) head() {
 		row("In "+provider.Name, providerText(&provider, f))
 	}
 	row("Next plan", nextPlanText(f.Next))
+	width := 0
+	for _, r := range rows {
+		width = max(width, runewidth.StringWidth(r[0]))
+	}
+	for _, r := range rows {
+		p.WriteString(runewidth.FillRight(r[0], width+tableGap) + r[1] + "\n")
+	}
 }
 
 func formatsText(f *inspect.Image) string {
@@ -63,7 +73,7 @@ func keepsText(s *inspect.ImageSettings) string {
 
 // nextBuild returns when the next build is due: now if the next plan builds the image, else the time that rebuild_age
 // sets.
-func (p imagePage) nextBuild() string {
+func (p *imagePage) nextBuild() string {
 	f := p.facts
 	for _, s := range f.Next {
 		if s.Action == plan.ActionBuild {
@@ -77,7 +87,7 @@ func (p imagePage) nextBuild() string {
 	if !f.Due.After(p.now) {
 		when = "due since " + f.Due.Local().Format(time.DateTime)
 	}
-	when += fmt.Sprintf(" (every %s)", ageText(f.Settings.RebuildAge))
+	when += fmt.Sprintf(" (every %s)", durationText(time.Duration(f.Settings.RebuildAge*float64(time.Second))))
 	if f.Pause != nil {
 		when += ", but it is paused"
 	}
@@ -85,7 +95,7 @@ func (p imagePage) nextBuild() string {
 }
 
 // undated returns when the next build is due for an image without rebuild_age.
-func (p imagePage) undated() string {
+func (p *imagePage) undated() string {
 	switch {
 	case p.facts.Pause != nil:
 		return "none while it is paused"
@@ -96,16 +106,6 @@ func (p imagePage) undated() string {
 	default:
 		return "when one of its inputs changes"
 	}
-}
-
-// ageText formats a number of seconds in the form of the configuration.
-func ageText(seconds float64) string {
-	text := time.Duration(seconds * float64(time.Second)).String()
-	text = strings.TrimSuffix(text, "0s")
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 func pausedText(f *inspect.Image) string {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -23,15 +22,6 @@ type logEvent struct {
 	Text          *string         `json:"text,omitempty"`
 	Message       string          `json:"message,omitempty"`
 	Hint          string          `json:"hint,omitempty"`
-}
-
-func writeLogEvent(w io.Writer, e logEvent) error {
-	text, err := marshalJSON(e)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(text, '\n'))
-	return outputError(err)
 }
 
 // buildWatch checks whether a build is still running.

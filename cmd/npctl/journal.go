@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"time"
 
@@ -69,12 +68,7 @@ func (c *eventsCommand) run(ctx context.Context, _ *cli.Command) error {
 // printEvent prints an event on one line.
 func (c *eventsCommand) printEvent(e wire.Event) error {
 	if c.json {
-		text, err := marshalJSON(e)
-		if err != nil {
-			return err
-		}
-		_, err = io.WriteString(c.ui.out, string(text)+"\n")
-		return outputError(err)
+		return c.ui.printJSONLine(e)
 	}
 	return c.ui.print("%s", eventLineText(e))
 }

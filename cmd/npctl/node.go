@@ -6,7 +6,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -153,13 +152,12 @@ func (c *nodeCommand) show(ctx context.Context, cmd *cli.Command) error {
 
 // reachable prints how to connect to nodes.
 func (c *daemonCommand) reachable(nodes []wire.Node) error {
-	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
-	writeCells(w, []string{"NODE", "LABELS", "CONNECT", "HOST KEYS"})
+	rows := [][]string{{"NODE", "LABELS", "CONNECT", "HOST KEYS"}}
 	for i := range nodes {
 		n := &nodes[i]
-		writeCells(w, []string{n.ID, words(n.Labels), connectText(&n.Node), keyTypes(n.HostKeys)})
+		rows = append(rows, []string{n.ID, words(n.Labels), connectText(&n.Node), keyTypes(n.HostKeys)})
 	}
-	return outputError(w.Flush())
+	return c.ui.wideTable(rows)
 }
 
 // connectText returns a command that connects to a node or, for connection types other than ssh, the type and address.
@@ -185,12 +183,4 @@ func keyTypes(keys []string) string {
 		types[i], _, _ = strings.Cut(key, " ")
 	}
 	return words(types)
-}
-
-func nodeIDs(nodes []wire.Node) []string {
-	list := make([]string, len(nodes))
-	for i := range nodes {
-		list[i] = nodes[i].ID
-	}
-	return list
 }

@@ -190,7 +190,7 @@ func (c *requestCommand) answer(ctx context.Context, d *client.Client, id string
 	if !takes {
 		c.ui.message("Take them within ten minutes: npctl request take %s", id)
 	} else if c.lease > 0 {
-		c.ui.message("Their lease ends in %s unless it is renewed: npctl node renew %s", c.lease, strings.Join(nodeIDs(document.Nodes), " "))
+		c.ui.message("Their lease ends in %s unless it is renewed: npctl node renew %s", c.lease, strings.Join(r.Nodes, " "))
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -167,17 +166,4 @@ func nodeRow(r resources.Record, now time.Time) []string {
 		id = "(static)"
 	}
 	return []string{n.ID, words(n.Labels), n.Provider + "/" + n.Pool, string(n.State), age(n.Created, now), n.Addresses.Interface, id}
-}
-
-func writeCells(w io.Writer, cells []string) {
-	for i, cell := range cells {
-		if i > 0 {
-			_, _ = io.WriteString(w, "\t")
-		}
-		if cell == "" {
-			cell = "-"
-		}
-		_, _ = io.WriteString(w, visibleLine(cell))
-	}
-	_, _ = io.WriteString(w, "\n")
 }

@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime/debug"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/hashicorp/hcl/v2/hclwrite"
@@ -99,8 +97,7 @@ type recordsDocument struct {
 }
 
 func (c *stateCommand) longList(entries []state.Entry) error {
-	w := tabwriter.NewWriter(c.ui.out, 0, 0, 2, ' ', 0)
-	writeCells(w, []string{"ADDRESS", "STATE", "AGE", "WHERE", "CLOUD ID"})
+	rows := [][]string{{"ADDRESS", "STATE", "AGE", "WHERE", "CLOUD ID"}}
 	now := time.Now()
 	for _, e := range entries {
 		cells := []string{recordAddress(e.Record), "", "", "", ""}
@@ -112,9 +109,9 @@ func (c *stateCommand) longList(entries []state.Entry) error {
 		case *resources.Node:
 			cells = []string{cells[0], string(r.State), age(r.Created, now), r.Provider + "/" + r.Pool + " " + words(r.Labels), r.ExternalID}
 		}
-		writeCells(w, cells)
+		rows = append(rows, cells)
 	}
-	return outputError(w.Flush())
+	return c.ui.wideTable(rows)
 }
 
 // entries reads the entries that the addresses select. The process ends soon after, so it collects little garbage:
@@ -178,21 +175,7 @@ func (c *stateCommand) show(ctx context.Context, cmd *cli.Command) error {
 	if c.json {
 		return c.ui.printJSON(recordsDocument{jsonVersion, recordLines(entries)})
 	}
-	for i, e := range entries {
-		if i > 0 {
-			if err := c.ui.print(""); err != nil {
-				return err
-			}
-		}
-		text, err := recordText(e.Record)
-		if err != nil {
-			return err
-		}
-		if _, err := io.WriteString(c.ui.out, visible(text)); err != nil {
-			return outputError(err)
-		}
-	}
-	return nil
+	return c.printRecords(len(entries), func(i int) resources.Record { return entries[i].Record })
 }
 
 // recordText formats a record as a block of HCL.

@@ -133,6 +133,13 @@ func (u *ui) table(rows [][]string, spare ...string) error {
 	return u.printPage(p)
 }
 
+// wideTable prints a table whose values are never shortened, because people copy them.
+func (u *ui) wideTable(rows [][]string) error {
+	p := page{color: u.outColor}
+	p.table(rows)
+	return u.printPage(&p)
+}
+
 // outputError adds to an error that the output could not be written.
 func outputError(err error) error {
 	if err != nil {

@@ -96,6 +96,15 @@ func (u *ui) printJSON(v any) error {
 	return u.print("%s", text.JSON(doc))
 }
 
+// printJSONLine prints one document on one line.
+func (u *ui) printJSONLine(v any) error {
+	doc, err := marshalJSON(v)
+	if err != nil {
+		return err
+	}
+	return u.print("%s", doc)
+}
+
 // marshalJSON is json.Marshal with control characters escaped for a terminal.
 func marshalJSON(v any) ([]byte, error) {
 	doc, err := json.Marshal(v)
