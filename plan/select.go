@@ -143,7 +143,7 @@ func concerns(targets []Address, provider Address) bool {
 
 // nestedSuffix matches the start of the rest of a nested address after its parent's address. A dot alone is
 // ambiguous: names may contain dots.
-var nestedSuffix = regexp.MustCompile(`^(\.(pool|label|node|image|cloud_image|server|port|floating_ip|volume)\.|\[)`)
+var nestedSuffix = regexp.MustCompile(`^(\.(pool|label|node|image|cloud_image|server|` + strings.Join(resources.LeftoverTypes, "|") + `)\.|\[)`)
 
 // within reports whether one of the scopes is, or lies inside, one of the chosen addresses.
 func within(scopes, chosen []Address) bool {

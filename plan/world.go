@@ -313,7 +313,7 @@ func (w *world) join(provider string, view *ProviderView, installation string) {
 		if l.Marks.Installation != installation || installation == "" {
 			continue
 		}
-		s := leak{provider: provider, kind: l.Type, id: l.ID, name: l.Name, marks: l.Marks, inUse: l.InUse && (l.Type != "port" || !view.lacksServer(l.Server))}
+		s := leak{provider: provider, kind: l.Type, id: l.ID, name: l.Name, marks: l.Marks, inUse: l.InUse && !view.lacksServer(l.Server)}
 		switch n := w.node[l.Marks.ID]; {
 		case n == nil:
 			w.leaks = append(w.leaks, s)

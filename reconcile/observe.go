@@ -8,13 +8,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zclconf/go-cty/cty"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
 	"github.com/npctl/npctl/state"
 )
 
@@ -524,23 +524,12 @@ func (e *Engine) formats() map[string]string {
 		if known.HasImages && len(known.Formats) > 0 {
 			formats[p.Name] = known.Formats[0]
 		}
-		if format := configuredFormat(p.Config); format != "" {
-			formats[p.Name] = format
+		var own drivers.Format
+		if err := schema.Decode(p.Config, &own); err == nil && own.ImageFormat != "" {
+			formats[p.Name] = resources.ImageFormat(own.ImageFormat)
 		}
 	}
 	return formats
-}
-
-// configuredFormat returns image_format of the provider block if its driver has that attribute (see schema.Driver).
-func configuredFormat(config cty.Value) string {
-	if config.IsNull() || !config.Type().IsObjectType() || !config.Type().HasAttribute("image_format") {
-		return ""
-	}
-	format, _ := config.GetAttr("image_format").Unmark()
-	if format.IsNull() || format.Type() != cty.String {
-		return ""
-	}
-	return resources.ImageFormat(format.AsString())
 }
 
 // openFormat returns the image format of an open provider, or "".

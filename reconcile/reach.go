@@ -10,24 +10,27 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/zclconf/go-cty/cty"
-
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/keyscan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
 )
 
 const (
-	bootTimeout  = 5 * time.Minute  // the default of boot_timeout
-	scanTimeout  = 10 * time.Second // of one connection
-	scanPause    = time.Second
-	scansAtOnce  = 100
-	hostKeyCheck = "host_key_checking" // label attribute of drivers that provide nodes with SSH access
+	bootTimeout = 5 * time.Minute  // the default of boot_timeout
+	scanTimeout = 10 * time.Second // of one connection
+	scanPause   = time.Second
+	scansAtOnce = 100
 )
 
 // awaitReachable waits until the node answers and, if it is reached by SSH, its host keys are known.
 func (l *nodeLaunch) awaitReachable(ctx context.Context, instance *resources.Instance) error {
-	how := probeFor(l.node.Login, l.offer.Config)
-	if how == probeNone {
+	var reach drivers.Reach
+	if err := schema.Decode(l.offer.Config, &reach); err != nil {
+		return fmt.Errorf("%w: %w", drivers.ErrRejected, err)
+	}
+	how := probeOf(l.node.Login)
+	if how == probeNone || !reach.HostKeyChecking {
 		return nil
 	}
 	port := cmp.Or(l.node.Login.ConnectionPort, defaultPorts[how])
@@ -66,13 +69,6 @@ const (
 
 var defaultPorts = map[probeKind]int64{probeSSH: 22, probeTCP: 5986}
 
-func probeFor(login resources.Login, config cty.Value) probeKind {
-	if !checksHostKeys(config) {
-		return probeNone
-	}
-	return probeOf(login)
-}
-
 // probeOf returns how to probe a node with the given login.
 func probeOf(login resources.Login) probeKind {
 	switch {
@@ -83,14 +79,6 @@ func probeOf(login resources.Login) probeKind {
 	default:
 		return probeNone
 	}
-}
-
-func checksHostKeys(config cty.Value) bool {
-	if config == cty.NilVal || config.IsNull() || !config.Type().IsObjectType() || !config.Type().HasAttribute(hostKeyCheck) {
-		return false
-	}
-	v, _ := config.GetAttr(hostKeyCheck).Unmark()
-	return v.IsKnown() && !v.IsNull() && v.Type() == cty.Bool && v.True()
 }
 
 // probe makes one connection.

@@ -105,11 +105,21 @@ type Problem struct {
 
 // Leftover is an associated resource: an object in a cloud other than an instance or image.
 type Leftover struct {
-	Type  string // port, floating_ip, volume
+	Type  string // one of LeftoverTypes
 	ID    string
 	Name  string
 	Marks OwnerTags
 	InUse bool // attached to another object
-	// Server is the ID of the server that uses the resource; empty if nothing or another kind of object uses it.
+	// Server is the ID of the server that uses the resource, if the resource can be deleted once that server is gone.
 	Server string
 }
+
+// LeftoverTypes are the types of associated resources. A driver maps the objects of its cloud to them.
+var LeftoverTypes = []string{LeftoverPort, LeftoverFloatingIP, LeftoverVolume}
+
+// The types of associated resources.
+const (
+	LeftoverPort       = "port"
+	LeftoverFloatingIP = "floating_ip"
+	LeftoverVolume     = "volume"
+)

@@ -93,7 +93,7 @@ func inside(address, outer string) bool {
 // leftover reports whether the address names a resource in a cloud without a record, such as provider.x.server.4f1c.
 func leftover(address string, known []string) bool {
 	parts := strings.SplitN(address, ".", 4)
-	return len(parts) == 4 && slices.Contains([]string{"server", "image", "port", "floating_ip", "volume"}, parts[2]) &&
+	return len(parts) == 4 && slices.Contains(append([]string{"server", "image"}, resources.LeftoverTypes...), parts[2]) &&
 		slices.Contains(known, parts[0]+"."+parts[1])
 }
 

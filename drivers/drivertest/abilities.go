@@ -147,6 +147,9 @@ func leftoverGoes(t *testing.T, s *suite) {
 	if seen.Type != left.Type || seen.Marks.Installation != marks.Installation || seen.Marks.ID != marks.ID || seen.Marks.Kind != marks.Kind {
 		t.Errorf("leftover is %+v, want a %s of node %s", seen, left.Type, marks.ID)
 	}
+	if !slices.Contains(resources.LeftoverTypes, seen.Type) {
+		t.Errorf("leftover has type %s, want one of %q", seen.Type, resources.LeftoverTypes)
+	}
 	if seen.InUse {
 		t.Error("leftover is in use")
 	}

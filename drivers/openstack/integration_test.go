@@ -172,7 +172,7 @@ func leavePort(t *testing.T, c *Cloud, m resources.OwnerTags) resources.Leftover
 	testutil.Must(t, err)
 	p, err := c.network.createPort(t.Context(), drivers.Spec{Marks: m, Hostname: "left-behind"}, n, nil)
 	testutil.Must(t, err)
-	return resources.Leftover{Type: leftoverPort, ID: p.ID, Marks: m}
+	return resources.Leftover{Type: resources.LeftoverPort, ID: p.ID, Marks: m}
 }
 
 // misbehave makes the lab inject faults until the test ends; the lab holds the rules of one test at a time.

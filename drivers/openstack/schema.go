@@ -74,7 +74,7 @@ type poolSettings struct {
 	UseInternalIP      bool              `config:"use_internal_ip,new" default:"false" doc:"Connect to nodes at their private address even if they have a public one."`
 	IPVersion          int64             `config:"ip_version,new" doc:"4 or 6: connect to nodes at an address of this version; the default is 4 if the node has an IPv4 address, else 6."`
 	InterfaceNetwork   string            `config:"interface_network,new" doc:"Network of the address at which npctl connects to nodes with several networks."`
-	HostKeyChecking    bool              `config:"host_key_checking" default:"true" doc:"A node is ready when it presents its SSH host keys."`
+	Reach              drivers.Reach     `config:",inline"`
 	KeyName            string            `config:"key_name,replacing" doc:"Nova key pair of the servers."`
 	UserData           string            `config:"userdata,replacing,hashed" doc:"User data for cloud-init, at most 49149 bytes."`
 	ConfigDrive        *bool             `config:"config_drive,replacing" doc:"Attach a config drive to servers; the default is that of the cloud."`

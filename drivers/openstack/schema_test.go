@@ -6,7 +6,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/npctl/npctl/resources/schema"
+	"github.com/npctl/npctl/drivers/drivertest"
 )
 
 func TestValuesThatNovaRejectsAreConfigurationErrors(t *testing.T) {
@@ -33,33 +33,8 @@ func TestValuesThatNovaRejectsAreConfigurationErrors(t *testing.T) {
 	}
 }
 
-func TestPoolAttributesAreLabelAttributes(t *testing.T) {
-	s := New().Schema()
-	for _, a := range s.Pool.Attributes {
-		label, found := s.Label.Lookup(a.Name)
-		if !found {
-			t.Errorf("pool attribute %s never reaches Create: labels have no such attribute", a.Name)
-		}
-		if label.Default != cty.NilVal {
-			t.Errorf("label attribute %s has a default, which hides the pool's value", a.Name)
-		}
-	}
-}
-
-func TestAttributesAreDocumentedAndUnique(t *testing.T) {
-	s := New().Schema()
-	for block, b := range map[string]schema.Block{"provider": s.Provider, "pool": s.Pool, "label": s.Label, "image": s.Image} {
-		seen := map[string]bool{}
-		for _, a := range b.Attributes {
-			if a.Doc == "" || seen[a.Name] {
-				t.Errorf("%s attribute %s: documented %t, twice %t", block, a.Name, a.Doc != "", seen[a.Name])
-			}
-			if a.Default != cty.NilVal && !a.Default.Type().Equals(a.Type) {
-				t.Errorf("%s attribute %s: default is a %s, want %s", block, a.Name, a.Default.Type().FriendlyName(), a.Type.FriendlyName())
-			}
-			seen[a.Name] = true
-		}
-	}
+func TestSchemaFulfilsTheContract(t *testing.T) {
+	drivertest.Schema(t, New().Schema())
 	if _, found := SharedSchema().Provider.Lookup("cloud"); found {
 		t.Error("the shared schema asks where the cloud is")
 	}

@@ -10,13 +10,6 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// The types of leftovers.
-const (
-	leftoverPort       = "port"
-	leftoverFloatingIP = "floating_ip"
-	leftoverVolume     = "volume"
-)
-
 type volume struct {
 	ID          string            `json:"id"`
 	Name        string            `json:"name"`
@@ -65,7 +58,7 @@ func appendMarked(list []resources.Leftover, l resources.Leftover) []resources.L
 }
 
 func leftoverOfPort(p port) resources.Leftover {
-	l := resources.Leftover{Type: leftoverPort, ID: p.ID, Name: p.Name, Marks: marksIn(p.Description), InUse: p.Device != ""}
+	l := resources.Leftover{Type: resources.LeftoverPort, ID: p.ID, Name: p.Name, Marks: marksIn(p.Description), InUse: p.Device != ""}
 	if p.Owner == "" || strings.HasPrefix(p.Owner, "compute:") {
 		l.Server = p.Device
 	}
@@ -73,15 +66,11 @@ func leftoverOfPort(p port) resources.Leftover {
 }
 
 func leftoverOfFloatingIP(f floatingIP) resources.Leftover {
-	return resources.Leftover{Type: leftoverFloatingIP, ID: f.ID, Name: f.Address, Marks: marksIn(f.Description), InUse: f.Port != ""}
+	return resources.Leftover{Type: resources.LeftoverFloatingIP, ID: f.ID, Name: f.Address, Marks: marksIn(f.Description), InUse: f.Port != ""}
 }
 
 func leftoverOfVolume(v volume) resources.Leftover {
-	l := resources.Leftover{Type: leftoverVolume, ID: v.ID, Name: firstOf(v.Name, v.ID), Marks: marksOf(v.Metadata), InUse: len(v.Attachments) > 0}
-	if l.InUse {
-		l.Server = v.Attachments[0].Server
-	}
-	return l
+	return resources.Leftover{Type: resources.LeftoverVolume, ID: v.ID, Name: firstOf(v.Name, v.ID), Marks: marksOf(v.Metadata), InUse: len(v.Attachments) > 0}
 }
 
 func (c *Cloud) listVolumes(ctx context.Context) ([]volume, error) {
@@ -107,9 +96,9 @@ func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error 
 		return fmt.Errorf("delete %s %s: %w: it was attached after it was listed; npctl does not delete it", l.Type, l.ID, drivers.ErrNotOurs)
 	}
 	switch l.Type {
-	case leftoverPort:
+	case resources.LeftoverPort:
 		return c.deleteIn(ctx, serviceNetwork, "ports", l.ID, "delete port")
-	case leftoverFloatingIP:
+	case resources.LeftoverFloatingIP:
 		return c.deleteIn(ctx, serviceNetwork, "floatingips", l.ID, "delete floating IP")
 	default:
 		return c.deleteIn(ctx, serviceVolume, "volumes", l.ID, "delete volume")
@@ -124,11 +113,11 @@ func (c *Cloud) reread(ctx context.Context, l resources.Leftover) (resources.Lef
 	}
 	service, path := serviceNetwork, ""
 	switch l.Type {
-	case leftoverPort:
+	case resources.LeftoverPort:
 		path = "ports"
-	case leftoverFloatingIP:
+	case resources.LeftoverFloatingIP:
 		path = "floatingips"
-	case leftoverVolume:
+	case resources.LeftoverVolume:
 		service, path = serviceVolume, "volumes"
 	default:
 		return l, false, fmt.Errorf("%w: delete leftover %s: %q is not a kind that this driver creates", drivers.ErrRejected, l.ID, l.Type)
@@ -142,9 +131,9 @@ func (c *Cloud) reread(ctx context.Context, l resources.Leftover) (resources.Lef
 		return l, false, nil
 	}
 	switch l.Type {
-	case leftoverPort:
+	case resources.LeftoverPort:
 		return leftoverOfPort(answer.Port), err == nil, err
-	case leftoverFloatingIP:
+	case resources.LeftoverFloatingIP:
 		return leftoverOfFloatingIP(answer.FloatingIP), err == nil, err
 	default:
 		return leftoverOfVolume(answer.Volume), err == nil, err

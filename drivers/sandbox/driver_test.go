@@ -378,3 +378,7 @@ func TestServersAnswerSSHWhileTheCloudIsOpen(t *testing.T) {
 		t.Error("a server answers after the cloud was closed")
 	}
 }
+
+func TestSchemaFulfilsTheContract(t *testing.T) {
+	drivertest.Schema(t, sandbox.New(openstack.SharedSchema(), nil).Schema())
+}

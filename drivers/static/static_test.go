@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/drivertest"
 	"github.com/npctl/npctl/drivers/static"
 	"github.com/npctl/npctl/internal/keyscan"
 	"github.com/npctl/npctl/internal/testutil"
@@ -152,3 +153,5 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 		t.Errorf("Check: %v, want context canceled", err)
 	}
 }
+
+func TestSchemaFulfilsTheContract(t *testing.T) { drivertest.Schema(t, static.New().Schema()) }

@@ -11,7 +11,6 @@ type Driver struct {
 	Node       Block
 	// HasLabels, HasNodes, HasImages and HasCloudImages state which blocks the driver supports.
 	HasLabels, HasNodes, HasImages, HasCloudImages bool
-	// Formats lists the image formats that the driver can upload, the preferred one first. If a provider can choose,
-	// the attribute is image_format.
+	// Formats lists the image formats that the driver can upload, the preferred one first.
 	Formats []string
 }

@@ -78,7 +78,7 @@ func New(o Options) *Metrics {
 	}
 	m.add("npctl_requests_refused_total", 0)
 	for name, results := range map[string][]string{"npctl_watch_reloads_total": {"done", "invalid", "consent_required"}, "npctl_api_invalid_tokens_total": {"unknown", "throttled"},
-		"npctl_leaks_deleted_total": {"server", "image", "port", "volume", "floating_ip"}} {
+		"npctl_leaks_deleted_total": append([]string{"server", "image"}, resources.LeftoverTypes...)} {
 		for _, result := range results {
 			m.add(name, 0, result)
 		}
