@@ -113,7 +113,7 @@ func (m *movable) migrate(t *testing.T, config string, after func(string) error,
 	for _, f := range with {
 		f(c)
 	}
-	err := c.run(t.Context())
+	err := c.run(t.Context(), nil)
 	return out.String(), err
 }
 
