@@ -21,7 +21,7 @@ import (
 
 // configure sets the variables with which huma is configured.
 var configure = sync.OnceFunc(func() {
-	huma.DefaultArrayNullable = false
+	huma.DefaultArrayNullable, huma.ValidateStrictCasing = false, true
 	huma.NewErrorWithContext = newProblem
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		return newProblem(nil, status, message, errs...)
@@ -67,7 +67,7 @@ const (
 )
 
 // add adds an operation: route is its method and path, name its operationId.
-func add[I, O any](a api, need role, route, name, summary string, do func(context.Context, *I) (*O, error), options ...option) *huma.Operation {
+func add[I, T any](a api, need role, route, name, summary string, do func(context.Context, *I) (T, error), options ...option) *huma.Operation {
 	method, path, _ := strings.Cut(route, " ")
 	op := huma.Operation{Method: method, Path: path, OperationID: name, Summary: summary, BodyReadTimeout: a.BodyTime, MaxBodyBytes: bodySize}
 	switch need {
@@ -83,10 +83,11 @@ func add[I, O any](a api, need role, route, name, summary string, do func(contex
 		op.SkipValidateBody, op.MaxBodyBytes = true, commitSize
 	}
 	op.Middlewares = huma.Middlewares{a.guard(need, slices.Contains(options, longPoll))}
-	huma.Register(a.API, op, func(ctx context.Context, in *I) (*O, error) {
+	type response struct{ Body T }
+	run := func(ctx context.Context, in *I) (*response, error) {
 		c := callOf(ctx)
 		c.bodyRead()
-		out, err := do(ctx, in)
+		body, err := do(ctx, in)
 		if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errCallTime) {
 			err = failure(http.StatusServiceUnavailable, wire.CodeTimeout, "it may have made changes; check them before you repeat it",
 				"the call was cancelled after %s", a.CallTime)
@@ -99,8 +100,13 @@ func add[I, O any](a api, need role, route, name, summary string, do func(contex
 		case c.w.status != 0: // the operation has written the response
 			return nil, nil
 		}
-		return out, nil
-	})
+		return &response{body}, nil
+	}
+	if _, empty := any(new(T)).(*none); empty {
+		huma.Register(a.API, op, func(ctx context.Context, in *I) (*none, error) { _, err := run(ctx, in); return nil, err })
+	} else {
+		huma.Register(a.API, op, run)
+	}
 	item := a.OpenAPI().Paths[path]
 	added := map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodDelete: item.Delete}[method]
 	if added.RequestBody != nil {
@@ -123,19 +129,9 @@ func (a api) describeBody(op *huma.Operation) {
 	op.Metadata = map[string]any{"members": names}
 }
 
-// reply lets an operation return only the body of its response.
-func reply[I, T any](do func(context.Context, *I) (T, error)) func(context.Context, *I) (*response[T], error) {
-	return func(ctx context.Context, in *I) (*response[T], error) {
-		body, err := do(ctx, in)
-		return &response[T]{body}, err
-	}
-}
-
-type response[T any] struct{ Body T }
-
 // silent lets an operation respond without a body, or write the response itself.
-func silent[I any](do func(context.Context, *I) error) func(context.Context, *I) (*struct{}, error) {
-	return func(ctx context.Context, in *I) (*struct{}, error) { return nil, do(ctx, in) }
+func silent[I any](do func(context.Context, *I) error) func(context.Context, *I) (none, error) {
+	return func(ctx context.Context, in *I) (none, error) { return none{}, do(ctx, in) }
 }
 
 // decode decodes a body and rejects unknown members.

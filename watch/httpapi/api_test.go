@@ -201,6 +201,7 @@ func TestInvalidCallsAreRejected(t *testing.T) {
 		words              string
 	}{
 		{"POST", "/v1/requests", `{"labls":["metal"]}`, 400, wire.CodeInvalid, "did you mean \\\"labels\\\""},
+		{"POST", "/v1/requests", `{"Labels":["metal"]}`, 400, wire.CodeInvalid, "unknown member"},
 		{"POST", "/v1/requests", `{"labels":["metl"]}`, 400, wire.CodeInvalid, "did you mean \\\"metal\\\""},
 		{"POST", "/v1/requests", `{"labels":[]}`, 400, wire.CodeInvalid, "body.labels: expected array length"},
 		{"POST", "/v1/requests", `{"labels":"metal"}`, 400, wire.CodeInvalid, `body.labels is \"metal\": expected array`},

@@ -43,16 +43,16 @@ const storePath = "/" + wire.Version + "/store"
 func (s *Server) addStore() {
 	a := s.newAPI()
 	t := storeRoutes{s.daemon, s.locks, s.State, s.Version, s.Unlock, s.Log}
-	add(a, local, "GET "+storePath, "storeHead", "", reply(t.head))
+	add(a, local, "GET "+storePath, "storeHead", "", t.head)
 	add(a, local, "GET "+storePath+"/records", "storeList", "", silent(t.list))
-	add(a, local, "GET "+storePath+"/record", "storeGet", "", reply(t.get))
-	add(a, local, "POST "+storePath+"/commit", "storeCommit", "", reply(t.commit), trusted)
+	add(a, local, "GET "+storePath+"/record", "storeGet", "", t.get)
+	add(a, local, "POST "+storePath+"/commit", "storeCommit", "", t.commit, trusted)
 	add(a, local, "GET "+storePath+"/watch", "storeWatch", "", silent(t.watch), longPoll)
-	add(a, local, "GET "+storePath+"/work", "storeWork", "", reply(t.activity))
+	add(a, local, "GET "+storePath+"/work", "storeWork", "", t.activity)
 	add(a, local, "POST "+storePath+"/wish", "storeWish", "", silent(t.requestBuild))
-	add(a, local, "GET "+storePath+"/locks", "storeLocks", "", reply(t.listLocks))
+	add(a, local, "GET "+storePath+"/locks", "storeLocks", "", t.listLocks)
 	add(a, local, "POST "+storePath+"/locks", "storeLock", "", silent(t.lock), longPoll, trusted)
-	add(a, local, "DELETE "+storePath+"/locks", "storeUnlock", "", reply(t.release))
+	add(a, local, "DELETE "+storePath+"/locks", "storeUnlock", "", t.release)
 }
 
 func (t storeRoutes) store() state.Store { return t.daemon.Engine.Store }

@@ -61,7 +61,7 @@ func (c *Client) CancelRequest(ctx context.Context, id string) error {
 // TakeRequest takes the nodes of a fulfilled request.
 func (c *Client) TakeRequest(ctx context.Context, id, holder string, lease time.Duration) ([]wire.Node, error) {
 	var taken wire.Nodes
-	err := c.call(ctx, http.MethodPost, at("requests", id, "take"), nil, wire.Take{Holder: holder, Lease: int64(lease / time.Second)}, &taken)
+	err := c.call(ctx, http.MethodPost, at("requests", id, "take"), nil, wire.Take{Holder: holder, Lease: int64((lease + time.Second - 1) / time.Second)}, &taken)
 	return taken.Nodes, err
 }
 
