@@ -26,18 +26,18 @@ type buildJSON struct {
 
 // buildExtra holds the attributes without a key in Nodepool's documents.
 type buildExtra struct {
-	Kind    *resources.ImageKind   `json:"kind,omitempty"`
-	Created *time.Time             `json:"created,omitempty"`
-	Builder *string                `json:"builder_kind,omitempty"`
-	Hash    *resources.Hash        `json:"hash,omitempty"`
-	Files   *[]resources.ImageFile `json:"files,omitempty"`
-	Login   *resources.Login       `json:"login,omitempty"`
-	Seconds *float64               `json:"seconds,omitempty"`
-	Error   *string                `json:"error,omitempty"`
-	Extra   *map[string]string     `json:"extra,omitempty"`
-	Version *string                `json:"version,omitempty"`
-	Dated   *time.Time             `json:"dated,omitempty"`
-	Remote  *bool                  `json:"remote,omitempty"`
+	Kind        *resources.ImageKind   `json:"kind,omitempty"`
+	Created     *time.Time             `json:"created,omitempty"`
+	Builder     *string                `json:"builder_kind,omitempty"`
+	Hash        *resources.Hash        `json:"hash,omitempty"`
+	Files       *[]resources.ImageFile `json:"files,omitempty"`
+	Login       *resources.Login       `json:"login,omitempty"`
+	Seconds     *float64               `json:"seconds,omitempty"`
+	Error       *string                `json:"error,omitempty"`
+	Extra       *map[string]string     `json:"extra,omitempty"`
+	Version     *string                `json:"version,omitempty"`
+	VersionTime *time.Time             `json:"dated,omitempty"`
+	Remote      *bool                  `json:"remote,omitempty"`
 }
 
 func decodeBuild(p znodeRef, data []byte, created int64) (record, base resources.Record, err error) {
@@ -58,7 +58,7 @@ func decodeBuild(p znodeRef, data []byte, created int64) (record, base resources
 		}
 	}
 	bare := *b
-	doc.overlay(b)
+	buildExtras.overlay(b, doc.Extra)
 	return b, &bare, nil
 }
 
@@ -68,33 +68,6 @@ func imageLogin(username *text, python, shell text) resources.Login {
 		l.Username = string(*username)
 	}
 	return l
-}
-
-func (doc *buildJSON) overlay(b *resources.Build) {
-	x := doc.Extra
-	if x == nil {
-		return
-	}
-	overlay(&b.Kind, x.Kind)
-	overlay(&b.Created, x.Created)
-	overlay(&b.Builder, x.Builder)
-	overlay(&b.Hash, x.Hash)
-	overlay(&b.Files, x.Files)
-	overlay(&b.Login, x.Login)
-	overlay(&b.Seconds, x.Seconds)
-	overlay(&b.Error, x.Error)
-	overlay(&b.Extra, x.Extra)
-	overlay(&b.Version, x.Version)
-	overlay(&b.VersionTime, x.Dated)
-	overlay(&b.Remote, x.Remote)
-}
-
-func buildExtras(bare, record resources.Record) any {
-	base, b := bare.(*resources.Build), record.(*resources.Build)
-	return buildExtra{Kind: differ(base.Kind, b.Kind), Created: differ(base.Created, b.Created), Builder: differ(base.Builder, b.Builder),
-		Hash: differ(base.Hash, b.Hash), Files: differ(base.Files, b.Files), Login: differ(base.Login, b.Login),
-		Seconds: differ(base.Seconds, b.Seconds), Error: differ(base.Error, b.Error), Extra: differ(base.Extra, b.Extra),
-		Version: differ(base.Version, b.Version), Dated: differ(base.VersionTime, b.VersionTime), Remote: differ(base.Remote, b.Remote)}
 }
 
 func buildValues(record resources.Record) values {
@@ -159,33 +132,11 @@ func decodeUpload(p znodeRef, data []byte, created int64) (record, base resource
 		State: resources.State(doc.State), StateTime: doc.Time.Time, Created: time.UnixMilli(created).UTC(), Format: string(doc.Format),
 		ExternalID: string(doc.External), Name: string(doc.Name), Login: imageLogin(doc.Username, doc.Python, doc.Shell), Unmarked: true}
 	bare := *u
-	doc.overlay(u)
+	uploadExtras.overlay(u, doc.Extra)
 	if u.ID != bare.ID && !sequence.MatchString(u.ID) {
 		return nil, nil, fmt.Errorf("its npctl ID is %.40q", u.ID)
 	}
 	return u, &bare, nil
-}
-
-func (doc *uploadJSON) overlay(u *resources.Upload) {
-	x := doc.Extra
-	if x == nil {
-		return
-	}
-	overlay(&u.ID, x.ID)
-	overlay(&u.Created, x.Created)
-	overlay(&u.Size, x.Size)
-	overlay(&u.Hash, x.Hash)
-	overlay(&u.Login, x.Login)
-	overlay(&u.Seconds, x.Seconds)
-	overlay(&u.Error, x.Error)
-	overlay(&u.Unmarked, x.Unmarked)
-}
-
-func uploadExtras(bare, record resources.Record) any {
-	base, u := bare.(*resources.Upload), record.(*resources.Upload)
-	return uploadExtra{ID: differ(base.ID, u.ID), Created: differ(base.Created, u.Created), Size: differ(base.Size, u.Size), Hash: differ(base.Hash, u.Hash),
-		Login: differ(base.Login, u.Login), Seconds: differ(base.Seconds, u.Seconds), Error: differ(base.Error, u.Error),
-		Unmarked: differ(base.Unmarked, u.Unmarked)}
 }
 
 func uploadValues(record resources.Record) values {

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 
@@ -26,7 +27,7 @@ type value struct {
 type codec struct {
 	decode func(p znodeRef, data []byte, created int64) (record, base resources.Record, err error)
 	values func(resources.Record) values
-	extra  func(base, record resources.Record) any // value of npctl's own key
+	extras extras
 	// fresh returns the keys that only a new document has. launcher is the ID of the pool that launches a node.
 	fresh func(record resources.Record, launcher string) values
 }
@@ -106,7 +107,7 @@ func withExtras(c codec, p znodeRef, doc *object, record resources.Record, creat
 		return nil, state.Invalidf("%s would read back differently: %v", record.Key(), err)
 	}
 	old := doc.values[ownKey]
-	extra := mergeExtra(old, asJSON(c.extra(base, record)))
+	extra := mergeExtra(old, asJSON(c.extras.differences(base, record)))
 	switch {
 	case string(extra) == "{}":
 		doc.drop(ownKey)
@@ -157,19 +158,68 @@ func fieldNames(structs ...any) map[string]bool {
 	return names
 }
 
-// differ returns want, or nil if the document already says it.
-func differ[T any](bare, want T) *T {
-	if reflect.DeepEqual(bare, want) {
-		return nil
-	}
-	return &want
+// extras translates the value of npctl's own key: a struct with a pointer for each attribute, which has the name of the
+// record's field. A nil pointer means that the rest of the document has the value.
+type extras struct {
+	own    reflect.Type
+	fields []int // of the record, for each field of own
 }
 
-// overlay replaces a value of the document with npctl's own, if any.
-func overlay[T any](field, extra *T) {
-	if extra != nil {
-		*field = *extra
+var (
+	requestExtras = newExtras(resources.Request{}, requestExtra{})
+	nodeExtras    = newExtras(resources.Node{}, nodeExtra{})
+	buildExtras   = newExtras(resources.Build{}, buildExtra{})
+	uploadExtras  = newExtras(resources.Upload{}, uploadExtra{})
+)
+
+func newExtras(record, own any) extras {
+	x := extras{own: reflect.TypeOf(own)}
+	for _, field := range reflect.VisibleFields(x.own) {
+		of, ok := reflect.TypeOf(record).FieldByName(field.Name)
+		if !ok {
+			panic(fmt.Sprintf("zookeeper: %T has no field %s", record, field.Name))
+		}
+		x.fields = append(x.fields, of.Index[0])
 	}
+	return x
+}
+
+// overlay sets the fields of a record for which npctl has its own values. own is a pointer, nil if there are none.
+func (x extras) overlay(record resources.Record, own any) {
+	values := reflect.ValueOf(own)
+	if values.IsNil() {
+		return
+	}
+	for i, at := range x.fields {
+		switch from, to := values.Elem().Field(i), reflect.ValueOf(record).Elem().Field(at); {
+		case from.IsNil():
+		case from.Type() == to.Type():
+			to.Set(from)
+		default:
+			to.Set(from.Elem())
+		}
+	}
+}
+
+// differences returns the value of npctl's own key: the fields of record that differ from those of base.
+func (x extras) differences(base, record resources.Record) any {
+	if r, ok := record.(*resources.Request); ok {
+		reduced := *r
+		reduced.Declined = reasoned(r.Declined)
+		record = &reduced
+	}
+	b, r, own := reflect.ValueOf(base).Elem(), reflect.ValueOf(record).Elem(), reflect.New(x.own).Elem()
+	for i, at := range x.fields {
+		switch from, to := r.Field(at), own.Field(i); {
+		case reflect.DeepEqual(b.Field(at).Interface(), from.Interface()):
+		case from.Type() == to.Type():
+			to.Set(from)
+		default:
+			to.Set(reflect.New(from.Type()))
+			to.Elem().Set(from)
+		}
+	}
+	return own.Interface()
 }
 
 // text is a string; null decodes as the empty string.

@@ -55,20 +55,20 @@ type nodeJSON struct {
 // nodeExtra holds the attributes without a key in Nodepool's documents. It omits keys that other programs write,
 // because npctl's value would outlive a newer one of theirs.
 type nodeExtra struct {
-	Hash       *resources.Hash            `json:"hash,omitempty"`
-	Image      *string                    `json:"image,omitempty"`
-	ImageID    *string                    `json:"image_id,omitempty"`
-	Upload     *string                    `json:"upload,omitempty"`
-	Attempt    *int64                     `json:"attempt,omitempty"`
-	Unanswered *int64                     `json:"unanswered,omitempty"`
-	Login      *resources.Login           `json:"login,omitempty"`
-	Resources  *resources.ResourceAmounts `json:"resources,omitempty"`
-	Static     *bool                      `json:"static,omitempty"`
-	Seconds    *float64                   `json:"seconds,omitempty"`
-	Error      *string                    `json:"error,omitempty"`
-	Lease      *resources.Lease           `json:"lease,omitempty"`
-	Checked    *time.Time                 `json:"checked,omitempty"`
-	Phases     *resources.Phases          `json:"phases,omitempty"`
+	Hash               *resources.Hash            `json:"hash,omitempty"`
+	Image              *string                    `json:"image,omitempty"`
+	ImageID            *string                    `json:"image_id,omitempty"`
+	Upload             *string                    `json:"upload,omitempty"`
+	Attempt            *int64                     `json:"attempt,omitempty"`
+	UnansweredAttempts *int64                     `json:"unanswered,omitempty"`
+	Login              *resources.Login           `json:"login,omitempty"`
+	Resources          *resources.ResourceAmounts `json:"resources,omitempty"`
+	Static             *bool                      `json:"static,omitempty"`
+	Seconds            *float64                   `json:"seconds,omitempty"`
+	Error              *string                    `json:"error,omitempty"`
+	Lease              *resources.Lease           `json:"lease,omitempty"`
+	VerifiedAt         *time.Time                 `json:"checked,omitempty"`
+	Phases             *resources.Phases          `json:"phases,omitempty"`
 }
 
 const (
@@ -87,7 +87,7 @@ func decodeNode(p znodeRef, data []byte, _ int64) (record, base resources.Record
 		return nil, nil, err
 	}
 	bare := *n
-	doc.overlay(n)
+	nodeExtras.overlay(n, doc.Extra)
 	return n, &bare, nil
 }
 
@@ -169,36 +169,6 @@ func (doc *nodeJSON) amounts() resources.ResourceAmounts {
 	amount := func(name string) int64 { return int64(doc.Resources[name]) }
 	return resources.ResourceAmounts{Instances: amount("instances"), Cores: amount("cores"), RAM: amount("ram"),
 		Volumes: amount("volumes"), VolumeGB: amount("volume-gb")}
-}
-
-func (doc *nodeJSON) overlay(n *resources.Node) {
-	x := doc.Extra
-	if x == nil {
-		return
-	}
-	overlay(&n.Hash, x.Hash)
-	overlay(&n.Image, x.Image)
-	overlay(&n.ImageID, x.ImageID)
-	overlay(&n.Upload, x.Upload)
-	overlay(&n.Attempt, x.Attempt)
-	overlay(&n.UnansweredAttempts, x.Unanswered)
-	overlay(&n.Login, x.Login)
-	overlay(&n.Resources, x.Resources)
-	overlay(&n.Static, x.Static)
-	overlay(&n.Seconds, x.Seconds)
-	overlay(&n.Error, x.Error)
-	overlay(&n.VerifiedAt, x.Checked)
-	overlay(&n.Phases, x.Phases)
-	n.Lease = x.Lease
-}
-
-func nodeExtras(bare, record resources.Record) any {
-	base, n := bare.(*resources.Node), record.(*resources.Node)
-	return nodeExtra{Hash: differ(base.Hash, n.Hash), Image: differ(base.Image, n.Image), ImageID: differ(base.ImageID, n.ImageID),
-		Upload: differ(base.Upload, n.Upload), Attempt: differ(base.Attempt, n.Attempt), Unanswered: differ(base.UnansweredAttempts, n.UnansweredAttempts),
-		Login: differ(base.Login, n.Login), Resources: differ(base.Resources, n.Resources), Static: differ(base.Static, n.Static),
-		Seconds: differ(base.Seconds, n.Seconds), Error: differ(base.Error, n.Error), Lease: n.Lease,
-		Checked: differ(base.VerifiedAt, n.VerifiedAt), Phases: differ(base.Phases, n.Phases)}
 }
 
 // nodeValues returns each key that Nodepool always writes and that follows from the record.

@@ -33,12 +33,12 @@ type requestJSON struct {
 
 // requestExtra holds the attributes without a key in Nodepool's documents.
 type requestExtra struct {
-	Deadline *time.Time           `json:"deadline,omitempty"`
-	Place    *resources.Placement `json:"place,omitempty"`
-	Declined *[]resources.Decline `json:"declined,omitempty"`
-	Error    *string              `json:"error,omitempty"`
-	Taken    *time.Time           `json:"taken,omitempty"`
-	Ready    *time.Time           `json:"ready,omitempty"`
+	Deadline     *time.Time           `json:"deadline,omitempty"`
+	Placement    *resources.Placement `json:"place,omitempty"`
+	Declined     *[]resources.Decline `json:"declined,omitempty"`
+	Error        *string              `json:"error,omitempty"`
+	PendingSince *time.Time           `json:"taken,omitempty"`
+	Ready        *time.Time           `json:"ready,omitempty"`
 }
 
 var requestStates = []resources.State{resources.StateRequested, resources.StatePending, resources.StateFulfilled, resources.StateFailed}
@@ -59,7 +59,9 @@ func decodeRequest(p znodeRef, data []byte, _ int64) (record, base resources.Rec
 	}
 	r := doc.record(p.id)
 	bare := *r
-	doc.overlay(r)
+	if requestExtras.overlay(r, doc.Extra); doc.Extra != nil && doc.Extra.Declined != nil {
+		r.Declined = mergeDeclined(r.Declined, doc.Declined)
+	}
 	return r, &bare, nil
 }
 
@@ -75,21 +77,6 @@ func (doc *requestJSON) record(id string) *resources.Request {
 		r.Declined = append(r.Declined, resources.Decline{PoolID: by})
 	}
 	return r
-}
-
-func (doc *requestJSON) overlay(r *resources.Request) {
-	x := doc.Extra
-	if x == nil {
-		return
-	}
-	overlay(&r.Deadline, x.Deadline)
-	overlay(&r.Placement, x.Place)
-	overlay(&r.Error, x.Error)
-	overlay(&r.PendingSince, x.Taken)
-	overlay(&r.Ready, x.Ready)
-	if x.Declined != nil {
-		r.Declined = mergeDeclined(*x.Declined, doc.Declined)
-	}
 }
 
 // mergeDeclined joins npctl's declines with the IDs that all programs write. An ID that is no longer in ids was
@@ -142,13 +129,6 @@ func requestValues(record resources.Record) values {
 		{"relative_priority", asJSON(r.RelativePriority)}, {"event_id", orNull(r.EventID)}, {"created_time", formatSeconds(r.Created)},
 		{"tenant_name", orNull(r.Tenant)},
 	}
-}
-
-func requestExtras(bare, record resources.Record) any {
-	base, r := bare.(*resources.Request), record.(*resources.Request)
-	return requestExtra{Deadline: differ(base.Deadline, r.Deadline), Place: differ(base.Placement, r.Placement),
-		Declined: differ(base.Declined, reasoned(r.Declined)), Error: differ(base.Error, r.Error),
-		Taken: differ(base.PendingSince, r.PendingSince), Ready: differ(base.Ready, r.Ready)}
 }
 
 // reasoned drops the pool and provider that were only looked up in the registry.
