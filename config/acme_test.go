@@ -55,7 +55,7 @@ func testOptions(path string) Options {
 			}},
 		}},
 		Builders: map[string]schema.Block{"dib": {Doc: "diskimage-builder.", Attributes: []schema.Attribute{
-			{Name: "elements", Type: cty.List(cty.String), Required: true, Class: schema.Replacing, Doc: "Elements."},
+			{Name: "elements", Type: cty.List(cty.String), Required: true, Appended: true, Class: schema.Replacing, Doc: "Elements."},
 			{Name: "env", Type: cty.Map(cty.String), Class: schema.Replacing, Sensitive: true, Doc: "Environment."},
 			{Name: "release", Type: cty.String, Class: schema.Replacing, Doc: "Release."},
 		}}, "zuul": new(zuul.Builder).Schema()},

@@ -11,9 +11,6 @@ import (
 // notInherited are attributes that apply to one block only.
 var notInherited = []string{"abstract", "parent", "prevent_destroy"}
 
-// appended are builder attributes with lists that grow from parent to child, as users of diskimage-builder expect.
-var appended = []string{"elements"}
-
 // inherit completes the parents of a draft, first to last, and then the draft.
 func (r *imageReader) inherit(drafts map[string]*draft, d *draft) {
 	var chain []*draft
@@ -45,16 +42,16 @@ func (r *imageReader) reportParents(chain []*draft, at *draft) {
 }
 
 func (d *draft) inheritFrom(parent *draft) {
-	d.content.inheritFrom(parent.content, nil)
+	d.content.inheritFrom(parent.content)
 	switch {
 	case d.builder == nil:
 		d.builder = parent.builder
 	case parent.builder != nil && parent.builder.kind == d.builder.kind && d.builder.content != nil && parent.builder.content != nil:
-		d.builder.content.inheritFrom(parent.builder.content, appended)
+		d.builder.content.inheritFrom(parent.builder.content)
 	}
 }
 
-func (c *content) inheritFrom(parent *content, lists []string) {
+func (c *content) inheritFrom(parent *content) {
 	for name, inherited := range parent.attrs {
 		if slices.Contains(notInherited, name) {
 			continue
@@ -64,7 +61,7 @@ func (c *content) inheritFrom(parent *content, lists []string) {
 			c.attrs[name] = inherited
 			continue
 		}
-		own.value = merged(inherited.value, own.value, slices.Contains(lists, name))
+		own.value = merged(inherited.value, own.value, c.spec.attrs[name] != nil && c.spec.attrs[name].Appended)
 		c.attrs[name] = own
 	}
 	for name := range parent.open {

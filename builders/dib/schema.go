@@ -23,7 +23,7 @@ func (*Builder) Schema() schema.Block {
 
 // settings is the decoded block.
 type settings struct {
-	Elements       []string          `config:"elements,required,replacing" doc:"The elements that make up the image, in the order of the command line, such as '[\"debian-minimal\", \"vm\", \"simple-init\"]'."`
+	Elements       []string          `config:"elements,required,replacing,appended" doc:"The elements that make up the image, in the order of the command line, such as '[\"debian-minimal\", \"vm\", \"simple-init\"]'."`
 	Release        string            `config:"release,replacing" doc:"Release of the distribution, such as 'bookworm'; sets 'DIB_RELEASE'."`
 	Packages       []string          `config:"packages,replacing" doc:"Packages to install beyond those of the elements ('-p')."`
 	Env            map[string]string `config:"env,replacing" doc:"Environment variables of the build, such as 'DIB_DISTRIBUTION_MIRROR'. They override the variables of npctl."`

@@ -51,6 +51,7 @@ type Attribute struct {
 	Class     Class
 	Sensitive bool // never printed, stored or logged
 	Hashed    bool // a long text; plans show the SHA-256 instead of it
+	Appended  bool // a list that an image appends to that of its parent
 	// OneOf lists the allowed values of a string, or of each element of a list of strings.
 	OneOf []string
 	// Format is the syntax of a string: "" for plain text, or FormatDuration.

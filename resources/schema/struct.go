@@ -19,7 +19,7 @@ type Check = func(cty.Value) error
 // Of returns the schema of the blocks that Decode reads into a T. A field of an integer type accepts whole numbers. The
 // tag `config` may have more words after the name, separated by commas:
 //
-//   - required, sensitive, hashed: as in Attribute
+//   - required, sensitive, hashed, appended: as in Attribute
 //   - replacing, new: the class Replacing or AppliedToNew; InPlace without one of them
 //   - nonempty, path, port: CheckNotEmpty, CheckPath, CheckPort
 //
@@ -100,7 +100,7 @@ func blockOf(t reflect.Type, doc string) Block {
 }
 
 func attributeOf(tag fieldTag, f reflect.StructField, t reflect.Type) Attribute {
-	a := Attribute{Name: tag.name, Doc: docOf(f), Required: tag.has("required"), Sensitive: tag.has("sensitive"), Hashed: tag.has("hashed")}
+	a := Attribute{Name: tag.name, Doc: docOf(f), Required: tag.has("required"), Sensitive: tag.has("sensitive"), Hashed: tag.has("hashed"), Appended: tag.has("appended")}
 	switch kind := t.Kind(); {
 	case t == reflect.TypeFor[time.Duration]():
 		a.Type, a.Format = cty.String, FormatDuration
