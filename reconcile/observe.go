@@ -154,7 +154,6 @@ func (o *Observer) complete(e *Engine, seen *plan.Observed) error {
 	seen.Formats, seen.Frozen = e.Formats(), o.frozen()
 	err := e.addFiles(seen)
 	o.Refresh(seen)
-	seen.Now = e.Now()
 	return err
 }
 
@@ -175,7 +174,7 @@ func (o *Observer) SightFiles(ctx context.Context) error {
 // sight records the leaks in an observed state without records.
 func (o *Observer) sight(ctx context.Context, seen plan.Observed) error {
 	engine, now := o.kept()
-	if seen.Now, seen.Installation = engine.Now(), now.Installation; seen.Installation == "" {
+	if seen.Installation = now.Installation; seen.Installation == "" {
 		return nil
 	}
 	o.Refresh(&seen)
@@ -194,7 +193,7 @@ func (l *recordCache) sight(ctx context.Context, there []*resources.Sighting, go
 	return l.drop(ctx, gone...)
 }
 
-// Refresh replaces the records and the activity of processes in an observed state: running steps, failed launches, and
+// Refresh replaces the time, the records and the activity of processes in an observed state: running steps, failed launches, and
 // the instances that were deleted since their provider was listed.
 func (o *Observer) Refresh(seen *plan.Observed) {
 	r := o.runner
@@ -214,8 +213,8 @@ func (o *Observer) Refresh(seen *plan.Observed) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.engine.Now()
-	maps.DeleteFunc(r.failing, func(_ string, f *resources.Failure) bool { return now.Sub(f.Time) > failingKept })
+	seen.Now = r.engine.Now()
+	maps.DeleteFunc(r.failing, func(_ string, f *resources.Failure) bool { return seen.Now.Sub(f.Time) > failingKept })
 	seen.LaunchFailures, seen.FailingSteps, seen.Reloaded = maps.Clone(r.launching), maps.Clone(r.failing), r.reloaded
 	seen.Providers = maps.Clone(seen.Providers)
 	for name, view := range seen.Providers {

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -136,7 +137,7 @@ func (c *Clients) DeleteNode(ctx context.Context, id, reason string, force bool)
 func nodeUser(n *resources.Node) string {
 	switch {
 	case n.State == resources.StateInUse:
-		return "in use by " + orUnknown(n.Requestor)
+		return "in use by " + cmp.Or(n.Requestor, unnamed)
 	case n.State == resources.StateHold:
 		return "held" + because(n.Comment)
 	case n.Request != "":

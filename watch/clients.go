@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -79,7 +80,7 @@ func (c *Clients) CreateRequest(ctx context.Context, n NewRequest) (*resources.R
 	}
 	created := entries[0].Record.(*resources.Request)
 	c.journal.Add(resources.Event{Time: now, Subject: created.Key().String(), EventID: created.EventID, Code: "created", Related: labelSubjects(n.Labels),
-		Text: fmt.Sprintf("request for %v by %s", n.Labels, orUnknown(n.Requestor))})
+		Text: fmt.Sprintf("request for %v by %s", n.Labels, cmp.Or(n.Requestor, unnamed))})
 	return created, nil
 }
 
@@ -106,12 +107,8 @@ func labelSubjects(labels []string) []string {
 	return subjects
 }
 
-func orUnknown(who string) string {
-	if who == "" {
-		return "an unnamed client"
-	}
-	return who
-}
+// unnamed stands for a client without a name.
+const unnamed = "an unnamed client"
 
 // Request returns a request.
 func (c *Clients) Request(id string) (*resources.Request, error) {
@@ -178,7 +175,7 @@ func (c *Clients) take(ctx context.Context, id, holder string, lease time.Durati
 	}
 	for _, n := range nodes {
 		c.journal.Add(resources.Event{Time: now, Subject: n.Key().String(), Related: []string{r.Key().String()}, EventID: r.EventID, Code: "taken",
-			Text: "taken by " + orUnknown(holder)})
+			Text: "taken by " + cmp.Or(holder, unnamed)})
 	}
 	if c.taken != nil {
 		c.taken(r, nodes)

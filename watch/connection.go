@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"context"
 	"log/slog"
 	"strings"
 	"sync"
@@ -60,13 +59,6 @@ func (c *connection) recentlyReconnected() bool {
 	return time.Since(c.reconnectedAt) < reconnectGrace
 }
 
-// follow applies the changes that other processes write to a shared store.
-func (d *Daemon) follow(ctx context.Context) {
-	if err := d.runner.Follow(ctx, d.onAnswer); err != nil && ctx.Err() == nil {
-		d.Log.Error("changes of other processes cannot be followed", "error", err)
-	}
-}
-
 // onAnswer records the answer to a request that was created through npctl: another process may have answered it while a
 // client waits here.
 func (d *Daemon) onAnswer(record resources.Record) {
@@ -79,4 +71,31 @@ func (d *Daemon) onAnswer(record resources.Record) {
 		return
 	}
 	d.Journal.Add(resources.Event{Time: d.Engine.Now(), Subject: r.Key().String(), EventID: r.EventID, Code: string(r.State), Text: "the request is " + string(r.State) + because(r.Error)})
+}
+
+// ProvidersNotListed returns the providers to serve that have not been listed yet, successfully or not. New providers
+// appear in it, and providers that this process becomes the leader of.
+func (d *Daemon) ProvidersNotListed() (names []string) {
+	desired := d.Desired()
+	for i := range desired.Providers {
+		name := desired.Providers[i].Name
+		if _, listed := d.observer.Listing(name); !listed && d.duties.mayManage(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// NotReady returns why the daemon cannot serve everything now, or an empty string when it can.
+func (d *Daemon) NotReady() string {
+	switch unlisted := d.ProvidersNotListed(); {
+	case d.connection.isDown():
+		return "the state is unreachable"
+	case len(unlisted) > 0:
+		return "not listed yet: " + strings.Join(unlisted, ", ")
+	case d.LastPassEnd().IsZero():
+		return "no pass has completed yet"
+	default:
+		return ""
+	}
 }

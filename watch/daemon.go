@@ -44,7 +44,6 @@ type Daemon struct {
 	triggers    *triggers
 	observer    *reconcile.Observer
 	outages     *outages
-	leaks       *leakRecorder
 	pollers     *pollers
 	connection  *connection
 	presence    *presence
@@ -114,11 +113,10 @@ func (d *Daemon) assemble() {
 	d.duties = duties{assignment{d.Tasks, d.Providers, d.runner.Shared() != nil}, d.leadership, d.images}
 	d.triggers = &triggers{}
 	d.outages = &outages{log: d.Log, now: d.Engine.Now, lastPostponed: d.runner.LastPostponed, unreachable: map[string]bool{}}
-	d.leaks = &leakRecorder{suspension: d.suspension, log: d.Log, readOnly: d.Shadow}
 	d.pollers = &pollers{runner: d.runner, observer: d.observer, duties: d.duties, refresh: d.Refresh, triggers: d.triggers,
-		outages: d.outages, leaks: d.leaks, triggerPass: d.triggerPass, running: map[string]bool{}, unassigned: map[string]bool{}}
+		outages: d.outages, suspension: d.suspension, log: d.Log, readOnly: d.Shadow, triggerPass: d.triggerPass, running: map[string]bool{}}
 	d.connection = &connection{store: d.runner.Shared(), log: d.Log}
-	d.presence = newPresence(owned, d.Log, d.triggerPass)
+	d.presence = &presence{store: owned, log: d.Log, registered: d.triggerPass, changed: make(chan struct{}, 1)}
 	d.competitors = &competitors{log: d.Log, journal: d.Journal}
 	d.stall = &stall{after: d.Stall, log: d.Log, journal: d.Journal, progress: d.began}
 	if d.Shadow {
@@ -133,11 +131,14 @@ func (d *Daemon) Run(ctx context.Context, grace time.Duration) error {
 	defer cut()
 	var helpers sync.WaitGroup
 	side, stopSide := context.WithCancel(ctx)
-	inputs := &inputPoller{observer: d.observer, leaks: d.leaks, refresh: d.Refresh, trigger: d.triggers.channel(inputsTrigger), triggerPass: d.triggerPass, log: d.Log}
-	helpers.Go(func() { inputs.run(side) })
+	helpers.Go(func() { d.pollers.pollInputs(side) })
 	helpers.Go(func() { d.Journal.Keep(side) })
 	helpers.Go(func() { d.tidy(side) })
-	helpers.Go(func() { d.follow(side) })
+	helpers.Go(func() {
+		if err := d.runner.Follow(side, d.onAnswer); err != nil && side.Err() == nil {
+			d.Log.Error("changes of other processes cannot be followed", "error", err)
+		}
+	})
 	helpers.Go(func() { d.presence.register(side) })
 	if d.leadership.store != nil && d.duties.hasTask(TaskImages) {
 		helpers.Go(func() { d.leadership.maintain(side, reconcile.ImagesLock, d.pollers.triggerAll, nil) })

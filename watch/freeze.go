@@ -31,8 +31,10 @@ func (d *Daemon) Frozen() []string { return slices.Sorted(maps.Keys(d.skippedPro
 // skippedProviders returns the providers that Frozen lists.
 func (d *Daemon) skippedProviders() map[string]bool {
 	names := frozenProviders(d.runner)
-	for _, name := range d.pollers.excluded() {
-		names[name] = true
+	for name := range d.pollers.known() {
+		if !d.duties.hasProvider(name) {
+			names[name] = true
+		}
 	}
 	return names
 }

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -21,14 +22,15 @@ type pollers struct {
 	refresh     time.Duration // between two listings without a trigger
 	triggers    *triggers
 	outages     *outages
-	leaks       *leakRecorder
+	suspension  *suspension
+	log         *slog.Logger
+	readOnly    bool // recordLeaks does nothing
 	triggerPass func()
 
-	mu         sync.Mutex      // guards the fields below
-	running    map[string]bool // providers that have a poller
-	unassigned map[string]bool // providers that Options.Providers excludes
-	ctx        context.Context // ends with Run and stops the pollers; nil before
-	group      *sync.WaitGroup
+	mu      sync.Mutex      // guards the fields below
+	running map[string]bool // providers that have a poller
+	ctx     context.Context // ends with Run and stops the pollers; nil before
+	group   *sync.WaitGroup
 }
 
 // start starts the pollers, in group, until ctx is done.
@@ -46,6 +48,17 @@ func (p *pollers) update() {
 	if p.ctx == nil {
 		return
 	}
+	ctx := p.ctx
+	for name := range p.known() {
+		if p.duties.hasProvider(name) && !p.running[name] {
+			p.running[name] = true
+			p.group.Go(func() { p.run(ctx, name) })
+		}
+	}
+}
+
+// known returns the names of the providers that are configured or have a record.
+func (p *pollers) known() map[string]bool {
 	names := map[string]bool{}
 	desired := &p.observer.Engine().Desired
 	for i := range desired.Providers {
@@ -54,17 +67,7 @@ func (p *pollers) update() {
 	for _, r := range p.runner.ProviderRecords() {
 		names[r.Name] = true
 	}
-	ctx := p.ctx
-	for name := range names {
-		if !p.duties.hasProvider(name) {
-			p.unassigned[name] = true
-			continue
-		}
-		if !p.running[name] {
-			p.running[name] = true
-			p.group.Go(func() { p.run(ctx, name) })
-		}
-	}
+	return names
 }
 
 // run polls a provider and maintains its lock while the provider exists. Only poll detects that the provider is gone, so
@@ -123,10 +126,42 @@ func (p *pollers) poll(ctx context.Context, name string) {
 
 // onListing records a listing and triggers a pass.
 func (p *pollers) onListing(ctx context.Context, name string, view plan.ProviderView) {
-	p.leaks.record(ctx, "provider "+name, func() error { return p.observer.Sight(ctx, name, view) })
+	p.recordLeaks(ctx, "provider "+name, func() error { return p.observer.Sight(ctx, name, view) })
 	before := p.observer.SetListing(name, view) // after the sightings, which keep new IDs above those in the listing
 	p.outages.onListing(name, before, view)
 	p.triggerPass()
+}
+
+// pollInputs queries the input files of images, image sources and build hosts repeatedly until ctx is done.
+func (p *pollers) pollInputs(ctx context.Context) {
+	for {
+		switch err := p.observer.QueryInputs(ctx); {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			p.log.Error("inputs of images could not be queried", "error", err)
+		default:
+			p.recordLeaks(ctx, "images directory", func() error { return p.observer.SightFiles(ctx) })
+			p.triggerPass()
+		}
+		select {
+		case <-time.After(p.refresh):
+		case <-p.triggers.channel(inputsTrigger):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// recordLeaks calls sight, which records the objects that carry the ownership tags of this installation and have no
+// record. They are deleted after leak_age. where names their place in the log.
+func (p *pollers) recordLeaks(ctx context.Context, where string, sight func() error) {
+	if p.readOnly {
+		return
+	}
+	if err := p.suspension.unlessSuspended(sight); err != nil && ctx.Err() == nil {
+		p.log.Error("leaks could not be recorded", "where", where, "error", err)
+	}
 }
 
 // isRemoved reports whether a provider is neither configured nor recorded.
@@ -162,13 +197,6 @@ func (p *pollers) providers() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.running))
-}
-
-// excluded returns the names of the providers that Options.Providers excludes.
-func (p *pollers) excluded() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Collect(maps.Keys(p.unassigned))
 }
 
 // triggerAll triggers the listings of all providers, the query of inputs, and a pass.

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -191,16 +192,9 @@ func declines(r *resources.Request) string {
 		if d.Provider == "" {
 			name = d.PoolID
 		}
-		facts = append(facts, plan.Fact{Name: name, Value: orDeclined(d.Reason)})
+		facts = append(facts, plan.Fact{Name: name, Value: cmp.Or(d.Reason, "declined")})
 	}
 	return evidence(facts)
-}
-
-func orDeclined(why string) string {
-	if why == "" {
-		return "declined"
-	}
-	return why
 }
 
 // observed returns the observed state from which the shadow decides. own are the pools of this process.

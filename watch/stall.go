@@ -44,7 +44,11 @@ func (s *stall) note(event reconcile.Event) {
 func (s *stall) update(requests []*resources.Request, now time.Time) (oldest *resources.Request, begins, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	oldest = oldestWaiting(requests)
+	for _, r := range requests {
+		if r.IsOpen() && (oldest == nil || r.Created.Before(oldest.Created)) {
+			oldest = r
+		}
+	}
 	before := s.duration
 	s.duration = 0
 	if oldest != nil {
@@ -65,16 +69,6 @@ func (s *stall) update(requests []*resources.Request, now time.Time) (oldest *re
 		s.loggedAt = time.Time{}
 	}
 	return oldest, begins, over
-}
-
-// oldestWaiting returns the open request that has waited longest, or nil when none is open.
-func oldestWaiting(requests []*resources.Request) (oldest *resources.Request) {
-	for _, r := range requests {
-		if r.IsOpen() && (oldest == nil || r.Created.Before(oldest.Created)) {
-			oldest = r
-		}
-	}
-	return oldest
 }
 
 // relevantRequests returns the requests that concern this process.

@@ -1,7 +1,9 @@
 package watch
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +39,11 @@ func stepText(event reconcile.Event) string {
 	case done && s.Action == plan.ActionServe:
 		return reservedText(s)
 	case done && s.Action == plan.ActionDecline:
-		return declinedText(s)
+		result := "failed: "
+		if s.Reason == plan.ReasonDeclined {
+			result = "declined: "
+		}
+		return result + s.Cause()
 	case done:
 		return fmt.Sprintf("%s %s done in %s", s.Action, s.Address, event.Took.Round(time.Millisecond))
 	case event.Kind == reconcile.EventFailed:
@@ -65,15 +71,6 @@ func reservedText(s *plan.Step) string {
 		parts = append(parts, text.Count(launching, "node launching", "nodes launching"))
 	}
 	return "reserved in " + s.Provider + "/" + s.Pool + ": " + strings.Join(parts, ", ")
-}
-
-// declinedText returns text such as "failed: its deadline has passed" or "declined: a pool cannot serve it (rack/main:
-// no quota)".
-func declinedText(s *plan.Step) string {
-	if s.Reason == plan.ReasonDeclined {
-		return "declined: " + s.Cause()
-	}
-	return "failed: " + s.Cause()
 }
 
 // subjectOf returns the record or block that a step is about.
@@ -114,4 +111,26 @@ func relatedTo(s *plan.Step, subject string) []string {
 		add("node", id)
 	}
 	return related
+}
+
+// eventLogger returns a function that logs events caused by clients. The executor logs steps.
+func eventLogger(log *slog.Logger) func(resources.Event) {
+	return func(e resources.Event) {
+		attrs := []slog.Attr{slog.String("what", e.Text)}
+		at := map[string]int{}
+		for _, subject := range append([]string{e.Subject}, e.Related...) {
+			kind, name, _ := strings.Cut(subject, "/")
+			if i, twice := at[kind]; twice {
+				attrs[i] = slog.String(kind, attrs[i].Value.String()+","+name)
+				continue
+			}
+			at[kind] = len(attrs)
+			attrs = append(attrs, slog.String(kind, name))
+		}
+		if e.EventID != "" {
+			attrs = append(attrs, slog.String("event_id", e.EventID))
+		}
+		kind, _, _ := strings.Cut(e.Subject, "/")
+		log.LogAttrs(context.Background(), slog.LevelInfo, kind+" "+e.Code, attrs...)
+	}
 }

@@ -42,11 +42,10 @@ func (y whyRoutes) explanation(ctx context.Context, subject string) (inspect.Why
 	case <-ctx.Done():
 		return inspect.WhyInput{}, ctx.Err()
 	}
-	in := inspect.WhyInput{Fleet: providerRoutes{y.daemon}.fleet(), Running: y.daemon.Runner().Running(), Now: y.daemon.Engine.Now()}
-	seen := &in.Observed
-	y.daemon.Observer().Refresh(seen)
-	seen.Now = in.Now
-	in.Plan = plan.Compute(in.Desired, y.daemon.ShadowObserved(in.Desired, *seen), plan.Options{HonorBackoff: true, Explain: true})
+	in := inspect.WhyInput{Fleet: providerRoutes{y.daemon}.fleet(), Running: y.daemon.Runner().Running()}
+	y.daemon.Observer().Refresh(&in.Observed)
+	in.Now = in.Observed.Now
+	in.Plan = plan.Compute(in.Desired, y.daemon.ShadowObserved(in.Desired, in.Observed), plan.Options{HonorBackoff: true, Explain: true})
 	events := y.daemon.Journal.Since(0, subject)
 	in.Events = []wire.Event{}
 	for _, one := range events[max(len(events)-eventsOfWhy, 0):] {
