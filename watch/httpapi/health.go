@@ -41,14 +41,6 @@ func (r statusRoutes) ready(ctx context.Context, _ *none) (wire.Health, error) {
 	return wire.Health{Status: "ok", Notes: r.daemon.Configuration().Notes()}, nil
 }
 
-func configurationOf(s watch.ConfigState) wire.Configuration {
-	c := wire.Configuration{LoadedAt: s.LoadedAt, RejectedAt: s.RejectedAt, Error: s.Error, ConsentRequired: s.ConsentRequired, StateOutdated: s.StateOutdated}
-	for i := range s.PendingDeletions {
-		c.PendingDeletions = append(c.PendingDeletions, string(s.PendingDeletions[i].Address))
-	}
-	return c
-}
-
 func (r statusRoutes) metrics(ctx context.Context, _ *none) (string, error) {
 	if r.exporter == nil {
 		return "", notFound("", "this daemon exports no metrics")
@@ -58,27 +50,25 @@ func (r statusRoutes) metrics(ctx context.Context, _ *none) (string, error) {
 	return "", nil
 }
 
-// comparisons converts the counts of a shadow. It returns nil for a daemon that serves.
-func comparisons(counts map[watch.Result]int) map[string]int {
-	if counts == nil {
-		return nil
-	}
-	all := make(map[string]int, len(counts))
-	for result, n := range counts {
-		all[string(result)] = n
-	}
-	return all
-}
-
 func (r statusRoutes) status(context.Context, *none) (wire.Status, error) {
 	pass := r.daemon.Last()
 	w := inspect.Fleet{Observed: pass.Observed}
 	w.Observed.Records, _ = r.daemon.Runner().Records()
 	s := w.Status(pass.Plan)
 	s.Version, s.PID, s.Host, s.Started, s.Now = r.version, os.Getpid(), host(), r.started, time.Now()
-	s.Running, s.Shadow, s.SuspendedBy = len(r.daemon.Runner().Running()), comparisons(r.daemon.Comparisons()), r.suspendedBy()
+	s.Running, s.SuspendedBy = len(r.daemon.Runner().Running()), r.suspendedBy()
 	s.PassSeconds, s.PassAt = pass.Took.Seconds(), r.daemon.LastPassEnd()
-	s.Config = configurationOf(r.daemon.Configuration())
+	if counts := r.daemon.Comparisons(); counts != nil { // this daemon is a shadow
+		s.Shadow = map[string]int{}
+		for result, n := range counts {
+			s.Shadow[string(result)] = n
+		}
+	}
+	c := r.daemon.Configuration()
+	s.Config = wire.Configuration{LoadedAt: c.LoadedAt, RejectedAt: c.RejectedAt, Error: c.Error, ConsentRequired: c.ConsentRequired, StateOutdated: c.StateOutdated}
+	for i := range c.PendingDeletions {
+		s.Config.PendingDeletions = append(s.Config.PendingDeletions, string(c.PendingDeletions[i].Address))
+	}
 	s.NotReady = r.daemon.NotReady()
 	s.Ready = s.NotReady == ""
 	return s, nil

@@ -33,23 +33,16 @@ func (f NodeFilter) Matches(n *resources.Node) bool {
 
 // CheckStates returns an error for a state that records of the kind cannot have.
 func CheckStates(kind resources.Kind, states []string) error {
-	known := resources.StatesOf(kind)
+	var known []string
+	for _, s := range resources.StatesOf(kind) {
+		known = append(known, string(s))
+	}
 	for _, state := range states {
-		if !slices.Contains(known, resources.State(state)) {
-			return fmt.Errorf("a %s cannot be in state %q; its states are %s", kind, state, strings.Join(StateNames(kind), ", "))
+		if !slices.Contains(known, state) {
+			return fmt.Errorf("a %s cannot be in state %q; its states are %s", kind, state, strings.Join(known, ", "))
 		}
 	}
 	return nil
-}
-
-// StateNames lists the states that a record of a kind can have.
-func StateNames(kind resources.Kind) []string {
-	states := resources.StatesOf(kind)
-	names := make([]string, len(states))
-	for i, s := range states {
-		names[i] = string(s)
-	}
-	return names
 }
 
 func isOneOf(states []string, state resources.State) bool {
