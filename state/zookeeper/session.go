@@ -49,7 +49,8 @@ type session struct {
 	readOnly bool
 	timeout  time.Duration // as requested; see sessionTimeout
 	dial     *dialer
-	conn     *zk.Conn // nil before connect
+	dialTo   func(*session) (client, error)
+	conn     client // nil before connect
 	observer observer
 
 	mu         *sync.Mutex // guards connection; see Store
@@ -65,15 +66,32 @@ func newSession(ctx context.Context, opts Options, mu *sync.Mutex, events observ
 		}
 		d.config = config
 	}
-	return &session{ctx: ctx, log: opts.Log, hosts: opts.Hosts, chroot: opts.Chroot, readOnly: opts.ReadOnly,
+	return &session{ctx: ctx, log: opts.Log, hosts: opts.Hosts, chroot: opts.Chroot, readOnly: opts.ReadOnly, dialTo: opts.dialTo,
 		timeout: opts.SessionTimeout, dial: d, observer: events, mu: mu, connection: connectionState{changed: make(chan struct{})}}, nil
+}
+
+// client is the part of the client library that a session uses.
+type client interface {
+	Get(path string) ([]byte, *zk.Stat, error)
+	Children(path string) ([]string, *zk.Stat, error)
+	Exists(path string) (bool, *zk.Stat, error)
+	Create(path string, data []byte, flags int32, acl []zk.ACL) (string, error)
+	Multi(ops ...any) ([]zk.MultiResponse, error)
+	Sync(path string) (string, error)
+	Server() string
+	Close()
 }
 
 // connect starts the client library, which connects in the background.
 func (s *session) connect() (err error) {
-	s.conn, _, err = zk.Connect(s.hosts, s.timeout, zk.WithDialer(s.dial.dial), zk.WithHostProvider(&hosts{servers: s.hosts}),
-		zk.WithEventCallback(s.onEvent), zk.WithLogInfo(false), zk.WithLogger(logger{s.log}), zk.WithMaxBufferSize(maxFrame))
+	s.conn, err = s.dialTo(s)
 	return err
+}
+
+func dialServers(s *session) (client, error) {
+	conn, _, err := zk.Connect(s.hosts, s.timeout, zk.WithDialer(s.dial.dial), zk.WithHostProvider(&hosts{servers: s.hosts}),
+		zk.WithEventCallback(s.onEvent), zk.WithLogInfo(false), zk.WithLogger(logger{s.log}), zk.WithMaxBufferSize(maxFrame))
+	return conn, err
 }
 
 // isClosed reports whether the store was closed.
