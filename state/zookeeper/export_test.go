@@ -23,7 +23,7 @@ func Dial(servers []string, t TLS) (*zk.Conn, error) {
 }
 
 // Session returns the session ID, as ZooKeeper's own tools print it.
-func (s *Store) Session() int64 { return s.session.conn.SessionID() }
+func (s *Store) Session() int64 { return s.session.conn.(*zk.Conn).SessionID() }
 
 // Server returns the address of the connected server.
 func (s *Store) Server() string { return s.session.conn.Server() }

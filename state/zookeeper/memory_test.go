@@ -51,7 +51,7 @@ type memoryClient struct {
 	session *session
 }
 
-// dial is for Options.dialTo.
+// dial is for session.dialTo.
 func (m *memory) dial(s *session) (client, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -232,7 +232,12 @@ func (m *memory) open(t *testing.T, private string) *Store {
 	t.Helper()
 	file, err := bolt.Open(bolt.Options{Role: bolt.RolePrivate, Path: private})
 	testutil.Must(t, err)
-	s, err := Open(t.Context(), Options{Hosts: []string{"memory"}, Chroot: testChroot, Private: file, Host: "launch1.example", dialTo: m.dial})
+	opts := Options{Hosts: []string{"memory"}, Chroot: testChroot, Private: file, Host: "launch1.example"}
+	testutil.Must(t, opts.complete())
+	s, err := newStore(opts)
+	testutil.Must(t, err)
+	s.session.dialTo = m.dial
+	_, err = s.open(t.Context(), opts.OpenTimeout)
 	testutil.Must(t, err)
 	t.Cleanup(func() {
 		testutil.Must(t, s.Close())

@@ -46,8 +46,6 @@ type Options struct {
 	Version string // of npctl
 	Log     *slog.Logger
 	Now     func() time.Time
-
-	dialTo func(*session) (client, error) // the client library; tests use a tree in memory
 }
 
 const (
@@ -67,9 +65,6 @@ func (o *Options) complete() error {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.dialTo == nil {
-		o.dialTo = dialServers
 	}
 	if o.SessionTimeout == 0 {
 		o.SessionTimeout = defaultSession

@@ -49,7 +49,7 @@ type session struct {
 	readOnly bool
 	timeout  time.Duration // as requested; see sessionTimeout
 	dial     *dialer
-	dialTo   func(*session) (client, error)
+	dialTo   func(*session) (client, error) // tests use a tree in memory
 	conn     client // nil before connect
 	observer observer
 
@@ -66,7 +66,7 @@ func newSession(ctx context.Context, opts Options, mu *sync.Mutex, events observ
 		}
 		d.config = config
 	}
-	return &session{ctx: ctx, log: opts.Log, hosts: opts.Hosts, chroot: opts.Chroot, readOnly: opts.ReadOnly, dialTo: opts.dialTo,
+	return &session{ctx: ctx, log: opts.Log, hosts: opts.Hosts, chroot: opts.Chroot, readOnly: opts.ReadOnly, dialTo: dialServers,
 		timeout: opts.SessionTimeout, dial: d, observer: events, mu: mu, connection: connectionState{changed: make(chan struct{})}}, nil
 }
 

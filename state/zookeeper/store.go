@@ -51,7 +51,11 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state in ZooKeeper: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, opts.OpenTimeout)
+	return s.open(ctx, opts.OpenTimeout)
+}
+
+func (s *Store) open(ctx context.Context, limit time.Duration) (*Store, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := s.begin(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("state in ZooKeeper: %w", err), s.Close())
