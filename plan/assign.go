@@ -193,14 +193,14 @@ func (rp *requestPlanner) missing(o *option, r *resources.Request, have []string
 	var all resources.ResourceAmounts
 	for i, at := range o.offers {
 		if at != nil {
-			all = plus(all, at.each)
+			all = Plus(all, at.each)
 		}
 		if o.nodes[i] != "" || have != nil && have[i] != "" {
 			continue
 		}
 		o.missing++
 		if at != nil {
-			o.need = plus(o.need, at.each)
+			o.need = Plus(o.need, at.each)
 		}
 		if o.blocker == nil {
 			if at != nil {
@@ -263,7 +263,7 @@ func (rp *requestPlanner) allocate(o *option) {
 		}
 	}
 	use := rp.capacity.pool(o.at.provider, o.at.pool)
-	use.use = plus(use.use, o.need)
+	use.use = Plus(use.use, o.need)
 	if left := rp.capacity.free[o.at.provider]; left != nil {
 		*left = minus(*left, o.need)
 	}

@@ -84,9 +84,3 @@ func OverQuota(q resources.Quota, more resources.ResourceAmounts) string {
 	}
 	return ""
 }
-
-// Amounts returns the resources that a node uses, at least one instance.
-func Amounts(n *resources.Node) resources.ResourceAmounts { return amounts(n) }
-
-// Plus adds amounts.
-func Plus(a, b resources.ResourceAmounts) resources.ResourceAmounts { return plus(a, b) }

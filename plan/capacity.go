@@ -39,7 +39,7 @@ func (c *capacity) pool(provider, pool string) *poolUse {
 // count adds a node that stays to the use of its pool.
 func (c *capacity) count(n *resources.Node) {
 	pool := c.pool(n.Provider, n.Pool)
-	pool.use = plus(pool.use, amounts(n))
+	pool.use = Plus(pool.use, Amounts(n))
 }
 
 // freeShare returns the free part of the pool's servers, from 0 to 1. For a pool without max_servers it uses the
@@ -64,7 +64,7 @@ func (c *capacity) capacityBlocker(p *poolOffer) *blocker {
 		return why
 	}
 	if left := c.free[p.at.provider]; left != nil && !p.pool.IgnoreProviderQuota {
-		return overQuota(plus(*left, pool.leaving), p.each)
+		return overQuota(Plus(*left, pool.leaving), p.each)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (v *ProviderView) used() resources.ResourceAmounts {
 	for i := range v.Instances {
 		each := v.Instances[i].Resources
 		each.Instances = max(each.Instances, 1)
-		listed = plus(listed, each)
+		listed = Plus(listed, each)
 	}
 	used.Instances, used.Cores, used.RAM = max(used.Instances, listed.Instances), max(used.Cores, listed.Cores), max(used.RAM, listed.RAM)
 	return used
@@ -129,7 +129,7 @@ func (c *capacity) sinceListing(provider string, view *ProviderView, deletedBy m
 			if view.DeletingInstances[instance.ID] {
 				each = computeOnly(each)
 			}
-			*free = plus(*free, each)
+			*free = Plus(*free, each)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func (c *capacity) sinceListing(provider string, view *ProviderView, deletedBy m
 // instance appear some time after the instance.
 func (c *capacity) unseen(n *resources.Node) resources.ResourceAmounts {
 	instance, shown := c.world.instances[n.ID]
-	rest := amounts(n)
+	rest := Amounts(n)
 	switch {
 	case !shown:
 		return rest
@@ -166,7 +166,7 @@ func (u *poolUse) claim(step string) {
 func (u *poolUse) release(step string, free *resources.ResourceAmounts) {
 	u.use = minus(u.use, u.freed[step])
 	if free != nil {
-		*free = plus(*free, u.freed[step])
+		*free = Plus(*free, u.freed[step])
 	}
 }
 
@@ -179,13 +179,15 @@ func (c *capacity) needsRelease(at *poolOffer, use *poolUse) bool {
 	return l != nil && !at.pool.IgnoreProviderQuota && overQuota(*l, at.each) != nil
 }
 
-func amounts(n *resources.Node) resources.ResourceAmounts {
+// Amounts returns the resources that a node uses, at least one instance.
+func Amounts(n *resources.Node) resources.ResourceAmounts {
 	a := n.Resources
 	a.Instances = max(a.Instances, 1)
 	return a
 }
 
-func plus(a, b resources.ResourceAmounts) resources.ResourceAmounts {
+// Plus adds amounts.
+func Plus(a, b resources.ResourceAmounts) resources.ResourceAmounts {
 	return resources.ResourceAmounts{Instances: a.Instances + b.Instances, Cores: a.Cores + b.Cores, RAM: a.RAM + b.RAM,
 		Volumes: a.Volumes + b.Volumes, VolumeGB: a.VolumeGB + b.VolumeGB, Addresses: a.Addresses + b.Addresses}
 }

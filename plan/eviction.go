@@ -52,14 +52,14 @@ func (rp *requestPlanner) evictIdleNodes() {
 // of all of them is not enough.
 func (rp *requestPlanner) nodesToEvict(c *capacityWaiter) []*resources.Node {
 	use := rp.capacity.pool(c.at.provider, c.at.pool)
-	gone := plus(use.leaving, use.going)
+	gone := Plus(use.leaving, use.going)
 	if c.counted {
-		gone = plus(gone, c.need)
+		gone = Plus(gone, c.need)
 	}
 	fits := func() bool {
 		left := rp.capacity.free[c.at.provider]
 		return overLimits(c.pool, minus(use.use, gone), c.need) == nil &&
-			(left == nil || c.pool.IgnoreProviderQuota || overQuota(plus(*left, gone), c.need) == nil)
+			(left == nil || c.pool.IgnoreProviderQuota || overQuota(Plus(*left, gone), c.need) == nil)
 	}
 	var going []*resources.Node
 	for _, n := range rp.idle[c.at].nodes {
@@ -67,7 +67,7 @@ func (rp *requestPlanner) nodesToEvict(c *capacityWaiter) []*resources.Node {
 			return going
 		}
 		if !n.Static && !slices.Contains(c.nodes, n.ID) {
-			going, gone = append(going, n), plus(gone, amounts(n))
+			going, gone = append(going, n), Plus(gone, Amounts(n))
 		}
 	}
 	if !fits() {

@@ -97,7 +97,7 @@ func (mp *minReadyPlanner) launch(at *poolOffer, label *resources.Label, have in
 		use.claim(first)
 		use.release(first, mp.capacity.free[provider])
 	}
-	use.use = plus(use.use, at.each)
+	use.use = Plus(use.use, at.each)
 	if l := mp.capacity.free[provider]; l != nil {
 		*l = minus(*l, at.each)
 	}

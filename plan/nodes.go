@@ -45,7 +45,7 @@ func (np *nodePlanner) countUnverified(n *resources.Node) {
 	switch n.State {
 	case resources.StateUsed, resources.StateDeleting:
 		pool := np.capacity.pool(n.Provider, n.Pool)
-		pool.going = plus(pool.going, amounts(n))
+		pool.going = Plus(pool.going, Amounts(n))
 	case resources.StateInit, resources.StateBuilding, resources.StateReady:
 		if at, _ := np.world.placeOfNode(n); at != nil {
 			np.countReady(n, at)
@@ -279,9 +279,9 @@ func (np *nodePlanner) endNode(n *resources.Node, reason Reason, evidence ...Fac
 	if reason != ReasonLost {
 		pool := np.capacity.pool(n.Provider, n.Pool)
 		pool.frees = append(pool.frees, id)
-		pool.leaving = plus(pool.leaving, amounts(n))
-		pool.freed[id] = amounts(n)
-		pool.use = plus(pool.use, amounts(n))
+		pool.leaving = Plus(pool.leaving, Amounts(n))
+		pool.freed[id] = Amounts(n)
+		pool.use = Plus(pool.use, Amounts(n))
 	}
 	return id
 }
@@ -327,6 +327,6 @@ func (np *nodePlanner) replanAsDeleted(n *resources.Node, reason Reason, evidenc
 		np.capacity.readyCount[label]--
 	}
 	use := np.capacity.pool(n.Provider, n.Pool)
-	use.use = minus(use.use, amounts(n)) // endNode counts it again
+	use.use = minus(use.use, Amounts(n)) // endNode counts it again
 	np.endNode(n, reason, evidence...)
 }

@@ -22,18 +22,18 @@ func newTenants(w *world) *tenants {
 	}
 	for _, n := range t.world.seen.Records.Nodes {
 		if n.Tenant != "" {
-			use[n.Tenant] = plus(use[n.Tenant], amounts(n))
+			use[n.Tenant] = Plus(use[n.Tenant], Amounts(n))
 		}
 	}
 	for _, r := range t.world.seen.Records.Requests {
 		if r.Tenant != "" && r.State == resources.StatePending {
-			use[r.Tenant] = plus(use[r.Tenant], t.pendingAmounts(r))
+			use[r.Tenant] = Plus(use[r.Tenant], t.pendingAmounts(r))
 		}
 	}
 	for i := range t.world.seen.Serving {
 		s := &t.world.seen.Serving[i]
 		if r := t.world.requests[s.Request]; r != nil && r.Tenant != "" && r.State == resources.StateRequested {
-			use[r.Tenant] = plus(use[r.Tenant], t.serveAmounts(r, s))
+			use[r.Tenant] = Plus(use[r.Tenant], t.serveAmounts(r, s))
 		}
 	}
 	return t
@@ -44,12 +44,12 @@ func (t *tenants) serveAmounts(r *resources.Request, s *Step) (all resources.Res
 	left := []string{}
 	for i, id := range s.Nodes {
 		if n := t.world.node[id]; n != nil {
-			all = plus(all, amounts(n))
+			all = Plus(all, Amounts(n))
 		} else {
 			left = append(left, r.Labels[i])
 		}
 	}
-	return plus(all, t.offered(poolKey{s.Provider, s.Pool}, left))
+	return Plus(all, t.offered(poolKey{s.Provider, s.Pool}, left))
 }
 
 // pendingAmounts returns the resources of the nodes of a pending request that have no record yet.
@@ -69,7 +69,7 @@ func (t *tenants) offered(at poolKey, labels []string) (all resources.ResourceAm
 	for _, label := range labels {
 		each := view.Offers[OfferKey{at.pool, label}].Resources
 		each.Instances = 1
-		all = plus(all, each)
+		all = Plus(all, each)
 	}
 	return all
 }
@@ -118,9 +118,9 @@ func (t *tenants) requestAmounts(o *option) resources.ResourceAmounts {
 	for i, at := range o.offers {
 		switch {
 		case o.nodes[i] != "" && t.world.node[o.nodes[i]] != nil:
-			all = plus(all, amounts(t.world.node[o.nodes[i]]))
+			all = Plus(all, Amounts(t.world.node[o.nodes[i]]))
 		case at != nil:
-			all = plus(all, at.each)
+			all = Plus(all, at.each)
 		default:
 			all.Instances++
 		}
@@ -131,6 +131,6 @@ func (t *tenants) requestAmounts(o *option) resources.ResourceAmounts {
 // charge counts an accepted request as use of its tenant.
 func (t *tenants) charge(r *resources.Request, o *option) {
 	if r.Tenant != "" && len(t.world.want.Settings.TenantLimits) > 0 {
-		t.use[r.Tenant] = plus(t.use[r.Tenant], t.requestAmounts(o))
+		t.use[r.Tenant] = Plus(t.use[r.Tenant], t.requestAmounts(o))
 	}
 }

@@ -349,10 +349,22 @@ func (e *Engine) observeInputs(ctx context.Context, ask bool) (plan.Observed, er
 // Formats returns the image format of each configured provider: from the provider if it is open, otherwise from its
 // driver.
 func (e *Engine) Formats() map[string]string {
-	formats := e.formats()
+	formats := map[string]string{}
 	for i := range e.Desired.Providers {
-		if format := e.openFormat(e.Desired.Providers[i].Name); format != "" {
-			formats[e.Desired.Providers[i].Name] = format
+		p := &e.Desired.Providers[i]
+		if driver := e.Drivers[p.Driver]; driver != nil {
+			if known := driver.Schema(); known.HasImages && len(known.Formats) > 0 {
+				formats[p.Name] = known.Formats[0]
+			}
+			var own drivers.Format
+			if err := schema.Decode(p.Config, &own); err == nil && own.ImageFormat != "" {
+				formats[p.Name] = resources.ImageFormat(own.ImageFormat)
+			}
+		}
+		if cloud := e.connections.opened(e.cloudKey(p.Name, nil)); cloud != nil {
+			if store, ok := drivers.ImagesOf(cloud); ok && store.ImageFormat() != "" {
+				formats[p.Name] = store.ImageFormat()
+			}
 		}
 	}
 	return formats
@@ -509,36 +521,6 @@ func (e *Engine) resolve(ctx context.Context, p *resources.Provider, resolver dr
 		view.CloudImages[spec.Name] = plan.CloudImageView{Image: image, Problems: problems}
 	}
 	return nil
-}
-
-// formats returns the image format of each configured provider according to its driver.
-func (e *Engine) formats() map[string]string {
-	formats := map[string]string{}
-	for _, p := range e.Desired.Providers {
-		driver := e.Drivers[p.Driver]
-		if driver == nil {
-			continue
-		}
-		known := driver.Schema()
-		if known.HasImages && len(known.Formats) > 0 {
-			formats[p.Name] = known.Formats[0]
-		}
-		var own drivers.Format
-		if err := schema.Decode(p.Config, &own); err == nil && own.ImageFormat != "" {
-			formats[p.Name] = resources.ImageFormat(own.ImageFormat)
-		}
-	}
-	return formats
-}
-
-// openFormat returns the image format of an open provider, or "".
-func (e *Engine) openFormat(name string) string {
-	if cloud := e.connections.opened(e.cloudKey(name, nil)); cloud != nil {
-		if store, ok := drivers.ImagesOf(cloud); ok {
-			return store.ImageFormat()
-		}
-	}
-	return ""
 }
 
 // inputs computes digests of the input files of each image. An unreadable file is an error of that image only; inputs
