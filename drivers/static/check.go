@@ -9,15 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zclconf/go-cty/cty"
-
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/keyscan"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/resources/schema"
 )
-
-const defaultTimeout = 5 * time.Second
 
 // Check implements drivers.Checker. Nodes that use SSH must have all host keys of the configuration; other nodes must
 // accept a connection. Without host_key_checking, Check returns the configured keys and does not connect.
@@ -71,19 +66,4 @@ func addressOf(node resources.StaticNode) string {
 		port = 22
 	}
 	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.FormatInt(port, 10))
-}
-
-// nodeSettings are the driver's attributes of a node block.
-type nodeSettings struct {
-	Timeout         time.Duration `config:"timeout" default:"5s" doc:"Time within which the node must respond to a check."`
-	HostKeyChecking bool          `config:"host_key_checking" default:"true" doc:"Check that the node responds and presents the configured host keys before npctl assigns it. Without the check, npctl passes the keys on unverified and assumes that the node is reachable."`
-}
-
-// settingsOf returns the settings of a node, the defaults without a valid configuration.
-func settingsOf(config cty.Value) nodeSettings {
-	s := nodeSettings{HostKeyChecking: true}
-	if err := schema.Decode(config, &s); err != nil || s.Timeout <= 0 {
-		s.Timeout = defaultTimeout
-	}
-	return s
 }

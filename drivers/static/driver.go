@@ -12,7 +12,6 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/resources/schema"
 )
 
 // Driver is the static driver.
@@ -29,15 +28,6 @@ func (*Driver) Kind() string { return "static" }
 // Open implements drivers.Driver. It makes no connection.
 func (*Driver) Open(_ context.Context, env drivers.Env, _ cty.Value) (drivers.Cloud, error) {
 	return &Cloud{provider: env.Provider}, nil
-}
-
-// Schema implements drivers.Driver.
-func (*Driver) Schema() schema.Driver {
-	return schema.Driver{
-		Doc:      "Nodes are existing machines. npctl neither creates nor deletes them; it assigns them and takes them back.",
-		HasNodes: true,
-		Node:     schema.Of[nodeSettings]("", nil),
-	}
 }
 
 // Cloud represents the machines of a provider.
