@@ -19,7 +19,7 @@ func TestServerOutlivesAFloatingIPWithoutAnAnswer(t *testing.T) {
 		t.Run(string(fault.Action), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLab(t, strings.Replace(twoClouds, "min_ready = 2", "min_ready = 1", 1), sandboxcloud.Options{})
-				cloud := l.driver.clouds["one"]
+				cloud := l.driver.Clouds["one"]
 				testutil.Must(t, cloud.SetFaults(fault))
 				l.mustRun(t, plan.Options{})
 				if n := cloud.Calls()["server.create"]; n != 1 {
@@ -43,7 +43,7 @@ func TestFloatingIPThatIsNeverGivenEndsTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{})
 		always := sandboxcloud.Fault{Operation: "floating_ip.create", Action: sandboxcloud.Answer, Status: 500, Times: 1000}
-		testutil.Must(t, l.driver.clouds["one"].SetFaults(always))
+		testutil.Must(t, l.driver.Clouds["one"].SetFaults(always))
 		if _, _, err := l.run(t.Context(), plan.Options{}); err == nil || !strings.Contains(err.Error(), "floating IP") {
 			t.Fatalf("apply = %v, want an error about the floating IP", err)
 		}

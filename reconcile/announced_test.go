@@ -54,7 +54,7 @@ func announced(t *testing.T, random *rand.Rand) {
 	cloud, err := sandboxcloud.Open(options)
 	testutil.Must(t, err)
 	t.Cleanup(func() { _ = cloud.Close() })
-	l.driver.clouds["three"] = cloud
+	l.driver.Clouds["three"] = cloud
 	f := drawFleet(random)
 	for range 5 {
 		l.driver.asked = &asked{seen: map[string]bool{}}
@@ -87,7 +87,7 @@ func (l *lab) silence(t *testing.T, random *rand.Rand) {
 		if random.IntN(8) > 0 {
 			continue
 		}
-		testutil.Must(t, l.driver.clouds[name].SetFaults(sandboxcloud.Fault{Operation: "*", Action: sandboxcloud.Answer, Status: 503}))
+		testutil.Must(t, l.driver.Clouds[name].SetFaults(sandboxcloud.Fault{Operation: "*", Action: sandboxcloud.Answer, Status: 503}))
 	}
 }
 

@@ -49,7 +49,7 @@ func (l *lab) empty(t *testing.T) {
 			t.Errorf("%d records of kind %s are left", len(left), kind)
 		}
 	}
-	for name, cloud := range l.driver.clouds {
+	for name, cloud := range l.driver.Clouds {
 		things, err := cloud.Inventory()
 		if err != nil {
 			t.Fatal(err)

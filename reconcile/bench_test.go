@@ -18,7 +18,7 @@ func BenchmarkRefresh(b *testing.B) {
 	if p, _, err := l.run(b.Context(), plan.Options{}); err != nil {
 		b.Fatalf("%v\n%s", err, text(p))
 	}
-	cloud := l.driver.clouds["one"]
+	cloud := l.driver.Clouds["one"]
 	cloud.ResetCalls()
 	b.ReportAllocs()
 	for b.Loop() {

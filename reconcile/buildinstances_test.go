@@ -81,7 +81,7 @@ func lend(t *testing.T, do func(t *testing.T, l *lending)) {
 		machines, over, err := reconcile.LendMachines(t.Context(), e, seen, lentBuild)
 		testutil.Must(t, err)
 		defer over()
-		do(t, &lending{l, machines, l.driver.clouds["one"], filepath.Join(l.dir, "golden.part")})
+		do(t, &lending{l, machines, l.driver.Clouds["one"], filepath.Join(l.dir, "golden.part")})
 	})
 }
 

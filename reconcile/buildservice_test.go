@@ -138,7 +138,7 @@ func TestWorkshopFailsAndForgets(t *testing.T) {
 
 func (l *lab) marked(t *testing.T, cloud string) []resources.OwnerTags {
 	t.Helper()
-	things, err := l.driver.clouds[cloud].Inventory()
+	things, err := l.driver.Clouds[cloud].Inventory()
 	testutil.Must(t, err)
 	var marks []resources.OwnerTags
 	for _, thing := range things {

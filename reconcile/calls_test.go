@@ -19,7 +19,7 @@ func TestCallsOfARefreshDoNotGrowWithNodes(t *testing.T) {
 			unlimited := sandboxcloud.Unlimited()
 			l := newLab(t, config, sandboxcloud.Options{Quota: &unlimited, PageLimit: 20})
 			l.mustRun(t, plan.Options{})
-			cloud := l.driver.clouds["one"]
+			cloud := l.driver.Clouds["one"]
 			cloud.ResetCalls()
 			if p := l.plan(plan.Options{}); len(p.Steps) > 0 {
 				t.Fatalf("there is something to do:\n%s", text(p))

@@ -91,7 +91,7 @@ func (l *lab) asWanted(t *testing.T, where string) {
 		"one": {"server": 2, "floating_ip": 2, "image": 1, "foreign": 1},
 		"two": {"server": 1, "image": 1, "foreign": 1},
 	}
-	for name, cloud := range l.driver.clouds {
+	for name, cloud := range l.driver.Clouds {
 		things, err := cloud.Inventory()
 		testutil.Must(t, err)
 		got := map[string]int{}
@@ -147,7 +147,7 @@ func TestKilledWhileAFailedAttemptIsCleared(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			one := strings.Replace(oneCloud(), "min_ready = 2", "min_ready = 1", 1)
 			l := newLab(t, one, sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second})
-			if err := l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError,
+			if err := l.driver.Clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError,
 				Message: "No valid host was found. ", Times: 1}); err != nil {
 				t.Fatal(err)
 			}
@@ -180,7 +180,7 @@ func TestKilledWhileAFailedAttemptIsCleared(t *testing.T) {
 // ours returns the number of servers in a cloud with our ownership tags.
 func (l *lab) ours(t *testing.T, cloud string) (servers int) {
 	t.Helper()
-	things, err := l.driver.clouds[cloud].Inventory()
+	things, err := l.driver.Clouds[cloud].Inventory()
 	testutil.Must(t, err)
 	for _, thing := range things {
 		if thing.Type == "server" && thing.Metadata["npctl_installation"] != "" {

@@ -121,14 +121,14 @@ func (l *lab) misbehave(t *testing.T, random *rand.Rand) (story []string) {
 			faults = append(faults, f)
 			story = append(story, fmt.Sprintf("%s: %s %s, %d times after %d", name, f.Operation, f.Action, f.Times, f.After))
 		}
-		testutil.Must(t, l.driver.clouds[name].SetFaults(faults...))
+		testutil.Must(t, l.driver.Clouds[name].SetFaults(faults...))
 	}
 	return story
 }
 
 func (l *lab) behave(t *testing.T) {
 	t.Helper()
-	for _, cloud := range l.driver.clouds {
+	for _, cloud := range l.driver.Clouds {
 		testutil.Must(t, cloud.SetFaults())
 	}
 }
@@ -136,7 +136,7 @@ func (l *lab) behave(t *testing.T) {
 // meddle removes or breaks objects of this installation in the clouds.
 func (l *lab) meddle(t *testing.T, random *rand.Rand) (story []string) {
 	t.Helper()
-	for name, cloud := range l.driver.clouds {
+	for name, cloud := range l.driver.Clouds {
 		things, err := cloud.Inventory()
 		testutil.Must(t, err)
 		for _, thing := range things {
@@ -166,7 +166,7 @@ func (l *lab) count(t *testing.T, small, large int) {
 		recorded[r.Provider]++
 	}
 	for name, least := range map[string]int{"one": small, "two": large} {
-		things, err := l.driver.clouds[name].Inventory()
+		things, err := l.driver.Clouds[name].Inventory()
 		testutil.Must(t, err)
 		got := map[string]int{}
 		for _, thing := range things {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
-	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
@@ -23,28 +22,30 @@ import (
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/resources/schema"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/test/sandboxlab"
 )
 
-// labDriver is the openstack driver with an emulated OpenStack that outlives the engine.
+// labDriver records the requests to the clouds, and moves providers to other clouds.
 type labDriver struct {
-	clouds map[string]*sandboxcloud.Cloud
-	moved  map[string]bool // the provider block names another cloud now
-	asked  *asked          // if set, records the requests to the clouds
+	sandboxlab.Driver
+	moved map[string]bool // the provider block names another cloud now
+	asked *asked          // if set, records the requests to the clouds
 }
 
-func (labDriver) Kind() string          { return "lab" }
-func (labDriver) Schema() schema.Driver { return openstack.SharedSchema() }
-func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
-	access := d.clouds[env.Provider].Access()
-	if d.moved[env.Provider] {
-		access.AuthURL = strings.Replace(access.AuthURL, "sandbox.", "elsewhere.", 1)
+func newLabDriver(t testing.TB, options sandboxcloud.Options) labDriver {
+	d := labDriver{Driver: sandboxlab.New(t, options, "one", "two"), moved: map[string]bool{}}
+	d.Connecting = func(provider string, at *openstack.Endpoint) {
+		if d.moved[provider] {
+			at.AuthURL = strings.Replace(at.AuthURL, "sandbox.", "elsewhere.", 1)
+		}
 	}
-	cloud, err := openstack.Connect(ctx, env, openstack.Endpoint{AuthURL: access.AuthURL, Region: access.Region, Username: access.Username,
-		Password: access.Password, Project: access.Project, Domain: access.Domain, Transport: d.clouds[env.Provider].Transport(),
-		CloudName: env.Provider}, config)
+	return d
+}
+
+func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
+	cloud, err := d.Driver.Open(ctx, env, config)
 	if inner, ok := cloud.(*openstack.Cloud); ok && d.asked != nil {
 		return &askedCloud{inner, env.Provider, d.asked}, err
 	}
@@ -107,14 +108,7 @@ provider "lab" "two" {
 
 func newLab(t testing.TB, config string, options sandboxcloud.Options) *lab {
 	t.Helper()
-	l := &lab{t: t, dir: t.TempDir(), config: config, driver: labDriver{clouds: map[string]*sandboxcloud.Cloud{}, moved: map[string]bool{}}, kill: &killer{}}
-	for _, name := range []string{"one", "two"} {
-		cloud, err := sandboxcloud.Open(options)
-		testutil.Must(t, err)
-		t.Cleanup(func() { _ = cloud.Close() })
-		l.driver.clouds[name] = cloud
-	}
-	return l
+	return &lab{t: t, dir: t.TempDir(), config: config, driver: newLabDriver(t, options), kill: &killer{}}
 }
 
 // engine starts a new engine, as a process does, and returns the function that ends it.
@@ -122,25 +116,15 @@ func (l *lab) engine() (*reconcile.Engine, func()) {
 	l.t.Helper()
 	testutil.WriteFile(l.t, filepath.Join(l.dir, "npctl.hcl"), l.config)
 	kinds := map[string]drivers.Driver{"lab": l.driver}
-	makers := map[string]builders.Builder{"exec": &exec.Builder{}}
-	schemas := map[string]schema.Driver{}
-	for kind, d := range kinds {
-		schemas[kind] = d.Schema()
-	}
-	loaded, diags := config.Load(config.Options{Path: l.dir, Drivers: schemas, Builders: map[string]schema.Block{"exec": makers["exec"].Schema()},
-		States: map[string]schema.Block{"bolt": bolt.Schema()}})
-	if diags.HasErrors() {
-		var b strings.Builder
-		config.WriteDiagnostics(&b, diags, loaded.Files, false, 100)
-		l.t.Fatal(b.String())
-	}
+	desired, err := sandboxlab.Load(l.dir, kinds)
+	testutil.Must(l.t, err)
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
 	testutil.Must(l.t, err)
 	var used state.Store = killedStore{store, l.kill}
 	if l.shared != nil {
 		l.shared.Store, l.shared.Identified, used = used, store, l.shared
 	}
-	e := reconcile.New(reconcile.Options{Desired: loaded.Desired, Store: used, Drivers: kinds, Builders: makers,
+	e := reconcile.New(reconcile.Options{Desired: desired, Store: used, Drivers: kinds, Builders: map[string]builders.Builder{"exec": &exec.Builder{}},
 		DataDir: filepath.Join(l.dir, "data"), WrapTransport: l.kill.transport})
 	return e, func() {
 		_ = e.Close()

@@ -20,7 +20,7 @@ func TestApplyResumesLaunchesAfterAnOutage(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLab(t, strings.NewReplacer("min_ready = 2", "min_ready = 1", `image_format = "raw"`, "image_format = \"raw\"\n  launch_attempts = 1").Replace(oneCloud()),
 					sandboxcloud.Options{})
-				cloud := l.driver.clouds["one"]
+				cloud := l.driver.Clouds["one"]
 				testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: action, Times: 1}))
 				_, result, _ := l.run(t.Context(), plan.Options{})
 				if len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Err.Error(), "the provider does not answer") {
@@ -46,7 +46,7 @@ func TestApplyResumesLaunchesAfterAnOutage(t *testing.T) {
 func TestApplyRetriesUnansweredLaunches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, strings.Replace(oneCloud(), "min_ready = 2", "min_ready = 1", 1), sandboxcloud.Options{})
-		cloud := l.driver.clouds["one"]
+		cloud := l.driver.Clouds["one"]
 		testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.Answer, Status: 503, Times: 2}))
 		l.mustRun(t, plan.Options{})
 		if n := cloud.Calls()["server.create"]; n != 3 {
@@ -61,7 +61,7 @@ func TestAServerThatNoListShowsIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, strings.NewReplacer("min_ready = 2", "min_ready = 1", `image_format = "raw"`, "image_format = \"raw\"\n  launch_attempts = 1\n  launch_timeout = \"5m\"").Replace(oneCloud()),
 			sandboxcloud.Options{BuildTime: 20 * time.Second})
-		cloud := l.driver.clouds["one"]
+		cloud := l.driver.Clouds["one"]
 		l.mustRun(t, plan.Options{Targets: []plan.Address{"diskimage.debian"}})
 		testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "server.list", Action: sandboxcloud.Answer, Status: 503, After: 1}))
 		_, result, _ := l.run(t.Context(), plan.Options{})

@@ -23,7 +23,7 @@ func TestProviderThatAsksToWaitIsListed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLab(t, oneCloud(), sandboxcloud.Options{})
 				busy := sandboxcloud.Fault{Operation: operation, Action: sandboxcloud.Answer, Status: 429, RetryAfter: 3 * time.Second, Times: 8}
-				testutil.Must(t, l.driver.clouds["one"].SetFaults(busy))
+				testutil.Must(t, l.driver.Clouds["one"].SetFaults(busy))
 				started := time.Now()
 				p := l.plan(plan.Options{})
 				if len(p.Steps) == 0 || len(p.Deferred)+len(p.Problems) > 0 {
@@ -63,7 +63,7 @@ func failing(t *testing.T, config string, servers int) *lab {
 	l := newLab(t, strings.NewReplacer("min_ready = 2", "min_ready = 1", "auto_floating_ip  = true", "").Replace(config),
 		sandboxcloud.Options{BuildTime: 5 * time.Second, DeleteTime: 5 * time.Second})
 	l.mustRun(t, plan.Options{Targets: []plan.Address{"diskimage.debian"}})
-	if err := l.driver.clouds["one"].SetFaults(
+	if err := l.driver.Clouds["one"].SetFaults(
 		sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "the host has died", Times: servers},
 		sandboxcloud.Fault{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 500}); err != nil {
 		t.Fatal(err)
@@ -130,14 +130,14 @@ func TestAttemptWaitsForRoom(t *testing.T) {
 		if len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Err.Error(), "no capacity for the next attempt while failed instances are being deleted: max_servers is 1 and 1 are taken") {
 			t.Errorf("while the failed server cannot be deleted: %v", result.Failed)
 		}
-		if created := l.driver.clouds["one"].Calls()["server.create"]; created != 1 {
+		if created := l.driver.Clouds["one"].Calls()["server.create"]; created != 1 {
 			t.Errorf("the cloud was asked for %d servers", created)
 		}
 		l.heals(t)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		l := failing(t, crowded, 1)
-		testutil.Must(t, l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "the host has died", Times: 1}))
+		testutil.Must(t, l.driver.Clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "the host has died", Times: 1}))
 		_, result, err := l.run(t.Context(), plan.Options{})
 		if err != nil || len(result.Undeleted) != 0 {
 			t.Errorf("with a server that can be deleted: %v, left %+v", err, result.Undeleted)
@@ -155,7 +155,7 @@ func TestAttemptWaitsForRoom(t *testing.T) {
 			t.Errorf("nodes are %+v, want the failed one and its successor", n)
 		}
 		l.run(t.Context(), plan.Options{}) //nolint:errcheck // no room either
-		if created := l.driver.clouds["one"].Calls()["server.create"]; created != 1 {
+		if created := l.driver.Clouds["one"].Calls()["server.create"]; created != 1 {
 			t.Errorf("after a run that ended while it waited for room, the cloud was asked for %d servers", created)
 		}
 		l.heals(t)

@@ -21,7 +21,7 @@ import (
 func TestTwoProvidersOfOneProjectLeaveEachOtherAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second})
-		l.driver.clouds["two"] = l.driver.clouds["one"]
+		l.driver.Clouds["two"] = l.driver.Clouds["one"]
 		for range 3 {
 			p, _, err := l.run(t.Context(), plan.Options{})
 			t.Logf("apply: %v\n%s", err, text(p))
@@ -38,11 +38,11 @@ func TestMovingAProviderLeaksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{})
 		l.mustRun(t, plan.Options{})
-		old := l.driver.clouds["one"]
+		old := l.driver.Clouds["one"]
 		other, err := sandboxcloud.Open(sandboxcloud.Options{})
 		testutil.Must(t, err)
 		t.Cleanup(func() { _ = other.Close() })
-		l.driver.clouds["one"], l.driver.moved["one"] = other, true // as `cloud = "other"` or `region = "other"` does
+		l.driver.Clouds["one"], l.driver.moved["one"] = other, true // as `cloud = "other"` or `region = "other"` does
 		p, _, err := l.run(t.Context(), plan.Options{})
 		t.Logf("apply: %v\n%s", err, text(p))
 		things, err := old.Inventory()
@@ -181,7 +181,7 @@ func (s lateStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, 
 func TestTemplateWrittenTwiceCanBeDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{})
-		testutil.Must(t, l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.Answer, Status: 400, Times: 100}))
+		testutil.Must(t, l.driver.Clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.Answer, Status: 400, Times: 100}))
 		e, end := l.engine()
 		defer end()
 		seen, err := e.Observe(t.Context(), true)
@@ -199,7 +199,7 @@ func TestForgottenProviderLeavesNoSighting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{})
 		l.mustRun(t, plan.Options{})
-		cloud := l.driver.clouds["two"]
+		cloud := l.driver.Clouds["two"]
 		things, _ := cloud.Inventory()
 		marks := map[string]string{}
 		for _, thing := range things {

@@ -150,7 +150,7 @@ func shorten(_ *rebuildLab, req *http.Request) error {
 func vanish(r *rebuildLab, req *http.Request) error {
 	id := strings.Split(strings.TrimSuffix(req.URL.Path, "/file"), "/")
 	req.Body = &reader{req.Body, func([]byte) {
-		for _, cloud := range r.driver.clouds {
+		for _, cloud := range r.driver.Clouds {
 			_ = cloud.Remove(id[len(id)-1]) // one of them has it
 		}
 	}}
@@ -215,7 +215,7 @@ func (r *rebuildLab) faults(t *testing.T, m mishap) {
 	if m.fault.Operation != "" {
 		faults = append(append(faults, m.fault), m.more...)
 	}
-	for _, cloud := range r.driver.clouds {
+	for _, cloud := range r.driver.Clouds {
 		testutil.Must(t, cloud.SetFaults(faults...))
 	}
 }

@@ -214,7 +214,7 @@ func TestTwoConversionsOfOneBuildAreBothOnRecord(t *testing.T) {
 		r.config = strings.Replace(rebuilt, `image_format   = "qcow2"`, `image_format   = "vhd"`, 1)
 		for _, record := range r.records(resources.KindUpload) {
 			u := record.(*resources.Upload)
-			if err := r.driver.clouds[u.Provider].Remove(u.ExternalID); err != nil {
+			if err := r.driver.Clouds[u.Provider].Remove(u.ExternalID); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -244,7 +244,7 @@ func TestFailedConversionIsWaitedFor(t *testing.T) {
 		r.rebuild(t, plan.Options{})
 		r.config = strings.Replace(rebuilt, `provider "lab" "two"`, `provider "lab" "three"`, 1)
 		r.config = strings.Replace(r.config, `image_format   = "qcow2"`, `image_format   = "vhd"`, 1)
-		r.driver.clouds["three"] = r.driver.clouds["two"] // the old block is gone, and its images are deleted
+		r.driver.Clouds["three"] = r.driver.Clouds["two"] // the old block is gone, and its images are deleted
 		for failures := 1; failures <= 2; failures++ {
 			r.file("qemu-mood", "crashes")
 			if p, err := r.run(t.Context(), plan.Options{HonorBackoff: true}); err == nil || !strings.Contains(err.Error(), "segmentation fault") {

@@ -50,7 +50,7 @@ func (w *watch) check(what string) {
 		w.wrong = append(w.wrong, fmt.Sprintf("%s: %v", what, err))
 		return
 	}
-	for name := range w.lab.driver.clouds {
+	for name := range w.lab.driver.Clouds {
 		if w.had[name] && usable[name] == 0 && len(w.wrong) < 10 {
 			w.wrong = append(w.wrong, fmt.Sprintf("%s: cloud %s has no usable image any more", what, name))
 		}
@@ -93,7 +93,7 @@ func (w *watch) usable() (map[string]int, error) {
 // active returns the active images of this installation, by provider and upload.
 func (w *watch) active() (map[string]bool, error) {
 	active := map[string]bool{}
-	for name, cloud := range w.lab.driver.clouds {
+	for name, cloud := range w.lab.driver.Clouds {
 		things, err := cloud.Inventory()
 		if err != nil {
 			return nil, err
@@ -156,7 +156,7 @@ func (r *rebuildLab) everywhere(build string) bool {
 			has[u.Provider] = true
 		}
 	}
-	return len(has) == len(r.driver.clouds)
+	return len(has) == len(r.driver.Clouds)
 }
 
 // exactly fails the test unless records, clouds and disk contain exactly the expected objects.
@@ -241,8 +241,8 @@ func (r *rebuildLab) exactUploads(t *testing.T, keep int, builds map[string]bool
 			t.Errorf("upload %s to %s of build %s is %s: %s", u.ID, u.Provider, u.Build, u.State, u.Error)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.driver.clouds)) {
-		things, err := r.driver.clouds[name].Inventory()
+	for _, name := range slices.Sorted(maps.Keys(r.driver.Clouds)) {
+		things, err := r.driver.Clouds[name].Inventory()
 		testutil.Must(t, err)
 		var there []string
 		foreign := 0

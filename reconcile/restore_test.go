@@ -18,7 +18,7 @@ import (
 // servers returns the servers of npctl in cloud one: the node ID by the cloud's ID.
 func (l *lab) servers(t *testing.T) map[string]string {
 	t.Helper()
-	things, err := l.driver.clouds["one"].Inventory()
+	things, err := l.driver.Clouds["one"].Inventory()
 	testutil.Must(t, err)
 	found := map[string]string{}
 	for _, thing := range things {

@@ -34,7 +34,7 @@ func TestTimeoutsOfALaunchAreDistinct(t *testing.T) {
 					`image_format = "raw"
   launch_attempts = 1
   `+test.timeouts, "min_ready = 2", "min_ready = 1", "auto_floating_ip  = true", "").Replace(oneCloud()), test.options)
-				if err := l.driver.clouds["one"].SetFaults(test.faults...); err != nil {
+				if err := l.driver.Clouds["one"].SetFaults(test.faults...); err != nil {
 					t.Fatal(err)
 				}
 				_, result, err := l.run(t.Context(), plan.Options{})

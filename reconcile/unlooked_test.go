@@ -37,14 +37,14 @@ func TestNodeOfAnUnlistedProviderKeepsItsRecord(t *testing.T) {
 					fault.Action = sandboxcloud.HangBefore
 					time.AfterFunc(5*time.Second, stop)
 				}
-				testutil.Must(t, l.driver.clouds["one"].SetFaults(fault))
+				testutil.Must(t, l.driver.Clouds["one"].SetFaults(fault))
 				e, end = l.engine()
 				result, err := e.Execute(ctx, p, seen)
 				end()
 				if len(result.Failed)+len(result.Interrupted) == 0 {
 					t.Fatalf("nothing failed: %v, %v", result, err)
 				}
-				if servers, nodes := thingsIn(t, l.driver.clouds["one"])["server"], len(l.nodes()); servers != 2 || nodes != servers {
+				if servers, nodes := thingsIn(t, l.driver.Clouds["one"])["server"], len(l.nodes()); servers != 2 || nodes != servers {
 					t.Errorf("there are %d servers and %d records, want 2 of each", servers, nodes)
 				}
 				l.behave(t)

@@ -168,7 +168,7 @@ func runChaos(t *testing.T, seed uint64) {
 	c := &chaos{random: rand.New(rand.NewPCG(seed, 7)), held: map[string]string{}, counts: map[string]int{},
 		lab: newLab(t, chaosFleet, sandboxcloud.Options{BuildTime: 15 * time.Second, DeleteTime: 4 * time.Second, Seed: seed, Quota: &quota,
 			Foreign: []sandboxcloud.ForeignServer{{Name: "np0000000001"}}})}
-	for _, cloud := range c.driver.clouds {
+	for _, cloud := range c.driver.Clouds {
 		var faults []sandboxcloud.Fault
 		for _, f := range chaosFaults {
 			f.Probability = 0.05
@@ -187,7 +187,7 @@ func runChaos(t *testing.T, seed uint64) {
 		time.Sleep(time.Duration(20+c.random.IntN(240)) * time.Second)
 		kill()
 	}
-	for _, cloud := range c.driver.clouds {
+	for _, cloud := range c.driver.Clouds {
 		testutil.Must(t, cloud.SetFaults())
 	}
 	end := c.bornForGood()
@@ -369,7 +369,7 @@ func (c *chaos) unsettled() (left []string) {
 			left = append(left, fmt.Sprintf("request %s %s for %v", r.ID, r.State, r.Labels))
 		}
 	}
-	for name, cloud := range c.driver.clouds {
+	for name, cloud := range c.driver.Clouds {
 		things, err := cloud.Inventory()
 		testutil.Must(c.t, err)
 		foreign := false

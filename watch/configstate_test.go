@@ -83,7 +83,7 @@ func TestPendingDeletionsStayPending(t *testing.T) {
 		defer end()
 		testutil.Await(l.t, "deletions are held back", func() bool { return d.Configuration().ConsentRequired != "" })
 		for _, n := range readyNodes(d, "small") {
-			testutil.Must(t, l.driver.clouds["one"].Remove(n.ExternalID))
+			testutil.Must(t, l.driver.Clouds["one"].Remove(n.ExternalID))
 			time.Sleep(5 * time.Minute)
 			if l.servers("one") == 1 {
 				break

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
-	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
@@ -22,24 +20,27 @@ import (
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/resources/schema"
 	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/test/sandboxlab"
 	"github.com/npctl/npctl/watch"
 )
 
-// labDriver is the openstack driver over an emulated OpenStack that outlives daemons.
+// labDriver counts the open connections to the clouds.
 type labDriver struct {
-	clouds map[string]*sandboxcloud.Cloud
-	open   *atomic.Int64 // open connections to the clouds
+	sandboxlab.Driver
+	open *atomic.Int64
 }
 
-func (labDriver) Kind() string          { return "lab" }
-func (labDriver) Schema() schema.Driver { return openstack.SharedSchema() }
+func newLabDriver(t testing.TB, options sandboxcloud.Options) labDriver {
+	d := labDriver{sandboxlab.New(t, options, "one", "two"), &atomic.Int64{}}
+	d.Connecting = func(_ string, at *openstack.Endpoint) {
+		at.Closed = func() error { d.open.Add(-1); return nil }
+	}
+	return d
+}
+
 func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
-	access := d.clouds[env.Provider].Access()
-	cloud, err := openstack.Connect(ctx, env, openstack.Endpoint{AuthURL: access.AuthURL, Region: access.Region, Username: access.Username,
-		Password: access.Password, Project: access.Project, Domain: access.Domain, Transport: d.clouds[env.Provider].Transport(),
-		CloudName: env.Provider, Closed: func() error { d.open.Add(-1); return nil }}, config)
+	cloud, err := d.Driver.Open(ctx, env, config)
 	if err == nil {
 		d.open.Add(1)
 	}
@@ -104,13 +105,7 @@ provider "static" "rack" {
 
 func newLab(t testing.TB, configuration string, options sandboxcloud.Options) *lab {
 	t.Helper()
-	l := &lab{t: t, dir: t.TempDir(), driver: labDriver{map[string]*sandboxcloud.Cloud{}, &atomic.Int64{}}, builder: &exec.Builder{}, static: static.New()}
-	for _, name := range []string{"one", "two"} {
-		cloud, err := sandboxcloud.Open(options)
-		testutil.Must(t, err)
-		t.Cleanup(func() { _ = cloud.Close() })
-		l.driver.clouds[name] = cloud
-	}
+	l := &lab{t: t, dir: t.TempDir(), driver: newLabDriver(t, options), builder: &exec.Builder{}, static: static.New()}
 	l.write(configuration)
 	return l
 }
@@ -125,18 +120,7 @@ func (l *lab) drivers() map[string]drivers.Driver {
 }
 
 func (l *lab) load(context.Context) (resources.Desired, error) {
-	schemas := map[string]schema.Driver{}
-	for kind, d := range l.drivers() {
-		schemas[kind] = d.Schema()
-	}
-	loaded, diags := config.Load(config.Options{Path: l.dir, Drivers: schemas,
-		Builders: map[string]schema.Block{"exec": (&exec.Builder{}).Schema()}, States: map[string]schema.Block{"bolt": bolt.Schema()}})
-	if diags.HasErrors() {
-		var b strings.Builder
-		config.WriteDiagnostics(&b, diags, loaded.Files, false, 100)
-		return resources.Desired{}, diags
-	}
-	return loaded.Desired, nil
+	return sandboxlab.Load(l.dir, l.drivers())
 }
 
 // daemon starts a daemon and returns it with a function that stops it.

@@ -33,7 +33,7 @@ func outage(t *testing.T, config string, action sandboxcloud.Action) (l *lab, d 
 		}
 		return len(uploads) == providers
 	})
-	testutil.Must(t, l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: action, Status: 503}))
+	testutil.Must(t, l.driver.Clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: action, Status: 503}))
 	return l, d, end
 }
 
@@ -47,7 +47,7 @@ func (l *lab) asks(d *watch.Daemon, r watch.NewRequest) string {
 // servers counts npctl's servers in a cloud.
 func (l *lab) servers(cloud string) (n int) {
 	l.t.Helper()
-	things, err := l.driver.clouds[cloud].Inventory()
+	things, err := l.driver.Clouds[cloud].Inventory()
 	testutil.Must(l.t, err)
 	for _, thing := range things {
 		if thing.Type == "server" && thing.Metadata["npctl_installation"] != "" {
@@ -70,10 +70,10 @@ func TestOutageFailsNoRequest(t *testing.T) {
 				if r, err := d.Clients.Request(id); err != nil || r.State != resources.StatePending || len(r.Declined) > 0 {
 					t.Fatalf("during the outage the request is %+v, %v", r, err)
 				}
-				if n := l.driver.clouds["one"].Calls()["server.create"]; n < 10 || n > 200 {
+				if n := l.driver.Clouds["one"].Calls()["server.create"]; n < 10 || n > 200 {
 					t.Errorf("in half an hour the cloud was asked for servers %d times", n)
 				}
-				testutil.Must(t, l.driver.clouds["one"].SetFaults())
+				testutil.Must(t, l.driver.Clouds["one"].SetFaults())
 				time.Sleep(75 * time.Second) // the longest pause, the wait for a pending answer, and the boot
 				if r := l.fulfilled(d, id); r.State != resources.StateFulfilled {
 					t.Errorf("after the outage the request is %s: %s", r.State, r.Error)
@@ -101,7 +101,7 @@ func TestInstanceCreatedWithoutAResponseIsUsed(t *testing.T) {
 		if r := l.fulfilled(d, id); r.State != resources.StateFulfilled {
 			t.Fatalf("request is %s: %s", r.State, r.Error)
 		}
-		if asked, made := l.driver.clouds["one"].Calls()["server.create"], l.servers("one"); asked != 1 || made != 1 {
+		if asked, made := l.driver.Clouds["one"].Calls()["server.create"], l.servers("one"); asked != 1 || made != 1 {
 			t.Errorf("the cloud was asked for %d servers and made %d, want one", asked, made)
 		}
 	})
@@ -121,7 +121,7 @@ func TestDeadlineEndsWaitForOutage(t *testing.T) {
 		if r := l.fulfilled(d, id); r.State != resources.StateFailed || !strings.Contains(r.Error, "deadline") {
 			t.Errorf("after its deadline the request is %s: %s", r.State, r.Error)
 		}
-		testutil.Must(t, l.driver.clouds["one"].SetFaults())
+		testutil.Must(t, l.driver.Clouds["one"].SetFaults())
 		time.Sleep(5 * time.Minute)
 		if n := l.servers("one"); n != 0 {
 			t.Errorf("there are %d servers that nobody asked for", n)
@@ -147,10 +147,10 @@ func TestOtherProvidersServeDuringAnOutage(t *testing.T) {
 						t.Errorf("request %s is %s by %s: %s", id, r.State, r.Placement.Provider, r.Error)
 					}
 				}
-				if n := l.driver.clouds["one"].Calls()["server.create"]; n == 0 {
+				if n := l.driver.Clouds["one"].Calls()["server.create"]; n == 0 {
 					t.Error("nobody has asked the cloud that is away")
 				}
-				testutil.Must(t, l.driver.clouds["one"].SetFaults())
+				testutil.Must(t, l.driver.Clouds["one"].SetFaults())
 				time.Sleep(5 * time.Minute)
 				for _, n := range d.Last().Observed.Records.Nodes {
 					if n.Provider == "one" {
@@ -182,12 +182,12 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 					}
 				}
 				for n := range 2 {
-					testutil.Must(t, l.driver.clouds["one"].SetFaults(sandboxcloud.Fault{Operation: operation, Action: sandboxcloud.Answer, Status: 503}))
+					testutil.Must(t, l.driver.Clouds["one"].SetFaults(sandboxcloud.Fault{Operation: operation, Action: sandboxcloud.Answer, Status: 503}))
 					told(n, n)
 					id := l.asks(d, watch.NewRequest{Labels: []string{"small", "small"}})
 					time.Sleep(12 * time.Minute)
 					told(n+1, n)
-					testutil.Must(t, l.driver.clouds["one"].SetFaults())
+					testutil.Must(t, l.driver.Clouds["one"].SetFaults())
 					time.Sleep(3 * time.Minute)
 					if r := l.fulfilled(d, id); r.State != resources.StateFulfilled {
 						t.Fatalf("request is %s: %s", r.State, r.Error)

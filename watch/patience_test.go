@@ -30,7 +30,7 @@ func TestRequestDoesNotWaitForTheDeletionOfAFailedServer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, d, end := outage(t, test.config, sandboxcloud.Answer)
 				defer end()
-				if err := l.driver.clouds["one"].SetFaults(
+				if err := l.driver.Clouds["one"].SetFaults(
 					sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "the host has died", Times: test.servers},
 					sandboxcloud.Fault{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 500}); err != nil {
 					t.Fatal(err)
@@ -42,7 +42,7 @@ func TestRequestDoesNotWaitForTheDeletionOfAFailedServer(t *testing.T) {
 				if n := l.servers("one"); n < test.servers {
 					t.Errorf("%d servers of provider one are there, want the %d that failed", n, test.servers)
 				}
-				testutil.Must(t, l.driver.clouds["one"].SetFaults())
+				testutil.Must(t, l.driver.Clouds["one"].SetFaults())
 				time.Sleep(15 * time.Minute)
 				if all := l.servers("one") + l.servers("two"); all != 1 {
 					t.Errorf("%d servers are there in the end, want one", all)
@@ -63,7 +63,7 @@ func TestRefusedDeletionIsRetriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, end := outage(t, fleet, sandboxcloud.Answer)
 		defer end()
-		cloud := l.driver.clouds["one"]
+		cloud := l.driver.Clouds["one"]
 		testutil.Must(t, cloud.SetFaults())
 		testutil.Await(l.t, "a server", func() bool { return l.servers("one") == 1 })
 		time.Sleep(time.Minute)

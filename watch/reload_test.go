@@ -150,7 +150,7 @@ func TestMaxConcurrencyIsReloaded(t *testing.T) {
 		l := newLab(t, limited("1"), sandboxcloud.Options{BuildTime: 10 * time.Minute})
 		d, end := l.daemon()
 		defer end()
-		created := func() int { return l.driver.clouds["one"].Calls()["server.create"] }
+		created := func() int { return l.driver.Clouds["one"].Calls()["server.create"] }
 		testutil.Await(l.t, "a launch is under way", func() bool { return created() > 0 })
 		time.Sleep(time.Minute)
 		if n := created(); n != 1 {
@@ -170,7 +170,7 @@ func TestMaxConcurrencyIsReloaded(t *testing.T) {
 func TestReloadRetriesFailedStepsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{})
-		cloud := l.driver.clouds["one"]
+		cloud := l.driver.Clouds["one"]
 		testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.Answer, Status: 400, Times: 1000}))
 		d, end := l.daemon()
 		defer end()
@@ -266,7 +266,7 @@ func TestPassWithOldConfigurationIgnoresNewRequests(t *testing.T) {
 func TestReloadRetriesFailedUploadsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, sandboxcloud.Options{})
-		cloud := l.driver.clouds["one"]
+		cloud := l.driver.Clouds["one"]
 		testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.Answer, Status: 400, Times: 1000}))
 		d, end := l.daemon()
 		defer end()
@@ -355,7 +355,7 @@ func TestConnectionStaysOpenForRunningSteps(t *testing.T) {
 		l := newLab(t, impatient(1), sandboxcloud.Options{BuildTime: 30 * time.Minute})
 		d, end := l.daemon()
 		defer end()
-		testutil.Await(l.t, "a launch is under way", func() bool { return l.driver.clouds["one"].Calls()["server.create"] > 0 })
+		testutil.Await(l.t, "a launch is under way", func() bool { return l.driver.Clouds["one"].Calls()["server.create"] > 0 })
 		l.takes(d, impatient(2))
 		time.Sleep(20 * time.Minute)
 		if n := l.driver.open.Load(); n != 2 {

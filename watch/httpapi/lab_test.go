@@ -14,21 +14,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zclconf/go-cty/cty"
-
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
-	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/drivers/static"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/resources/schema"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/test/sandboxlab"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi"
 	"github.com/npctl/npctl/watch/httpapi/client"
@@ -81,22 +77,11 @@ provider "static" "rack" {
 }
 `
 
-// labDriver is the openstack driver with an emulated OpenStack.
-type labDriver struct{ cloud *sandboxcloud.Cloud }
-
-func (labDriver) Kind() string          { return "lab" }
-func (labDriver) Schema() schema.Driver { return openstack.SharedSchema() }
-func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
-	access := d.cloud.Access()
-	return openstack.Connect(ctx, env, openstack.Endpoint{AuthURL: access.AuthURL, Region: access.Region, Username: access.Username,
-		Password: access.Password, Project: access.Project, Domain: access.Domain, Transport: d.cloud.Transport(), CloudName: env.Provider}, config)
-}
-
 // lab is a daemon with its API on a unix socket.
 type lab struct {
 	t      testing.TB
 	dir    string
-	driver labDriver
+	driver sandboxlab.Driver
 	daemon *watch.Daemon
 	server *httpapi.Server
 	store  *bolt.Store
@@ -139,10 +124,7 @@ func newLabWith(t testing.TB, configuration string, log io.Writer, shadow bool) 
 	dir, err := os.MkdirTemp("", "npctl") // the path of t.TempDir is too long for a socket
 	testutil.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	cloud, err := sandboxcloud.Open(sandboxcloud.Options{})
-	testutil.Must(t, err)
-	t.Cleanup(func() { _ = cloud.Close() })
-	l := &lab{t: t, dir: dir, driver: labDriver{cloud}, socket: filepath.Join(dir, "npctl.db.sock"), shadow: shadow}
+	l := &lab{t: t, dir: dir, driver: sandboxlab.New(t, sandboxcloud.Options{}, "one", "idle"), socket: filepath.Join(dir, "npctl.db.sock"), shadow: shadow}
 	l.write(configuration)
 	l.start(log)
 	return l
@@ -163,16 +145,7 @@ func (l *lab) load(ctx context.Context) (resources.Desired, error) {
 			return resources.Desired{}, err
 		}
 	}
-	schemas := map[string]schema.Driver{}
-	for kind, d := range l.drivers() {
-		schemas[kind] = d.Schema()
-	}
-	loaded, diags := config.Load(config.Options{Path: l.dir, Drivers: schemas,
-		Builders: map[string]schema.Block{"exec": (&exec.Builder{}).Schema()}, States: map[string]schema.Block{"bolt": bolt.Schema()}})
-	if diags.HasErrors() {
-		return resources.Desired{}, diags
-	}
-	return loaded.Desired, nil
+	return sandboxlab.Load(l.dir, l.drivers())
 }
 
 func (l *lab) start(log io.Writer) {
