@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,7 +22,7 @@ func (e *explanation) label(name string) error {
 	l := e.Label(name)
 	hasLabel := func(labels string) bool { return slices.Contains(strings.Split(labels, ","), name) }
 	e.steps(func(s *plan.Step) bool { return s.Thing == plan.ThingNode && hasLabel(s.Label) })
-	e.fact("nodes", counts(l.Nodes))
+	e.fact("nodes", CountsText(l.Nodes))
 	e.fact("min_ready", fmt.Sprint(l.MinReady))
 	e.fact("free", fmt.Sprint(l.Free))
 	if l.Waiting > 0 {
@@ -70,16 +71,13 @@ func (e *explanation) offered(o wire.Offer) {
 	}
 }
 
-// counts formats the numbers of states, such as "2 ready, 1 in-use".
-func counts(states map[resources.State]int) string {
-	if len(states) == 0 {
-		return "none"
-	}
+// CountsText formats numbers by state, such as "2 ready, 1 in-use".
+func CountsText[T ~string](counts map[T]int) string {
 	var parts []string
-	for _, s := range slices.Sorted(maps.Keys(states)) {
-		parts = append(parts, fmt.Sprintf("%d %s", states[s], s))
+	for _, state := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[state], state))
 	}
-	return strings.Join(parts, ", ")
+	return cmp.Or(strings.Join(parts, ", "), "none")
 }
 
 // image explains the state of an image.
@@ -98,7 +96,7 @@ func (e *explanation) image(name string) error {
 	for _, b := range builds {
 		states[b.State]++
 	}
-	e.fact("builds", counts(states))
+	e.fact("builds", CountsText(states))
 	if len(builds) > 0 {
 		e.fact("newest build", fmt.Sprintf("%s, %s for %s", builds[0].ID[:min(8, len(builds[0].ID))], builds[0].State, e.since(builds[0].StateTime)))
 	}
@@ -178,7 +176,7 @@ func (e *explanation) provider(name string) error {
 	}
 	e.steps(func(s *plan.Step) bool { return s.Provider == name })
 	use, states := e.use(func(n *resources.Node) bool { return n.Provider == name })
-	e.fact("nodes", counts(states))
+	e.fact("nodes", CountsText(states))
 	view := e.Observed.Providers[name]
 	if !view.ListedAt.IsZero() {
 		e.fact("last listed", e.since(view.ListedAt)+" ago")

@@ -14,12 +14,7 @@ import (
 
 // logDir returns the directory of build logs and consoles. It creates the directory if necessary.
 func (e *Engine) logDir() (string, error) {
-	dir := e.Desired.Settings.BuildLogDir
-	if dir == "" {
-		dir = filepath.Join(e.imagesDir(), "logs")
-	} else if !filepath.IsAbs(dir) {
-		dir = filepath.Join(e.Desired.Settings.Dir, dir)
-	}
+	dir := e.Desired.Settings.LogPath()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("make directory for logs: %w", err)
 	}

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -128,10 +127,4 @@ func (e *Engine) imageBuilder(name string) (*resources.Image, builders.Builder, 
 }
 
 // imagesDir returns the directory of the image files.
-func (e *Engine) imagesDir() string {
-	dir := e.Desired.Settings.ImagesDir
-	if filepath.IsAbs(dir) {
-		return dir
-	}
-	return filepath.Join(e.Desired.Settings.Dir, dir)
-}
+func (e *Engine) imagesDir() string { return e.Desired.Settings.Path(e.Desired.Settings.ImagesDir) }

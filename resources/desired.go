@@ -3,6 +3,7 @@ package resources
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -76,6 +77,22 @@ type Settings struct {
 	LeakSightings time.Duration `config:"leak_age"`     // minimum time between the two sightings of a leak (leak_age)
 	ImageWork     ImageWork     `config:",inline"`
 	Source        Source
+}
+
+// Path returns an absolute path for one of the configuration.
+func (s *Settings) Path(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(s.Dir, path)
+}
+
+// LogPath returns the absolute directory of the build logs.
+func (s *Settings) LogPath() string {
+	if s.BuildLogDir == "" {
+		return filepath.Join(s.Path(s.ImagesDir), "logs")
+	}
+	return s.Path(s.BuildLogDir)
 }
 
 // ImageWork limits how many steps of each kind of image work run at a time.

@@ -136,7 +136,7 @@ func (c *applyCommand) applyFresh(ctx context.Context, s *session, events *event
 	case p.Summary().Empty():
 		return c.incomplete(p)
 	}
-	if err := c.approve(ctx, p); err != nil {
+	if err := c.approve(ctx, p, "review it with npctl plan -out=FILE and npctl apply FILE, or add -auto-approve"); err != nil {
 		return err
 	}
 	return c.execute(ctx, s, p, events)
@@ -150,8 +150,8 @@ func (s *session) sight(ctx context.Context, refreshed bool) error {
 	return s.engine.Sight(ctx, s.seen)
 }
 
-// approve asks the operator to approve the plan.
-func (c *applyCommand) approve(ctx context.Context, p plan.Plan) error {
+// approve asks the operator to approve the plan. without is the hint if that is not possible.
+func (c *applyCommand) approve(ctx context.Context, p plan.Plan, without string) error {
 	if c.autoApprove {
 		return nil
 	}
@@ -159,31 +159,17 @@ func (c *applyCommand) approve(ctx context.Context, p plan.Plan) error {
 	if c.destroy {
 		question = fmt.Sprintf("Do you really want to destroy this? %s will be deleted. This cannot be undone.", text.Count(p.Summary().Delete, "thing", "things"))
 	}
-	answer, err := "", errNoTerminal
-	if c.input {
-		c.ui.message("")
-		answer, err = c.ui.ask(ctx, c.ui.style(styleStrong, question)+"\n  Only 'yes' will be accepted: ")
-	}
-	switch {
-	case errors.Is(err, errNoTerminal):
-		return hint(c.cannotAsk(),
-			"review it with npctl plan -out=FILE and npctl apply FILE, or add -auto-approve")
-	case err != nil:
-		return err
-	case answer != "yes":
-		c.ui.message("Not approved; no changes were made.")
-		return exitCode(1)
-	}
-	c.ui.message("")
-	return nil
-}
-
-// cannotAsk returns the reason why npctl cannot ask for approval.
-func (c *applyCommand) cannotAsk() error {
 	if !c.input {
-		return errors.New("-input=false: cannot ask for approval; no changes were made")
+		return hint(errors.New("-input=false: cannot ask for approval; no changes were made"), without)
 	}
-	return errors.New("stdin is not a terminal: cannot ask for approval; no changes were made")
+	if c.ui.inTerm {
+		c.ui.message("")
+	}
+	err := c.ui.confirm(ctx, c.ui.style(styleStrong, question), without)
+	if err == nil {
+		c.ui.message("")
+	}
+	return err
 }
 
 // execute runs the steps and reports their results.

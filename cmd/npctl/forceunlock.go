@@ -55,7 +55,7 @@ func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
 			a.ui.message("The state is locked by %s for %s since %s (process %d on %s, npctl %s).", visibleLine(holder.UserHost), holder.Operation,
 				holder.Since.Local().Format(time.DateTime), holder.PID, visibleLine(holder.Host), holder.Version)
 		}
-		if err := a.approveUnlock(ctx); err != nil {
+		if err := a.ui.confirm(ctx, "Is the process that holds the lock certainly dead?", "add -force if that process is certainly dead"); err != nil {
 			return err
 		}
 	}
@@ -64,18 +64,4 @@ func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
 		return err
 	}
 	return a.ui.print("Unlocked. It was held by %s for %s (process %d on %s).", visibleLine(holder.UserHost), holder.Operation, holder.PID, visibleLine(holder.Host))
-}
-
-func (a *app) approveUnlock(ctx context.Context) error {
-	answer, err := a.ui.ask(ctx, "Is the process that holds the lock certainly dead?\n  Only 'yes' will be accepted: ")
-	switch {
-	case errors.Is(err, errNoTerminal):
-		return hint(errors.New("stdin is not a terminal: cannot ask for approval; no changes were made"), "add -force if that process is certainly dead")
-	case err != nil:
-		return err
-	case answer != "yes":
-		a.ui.message("Not approved; no changes were made.")
-		return exitCode(1)
-	}
-	return nil
 }

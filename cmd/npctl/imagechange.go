@@ -90,7 +90,7 @@ func (c *imageChange) change(ctx context.Context, events *eventWriter, decide de
 		if made.plan.Summary().Empty() && len(made.requested) == 0 {
 			return leftOut(left)
 		}
-		if err := c.approveImages(ctx, made.plan); err != nil {
+		if err := c.approve(ctx, made.plan, "add -auto-approve; -dry-run only shows the plan"); err != nil {
 			return err
 		}
 		if err := c.request(ctx, s, made.requested); err != nil {
@@ -200,14 +200,6 @@ func (c *imageChange) write(s *session, made imagePlan) error {
 		return nil
 	}
 	return render.Text(c.ui.out, made.plan, c.text(&c.planOptions, s.seen.Now))
-}
-
-// approveImages asks the operator to approve the plan.
-func (c *imageChange) approveImages(ctx context.Context, p plan.Plan) error {
-	if !c.autoApprove && (!c.input || !c.ui.inTerm) {
-		return hint(c.cannotAsk(), "add -auto-approve; -dry-run only shows the plan")
-	}
-	return c.approve(ctx, p)
 }
 
 func keepOf[T any](all []T, wanted func(T) bool) []T {

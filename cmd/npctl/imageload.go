@@ -59,9 +59,14 @@ func (a *app) loadState(ctx context.Context, v variableOptions, how detail) (w i
 			return w, err
 		}
 		w.Next = plan.Compute(w.Desired, w.Observed, plan.Options{NoRefresh: true})
-		logs, images := buildLogDir(w.Desired.Settings), imagesDir(w.Desired.Settings)
+		logs, images := w.Desired.Settings.LogPath(), w.Desired.Settings.Path(w.Desired.Settings.ImagesDir)
 		w.OnDisk = func(file string) (int64, bool) { return diskUse(filepath.Join(images, file)) }
-		w.Log = func(image, build string) string { return existing(buildLogPath(logs, image, build)) }
+		w.Log = func(image, build string) string {
+			if path := buildLogPath(logs, image, build); exists(path) {
+				return path
+			}
+			return ""
+		}
 	}
 	return w, w.read(ctx, s.store, how)
 }
@@ -95,32 +100,9 @@ func (a *app) warnConfigError(w imageState) {
 	a.ui.message("%s cannot read the configuration; showing stored records only.", a.ui.style(styleWarning, "Warning:"))
 }
 
-// imagesDir, buildLogDir and buildLogPath return the paths where package reconcile stores image files and logs.
-func imagesDir(s resources.Settings) string { return fromDir(s, s.ImagesDir) }
-
-func buildLogDir(s resources.Settings) string {
-	if s.BuildLogDir == "" {
-		return filepath.Join(imagesDir(s), "logs")
-	}
-	return fromDir(s, s.BuildLogDir)
-}
-
-func fromDir(s resources.Settings, dir string) string {
-	if filepath.IsAbs(dir) {
-		return dir
-	}
-	return filepath.Join(s.Dir, dir)
-}
-
+// buildLogPath returns the path of a log that package reconcile has written.
 func buildLogPath(dir, image, build string) string {
 	return filepath.Join(dir, fmt.Sprintf("%s-%s.log", image, build))
-}
-
-func existing(path string) string {
-	if !exists(path) {
-		return ""
-	}
-	return path
 }
 
 // diskUse returns the disk space that a file occupies, in bytes. It is less than the file size for a sparse image.

@@ -126,7 +126,7 @@ type foundLog struct {
 
 // find selects the log to print: that of the build in -build, or the newest.
 func (c *imageLogCommand) find(w inspect.ImageInput, name string) (foundLog, error) {
-	dir := buildLogDir(w.Desired.Settings)
+	dir := w.Desired.Settings.LogPath()
 	logs, err := logsIn(dir)
 	if err != nil {
 		return foundLog{}, err

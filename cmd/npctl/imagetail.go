@@ -44,14 +44,23 @@ func (f *logFollower) run(ctx context.Context, lines int) error {
 	}
 }
 
+// open opens the log. It returns nil if the log does not exist yet.
+func (f *logFollower) open() (*os.File, error) {
+	file, err := os.Open(f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	return file, nil
+}
+
 // begin finds the start offset. It is 0 if the log does not exist yet.
 func (f *logFollower) begin(lines int) error {
-	file, err := os.Open(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open log: %w", err)
+	file, err := f.open()
+	if file == nil {
+		return err
 	}
 	defer file.Close() //nolint:errcheck // read-only file
 	if lines < 0 {
@@ -68,12 +77,9 @@ func (f *logFollower) begin(lines int) error {
 // copy writes the part of the log after the offset. A log that has become shorter was started again, so copy reads it
 // from the start.
 func (f *logFollower) copy(ctx context.Context) error {
-	file, err := os.Open(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open log: %w", err)
+	file, err := f.open()
+	if file == nil {
+		return err
 	}
 	defer file.Close() //nolint:errcheck // read-only file
 	if info, err := file.Stat(); err == nil && info.Size() < f.offset {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
 
 	"github.com/zclconf/go-cty/cty"
@@ -26,6 +25,7 @@ import (
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
 	"github.com/npctl/npctl/state/location"
+	"github.com/npctl/npctl/watch/metrics"
 )
 
 // registry holds every driver, builder and store that a configuration can select.
@@ -90,10 +90,10 @@ func gearmanOptions(settings resources.Settings, log *slog.Logger) (wire.Options
 		return o, nil
 	}
 	at := func(path string) string {
-		if path == "" || filepath.IsAbs(path) {
-			return path
+		if path == "" {
+			return ""
 		}
-		return filepath.Join(settings.Dir, path)
+		return settings.Path(path)
 	}
 	var err error
 	if o.TLS, err = wire.LoadTLS(at(t.CA), at(t.Cert), at(t.Key)); err != nil {
@@ -127,22 +127,13 @@ func connectSandbox(ctx context.Context, env drivers.Env, at sandbox.Endpoint, c
 	return openstack.Connect(ctx, env, openstack.Endpoint(at), config)
 }
 
-// errorKind returns the kind of a cloud error for the metrics; see metrics.Reasons.
+// errorKind returns the kind of a cloud error for the metrics.
 func errorKind(err error) string {
-	switch {
-	case errors.Is(err, drivers.ErrQuota):
-		return "quota"
-	case errors.Is(err, drivers.ErrCapacity):
-		return "capacity"
-	case errors.Is(err, drivers.ErrRejected):
-		return "rejected"
-	case errors.Is(err, drivers.ErrThrottled):
-		return "throttled"
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, reconcile.ErrLaunchTimeout), errors.Is(err, reconcile.ErrBootTimeout):
-		return "timeout"
-	case errors.Is(err, drivers.ErrUnavailable):
-		return "unavailable"
-	default:
-		return "other"
+	for _, kind := range metrics.Reasons {
+		timeout := kind == "timeout" && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, reconcile.ErrLaunchTimeout) || errors.Is(err, reconcile.ErrBootTimeout))
+		if known := errorKinds[kind]; timeout || known != nil && errors.Is(err, known) {
+			return kind
+		}
 	}
+	return "other"
 }

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/mattn/go-runewidth"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -65,15 +64,15 @@ func statusPage(d statusDocument, b *page) string {
 	} else {
 		b.line(head, fmt.Sprintf("npctl watch %s on %s (process %d), up %s, %s", s.Version, s.Host, s.PID, age(s.Started, s.Now), readiness(s)))
 	}
-	b.line(stylePlain, "Requests  "+stateCounts(s.Requests)+oldest(s))
-	b.line(stylePlain, fmt.Sprintf("Nodes     %s; %d free", stateCounts(s.Nodes), s.Free))
+	b.line(stylePlain, "Requests  "+inspect.CountsText(s.Requests)+oldest(s))
+	b.line(stylePlain, fmt.Sprintf("Nodes     %s; %d free", inspect.CountsText(s.Nodes), s.Free))
 	work := ""
 	if s.PID != 0 {
 		work = fmt.Sprintf(" %s running. Decided in %s.", text.Count(s.Running, "step", "steps"), time.Duration(s.PassSeconds*float64(time.Second)).Round(100*time.Microsecond))
 	}
 	b.line(stylePlain, "Plan      "+s.Plan+work)
 	if s.Shadow != nil {
-		b.line(stylePlain, "Shadow    "+stateCounts(s.Shadow))
+		b.line(stylePlain, "Shadow    "+inspect.CountsText(s.Shadow))
 	}
 	configurationLines(b, &s.Config, s.Now)
 	for i, p := range s.Problems {
@@ -136,15 +135,6 @@ func oldest(s *wire.Status) string {
 	return fmt.Sprintf("; the oldest waits for %s", age(s.OldestRequest, s.Now))
 }
 
-// stateCounts returns a text such as "2 ready, 1 in-use".
-func stateCounts[T ~string](counts map[T]int) string {
-	var parts []string
-	for _, state := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, fmt.Sprintf("%d %s", counts[state], state))
-	}
-	return cmp.Or(strings.Join(parts, ", "), "none")
-}
-
 // statusTable adds a table after an empty line. It limits the number of rows.
 func statusTable[T any](out *page, head []string, rows []T, cells func(*T) []string) {
 	if len(rows) == 0 {
@@ -185,7 +175,7 @@ func providerRow(p *wire.Provider, now time.Time) []string {
 		problem = fmt.Sprintf("%s failed, last %s ago: %s", text.Count(p.LaunchFailure.Count, "launch", "launches"), age(p.LaunchFailure.Time, now), p.LaunchFailure.Error)
 	}
 	instances, cores, ram := quotaCells(p)
-	return []string{p.Name, state, age(p.ListedAt, now), stateCounts(p.Nodes), instances, cores, ram, oneLine(problem, problemLength)}
+	return []string{p.Name, state, age(p.ListedAt, now), inspect.CountsText(p.Nodes), instances, cores, ram, oneLine(problem, problemLength)}
 }
 
 // quotaCells returns the used and the maximum amounts of a quota.
@@ -218,7 +208,7 @@ func labelRow(l *wire.Label) []string {
 		}
 		where = append(where, text)
 	}
-	return []string{l.Name, fmt.Sprint(l.MinReady), fmt.Sprint(l.Free), stateCounts(l.Nodes), fmt.Sprint(l.Waiting), words(where)}
+	return []string{l.Name, fmt.Sprint(l.MinReady), fmt.Sprint(l.Free), inspect.CountsText(l.Nodes), fmt.Sprint(l.Waiting), words(where)}
 }
 
 // longestFirst sorts requests by age, oldest first.

@@ -251,15 +251,22 @@ func paint(on bool, s style, text string) string {
 	return c.Sprint(text)
 }
 
-// errNoTerminal is the error of ask without a terminal.
-var errNoTerminal = errors.New("there is no terminal to ask for input")
+// confirm asks a question and returns nil if the answer is yes. without is the hint if there is no terminal.
+func (u *ui) confirm(ctx context.Context, question, without string) error {
+	if !u.inTerm {
+		return hint(errors.New("stdin is not a terminal: cannot ask for approval; no changes were made"), without)
+	}
+	answer, err := u.ask(ctx, question+"\n  Only 'yes' will be accepted: ")
+	if err == nil && answer != "yes" {
+		u.message("Not approved; no changes were made.")
+		return exitCode(1)
+	}
+	return err
+}
 
 // ask prints a question and reads one line. It returns when ctx is done, although its goroutine reads until the process
 // ends.
 func (u *ui) ask(ctx context.Context, question string) (string, error) {
-	if !u.inTerm {
-		return "", errNoTerminal
-	}
 	_, _ = fmt.Fprint(u.err, question)
 	type answer struct {
 		text string
