@@ -13,59 +13,33 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// defaultFile is the file of the private store if the configuration sets none, relative to the configuration's
-// directory.
-const defaultFile = "npctl.db"
-
 // leastSession is the shortest valid session timeout: ZooKeeper grants at least two of its ticks, and a tick is at
 // least half a second.
 const leastSession = time.Second
 
 // Schema describes the `state "zookeeper"` block.
 func Schema() schema.Block {
-	return schema.Block{
-		Doc: "Keeps requests, nodes, builds and uploads in ZooKeeper 3.6 or later in the format of Nodepool, shared with Zuul, Nodepool and any number of npctl processes. See state-zookeeper.md.",
-		Attributes: []schema.Attribute{
-			{Name: "hosts", Type: cty.List(cty.String), Required: true, Check: checkHosts,
-				Doc: "Servers of one ensemble as `host` or `host:port`; the default port is 2281 with `tls` and 2181 without."},
-			{Name: "chroot", Type: cty.String, Default: cty.StringVal(""), Check: checkChroot,
-				Doc: "Znode below which all data is stored, such as `\"/zuul\"`: the same as that of Zuul and Nodepool. It must exist. Empty means the root."},
-			{Name: "session_timeout", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("10s"), Check: checkSession,
-				Doc: "Time after which ZooKeeper considers a silent process dead and releases its locks, at least `\"1s\"`. The server may grant another value."},
-			{Name: "file", Type: cty.String, Default: cty.StringVal(defaultFile), Check: checkFile,
-				Doc: "File for the private records of this process; each process needs its own. A relative path is relative to the configuration directory. npctl creates the file and its directory if they do not exist, with access for the user only."},
-		},
-		Blocks: []schema.NestedBlock{{Name: "tls", Max: 1, Schema: tlsBlock()}},
-	}
+	return schema.Of[settings]("Keeps requests, nodes, builds and uploads in ZooKeeper 3.6 or later in the format of Nodepool, shared with Zuul, Nodepool and any number of npctl processes. See state-zookeeper.md.",
+		map[string]schema.Check{
+			"hosts": checkHosts, "chroot": checkChroot, "session_timeout": checkSession, "file": checkFile,
+			"tls.cert": checkFile, "tls.key": checkFile, "tls.ca": checkFile,
+		})
 }
 
-func tlsBlock() schema.Block {
-	return schema.Block{
-		Doc: "PEM files for TLS. A relative path is relative to the configuration directory. Without the block, the connection is not encrypted.",
-		Attributes: []schema.Attribute{
-			{Name: "cert", Type: cty.String, Check: checkFile, Doc: "Certificate of this client, with `key`. ZooKeeper requires one by default."},
-			{Name: "key", Type: cty.String, Check: checkFile, Doc: "Private key of this client, not encrypted."},
-			{Name: "ca", Type: cty.String, Check: checkFile, Doc: "Certificates of the trusted authorities. npctl trusts only these; without `ca`, it trusts those of the system."},
-			{Name: "verify_host_names", Type: cty.Bool, Default: cty.True,
-				Doc: "Whether a server's certificate must name the host as written in `hosts`. Nodepool and Zuul do not check this; npctl always verifies the chain. `false` needs `ca`."},
-		},
-	}
-}
-
-// settings is the decoded block.
+// settings is the decoded block. The default of File is relative to the configuration's directory.
 type settings struct {
-	Hosts          []string      `config:"hosts"`
-	Chroot         string        `config:"chroot"`
-	SessionTimeout time.Duration `config:"session_timeout"`
-	File           string        `config:"file"`
-	TLS            *tlsSettings  `config:"tls"`
+	Hosts          []string      `config:"hosts,required" doc:"Servers of one ensemble as 'host' or 'host:port'; the default port is 2281 with 'tls' and 2181 without."`
+	Chroot         string        `config:"chroot" default:"" doc:"Znode below which all data is stored, such as '\"/zuul\"': the same as that of Zuul and Nodepool. It must exist. Empty means the root."`
+	SessionTimeout time.Duration `config:"session_timeout" default:"10s" doc:"Time after which ZooKeeper considers a silent process dead and releases its locks, at least '\"1s\"'. The server may grant another value."`
+	File           string        `config:"file" default:"npctl.db" doc:"File for the private records of this process; each process needs its own. A relative path is relative to the configuration directory. npctl creates the file and its directory if they do not exist, with access for the user only."`
+	TLS            *tlsSettings  `config:"tls" doc:"PEM files for TLS. A relative path is relative to the configuration directory. Without the block, the connection is not encrypted."`
 }
 
 type tlsSettings struct {
-	Cert            string `config:"cert"`
-	Key             string `config:"key"`
-	CA              string `config:"ca"`
-	VerifyHostNames *bool  `config:"verify_host_names"`
+	Cert            string `config:"cert" doc:"Certificate of this client, with 'key'. ZooKeeper requires one by default."`
+	Key             string `config:"key" doc:"Private key of this client, not encrypted."`
+	CA              string `config:"ca" doc:"Certificates of the trusted authorities. npctl trusts only these; without 'ca', it trusts those of the system."`
+	VerifyHostNames *bool  `config:"verify_host_names" default:"true" doc:"Whether a server's certificate must name the host as written in 'hosts'. Nodepool and Zuul do not check this; npctl always verifies the chain. 'false' needs 'ca'."`
 }
 
 // FromConfig reads the block. Relative paths start at dir. The caller sets the options that the block does not have,

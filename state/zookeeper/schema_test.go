@@ -21,7 +21,7 @@ func block(with map[string]cty.Value) cty.Value {
 }
 
 func tlsValue(with map[string]cty.Value) cty.Value {
-	values := tlsBlock().Null().AsValueMap()
+	values := Schema().Blocks[0].Schema.Null().AsValueMap()
 	for name, value := range with {
 		values[name] = value
 	}
