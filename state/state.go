@@ -112,8 +112,7 @@ type Identity struct {
 	Lineage string `json:"lineage"` // created with the store; the ID of the installation
 	Serial  uint64 `json:"serial"`  // grows with every commit
 	Schema  int    `json:"schema"`
-	// HashKey is a secret; saved plans and exports do not contain it. It is empty in a state of an older npctl until
-	// this one writes to it.
+	// HashKey is a secret; saved plans and exports do not contain it. It is empty if the state does not exist yet.
 	HashKey resources.HashKey `json:"-"`
 }
 

@@ -32,15 +32,7 @@ func claimDir(at string, p znodeRef, in resources.State) string {
 	}
 }
 
-// claimRecord claims a record; see state.Shared.Claim.
-func (ls *locks) claimRecord(ctx context.Context, key resources.Key) (state.Lock, state.Entry, error) {
-	c, entry, err := ls.claim(ctx, key)
-	if err != nil {
-		return nil, state.Entry{}, fmt.Errorf("claim %s: %w", key, err)
-	}
-	return c, entry, nil
-}
-
+// claim claims a record; see state.Shared.Claim.
 func (ls *locks) claim(ctx context.Context, key resources.Key) (*claim, state.Entry, error) {
 	dir, err := ls.claimable(ctx, key)
 	if errors.Is(err, state.ErrNotFound) { // the record may be new

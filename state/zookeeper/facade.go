@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/go-zookeeper/zk"
 
@@ -53,7 +54,14 @@ func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (sta
 
 // Holder returns the present holder of the named lock, or nil if the lock is free.
 func (s *Store) Holder(ctx context.Context, name string) (*state.Holder, error) {
-	return s.locks.holder(ctx, name)
+	if err := s.session.usable(ctx); err != nil {
+		return nil, err
+	}
+	_, locked, err := s.locks.first(ctx, name, nil)
+	if err != nil || locked == nil {
+		return nil, err
+	}
+	return &locked.Holder, nil
 }
 
 // ForceUnlock takes the named lock with that ID from its holder and returns the holder. The holder's Lost channel
@@ -64,7 +72,11 @@ func (s *Store) ForceUnlock(ctx context.Context, id string) (state.Holder, error
 
 // Claim implements state.Shared.
 func (s *Store) Claim(ctx context.Context, key resources.Key) (state.Lock, state.Entry, error) {
-	return s.locks.claimRecord(ctx, key)
+	c, entry, err := s.locks.claim(ctx, key)
+	if err != nil {
+		return nil, state.Entry{}, fmt.Errorf("claim %s: %w", key, err)
+	}
+	return c, entry, nil
 }
 
 // Claimed implements state.Shared.
@@ -86,13 +98,13 @@ func (s *Store) RequestedBuilds() []string { return s.mirror.requestedBuilds() }
 
 // RequestBuild implements state.Shared.
 func (s *Store) RequestBuild(ctx context.Context, image string, wish bool) error {
-	return s.transactions.requestBuild(ctx, image, wish)
+	return s.transactions.setImageFlag(ctx, image, buildRequestName, wish)
 }
 
 // PauseImage pauses or resumes builds of an image, whatever the private store says. A Commit of the image's record
 // writes both the record and the flag.
 func (s *Store) PauseImage(ctx context.Context, image string, paused bool) error {
-	return s.transactions.pauseImage(ctx, image, paused)
+	return s.transactions.setImageFlag(ctx, image, pauseName, paused)
 }
 
 // FrozenProviders implements state.Shared.

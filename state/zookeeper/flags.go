@@ -67,20 +67,12 @@ func (m *mirror) requestedBuilds() []string {
 	return images
 }
 
-// requestBuild sets or clears the build request of an image.
-func (t *transactions) requestBuild(ctx context.Context, image string, wish bool) error {
+// setImageFlag sets or clears a flag of an image.
+func (t *transactions) setImageFlag(ctx context.Context, image, name string, set bool) error {
 	if err := checkNames(image); err != nil {
 		return err
 	}
-	return t.setFlag(ctx, flag{imageFlag(image, buildRequestName), wish})
-}
-
-// pauseImage sets or clears the pause flag of an image.
-func (t *transactions) pauseImage(ctx context.Context, image string, paused bool) error {
-	if err := checkNames(image); err != nil {
-		return err
-	}
-	return t.setFlag(ctx, flag{imageFlag(image, pauseName), paused})
+	return t.setFlag(ctx, flag{imageFlag(image, name), set})
 }
 
 // frozenProviders lists the providers with a freeze flag.

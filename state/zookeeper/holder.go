@@ -13,18 +13,6 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// holder returns the present holder of the named lock, or nil if the lock is free.
-func (ls *locks) holder(ctx context.Context, name string) (*state.Holder, error) {
-	if err := ls.session.usable(ctx); err != nil {
-		return nil, err
-	}
-	_, locked, err := ls.first(ctx, name, nil)
-	if err != nil || locked == nil {
-		return nil, err
-	}
-	return &locked.Holder, nil
-}
-
 // first reads the first contender of a named lock. If upTo is not nil, it only considers contenders before upTo.
 func (ls *locks) first(ctx context.Context, name string, upTo *contender) (at string, locked *state.LockedError, err error) {
 	dir := namedLockDir(name)

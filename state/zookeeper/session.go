@@ -91,7 +91,10 @@ func (s *session) connect() (err error) {
 func dialServers(s *session) (client, error) {
 	conn, _, err := zk.Connect(s.hosts, s.timeout, zk.WithDialer(s.dial.dial), zk.WithHostProvider(&hosts{servers: s.hosts}),
 		zk.WithEventCallback(s.onEvent), zk.WithLogInfo(false), zk.WithLogger(logger{s.log}), zk.WithMaxBufferSize(maxFrame))
-	return conn, err
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
 }
 
 // isClosed reports whether the store was closed.

@@ -54,10 +54,23 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	return s.open(ctx, opts.OpenTimeout)
 }
 
+// open connects and waits until the tree has been read.
 func (s *Store) open(ctx context.Context, limit time.Duration) (*Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := s.begin(ctx); err != nil {
+	err := s.session.connect()
+	if err == nil {
+		err = s.session.waitLinked(ctx)
+	}
+	if err == nil {
+		err = s.installation.prepareInTime(ctx)
+	}
+	if err == nil {
+		s.workers.Go(func() { s.mirror.feed(s.ctx) })
+		s.workers.Go(func() { s.upkeep.run(s.ctx) })
+		err = s.session.waitSynced(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("state in ZooKeeper: %w", err), s.Close())
 	}
 	return s, nil
@@ -85,22 +98,6 @@ func newStore(opts Options) (*Store, error) {
 	s.upkeep = &upkeep{session: s.session, mirror: s.mirror, cache: known, locks: s.locks, presence: s.presence, log: opts.Log,
 		now: opts.Now, wake: upkeepWake, mu: s.mu, staleLockDirs: map[string]int64{}}
 	return s, nil
-}
-
-// begin connects and waits until the tree has been read.
-func (s *Store) begin(ctx context.Context) error {
-	if err := s.session.connect(); err != nil {
-		return err
-	}
-	if err := s.session.waitLinked(ctx); err != nil {
-		return err
-	}
-	if err := s.installation.prepareInTime(ctx); err != nil {
-		return err
-	}
-	s.workers.Go(func() { s.mirror.feed(s.ctx) })
-	s.workers.Go(func() { s.upkeep.run(s.ctx) })
-	return s.session.waitSynced(ctx)
 }
 
 const closeTimeout = 10 * time.Second
