@@ -42,7 +42,7 @@ var requestID = regexp.MustCompile(`^[0-9]{3}-[0-9]{10}$`)
 // checkAddresses returns an error if an address of -target, -exclude or -replace matches no object. Without this check,
 // a plan with a mistyped -exclude would change the object that it was meant to leave out.
 func checkAddresses(opt plan.Options, want resources.Desired, seen plan.Observed) error {
-	known := knownAddresses(want, seen)
+	known := knownAddresses(want, seen.Records, seen.Files)
 	for _, chosen := range slices.Concat(opt.Targets, opt.Excludes) {
 		block, _, _ := strings.Cut(string(chosen), "[") // a slot of a static node
 		if slices.ContainsFunc(known, func(k string) bool { return inside(k, block) }) || leftover(block, known) {
@@ -97,9 +97,8 @@ func leftover(address string, known []string) bool {
 		slices.Contains(known, parts[0]+"."+parts[1])
 }
 
-// knownAddresses returns the addresses of the configuration, of the records and of the resources that the clouds
-// listed.
-func knownAddresses(want resources.Desired, seen plan.Observed) []string {
+// knownAddresses returns the addresses of the configuration, of the records and of image files.
+func knownAddresses(want resources.Desired, records plan.Records, files []plan.ImageFile) []string {
 	var known []string
 	add := func(parts ...string) { known = append(known, strings.Join(parts, ".")) }
 	for i := range want.Images {
@@ -118,16 +117,16 @@ func knownAddresses(want resources.Desired, seen plan.Observed) []string {
 			addPool(add, p.Name, &p.Pools[j])
 		}
 	}
-	for _, r := range seen.Records.Providers {
+	for _, r := range records.Providers {
 		add("provider", r.Name)
 	}
-	for _, b := range seen.Records.Builds {
+	for _, b := range records.Builds {
 		add(string(b.Kind), b.Image)
 	}
-	for _, u := range seen.Records.Uploads {
+	for _, u := range records.Uploads {
 		add("provider", u.Provider, "image", u.Image)
 	}
-	for _, n := range seen.Records.Nodes {
+	for _, n := range records.Nodes {
 		add("node", n.ID)
 		add("provider", n.Provider, "pool", n.Pool)
 		for _, label := range n.Labels {
@@ -135,7 +134,7 @@ func knownAddresses(want resources.Desired, seen plan.Observed) []string {
 			add("label", label)
 		}
 	}
-	for _, f := range seen.Files {
+	for _, f := range files {
 		add("file", f.Name)
 	}
 	return known

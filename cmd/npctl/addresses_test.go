@@ -26,7 +26,7 @@ func TestCompletionOffersReplaceableAddresses(t *testing.T) {
 	for _, one := range c.candidates(t.Context()) {
 		offered = append(offered, strings.TrimPrefix(one.text, "-replace="))
 	}
-	known := knownAddresses(c.desired(), plan.Observed{})
+	known := knownAddresses(c.desired(), plan.Records{}, nil)
 	slices.Sort(known)
 	accepted := slices.Compact(keepOf(known, func(address string) bool { return checkReplace(address, known) == nil }))
 	if diff := cmp.Diff(accepted, offered); diff != "" {

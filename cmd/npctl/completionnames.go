@@ -161,7 +161,7 @@ func (c *completion) recorded(ctx context.Context, kinds ...resources.Kind) (r p
 }
 
 func addressCandidates(ctx context.Context, c *completion, _ string) []candidate {
-	known := knownAddresses(c.desired(), plan.Observed{Records: c.recorded(ctx, livingKinds...)})
+	known := knownAddresses(c.desired(), c.recorded(ctx, livingKinds...), nil)
 	slices.Sort(known)
 	return named("", known)
 }
