@@ -52,19 +52,8 @@ func harness(shared bool) buildertest.Harness {
 
 func config(written map[string]cty.Value) cty.Value {
 	values := new(dib.Builder).Schema().Null().AsValueMap()
-	values["elements"] = words("debian-minimal", "vm")
-	for name, value := range written {
-		values[name] = value
-	}
-	return cty.ObjectVal(values)
-}
-
-func words(list ...string) cty.Value {
-	var values []cty.Value
-	for _, word := range list {
-		values = append(values, cty.StringVal(word))
-	}
-	return cty.ListVal(values)
+	values["elements"] = buildertest.Words("debian-minimal", "vm")
+	return buildertest.With(cty.ObjectVal(values), written)
 }
 
 func texts(pairs ...string) cty.Value {
@@ -120,8 +109,8 @@ func TestCommandLineIsNodepools(t *testing.T) {
 		{
 			"everything", map[string]cty.Value{
 				"command": cty.StringVal(`disk-image-create --first 'two words'`), "trace": cty.False, "checksum": cty.False,
-				"qemu_img_options": cty.StringVal(""), "image_cache": cty.StringVal("cache"), "packages": words("git", "rsync"),
-				"extra_args": words("-n", "--mkfs-options", "-i 16384"),
+				"qemu_img_options": cty.StringVal(""), "image_cache": cty.StringVal("cache"), "packages": buildertest.Words("git", "rsync"),
+				"extra_args": buildertest.Words("-n", "--mkfs-options", "-i 16384"),
 			},
 			[]string{"qcow2"},
 			"--first two words -t qcow2 --no-tmpfs --image-cache @BASE@/cache -p git,rsync -n --mkfs-options -i 16384 -o @DIR@/debian-b1 debian-minimal vm",
@@ -148,7 +137,7 @@ func TestEnvironmentIsCleanAndNodepools(t *testing.T) {
 	b := &dib.Builder{Environ: []string{"PATH=" + fake(t, ""), "OS_PASSWORD=topsecret"}}
 	j := job(t, config(map[string]cty.Value{
 		"release":       cty.StringVal("bookworm"),
-		"element_paths": words("elements", "/"),
+		"element_paths": buildertest.Words("elements", "/"),
 		"env":           texts("DIB_IMAGE_NAME", "mine", "USER_X", "y"),
 		"secret_env":    texts("DIB_TOKEN", "hunter2"),
 	}), "raw")
@@ -235,7 +224,7 @@ func TestInputHashFollowsElementsAndTheirDependencies(t *testing.T) {
 	write("deep/install.d/10-y", "one")
 	write("unused/install.d/10-z", "one")
 	b := new(dib.Builder)
-	settings := config(map[string]cty.Value{"elements": words("debian-minimal", "ours"), "element_paths": words("elements")})
+	settings := config(map[string]cty.Value{"elements": buildertest.Words("debian-minimal", "ours"), "element_paths": buildertest.Words("elements")})
 	hash := func() string {
 		t.Helper()
 		h, err := b.InputFiles(t.Context(), settings, base)
@@ -253,7 +242,7 @@ func TestInputHashFollowsElementsAndTheirDependencies(t *testing.T) {
 	if third := hash(); second == first || third == second {
 		t.Errorf("hashes are %q, %q, %q; want three", first, second, third)
 	}
-	_, err := b.InputFiles(t.Context(), config(map[string]cty.Value{"element_paths": words("elemnts")}), base)
+	_, err := b.InputFiles(t.Context(), config(map[string]cty.Value{"element_paths": buildertest.Words("elemnts")}), base)
 	if err == nil || !strings.Contains(err.Error(), "elemnts: no such file or directory: correct the path") {
 		t.Errorf("error for a wrong path is %v", err)
 	}
@@ -265,12 +254,12 @@ func TestSchemaChecks(t *testing.T) {
 		value     cty.Value
 		want      string // empty: no error
 	}{
-		{"elements", words("debian-minimal", "vm"), ""},
+		{"elements", buildertest.Words("debian-minimal", "vm"), ""},
 		{"elements", cty.ListValEmpty(cty.String), "elements is empty"},
-		{"elements", words("debian minimal"), "is not an element name"},
-		{"elements", words("-x"), "is not an element name"},
-		{"packages", words("git", "libc6:i386"), ""},
-		{"packages", words("git,rsync"), "one name in each string"},
+		{"elements", buildertest.Words("debian minimal"), "is not an element name"},
+		{"elements", buildertest.Words("-x"), "is not an element name"},
+		{"packages", buildertest.Words("git", "libc6:i386"), ""},
+		{"packages", buildertest.Words("git,rsync"), "one name in each string"},
 		{"command", cty.StringVal("sudo -E 'my builder'"), ""},
 		{"command", cty.StringVal("'unended"), "Unterminated"},
 		{"command", cty.StringVal("  "), "is empty"},

@@ -15,13 +15,14 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/builders/buildertest"
 	"github.com/npctl/npctl/builders/dib"
 	"github.com/npctl/npctl/internal/process"
 )
 
 func TestRealBuildThatIgnoresSIGTERMIsKilledWhenItsTimeIsOver(t *testing.T) {
 	j := realJob(t, map[string]cty.Value{
-		"elements": words("debian-tiny", "never-ends"), "stop_timeout": cty.StringVal("2s"),
+		"elements": buildertest.Words("debian-tiny", "never-ends"), "stop_timeout": cty.StringVal("2s"),
 		// A shell cannot trap a signal that was ignored when it started, so disk-image-create does not receive the
 		// signal either.
 		"command": cty.StringVal("env --ignore-signal=TERM disk-image-create"),
@@ -49,7 +50,7 @@ func TestRealBuildThatIgnoresSIGTERMIsKilledWhenItsTimeIsOver(t *testing.T) {
 
 func TestRealLogOfGigabytesIsLimited(t *testing.T) {
 	const memory = 32 << 20
-	j := realJob(t, map[string]cty.Value{"elements": words("debian-tiny", "endless-log")})
+	j := realJob(t, map[string]cty.Value{"elements": buildertest.Words("debian-tiny", "endless-log")})
 	path := filepath.Join(t.TempDir(), "log")
 	log, err := os.Create(path)
 	if err != nil {

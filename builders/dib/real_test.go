@@ -15,6 +15,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/builders/buildertest"
 	"github.com/npctl/npctl/builders/dib"
 	"github.com/npctl/npctl/internal/mounts"
 	"github.com/npctl/npctl/internal/testutil"
@@ -69,14 +70,14 @@ func real(more map[string]cty.Value) cty.Value {
 			pairs = append(pairs, name, value)
 		}
 	}
-	elements, args := words("debian-tiny"), words("-n")
+	elements, args := buildertest.Words("debian-tiny"), buildertest.Words("-n")
 	if names := strings.Fields(os.Getenv("NPCTL_TEST_ELEMENTS")); len(names) > 0 {
-		elements, args = words(names...), cty.ListValEmpty(cty.String)
+		elements, args = buildertest.Words(names...), cty.ListValEmpty(cty.String)
 	}
 	written := map[string]cty.Value{
 		"elements":      elements,
 		"extra_args":    args,
-		"element_paths": words("../../test/dib/elements"),
+		"element_paths": buildertest.Words("../../test/dib/elements"),
 		"release":       cty.StringVal("bookworm"),
 		"env":           texts(pairs...),
 		"secret_env":    texts("DIB_TOKEN", "hunter2hunter2"),
@@ -215,7 +216,7 @@ func TestRealCancelLeavesNothing(t *testing.T) {
 }
 
 func TestRealUnknownElementIsNamed(t *testing.T) {
-	j := realJob(t, map[string]cty.Value{"elements": words("debian-tiny", "no-such-element")})
+	j := realJob(t, map[string]cty.Value{"elements": buildertest.Words("debian-tiny", "no-such-element")})
 	_, err := new(dib.Builder).Build(t.Context(), j, &strings.Builder{})
 	if err == nil || !strings.Contains(err.Error(), "no-such-element") {
 		t.Errorf("error is %v", err)

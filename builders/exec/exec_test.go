@@ -22,8 +22,8 @@ func TestContract(t *testing.T) {
 		Parse: `output=$NPCTL_OUTPUT formats=$NPCTL_IMAGE_FORMATS`,
 		Config: func(tool buildertest.Tool) cty.Value {
 			return config(map[string]cty.Value{
-				"command":      words("sh", tool.Script, tool.Mode),
-				"formats":      words("raw", "qcow2"),
+				"command":      buildertest.Words("sh", tool.Script, tool.Mode),
+				"formats":      buildertest.Words("raw", "qcow2"),
 				"secret_env":   cty.MapVal(map[string]cty.Value{"TOOL_SECRET": cty.StringVal(tool.Secret)}),
 				"stop_timeout": cty.StringVal(tool.Grace.String()),
 			})
@@ -35,19 +35,7 @@ func TestContract(t *testing.T) {
 
 // config returns a block with the written attributes and the defaults.
 func config(written map[string]cty.Value) cty.Value {
-	values := new(exec.Builder).Schema().Null().AsValueMap()
-	for name, value := range written {
-		values[name] = value
-	}
-	return cty.ObjectVal(values)
-}
-
-func words(list ...string) cty.Value {
-	var values []cty.Value
-	for _, word := range list {
-		values = append(values, cty.StringVal(word))
-	}
-	return cty.ListVal(values)
+	return buildertest.With(new(exec.Builder).Schema().Null(), written)
 }
 
 func job(t *testing.T, config cty.Value, formats ...string) builders.Job {
@@ -61,9 +49,9 @@ func job(t *testing.T, config cty.Value, formats ...string) builders.Job {
 func TestCommandReceivesTheJob(t *testing.T) {
 	b := &exec.Builder{Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=/home/x", "USER=x", "OS_PASSWORD=secret", "https_proxy=http://proxy:3128"}}
 	j := job(t, config(map[string]cty.Value{
-		"command": words("sh", "-c", `env -u NPCTL_RUN_ID -u PWD -u PATH | sort; echo x > "$NPCTL_OUTPUT.raw"; test -d "$TMPDIR"`),
+		"command": buildertest.Words("sh", "-c", `env -u NPCTL_RUN_ID -u PWD -u PATH | sort; echo x > "$NPCTL_OUTPUT.raw"; test -d "$TMPDIR"`),
 		"env":     cty.MapVal(map[string]cty.Value{"HOME": cty.StringVal("/elsewhere"), "SIZE": cty.StringVal("4M")}),
-		"formats": words("raw", "tar"),
+		"formats": buildertest.Words("raw", "tar"),
 	}), "vhd", "raw")
 	var log bytes.Buffer
 	made, err := b.Build(t.Context(), j, &log)
@@ -103,10 +91,10 @@ func TestFormatsMayHaveOtherNames(t *testing.T) {
 		{"raw", "raw", "raw"},
 	} {
 		j := job(t, config(map[string]cty.Value{
-			"command": words("sh", "-c", `for f in $NPCTL_IMAGE_FORMATS; do
+			"command": buildertest.Words("sh", "-c", `for f in $NPCTL_IMAGE_FORMATS; do
 				case $f in qcow) printf 'QFI\373\0\0\0\3' >"$NPCTL_OUTPUT.$f" ;; tar.gz) tar czf "$NPCTL_OUTPUT.$f" -T /dev/null ;; *) echo x >"$NPCTL_OUTPUT.$f" ;; esac
 			done`),
-			"formats": words("tar.gz", "qcow", "raw"),
+			"formats": buildertest.Words("tar.gz", "qcow", "raw"),
 		}), test.wanted)
 		made, err := new(exec.Builder).Build(t.Context(), j, &bytes.Buffer{})
 		if err != nil {
@@ -121,7 +109,7 @@ func TestFormatsMayHaveOtherNames(t *testing.T) {
 }
 
 func TestMissingFileErrorListsTheDirectory(t *testing.T) {
-	j := job(t, config(map[string]cty.Value{"command": words("sh", "-c", `echo x > "$NPCTL_OUTPUT.img"`)}), "raw")
+	j := job(t, config(map[string]cty.Value{"command": buildertest.Words("sh", "-c", `echo x > "$NPCTL_OUTPUT.img"`)}), "raw")
 	_, err := new(exec.Builder).Build(t.Context(), j, &bytes.Buffer{})
 	want := "the command succeeded but did not create " + j.Dir + "/debian-b1.raw; the command must create $NPCTL_OUTPUT.<format> " +
 		"for each of $NPCTL_IMAGE_FORMATS (raw); " + j.Dir + " contains debian-b1.img"
@@ -138,7 +126,7 @@ func TestProgramThatCannotRunIsNamed(t *testing.T) {
 		{"directory", "./", "is a directory, not a program"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			j := job(t, config(map[string]cty.Value{"command": words(test.command)}), "raw")
+			j := job(t, config(map[string]cty.Value{"command": buildertest.Words(test.command)}), "raw")
 			testutil.WriteFile(t, filepath.Join(j.BaseDir, "plain.sh"), "echo")
 			_, err := new(exec.Builder).Build(t.Context(), j, &bytes.Buffer{})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
@@ -150,7 +138,7 @@ func TestProgramThatCannotRunIsNamed(t *testing.T) {
 
 func TestMarkedValuesAreSecrets(t *testing.T) {
 	j := job(t, config(map[string]cty.Value{
-		"command": words("sh", "-c", `echo "key is $KEY" >&2; exit 1`),
+		"command": buildertest.Words("sh", "-c", `echo "key is $KEY" >&2; exit 1`),
 		"env":     cty.MapVal(map[string]cty.Value{"KEY": cty.StringVal("hunter2").Mark("sensitive")}),
 	}), "raw")
 	var log bytes.Buffer
@@ -169,7 +157,7 @@ func TestInputHashFollowsContent(t *testing.T) {
 		testutil.Must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	b := new(exec.Builder)
-	settings := config(map[string]cty.Value{"command": words("./build.sh"), "inputs": words("files/**")})
+	settings := config(map[string]cty.Value{"command": buildertest.Words("./build.sh"), "inputs": buildertest.Words("files/**")})
 	hash := func() string {
 		t.Helper()
 		h, err := b.InputFiles(t.Context(), settings, base)
@@ -194,7 +182,7 @@ func TestInputHashFollowsContent(t *testing.T) {
 		}
 		seen[now] = "after a change of " + change.name
 	}
-	none, err := b.InputFiles(t.Context(), config(map[string]cty.Value{"command": words("sh", "-c", "true")}), base)
+	none, err := b.InputFiles(t.Context(), config(map[string]cty.Value{"command": buildertest.Words("sh", "-c", "true")}), base)
 	if none.Hash != "" || err != nil {
 		t.Errorf("hash without inputs is %q, %v; want none", none.Hash, err)
 	}
@@ -206,13 +194,13 @@ func TestSchemaChecks(t *testing.T) {
 		value     cty.Value
 		want      string // empty: no error
 	}{
-		{"command", words("make"), ""},
+		{"command", buildertest.Words("make"), ""},
 		{"command", cty.ListValEmpty(cty.String), "command is empty"},
-		{"command", words(" "), "the first string of command is empty"},
-		{"formats", words("raw", "qcow2", "tar.gz"), ""},
-		{"formats", words("../../etc/passwd"), "not a file extension"},
+		{"command", buildertest.Words(" "), "the first string of command is empty"},
+		{"formats", buildertest.Words("raw", "qcow2", "tar.gz"), ""},
+		{"formats", buildertest.Words("../../etc/passwd"), "not a file extension"},
 		{"formats", cty.ListValEmpty(cty.String), "formats is empty"},
-		{"formats", words("qcow", "raw", "qcow2"), `"qcow" and "qcow2" are the same format`},
+		{"formats", buildertest.Words("qcow", "raw", "qcow2"), `"qcow" and "qcow2" are the same format`},
 		{"env", cty.MapVal(map[string]cty.Value{"A_1": cty.StringVal("x")}), ""},
 		{"env", cty.MapVal(map[string]cty.Value{"A=B": cty.StringVal("x")}), "not the name of an environment variable"},
 		{"secret_env", cty.MapVal(map[string]cty.Value{"NPCTL_OUTPUT": cty.StringVal("x")}), "set by npctl"},

@@ -30,7 +30,7 @@ func TestContract(t *testing.T) {
 			m, key := newMachine(t)
 			m.output = output
 			job.Instances = m
-			job.Config = with(job.Config, map[string]cty.Value{"private_key_file": cty.StringVal(key)})
+			job.Config = buildertest.With(job.Config, map[string]cty.Value{"private_key_file": cty.StringVal(key)})
 			t.Cleanup(func() {
 				if noted := m.noted(); len(noted) > 0 && noted[len(noted)-1] != "close" {
 					t.Errorf("the machine stays: %q", noted)
@@ -46,17 +46,9 @@ func TestContract(t *testing.T) {
 
 // config returns a block with the written attributes and the defaults.
 func config(written map[string]cty.Value) cty.Value {
-	return with(with(new(snapshot.Builder).Schema().Null(), map[string]cty.Value{
+	return buildertest.With(buildertest.With(new(snapshot.Builder).Schema().Null(), map[string]cty.Value{
 		"provider": cty.StringVal("cloud"), "label": cty.StringVal("base"),
 	}), written)
-}
-
-func with(block cty.Value, written map[string]cty.Value) cty.Value {
-	values := block.AsValueMap()
-	for name, value := range written {
-		values[name] = value
-	}
-	return cty.ObjectVal(values)
 }
 
 func write(t *testing.T, path, text string) {

@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"golang.org/x/crypto/ssh"
 
+	"github.com/npctl/npctl/builders/buildertest"
 	"github.com/npctl/npctl/builders/snapshot"
 	"github.com/npctl/npctl/internal/testutil"
 )
@@ -38,7 +39,7 @@ func TestHostKeyThatIsKnownIsCompared(t *testing.T) {
 				tr.known = []string{key + " root@machine"}
 			}
 			if known.block {
-				tr.job.Config = with(tr.job.Config, map[string]cty.Value{"host_keys": cty.ListVal([]cty.Value{text(key)})})
+				tr.job.Config = buildertest.With(tr.job.Config, map[string]cty.Value{"host_keys": cty.ListVal([]cty.Value{text(key)})})
 			}
 			if known.wrong {
 				tr.mustFail(t, "has the host key ssh-ed25519 "+ssh.FingerprintSHA256(tr.key.PublicKey()), "another computer answers")
@@ -121,7 +122,7 @@ func TestInputHashFollowsTheScript(t *testing.T) {
 	b := new(snapshot.Builder)
 	hash := func(written map[string]cty.Value) string {
 		t.Helper()
-		h, err := b.InputFiles(t.Context(), with(config(map[string]cty.Value{"private_key_file": text("id")}), written), base)
+		h, err := b.InputFiles(t.Context(), buildertest.With(config(map[string]cty.Value{"private_key_file": text("id")}), written), base)
 		testutil.Must(t, err)
 		return string(h.Hash)
 	}

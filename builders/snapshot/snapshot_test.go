@@ -17,6 +17,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/builders/buildertest"
 	"github.com/npctl/npctl/builders/snapshot"
 	"github.com/npctl/npctl/internal/sandboxssh"
 	"github.com/npctl/npctl/internal/testutil"
@@ -263,7 +264,7 @@ func TestCancelledBuildDeletesItsMachine(t *testing.T) {
 			tr.run = func(ctx context.Context, _ sandboxssh.Command) (int, bool) { cancel(); wait(ctx); return 0, true }
 		},
 		"going down": func(tr *trial, cancel func()) {
-			tr.job.Config = with(tr.job.Config, map[string]cty.Value{"shutdown_command": text("go down")})
+			tr.job.Config = buildertest.With(tr.job.Config, map[string]cty.Value{"shutdown_command": text("go down")})
 			first := true
 			tr.run = func(ctx context.Context, c sandboxssh.Command) (int, bool) {
 				if first {

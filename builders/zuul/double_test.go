@@ -19,6 +19,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/builders/buildertest"
 	"github.com/npctl/npctl/builders/zuul"
 	"github.com/npctl/npctl/internal/fetch"
 )
@@ -300,7 +301,7 @@ func (f *files) half(path string) {
 func (d *double) block(pairs ...any) cty.Value {
 	values := new(zuul.Builder).Schema().Null().AsValueMap()
 	written := map[string]any{
-		"api_url": d.URL + d.prefix, "tenant": "T", "project": "org/images", "pipelines": words("periodic"), "job": "build-image",
+		"api_url": d.URL + d.prefix, "tenant": "T", "project": "org/images", "pipelines": buildertest.Words("periodic"), "job": "build-image",
 		"artifact": wants("raw", "qcow2"), "local_artifacts": cty.True,
 	}
 	for i := 0; i < len(pairs); i += 2 {
@@ -319,14 +320,6 @@ func (d *double) block(pairs ...any) cty.Value {
 		}
 	}
 	return cty.ObjectVal(values)
-}
-
-func words(list ...string) cty.Value {
-	var values []cty.Value
-	for _, word := range list {
-		values = append(values, cty.StringVal(word))
-	}
-	return cty.ListVal(values)
 }
 
 // wants returns artifact blocks for formats, written as format, format:type or format:type:name.

@@ -22,6 +22,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/builders/buildertest"
 	"github.com/npctl/npctl/internal/testutil"
 )
 
@@ -141,9 +142,9 @@ func TestRealBuildsAreListed(t *testing.T) {
 		{"branch", block(t, job, "branch", "main"), []string{newest.UUID, older.UUID}},
 		{"branch with a star", block(t, job, "branch", "stable/*"), withStars(branch.UUID)},
 		{"project with a star", block(t, job, "project", "org/o*"), withStars(project.UUID)},
-		{"two pipelines", block(t, job, "pipelines", words("post", "check"), "trusted_pipelines", words("check")), []string{check.UUID}},
-		{"pipeline that is not trusted", block(t, job, "pipelines", words("check")), nil},
-		{"changes of a trusted pipeline", block(t, job, "trusted_pipelines", words("periodic"), "branch", "main"), []string{unmerged.UUID, newest.UUID, older.UUID}},
+		{"two pipelines", block(t, job, "pipelines", buildertest.Words("post", "check"), "trusted_pipelines", buildertest.Words("check")), []string{check.UUID}},
+		{"pipeline that is not trusted", block(t, job, "pipelines", buildertest.Words("check")), nil},
+		{"changes of a trusted pipeline", block(t, job, "trusted_pipelines", buildertest.Words("periodic"), "branch", "main"), []string{unmerged.UUID, newest.UUID, older.UUID}},
 		{"no such job", block(t, "no-"+job), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -265,10 +266,10 @@ func TestRealTenantThatWantsAToken(t *testing.T) {
 		want string
 	}{
 		{"none", nil, "it requires a token: set token, token_file or token_command"},
-		{"made at each use", []any{"token_command", words(token, "npctl", "60")}, ""},
-		{"of somebody else", []any{"token_command", words(token, "other", "60")}, "no permission"},
-		{"of the operators", []any{"token_command", words(environment(t, "NPCTL_TEST_ZUUL_ADMIN_TOKEN"))}, ""},
-		{"that has expired", []any{"token_command", words(token, "npctl", "-60")}, "does not accept the token"},
+		{"made at each use", []any{"token_command", buildertest.Words(token, "npctl", "60")}, ""},
+		{"of somebody else", []any{"token_command", buildertest.Words(token, "other", "60")}, "no permission"},
+		{"of the operators", []any{"token_command", buildertest.Words(environment(t, "NPCTL_TEST_ZUUL_ADMIN_TOKEN"))}, ""},
+		{"that has expired", []any{"token_command", buildertest.Words(token, "npctl", "-60")}, "does not accept the token"},
 		{"no token at all", []any{"token", "hunter2"}, "does not accept the token"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -285,7 +286,7 @@ func TestRealTenantThatWantsAToken(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "old", string(stale))
 	write(t, dir, "next", "#!/bin/sh\nif test -e old; then cat old; rm old; else exec "+token+" npctl 60; fi\n")
-	got, err := quick().Versions(t.Context(), block(t, name, "tenant", "closed", "token_command", words("./next")), dir)
+	got, err := quick().Versions(t.Context(), block(t, name, "tenant", "closed", "token_command", buildertest.Words("./next")), dir)
 	if err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}

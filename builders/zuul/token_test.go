@@ -21,6 +21,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/builders/buildertest"
 	"github.com/npctl/npctl/internal/testutil"
 )
 
@@ -35,7 +36,7 @@ func TestTokenIsReadAtEachUse(t *testing.T) {
 	dir := t.TempDir()
 	for name, from := range map[string][]any{
 		"file":    {"token_file", "token"},
-		"command": {"token_command", words("./print-token", "now")},
+		"command": {"token_command", buildertest.Words("./print-token", "now")},
 		"value":   {"token", cty.StringVal("first").Mark("sensitive")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +69,7 @@ func TestExpiredTokenIsReadAgain(t *testing.T) {
 	d := newDouble(t, periodic(1, 1, raw))
 	// Each run prints another token.
 	write(t, dir, "next", "#!/bin/sh\necho x >> count\necho token-$(wc -l < count | tr -d ' ')\n")
-	config := d.block("token_command", words("./next"))
+	config := d.block("token_command", buildertest.Words("./next"))
 	d.token = "token-2"
 	if _, err := quick().Versions(t.Context(), config, dir); err != nil {
 		t.Error(err)
@@ -111,10 +112,10 @@ func TestTokensThatAreNoneAreErrors(t *testing.T) {
 		{"token_file", "empty", "/empty contains no token: it must be one word"},
 		{"token_file", "two", "/two contains no token: it must be one word"},
 		{"token_file", "large", "/large has more than 65536 bytes"},
-		{"token_command", words("./fail"), `token_command: "./fail": exit status 3: log in first, not with (sensitive)`},
-		{"token_command", words("./endless"), "its output has more than 65536 bytes"},
-		{"token_command", words("./quiet"), "token_command contains no token: it must be one word"},
-		{"token_command", words("no-such-program"), "executable file not found"},
+		{"token_command", buildertest.Words("./fail"), `token_command: "./fail": exit status 3: log in first, not with (sensitive)`},
+		{"token_command", buildertest.Words("./endless"), "its output has more than 65536 bytes"},
+		{"token_command", buildertest.Words("./quiet"), "token_command contains no token: it must be one word"},
+		{"token_command", buildertest.Words("no-such-program"), "executable file not found"},
 		{"token", "sec-ret\x01xyz", "token contains no token: it must be one word"},
 	} {
 		d := newDouble(t, periodic(1, 1, raw))
@@ -253,7 +254,7 @@ func TestTokenCommandGetsACleanEnvironment(t *testing.T) {
 	d.mu.Lock()
 	d.token = "clean"
 	d.mu.Unlock()
-	if _, err := b.Versions(t.Context(), d.block("token_command", words("./show")), dir); err != nil {
+	if _, err := b.Versions(t.Context(), d.block("token_command", buildertest.Words("./show")), dir); err != nil {
 		t.Error(err)
 	}
 }

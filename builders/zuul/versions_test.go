@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/builders/buildertest"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -60,9 +61,9 @@ func TestOnlyMergedCodeIsTaken(t *testing.T) {
 			d.old = old
 			trusted := cty.ListValEmpty(cty.String)
 			if len(test.trusted) > 0 {
-				trusted = words(test.trusted...)
+				trusted = buildertest.Words(test.trusted...)
 			}
-			config := d.block("pipelines", words("periodic", "check", "gate", "promote"), "trusted_pipelines", trusted)
+			config := d.block("pipelines", buildertest.Words("periodic", "check", "gate", "promote"), "trusted_pipelines", trusted)
 			if got := versions(t, quick(), config); !slices.Equal(got, test.want) {
 				t.Errorf("trusting %v, old %t: builds %v, want %v", test.trusted, old, got, test.want)
 			}
@@ -114,7 +115,7 @@ func TestBuildsWithoutTheImageAreSkipped(t *testing.T) {
 
 func TestQueriesOfTheAPI(t *testing.T) {
 	d := newDouble(t)
-	config := d.block("pipelines", words("periodic", "post"), "branch", "stable/*", "poll_builds", 7)
+	config := d.block("pipelines", buildertest.Words("periodic", "post"), "branch", "stable/*", "poll_builds", 7)
 	if got := versions(t, quick(), config); len(got) > 0 {
 		t.Errorf("builds are %v", got)
 	}
@@ -145,7 +146,7 @@ func TestAnswerIsHeldAgainstTheQuestion(t *testing.T) {
 	if got := versions(t, quick(), d.block("branch", "main")); !slices.Equal(got, []int{1}) {
 		t.Errorf("builds are %v, want 1", got)
 	}
-	wild := d.block("job", "build-*", "pipelines", words("per*daily"), "project", "*")
+	wild := d.block("job", "build-*", "pipelines", buildertest.Words("per*daily"), "project", "*")
 	if got := versions(t, quick(), wild); !slices.Equal(got, []int{9}) {
 		t.Errorf("builds are %v, want 9", got)
 	}
