@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
@@ -46,9 +47,7 @@ func TestABuildThatAnotherHasFinishedIsNotMadeAgain(t *testing.T) {
 				building := *other
 				building.State = resources.StateBuilding
 				entries, err := s.Store.Commit(t.Context(), state.Op{Record: &building})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, err)
 				if _, err := s.Store.Commit(t.Context(), state.Op{Record: other, Revision: entries[0].Revision}); err != nil {
 					t.Fatal(err)
 				}
@@ -60,9 +59,7 @@ func TestABuildThatAnotherHasFinishedIsNotMadeAgain(t *testing.T) {
 				s.afterCommit = finish
 			}
 			x, err := begin(t.Context(), e, seen)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			defer x.pollers.end()
 			_, err = x.build(t.Context(), plan.Step{ID: "build debian", Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: "debian", Formats: []string{"raw"}})
 			if changed := errors.Is(err, errChanged); err == nil || changed != (test.builds == 0) || maker.builds != test.builds {

@@ -2,7 +2,6 @@ package snapshot_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -49,11 +48,4 @@ func config(written map[string]cty.Value) cty.Value {
 	return buildertest.With(buildertest.With(new(snapshot.Builder).Schema().Null(), map[string]cty.Value{
 		"provider": cty.StringVal("cloud"), "label": cty.StringVal("base"),
 	}), written)
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }

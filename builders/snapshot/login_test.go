@@ -99,7 +99,7 @@ func TestMistakesAreFoundBeforeTheBoot(t *testing.T) {
 			tr := newTrial(t, test.written)
 			locked, err := os.ReadFile("testdata/locked")
 			testutil.Must(t, err)
-			write(t, filepath.Join(tr.job.BaseDir, "locked"), string(locked))
+			testutil.WriteFile(t, filepath.Join(tr.job.BaseDir, "locked"), string(locked))
 			tr.mustFail(t, test.want)
 			if noted := tr.noted(); len(noted) > 0 {
 				t.Errorf("the machine saw %q", noted)
@@ -126,18 +126,18 @@ func TestInputHashFollowsTheScript(t *testing.T) {
 		testutil.Must(t, err)
 		return string(h.Hash)
 	}
-	write(t, filepath.Join(base, "setup.sh"), "one")
-	write(t, filepath.Join(base, "packages"), "vim")
+	testutil.WriteFile(t, filepath.Join(base, "setup.sh"), "one")
+	testutil.WriteFile(t, filepath.Join(base, "packages"), "vim")
 	of := map[string]cty.Value{"script": text("setup.sh")}
 	first := hash(of)
 	if again := hash(of); again != first || first == "" {
 		t.Errorf("hash is %q, then %q", first, again)
 	}
-	write(t, filepath.Join(base, "setup.sh"), "two")
+	testutil.WriteFile(t, filepath.Join(base, "setup.sh"), "two")
 	second := hash(of)
 	of["inputs"] = cty.ListVal([]cty.Value{text("packages")})
 	third := hash(of)
-	write(t, filepath.Join(base, "packages"), "emacs")
+	testutil.WriteFile(t, filepath.Join(base, "packages"), "emacs")
 	if fourth := hash(of); first == second || second == third || third == fourth {
 		t.Errorf("hashes are %s, %s, %s, %s; want four", first, second, third, fourth)
 	}

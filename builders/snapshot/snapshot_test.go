@@ -120,7 +120,7 @@ func TestScriptFindsItsSurroundings(t *testing.T) {
 		"secret_env": cty.MapVal(map[string]cty.Value{"TOKEN": text("hunter2'$x")}),
 	})
 	// cat would consume the rest of a script that a shell reads from its standard input.
-	write(t, filepath.Join(tr.job.BaseDir, "setup.sh"), `cat
+	testutil.WriteFile(t, filepath.Join(tr.job.BaseDir, "setup.sh"), `cat
 printf '%s|%s|%s|%s\n' "$QUOTED" "$EMPTY" "$NPCTL_IMAGE_NAME" "$NPCTL_BUILD_ID"
 umask
 case "$0" in *npctl-script.*) ;; *) exit 9 ;; esac
@@ -176,7 +176,7 @@ func TestBackgroundProcessOfAScriptDoesNotBlock(t *testing.T) {
 	t.Cleanup(func() { close(release) })
 	tr.run = func(_ context.Context, c sandboxssh.Command) (int, bool) {
 		_, _ = io.Copy(io.Discard, c.Stdin)
-		write(t, tr.output+".raw", "made")
+		testutil.WriteFile(t, tr.output+".raw", "made")
 		c.Exit(0) // while a daemon still holds the output
 		<-release
 		return 0, true

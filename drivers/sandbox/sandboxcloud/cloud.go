@@ -112,11 +112,8 @@ type Access struct {
 }
 
 // Access returns the credentials of npctl's own project.
-func (c *Cloud) Access() Access { return AccessOf(User) }
-
-// AccessOf returns the credentials of User or Other.
-func AccessOf(user string) Access {
+func (c *Cloud) Access() Access {
 	return Access{
-		AuthURL: "http://sandbox.invalid/identity/v3", Region: Region, Username: user, Password: Password, Project: user, Domain: Domain,
+		AuthURL: "http://sandbox.invalid/identity/v3", Region: Region, Username: User, Password: Password, Project: User, Domain: Domain,
 	}
 }
