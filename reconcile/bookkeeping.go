@@ -201,7 +201,7 @@ func (e *Engine) Sight(ctx context.Context, seen plan.Observed) error {
 	if len(there)+len(gone) == 0 {
 		return nil
 	}
-	cache, err := openLedger(ctx, e.Store)
+	cache, err := newRecordCache(ctx, e.Store)
 	if err != nil {
 		return err
 	}

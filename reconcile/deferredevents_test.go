@@ -72,7 +72,7 @@ func (*held) Lost() <-chan struct{} { return nil }
 
 func ledgerOf(t *testing.T, s *early) *recordCache {
 	t.Helper()
-	l, err := openLedger(t.Context(), s)
+	l, err := newRecordCache(t.Context(), s)
 	testutil.Must(t, err)
 	return l
 }

@@ -21,7 +21,7 @@ type run struct {
 }
 
 func newRun(ctx context.Context, store state.Store) (*run, error) {
-	cache, err := openLedger(ctx, store)
+	cache, err := newRecordCache(ctx, store)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (e *Engine) Execute(ctx context.Context, p plan.Plan, seen plan.Observed) (
 	}
 	x := &execution{Engine: e, run: shared, seen: seen}
 	x.cleaner = newCleaner(ctx, x)
-	result := newSchedule(x, p.Steps).run(ctx)
+	result := x.runAll(ctx, p.Steps)
 	result.Undeleted = x.cleaner.end()
 	return result, shared.books.tidy(ctx, e, seen.Installation)
 }
@@ -136,9 +136,11 @@ func (x *execution) runStep(ctx context.Context, s plan.Step, r stepRun) (id str
 		return launch.finish(ctx)
 	case r.work != nil:
 		return r.work(ctx)
-	default:
-		return x.do(ctx, s)
 	}
+	if err := x.prepare(ctx, s); err != nil {
+		return "", err
+	}
+	return kindOf(&s).run(x, ctx, s)
 }
 
 // created holds the IDs of the builds and uploads that a run has created, for the steps that use them.
@@ -205,8 +207,7 @@ func (e errNeeds) Error() string {
 
 // schedule runs the steps of a plan in the order of their needs and collects their results.
 type schedule struct {
-	x        *execution // runs the steps
-	steps    []plan.Step
+	x        *execution          // runs the steps
 	outcomes map[string]*outcome // by step ID
 
 	mu     sync.Mutex // guards result
@@ -220,18 +221,14 @@ type outcome struct {
 	ok   bool
 }
 
-func newSchedule(x *execution, steps []plan.Step) *schedule {
-	c := &schedule{x: x, steps: steps, outcomes: make(map[string]*outcome, len(steps))}
+// runAll runs all steps and returns their results.
+func (x *execution) runAll(ctx context.Context, steps []plan.Step) Result {
+	c := &schedule{x: x, outcomes: make(map[string]*outcome, len(steps))}
 	for _, s := range steps {
 		c.outcomes[s.ID] = &outcome{step: s, done: make(chan struct{})}
 	}
-	return c
-}
-
-// run runs all steps and returns their results.
-func (c *schedule) run(ctx context.Context) Result {
 	var wg sync.WaitGroup
-	for _, s := range c.steps {
+	for _, s := range steps {
 		wg.Go(func() { c.step(ctx, s) })
 	}
 	wg.Wait()

@@ -165,7 +165,7 @@ func request(t *testing.T, s *sharedStore) resources.Key {
 func TestARequestThatEndsWhileItIsAnsweredIsForgotten(t *testing.T) {
 	s := newShared(t)
 	key := request(t, s)
-	l, err := openLedger(t.Context(), s)
+	l, err := newRecordCache(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestARequestThatEndsWhileItIsAnsweredIsForgotten(t *testing.T) {
 func TestWriteOfAnotherProcessAfterOursIsApplied(t *testing.T) {
 	s := newShared(t)
 	key := request(t, s)
-	l, err := openLedger(t.Context(), s)
+	l, err := newRecordCache(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestWriteOfAnotherProcessAfterOursIsApplied(t *testing.T) {
 func TestAClaimOfARequestThatEndsMeanwhileIsGivenBack(t *testing.T) {
 	s := newShared(t)
 	key := request(t, s)
-	l, err := openLedger(t.Context(), s)
+	l, err := newRecordCache(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}

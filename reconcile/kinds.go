@@ -70,14 +70,6 @@ func kindOf(s *plan.Step) stepKind {
 	return stepKinds[stepKey{s.Action, s.Thing, s.Action == plan.ActionUpdate && s.ChecksMachine()}]
 }
 
-// do executes one step and returns the ID of the record that it created, if any.
-func (x *execution) do(ctx context.Context, s plan.Step) (string, error) {
-	if err := x.prepare(ctx, s); err != nil {
-		return "", err
-	}
-	return kindOf(&s).run(x, ctx, s)
-}
-
 // prepare records the connection to the provider of a step and claims the record of the step, if its kind requires it.
 func (x *execution) prepare(ctx context.Context, s plan.Step) error {
 	kind := kindOf(&s)

@@ -242,17 +242,10 @@ func (l *nodeLaunch) attempt(ctx context.Context) error {
 	limit := cmp.Or(l.provider.LaunchTimeout, launchTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w (%s)", ErrLaunchTimeout, limit))
 	defer cancel()
-	if err := l.try(ctx); err != nil {
-		return timed(ctx, err)
-	}
-	return nil
-}
-
-// timed adds the exceeded time limit to an error that only states that a deadline has passed.
-func timed(ctx context.Context, err error) error {
+	err := l.try(ctx)
 	cause := context.Cause(ctx)
-	if errors.Is(cause, ErrLaunchTimeout) && !errors.Is(err, ErrLaunchTimeout) && !errors.Is(err, ErrBootTimeout) {
-		return fmt.Errorf("%w: %w", cause, err)
+	if err != nil && errors.Is(cause, ErrLaunchTimeout) && !errors.Is(err, ErrLaunchTimeout) && !errors.Is(err, ErrBootTimeout) {
+		return fmt.Errorf("%w: %w", cause, err) // the error itself only states that a deadline has passed
 	}
 	return err
 }

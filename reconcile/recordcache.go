@@ -32,7 +32,7 @@ type recordCache struct {
 	changed chan struct{} // receives a value after records have changed
 }
 
-func openLedger(ctx context.Context, store state.Store) (*recordCache, error) {
+func newRecordCache(ctx context.Context, store state.Store) (*recordCache, error) {
 	entries, err := store.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
