@@ -2,6 +2,8 @@ package state
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"os"
 	"os/user"
 	"time"
@@ -27,4 +29,24 @@ func (h Holder) WithDefaults(other Holder) Holder {
 		h.PID, h.Started = other.PID, cmp.Or(h.Started, other.Started)
 	}
 	return h
+}
+
+// LockInterval is the interval between attempts to take a lock that another process holds.
+const LockInterval = 250 * time.Millisecond
+
+// LockWithin takes a lock. It waits for another holder for at most wait, and calls waiting with the error before each
+// wait.
+func LockWithin(ctx context.Context, s Store, name string, holder Holder, wait time.Duration, waiting func(error)) (Lock, error) {
+	for deadline := time.Now().Add(wait); ; {
+		lock, err := s.Lock(ctx, name, holder)
+		if err == nil || !errors.Is(err, ErrLocked) || !time.Now().Before(deadline) {
+			return lock, err
+		}
+		waiting(err)
+		select {
+		case <-time.After(min(LockInterval, time.Until(deadline))):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/user"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/xhit/go-str2duration/v2"
 
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -102,15 +102,11 @@ func (c *requestCreate) check() (err error) {
 
 // whoAmI returns user@host.
 func whoAmI() string {
-	name := "somebody"
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
 	}
-	return name + "@" + host
+	return state.Self(host, version()).UserHost
 }
 
 // moment parses a time, or a duration relative to now.

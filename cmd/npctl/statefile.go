@@ -35,29 +35,15 @@ func lostLock(ctx context.Context, store state.Store) error {
 	return fmt.Errorf("stopped: the lock of the state was taken away: %w", state.ErrLost)
 }
 
-// lockEvery is the interval between attempts to take a lock that another process holds.
-const lockEvery = 250 * time.Millisecond
-
 // lock takes the lock of the state for an operation. It waits for another holder for at most wait.
 func (a *app) lock(ctx context.Context, store state.Store, operation string, wait time.Duration) (state.Lock, error) {
-	deadline := time.Now().Add(wait)
 	told := false
-	for {
-		lock, err := store.Lock(ctx, stateLock, state.Holder{Operation: operation})
-		var other *state.LockedError
-		if err == nil || !errors.As(err, &other) || !time.Now().Before(deadline) {
-			return lock, err
-		}
-		if !told {
+	return state.LockWithin(ctx, store, stateLock, state.Holder{Operation: operation}, wait, func(err error) {
+		if other, ok := errors.AsType[*state.LockedError](err); ok && !told {
 			a.ui.message("Waiting for the lock of the state: %s.", visible(strings.TrimPrefix(other.Error(), "lock state is ")))
 			told = true
 		}
-		select {
-		case <-time.After(min(lockEvery, time.Until(deadline))):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
+	})
 }
 
 // awaitLockHolder waits until no other process works on the state, for at most wait.
@@ -73,7 +59,7 @@ func (s *session) awaitLockHolder(ctx context.Context, wait time.Duration) error
 				visibleLine(worker.Who), worker.PID, visibleLine(worker.Host), worker.Operation)
 		}
 		select {
-		case <-time.After(min(lockEvery, time.Until(deadline))):
+		case <-time.After(min(state.LockInterval, time.Until(deadline))):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

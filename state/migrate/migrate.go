@@ -111,9 +111,6 @@ func unlockAll(ctx context.Context, locks []state.Lock) error {
 // unlockTimeout limits the time to release locks.
 const unlockTimeout = 10 * time.Second
 
-// lockInterval is the interval between attempts to take a lock that another process holds.
-const lockInterval = 250 * time.Millisecond
-
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"time"
 
 	"github.com/npctl/npctl/internal/hints"
 	"github.com/npctl/npctl/resources"
@@ -312,7 +311,7 @@ func (m *migration) takeProviders(ctx context.Context, target *zookeeper.Store, 
 	}
 	names := lockNames(entries, m.Desired, providers)
 	for _, name := range names {
-		lock, err := m.waitLock(ctx, target, name)
+		lock, err := state.LockWithin(ctx, target, name, state.Holder{Operation: Operation}, m.LockTimeout, func(error) {})
 		if err != nil {
 			return nil, errors.Join(hints.Add(fmt.Errorf("other processes must not use the records that move: %w", err), "stop that process; the registration of a killed process ends with its session"),
 				unlockAll(ctx, locks))
@@ -320,21 +319,4 @@ func (m *migration) takeProviders(ctx context.Context, target *zookeeper.Store, 
 		locks = append(locks, lock)
 	}
 	return locks, nil
-}
-
-// waitLock acquires a lock, waiting up to -lock-timeout for its holder. The lock of a killed process becomes free when
-// its session ends.
-func (m *migration) waitLock(ctx context.Context, store state.Store, name string) (state.Lock, error) {
-	deadline := time.Now().Add(m.LockTimeout)
-	for {
-		lock, err := store.Lock(ctx, name, state.Holder{Operation: Operation})
-		if err == nil || !errors.Is(err, state.ErrLocked) || !time.Now().Before(deadline) {
-			return lock, err
-		}
-		select {
-		case <-time.After(min(lockInterval, time.Until(deadline))):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
 }
