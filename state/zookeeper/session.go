@@ -50,7 +50,7 @@ type session struct {
 	timeout  time.Duration // as requested; see sessionTimeout
 	dial     *dialer
 	dialTo   func(*session) (client, error) // tests use a tree in memory
-	conn     client // nil before connect
+	conn     client                         // nil before connect
 	observer observer
 
 	mu         *sync.Mutex // guards connection; see Store
