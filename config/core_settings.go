@@ -3,6 +3,7 @@ package config
 import (
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -48,43 +49,11 @@ var stateBlock = schema.Block{
 	Doc: "The store of the records. The label is the kind of store. The default is `bolt`, a file in the directory of the configuration.",
 }
 
-var tenantLimitBlock = schema.Block{
-	Doc: "The upper limit of what one tenant uses at a time, over all providers. A request that exceeds the limit alone fails.",
-	Attributes: []schema.Attribute{
-		{Name: "max_servers", Type: cty.Number, Min: minimum(0), Check: schema.CheckWhole, Doc: "Maximum number of nodes. The default is no limit."},
-		{Name: "max_cores", Type: cty.Number, Min: minimum(0), Check: schema.CheckWhole, Doc: "Maximum number of CPU cores. The default is no limit."},
-		{Name: "max_ram", Type: cty.Number, Min: minimum(0), Check: schema.CheckWhole, Doc: "Maximum memory in MiB. The default is no limit."},
-		{Name: "max_volumes", Type: cty.Number, Min: minimum(0), Check: schema.CheckWhole, Doc: "Maximum number of volumes. The default is no limit."},
-		{Name: "max_volume_gb", Type: cty.Number, Min: minimum(0), Check: schema.CheckWhole, Doc: "Maximum size of all volumes in GiB. The default is no limit."},
-	},
-}
+var tenantLimitBlock = schema.Of[resources.TenantLimit]("The upper limit of what one tenant uses at a time, over all providers. A request that exceeds the limit alone fails.", nil)
 
-var gearmanBlock = schema.Block{
-	Doc: "Gearman job servers that connect npctl to its build hosts, which run `npctl builder` and build the images with `builder \"gearman\"`.",
-	Attributes: []schema.Attribute{
-		{Name: "servers", Type: texts, Required: true, Check: serverAddresses, Doc: "Servers in the form `host` or `host:port`. The default port is 4730."},
-	},
-	Blocks: []schema.NestedBlock{{Name: "tls", Max: 1, Schema: tlsBlock}},
-}
+var gearmanBlock = schema.Of[resources.Gearman]("Gearman job servers that connect npctl to its build hosts, which run `npctl builder` and build the images with `builder \"gearman\"`.", map[string]schema.Check{"servers": serverAddresses})
 
-var tlsBlock = schema.Block{
-	Doc: "Paths of PEM files for TLS with client certificates.",
-	Attributes: []schema.Attribute{
-		{Name: "ca", Type: cty.String, Required: true, Check: schema.CheckPath, Doc: "Certificates of the trusted authorities."},
-		{Name: "cert", Type: cty.String, Check: schema.CheckPath, Doc: "Certificate of this client."},
-		{Name: "key", Type: cty.String, Check: schema.CheckPath, Doc: "Key of this client."},
-	},
-}
-
-var labelBlock = schema.Block{
-	Doc: "The name by which a request asks for a node. Offers of pools define how npctl creates its nodes.",
-	Attributes: []schema.Attribute{
-		{Name: "min_ready", Type: cty.Number, Default: cty.NumberIntVal(0), Min: minimum(0), Check: schema.CheckWhole,
-			Doc: "Number of ready, unassigned nodes that npctl maintains."},
-		{Name: "max_ready_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("0s"),
-			Doc: "Age at which npctl replaces a ready node that is not in use; `\"0s\"` means never."},
-	},
-}
+var labelBlock = schema.Of[resources.Label]("The name by which a request asks for a node. Offers of pools define how npctl creates its nodes.", nil)
 
 var variableBlock = schema.Block{
 	Doc: "A value from outside the configuration. References to it have the form `var.name`.",

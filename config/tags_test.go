@@ -34,7 +34,6 @@ func TestFieldsMatchTheSchemas(t *testing.T) {
 		"npctl":        {npctlBlock, resources.Settings{}, []string{"required_version"}},
 		"tenant_limit": {tenantLimitBlock, resources.TenantLimit{}, nil},
 		"gearman":      {gearmanBlock, resources.Gearman{}, nil},
-		"tls":          {tlsBlock, resources.TLS{}, nil},
 		"variable":     {variableBlock, variable{}, []string{"type", "default", "description"}},
 		"label":        {labelBlock, resources.Label{}, nil},
 		"diskimage":    {diskimageBlock, resources.Image{}, []string{"abstract", "parent"}},

@@ -112,31 +112,31 @@ type StateSettings struct {
 // TenantLimit limits what one tenant uses at a time; nil means no limit.
 type TenantLimit struct {
 	Tenant      string `config:",label"`
-	MaxServers  *int64 `config:"max_servers"`
-	MaxCores    *int64 `config:"max_cores"`
-	MaxRAM      *int64 `config:"max_ram"` // MiB
-	MaxVolumes  *int64 `config:"max_volumes"`
-	MaxVolumeGB *int64 `config:"max_volume_gb"` // of all volumes
+	MaxServers  *int64 `config:"max_servers" min:"0" doc:"Maximum number of nodes. The default is no limit."`
+	MaxCores    *int64 `config:"max_cores" min:"0" doc:"Maximum number of CPU cores. The default is no limit."`
+	MaxRAM      *int64 `config:"max_ram" min:"0" doc:"Maximum memory in MiB. The default is no limit."`
+	MaxVolumes  *int64 `config:"max_volumes" min:"0" doc:"Maximum number of volumes. The default is no limit."`
+	MaxVolumeGB *int64 `config:"max_volume_gb" min:"0" doc:"Maximum size of all volumes in GiB. The default is no limit."`
 }
 
 // Gearman lists the job servers to which the build hosts connect.
 type Gearman struct {
-	Servers []string `config:"servers"` // host:port
-	TLS     *TLS     `config:"tls"`
+	Servers []string `config:"servers,required" doc:"Servers in the form 'host' or 'host:port'. The default port is 4730."`
+	TLS     *TLS     `config:"tls" doc:"Paths of PEM files for TLS with client certificates."`
 }
 
 // TLS holds the paths of PEM files.
 type TLS struct {
-	CA   string `config:"ca"`
-	Cert string `config:"cert"`
-	Key  string `config:"key"`
+	CA   string `config:"ca,required,path" doc:"Certificates of the trusted authorities."`
+	Cert string `config:"cert,path" doc:"Certificate of this client."`
+	Key  string `config:"key,path" doc:"Key of this client."`
 }
 
 // Label is the name by which a request asks for a node.
 type Label struct {
 	Name        string
-	MinReady    int64         `config:"min_ready"`
-	MaxReadyAge time.Duration `config:"max_ready_age"` // 0 means no limit
+	MinReady    int64         `config:"min_ready" default:"0" min:"0" doc:"Number of ready, unassigned nodes that npctl maintains."`
+	MaxReadyAge time.Duration `config:"max_ready_age" default:"0s" doc:"Age at which npctl replaces a ready node that is not in use; '\"0s\"' means never."`
 	Source      Source
 }
 
@@ -225,18 +225,18 @@ type Provider struct {
 	Name           string
 	Driver         string
 	Config         cty.Value     // the decoded attributes of the driver
-	LaunchTimeout  time.Duration `config:"launch_timeout"`
-	BootTimeout    time.Duration `config:"boot_timeout"`
-	LaunchAttempts int64         `config:"launch_attempts"`
-	APITimeout     time.Duration `config:"api_timeout"`       // of one API call
-	Rate           float64       `config:"rate"`              // API calls per second; 0 means no limit
-	MaxConcurrency int64         `config:"max_concurrency"`   // steps in progress at a time; 0: no limit on waiting steps, 20 active ones at a time
-	Priority       int64         `config:"priority"`          // lower goes first
-	ImageNames     string        `config:"image_name_format"` // template of the names of uploads
-	UploadTimeout  time.Duration `config:"upload_timeout"`
-	MaxUploads     int64         `config:"max_uploads"` // at a time
-	PostUploadHook string        `config:"post_upload_hook"`
-	PreventDestroy bool          `config:"prevent_destroy"`
+	LaunchTimeout  time.Duration `config:"launch_timeout" default:"1h" doc:"Time limit of one attempt to launch a node."`
+	BootTimeout    time.Duration `config:"boot_timeout" default:"5m" doc:"Time in which an active machine must become reachable."`
+	LaunchAttempts int64         `config:"launch_attempts" default:"3" min:"1" doc:"Attempts to launch a node, including the first one. An attempt does not count if the cloud does not respond: npctl postpones the launch until it responds."`
+	APITimeout     time.Duration `config:"api_timeout" default:"60s" doc:"Time limit of one API call."`
+	Rate           float64       `config:"rate" default:"10" min:"0" doc:"API calls per second; '0' means no limit."`
+	MaxConcurrency int64         `config:"max_concurrency" min:"1" doc:"Steps of a plan in progress at a time, including nodes that boot. By default at most 20 steps send API calls at a time, and the number of steps that wait for the cloud has no limit."`
+	Priority       int64         `config:"priority" default:"100" min:"0" doc:"Priority of pools that do not set their own. The lower number goes first."`
+	ImageNames     string        `config:"image_name_format" default:"{image_name}-{timestamp}" doc:"Name of uploads, with the placeholders '{image_name}', '{upload_id}' and '{timestamp}' (seconds since 1970)."`
+	UploadTimeout  time.Duration `config:"upload_timeout" default:"1h" doc:"Time limit of one upload."`
+	MaxUploads     int64         `config:"max_uploads" default:"2" min:"1" doc:"Maximum number of uploads at a time."`
+	PostUploadHook string        `config:"post_upload_hook,nonempty" doc:"Program that npctl runs after each upload as 'hook provider external-id file'. If its exit status is not 0, the upload has failed. A path with a slash is relative to the configuration's directory. The time limit is 30 minutes. Its environment has 'NPCTL_PROVIDER', 'NPCTL_IMAGE_NAME', 'NPCTL_BUILD_ID', 'NPCTL_EXTERNAL_ID', 'NPCTL_CLOUD_IMAGE_NAME' and 'NPCTL_FORMAT'."`
+	PreventDestroy bool          `config:"prevent_destroy" default:"false" doc:"Whether npctl rejects a plan that would remove the provider with all its objects. This also applies after the block is removed."`
 	Pools          []Pool
 	CloudImages    []CloudImageSpec
 	Images         []ProviderImage
@@ -269,14 +269,14 @@ type CloudImageSpec struct {
 // Pool is a part of a provider with limits of its own. A nil limit means no limit.
 type Pool struct {
 	Name                string
-	MaxServers          *int64            `config:"max_servers"`
-	MaxCores            *int64            `config:"max_cores"`
-	MaxRAM              *int64            `config:"max_ram"` // MiB
-	MaxVolumes          *int64            `config:"max_volumes"`
-	MaxVolumeGB         *int64            `config:"max_volume_gb"`
-	IgnoreProviderQuota bool              `config:"ignore_provider_quota"`
-	Priority            int64             `config:"priority"`
-	NodeAttributes      map[string]string `config:"node_attributes"`
+	MaxServers          *int64            `config:"max_servers" min:"0" doc:"Maximum number of nodes; '0' disables the pool. The default is no limit."`
+	MaxCores            *int64            `config:"max_cores" min:"0" doc:"Maximum number of CPU cores. The default is no limit."`
+	MaxRAM              *int64            `config:"max_ram" min:"0" doc:"Maximum memory in MiB. The default is no limit."`
+	MaxVolumes          *int64            `config:"max_volumes" min:"0" doc:"Maximum number of volumes. The default is no limit."`
+	MaxVolumeGB         *int64            `config:"max_volume_gb" min:"0" doc:"Maximum size of all volumes in GB. The default is no limit."`
+	IgnoreProviderQuota bool              `config:"ignore_provider_quota" default:"false" doc:"Whether npctl ignores the project's quota and uses only the limits of the pool."`
+	Priority            int64             `config:"priority" min:"0" doc:"Pools with a lower number go first, for 'min_ready' and for requests. The default is the provider's priority."`
+	NodeAttributes      map[string]string `config:"node_attributes" default:"" doc:"Attributes that jobs see on nodes of this pool."`
 	Config              cty.Value
 	Offers              []Offer
 	Nodes               []StaticNode
