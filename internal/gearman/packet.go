@@ -23,12 +23,10 @@ type Type uint32
 const (
 	CanDo           Type = 1  // function
 	CantDo          Type = 2  // function
-	ResetAbilities  Type = 3  //
 	PreSleep        Type = 4  //
 	Noop            Type = 6  //
 	SubmitJob       Type = 7  // function, unique, data
 	JobCreated      Type = 8  // handle
-	GrabJob         Type = 9  //
 	NoJob           Type = 10 //
 	JobAssign       Type = 11 // handle, function, data
 	WorkStatus      Type = 12 // handle, numerator, denominator
@@ -37,12 +35,9 @@ const (
 	GetStatus       Type = 15 // handle
 	EchoReq         Type = 16 // anything
 	EchoRes         Type = 17 // the same
-	SubmitJobBg     Type = 18 // as SubmitJob
 	Error           Type = 19 // code, text
 	StatusRes       Type = 20 // handle, known, running, numerator, denominator
-	SubmitJobHigh   Type = 21
 	SetClientID     Type = 22 // name
-	CanDoTimeout    Type = 23 // function, seconds
 	WorkException   Type = 25 // handle, text
 	OptionReq       Type = 26 // option
 	OptionRes       Type = 27 // option
@@ -50,9 +45,6 @@ const (
 	WorkWarning     Type = 29 // handle, data
 	GrabJobUniq     Type = 30 //
 	JobAssignUniq   Type = 31 // handle, function, unique, data
-	SubmitJobHighBg Type = 32
-	SubmitJobLow    Type = 33
-	SubmitJobLowBg  Type = 34
 	GetStatusUnique Type = 41 // unique
 	StatusResUnique Type = 42 // unique, known, running, numerator, denominator, clients waiting
 )
@@ -65,18 +57,15 @@ type shape struct {
 }
 
 var shapes = map[Type]shape{
-	CanDo: {"CAN_DO", 1, false}, CantDo: {"CANT_DO", 1, false}, ResetAbilities: {"RESET_ABILITIES", 0, false},
-	PreSleep: {"PRE_SLEEP", 0, false}, Noop: {"NOOP", 0, false}, SubmitJob: {"SUBMIT_JOB", 3, true},
-	JobCreated: {"JOB_CREATED", 1, false}, GrabJob: {"GRAB_JOB", 0, false}, NoJob: {"NO_JOB", 0, false},
-	JobAssign: {"JOB_ASSIGN", 3, true}, WorkStatus: {"WORK_STATUS", 3, false}, WorkComplete: {"WORK_COMPLETE", 2, true},
-	WorkFail: {"WORK_FAIL", 1, false}, GetStatus: {"GET_STATUS", 1, false}, EchoReq: {"ECHO_REQ", 1, true},
-	EchoRes: {"ECHO_RES", 1, true}, SubmitJobBg: {"SUBMIT_JOB_BG", 3, true}, Error: {"ERROR", 2, false},
-	StatusRes: {"STATUS_RES", 5, false}, SubmitJobHigh: {"SUBMIT_JOB_HIGH", 3, true}, SetClientID: {"SET_CLIENT_ID", 1, false},
-	CanDoTimeout: {"CAN_DO_TIMEOUT", 2, false}, WorkException: {"WORK_EXCEPTION", 2, true}, OptionReq: {"OPTION_REQ", 1, false},
-	OptionRes: {"OPTION_RES", 1, false}, WorkData: {"WORK_DATA", 2, true}, WorkWarning: {"WORK_WARNING", 2, true},
-	GrabJobUniq: {"GRAB_JOB_UNIQ", 0, false}, JobAssignUniq: {"JOB_ASSIGN_UNIQ", 4, true},
-	SubmitJobHighBg: {"SUBMIT_JOB_HIGH_BG", 3, true}, SubmitJobLow: {"SUBMIT_JOB_LOW", 3, true},
-	SubmitJobLowBg: {"SUBMIT_JOB_LOW_BG", 3, true}, GetStatusUnique: {"GET_STATUS_UNIQUE", 1, false},
+	CanDo: {"CAN_DO", 1, false}, CantDo: {"CANT_DO", 1, false}, PreSleep: {"PRE_SLEEP", 0, false},
+	Noop: {"NOOP", 0, false}, SubmitJob: {"SUBMIT_JOB", 3, true}, JobCreated: {"JOB_CREATED", 1, false},
+	NoJob: {"NO_JOB", 0, false}, JobAssign: {"JOB_ASSIGN", 3, true}, WorkStatus: {"WORK_STATUS", 3, false},
+	WorkComplete: {"WORK_COMPLETE", 2, true}, WorkFail: {"WORK_FAIL", 1, false}, GetStatus: {"GET_STATUS", 1, false},
+	EchoReq: {"ECHO_REQ", 1, true}, EchoRes: {"ECHO_RES", 1, true}, Error: {"ERROR", 2, false},
+	StatusRes: {"STATUS_RES", 5, false}, SetClientID: {"SET_CLIENT_ID", 1, false},
+	WorkException: {"WORK_EXCEPTION", 2, true}, OptionReq: {"OPTION_REQ", 1, false}, OptionRes: {"OPTION_RES", 1, false},
+	WorkData: {"WORK_DATA", 2, true}, WorkWarning: {"WORK_WARNING", 2, true}, GrabJobUniq: {"GRAB_JOB_UNIQ", 0, false},
+	JobAssignUniq: {"JOB_ASSIGN_UNIQ", 4, true}, GetStatusUnique: {"GET_STATUS_UNIQUE", 1, false},
 	StatusResUnique: {"STATUS_RES_UNIQUE", 6, false},
 }
 
