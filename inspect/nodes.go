@@ -1,8 +1,6 @@
 package inspect
 
 import (
-	"slices"
-
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -68,20 +66,4 @@ func (w *Fleet) Status(p plan.Plan) wire.Status {
 		s.Problems = append(s.Problems, string(problem.Address)+": "+problem.Text)
 	}
 	return s
-}
-
-// Events returns the newest events of the journal that concern a subject, oldest first, at most limit of them. An empty
-// subject selects all events.
-func Events(journal []*resources.Journal, subject string, limit int) []wire.Event {
-	events, number := []wire.Event{}, uint64(0)
-	for _, part := range journal {
-		for _, e := range part.Events {
-			number++
-			if e.Concerns(subject) {
-				e.Related = append([]string{}, e.Related...)
-				events = append(events, wire.Event{Number: number, Event: e})
-			}
-		}
-	}
-	return slices.Clone(events[max(len(events)-limit, 0):])
 }

@@ -10,15 +10,16 @@ import (
 
 	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
-	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch"
+	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // imageState is the input of the views of images, and why the configuration cannot be read.
 type imageState struct {
 	inspect.ImageInput
 	configError error
-	journal     []*resources.Journal
+	journal     *watch.Journal
 }
 
 // detail selects how much of the state loadState loads.
@@ -79,11 +80,19 @@ func (w *imageState) read(ctx context.Context, store state.Store, how detail) (e
 	if err != nil || how < withJournal {
 		return err
 	}
-	entries, err := store.List(ctx, resources.KindJournal)
-	for _, e := range entries {
-		w.journal = append(w.journal, e.Record.(*resources.Journal))
-	}
+	w.journal, err = watch.OpenJournal(ctx, store)
 	return err
+}
+
+// events returns the newest events that concern a subject, or of all events, oldest first.
+func (w *imageState) events(subject string, limit int) []wire.Event {
+	found := w.journal.Since(0, subject)
+	shown := []wire.Event{}
+	for _, e := range found[max(len(found)-limit, 0):] {
+		e.Related = append([]string{}, e.Related...)
+		shown = append(shown, wire.Event{Number: e.Number, Event: e.Event})
+	}
+	return shown
 }
 
 // warnConfigError prints the reason why the configuration cannot be read.

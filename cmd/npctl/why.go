@@ -71,7 +71,7 @@ func (w imageState) why(subject string) (wire.Why, error) {
 	if !inspect.IsSubject(subject) {
 		return wire.Why{}, hint(fmt.Errorf("%q is not a subject", subject), "name it as node/ID, request/ID, label/NAME, image/NAME or provider/NAME")
 	}
-	why, err := inspect.Why(subject, inspect.WhyInput{Fleet: w.Fleet, Events: inspect.Events(w.journal, subject, eventsOfWhy), Now: time.Now(),
+	why, err := inspect.Why(subject, inspect.WhyInput{Fleet: w.Fleet, Events: w.events(subject, eventsOfWhy), Now: time.Now(),
 		Plan: plan.Compute(w.Desired, w.Observed, plan.Options{NoRefresh: true, HonorBackoff: true, Explain: true})})
 	if none, ok := errors.AsType[*inspect.NotFoundError](err); ok {
 		err = didYouMean(fmt.Errorf("%w: %w", state.ErrNotFound, err), none.Name, none.Known, none.Hint)
