@@ -13,10 +13,9 @@ type microversion int
 
 // The microversions that affect this driver.
 const (
-	withAutoNetworks   microversion = 37 // networks are required, at least "auto"
-	withEmbeddedFlavor microversion = 47 // servers include their flavor's size
-	withTags           microversion = 52 // tags at creation
-	withVolumeType     microversion = 67 // boot volumes of a selected type
+	withAutoNetworks microversion = 37 // networks are required, at least "auto"
+	withTags         microversion = 52 // tags at creation
+	withVolumeType   microversion = 67 // boot volumes of a selected type
 	// 2.69 shows servers in cells that are down, with status UNKNOWN; older versions omit them from lists as if they
 	// were gone.
 	newestWanted microversion = 79

@@ -14,12 +14,7 @@ import (
 const (
 	Instances   = "instances"
 	Cores       = "cores"
-	RAM         = "ram" // MiB
-	Ports       = "ports"
 	FloatingIPs = "floatingips"
-	Networks    = "networks"
-	Volumes     = "volumes"
-	Gigabytes   = "gigabytes"
 )
 
 // quotaLimit bounds one change, which takes about 1.5 seconds on an idle machine.

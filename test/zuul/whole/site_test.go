@@ -23,7 +23,6 @@ import (
 
 const (
 	patience = 3 * time.Minute
-	glance   = 500 * time.Millisecond
 	logShown = 24 << 10
 
 	nodes    = "/nodepool/nodes"
