@@ -17,7 +17,7 @@ type retryPolicy int
 
 const (
 	// retryAlways is for calls that are safe to repeat: lists, lookups, deletions.
-	retryAlways retryPolicy = iota
+	retryAlways retryPolicy = iota //nolint:unused // the zero value
 	// retryIfNothingDone is for calls that create something: only an error that proves that nothing was created
 	// permits a repetition. After a lost response the caller has to search for the object first (see
 	// Spec.MaybeCreated), and the object may appear later than any search that a decorator could make.
