@@ -64,7 +64,7 @@ func newPlanCommand(a *app) *cli.Command {
 }
 
 func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
-	if err := c.checkPlan(cmd); err != nil {
+	if err := c.checkPlan(); err != nil {
 		return err
 	}
 	config, err := c.loadAndWarn(c.variableOptions)
@@ -114,7 +114,7 @@ func (c *planCommand) access(config *configuration) access {
 	return readState
 }
 
-func (c *planCommand) checkPlan(cmd *cli.Command) error {
+func (c *planCommand) checkPlan() error {
 	if c.json && c.markdown == "-" {
 		return fmt.Errorf("-json and -markdown=- both write to stdout")
 	}

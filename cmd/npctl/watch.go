@@ -90,7 +90,7 @@ func newWatchCommand(a *app) *cli.Command {
 }
 
 func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
-	if err := c.check(cmd); err != nil {
+	if err := c.check(); err != nil {
 		return err
 	}
 	if err := c.logAsService(); err != nil {
@@ -123,7 +123,7 @@ func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
 }
 
 // check returns an error for invalid options.
-func (c *watchCommand) check(cmd *cli.Command) error {
+func (c *watchCommand) check() error {
 	switch {
 	case c.listen != "" && c.tokens == "":
 		return hint(errors.New("-listen needs -token-file"), "the unix socket needs no tokens; ssh can forward it to another machine")
