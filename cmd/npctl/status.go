@@ -80,7 +80,7 @@ func (c *statusCommand) run(ctx context.Context, _ *cli.Command) error {
 
 // status returns the content of a page from the stored state.
 func (w imageState) status() statusDocument {
-	doc := statusDocument{FormatVersion: jsonVersion, Status: w.Fleet.Status(w.Next), Labels: w.Labels(), Steps: []wire.Step{},
+	doc := statusDocument{FormatVersion: jsonVersion, Status: w.Status(w.Next), Labels: w.Labels(), Steps: []wire.Step{},
 		Requests: all(w.Observed.Records.Requests, (*resources.Request).IsOpen, w.RequestViews()), Events: w.events("", statusEvents)}
 	doc.Status.Version, doc.Status.Now, doc.Status.NotReady = version(), time.Now(), "npctl watch is not running"
 	service := inspect.Service{}
