@@ -86,7 +86,7 @@ func (c *applyCommand) apply(ctx context.Context, cmd *cli.Command, events *even
 		}
 		saved = file
 	}
-	config, err := c.loadAndWarn(c.variableOptions)
+	config, err := c.loadAndWarn(c.variables)
 	if err != nil {
 		return err
 	}

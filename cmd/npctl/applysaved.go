@@ -23,7 +23,7 @@ func (c *applyCommand) readPlan(path string) (*planfile.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, given := range c.vars {
+	for _, given := range c.variables.vars {
 		name, _, _ := strings.Cut(given, "=")
 		if _, saved := file.Variables[name]; saved {
 			return nil, hint(fmt.Errorf("the plan contains the value of the variable %q", name),
@@ -35,7 +35,7 @@ func (c *applyCommand) readPlan(path string) (*planfile.File, error) {
 		if err := json.Unmarshal(file.Variables[name], &value); err != nil {
 			return nil, fmt.Errorf("plan file %s: variable %s: %w", path, name, err)
 		}
-		c.vars = append(c.vars, name+"="+value)
+		c.variables.vars = append(c.variables.vars, name+"="+value)
 	}
 	c.destroy, c.refresh = file.Meta.Options.Destroy, !file.Meta.Options.NoRefresh
 	return &file, nil

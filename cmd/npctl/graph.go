@@ -74,7 +74,7 @@ func (c *graphCommand) plan(ctx context.Context, path string) (plan.Plan, error)
 		file, err := planfile.Read(path)
 		return file.Plan, err
 	}
-	config, err := c.loadAndWarn(c.variableOptions)
+	config, err := c.loadAndWarn(c.variables)
 	if err != nil {
 		return plan.Plan{}, err
 	}

@@ -35,7 +35,7 @@ func (c *imageChange) flags(own ...cli.Flag) []cli.Flag {
 		&cli.BoolFlag{Name: "auto-approve", Category: categoryRun, Destination: &c.autoApprove, Usage: "do not ask"},
 		&cli.BoolFlag{Name: "dry-run", Category: categoryRun, Destination: &c.dryRun, Usage: "only show the plan"},
 		&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print events as JSON, one per line, as apply -json does (see docs/json.md); cannot prompt, so it needs -auto-approve; with -dry-run: print the plan"},
-	), append(c.runFlags(), c.variableOptions.flags()...)...)
+	), append(c.runFlags(), c.variables.flags()...)...)
 }
 
 // imagePlan is a plan for images, with its options.
@@ -158,7 +158,7 @@ func (c *imageChange) look(ctx context.Context, decide decision) error {
 }
 
 func (c *imageChange) open(ctx context.Context, may access) (*session, error) {
-	config, err := c.load(c.variableOptions) // without the warnings, which validate and plan print
+	config, err := c.load(c.variables) // without the warnings, which validate and plan print
 	if err != nil {
 		return nil, err
 	}

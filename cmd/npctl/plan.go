@@ -67,7 +67,7 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := c.checkPlan(); err != nil {
 		return err
 	}
-	config, err := c.loadAndWarn(c.variableOptions)
+	config, err := c.loadAndWarn(c.variables)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 
 // planOptions holds the options of every command that computes a plan.
 type planOptions struct {
-	variableOptions
+	variables                  variableOptions
 	targets, excludes, replace []string
 	refresh                    bool
 	refreshOnly, destroy       bool
@@ -34,7 +34,7 @@ func (o *planOptions) flags() []cli.Flag {
 		&cli.BoolFlag{Name: "refresh-only", Category: categoryPlanning, Destination: &o.refreshOnly, Usage: "only update the state from the clouds; create and delete nothing"},
 		&cli.StringFlag{Name: "allow-destroy", Category: categoryPlanning, Destination: &o.allow, Usage: "`KIND` of objects that changes of the configuration may delete: none, nodes, images or all; npctl refuses a plan that deletes others. Without this option npctl refuses a plan that deletes more than 10 objects, or more than half. Old builds and failed, used and aged nodes may always be deleted"},
 	}
-	return append(append(flags, o.runFlags()...), o.variableOptions.flags()...)
+	return append(append(flags, o.runFlags()...), o.variables.flags()...)
 }
 
 // runFlags returns the options that do not affect the plan.

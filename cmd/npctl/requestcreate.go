@@ -34,7 +34,7 @@ Exit codes: 0; 1 on an error, or when the request has failed; 130 interrupted.`
 
 // requestCreate implements npctl request create.
 type requestCreate struct {
-	*requestCommand
+	command        *requestCommand
 	ask            wire.NewRequest
 	labels         []string
 	data, deadline string
@@ -43,7 +43,7 @@ type requestCreate struct {
 }
 
 func newRequestCreateCommand(a *app) *cli.Command {
-	c := &requestCreate{requestCommand: a.newRequest()}
+	c := &requestCreate{command: a.newRequest()}
 	flags := []cli.Flag{
 		&cli.StringSliceFlag{Name: "label", Category: categoryRequest, Destination: &c.labels, Usage: "request a node of a `LABEL`; may be given several times"},
 		&cli.Int64Flag{Name: "priority", Category: categoryRequest, Value: 200, Destination: &c.priority, Usage: "`NUMBER` from 1 to 999, lower goes first"},
@@ -56,17 +56,17 @@ func newRequestCreateCommand(a *app) *cli.Command {
 		&cli.StringFlag{Name: "deadline", Category: categoryRequest, Destination: &c.deadline, Usage: "fail unless it is fulfilled within a `DURATION` such as 10m, or by a time such as 2026-01-31T12:00:00Z"},
 		&cli.BoolFlag{Name: "wait", Category: categoryRun, Destination: &c.wait, Usage: "wait until it is fulfilled or has failed"},
 		&cli.BoolFlag{Name: "take", Category: categoryRun, Destination: &c.take, Usage: "wait, and take the nodes"},
-		c.timeoutFlag(),
+		c.command.timeoutFlag(),
 	}
 	return &cli.Command{Name: "create", Usage: "request nodes", Description: requestCreateDescription,
-		Flags: c.flags(append(flags, c.takeFlags()...)...), Action: c.run}
+		Flags: c.command.flags(append(flags, c.command.takeFlags()...)...), Action: c.run}
 }
 
 func (c *requestCreate) run(ctx context.Context, _ *cli.Command) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
+	return c.command.with(ctx, func(ctx context.Context, d *client.Client) error {
 		r, err := d.CreateRequest(ctx, c.ask)
 		if err != nil {
 			return err
@@ -74,10 +74,10 @@ func (c *requestCreate) run(ctx context.Context, _ *cli.Command) error {
 		if !c.wait && !c.take {
 			return c.created(r)
 		}
-		if !c.json {
-			c.ui.message("Request %s asks for %s.", r.ID, visibleLine(labelCounts(r.Labels)))
+		if !c.command.json {
+			c.command.ui.message("Request %s asks for %s.", r.ID, visibleLine(labelCounts(r.Labels)))
 		}
-		return c.answer(ctx, d, r.ID, c.take)
+		return c.command.answer(ctx, d, r.ID, c.take)
 	})
 }
 
@@ -86,7 +86,7 @@ func (c *requestCreate) check() (err error) {
 	if len(c.labels) == 0 {
 		return hint(errors.New("npctl request create needs a label"), "write -label=NAME, once for each node; npctl status lists the labels")
 	}
-	if (c.lease != 0 || c.holder != "") && !c.take {
+	if (c.command.lease != 0 || c.command.holder != "") && !c.take {
 		return hint(errors.New("-lease and -holder need -take"), "add -take, or take the nodes later with npctl request take")
 	}
 	c.ask.Labels, c.ask.Priority = c.labels, &c.priority
@@ -151,10 +151,10 @@ func attachment(text string) (json.RawMessage, error) {
 }
 
 func (c *requestCreate) created(r wire.Request) error {
-	if c.json {
-		return c.ui.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: []wire.Request{r}})
+	if c.command.json {
+		return c.command.ui.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: []wire.Request{r}})
 	}
-	return c.ui.print("Request %s asks for %s. npctl request wait %s waits until it is fulfilled.", r.ID, visibleLine(labelCounts(r.Labels)), r.ID)
+	return c.command.ui.print("Request %s asks for %s. npctl request wait %s waits until it is fulfilled.", r.ID, visibleLine(labelCounts(r.Labels)), r.ID)
 }
 
 // answer waits until a request is fulfilled, and prints or takes its nodes.

@@ -14,7 +14,7 @@ import (
 type nodeRoutes struct{ daemon *watch.Daemon }
 
 func (n nodeRoutes) list(_ context.Context, in *listNodes) (wire.Nodes, error) {
-	w := n.fleet()
+	w := fleetOf(n.daemon)
 	filter := wire.NodeFilter{States: in.State, Label: in.Label, Provider: in.Provider, Pool: in.Pool, Request: in.Request, Tenant: in.Tenant}
 	chosen := slices.DeleteFunc(w.Observed.Records.Nodes, func(n *resources.Node) bool { return !filter.Matches(n) })
 	chosen, next := page(in.Page, chosen, func(n *resources.Node) string { return n.ID })
@@ -26,9 +26,9 @@ func (n nodeRoutes) list(_ context.Context, in *listNodes) (wire.Nodes, error) {
 	return list, nil
 }
 
-// fleet returns the current records.
-func (n nodeRoutes) fleet() (w inspect.Fleet) {
-	w.Observed.Records, w.Observed.Busy = n.daemon.Runner().Records()
+// fleetOf returns the current records.
+func fleetOf(daemon *watch.Daemon) (w inspect.Fleet) {
+	w.Observed.Records, w.Observed.Busy = daemon.Runner().Records()
 	return w
 }
 
@@ -50,7 +50,7 @@ func (n nodeRoutes) show(ctx context.Context, in *showNode) (wire.Node, error) {
 	if err := await(ctx, in.Wait.Duration, n.daemon.Journal, "node/"+in.ID, check); err != nil {
 		return wire.Node{}, err
 	}
-	w := n.fleet()
+	w := fleetOf(n.daemon)
 	return w.NodeViews(n.daemon.Runner().Running())(node), nil
 }
 

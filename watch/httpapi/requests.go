@@ -19,7 +19,7 @@ import (
 type requestRoutes struct{ daemon *watch.Daemon }
 
 func (q requestRoutes) list(_ context.Context, in *listRequests) (wire.Requests, error) {
-	w := nodeRoutes(q).fleet()
+	w := fleetOf(q.daemon)
 	filter := wire.RequestFilter{States: in.State, Label: in.Label, Tenant: in.Tenant, Requestor: in.Requestor}
 	chosen := slices.DeleteFunc(w.Observed.Records.Requests, func(r *resources.Request) bool { return !filter.Matches(r) })
 	chosen, next := page(in.Page, chosen, func(r *resources.Request) string { return r.ID })
@@ -97,7 +97,7 @@ func (q requestRoutes) show(ctx context.Context, in *showRequest) (shown wire.Re
 		shown.Data = nil
 	}
 	if r.State == resources.StatePending {
-		w := nodeRoutes(q).fleet()
+		w := fleetOf(q.daemon)
 		shown.Assigned = w.RequestViews()(r).Assigned
 	}
 	return shown, nil
