@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -110,5 +111,28 @@ func TestUnobservedOutcomeIsFoundByNodes(t *testing.T) {
 		if got := outcomeOf(pending, test.nodes); got.Answer != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
+	}
+}
+
+func TestAnswerIsComparedWithRecordsThatAreAtLeastAsNew(t *testing.T) {
+	s := newShadow(duties{}, slog.New(slog.DiscardHandler), nil, nil)
+	asked := &resources.Request{ID: "1", State: resources.StateRequested, Labels: []string{"metal"}}
+	before := plan.Observed{}
+	before.Records.Requests = []*resources.Request{asked}
+	s.track(before.Records.Requests)
+	s.note(plan.Plan{Steps: []plan.Step{{Thing: plan.ThingRequest, Action: plan.ActionServe, Request: "1", Provider: "rack", Pool: "main"}}})
+
+	served := &resources.Request{ID: "1", State: resources.StateFulfilled, Labels: asked.Labels}
+	s.onAnswer(served) // while a pass computes from the older records
+	ours := func(string) bool { return true }
+	if early := s.compareEnded(before, ours); len(early) != 0 {
+		t.Errorf("compared without the nodes: %v", early)
+	}
+
+	after := plan.Observed{}
+	after.Records.Requests = []*resources.Request{served}
+	after.Records.Nodes = []*resources.Node{{ID: "7", Request: "1", Provider: "rack", Pool: "main", State: resources.StateReady}}
+	if late := s.compareEnded(after, ours); len(late) != 1 || late[0].Result != ResultAgree {
+		t.Errorf("compared: %v", late)
 	}
 }

@@ -107,9 +107,9 @@ func (s *shadow) onAnswer(r *resources.Request) {
 
 // compareEnded compares the requests that have ended. The function ours reports whether npctl would serve a provider.
 func (s *shadow) compareEnded(seen plan.Observed, ours func(provider string) bool) (verdicts []Comparison) {
-	there := make(map[string]bool, len(seen.Records.Requests))
+	there := make(map[string]*resources.Request, len(seen.Records.Requests))
 	for _, r := range seen.Records.Requests {
-		there[r.ID] = true
+		there[r.ID] = r
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *shadow) compareEnded(seen plan.Observed, ours func(provider string) boo
 		verdicts = append(verdicts, v)
 		s.counts[v.Result]++
 		delete(s.open, id)
-		if there[id] {
+		if there[id] != nil {
 			s.done[id] = true
 		}
 	}
@@ -131,14 +131,19 @@ func (s *shadow) compareEnded(seen plan.Observed, ours func(provider string) boo
 	return verdicts
 }
 
-// endedRequests returns the open requests that have an answer or no longer have a record. The caller holds mu.
-func (s *shadow) endedRequests(there map[string]bool) map[string]*shadowedRequest {
+// endedRequests returns the open requests that have an answer or no longer have a record. If a record was read before its
+// answer, so were the nodes: then the next pass compares the request. The caller holds mu.
+func (s *shadow) endedRequests(there map[string]*resources.Request) map[string]*shadowedRequest {
 	ended := map[string]*shadowedRequest{}
 	for id, r := range s.open {
-		if heard := s.pendingAnswers[id]; heard != nil {
+		heard := s.pendingAnswers[id]
+		if heard != nil && there[id] != nil && !there[id].IsDone() {
+			continue
+		}
+		if heard != nil {
 			r.Request = heard
 		}
-		if !there[id] || r.IsDone() {
+		if there[id] == nil || r.IsDone() {
 			ended[id] = r
 		}
 	}
