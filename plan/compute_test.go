@@ -398,3 +398,96 @@ delete node.0000000001: requested [node/0000000001] needs(launch provider.cloud.
 		})
 	}
 }
+
+func TestDestroyNamesNodesInUse(t *testing.T) {
+	for name, test := range map[string]struct {
+		opt  Options
+		want bool
+	}{
+		"destroy":                           {Options{Destroy: true}, true},
+		"destroy, images allowed":           {Options{Destroy: true, AllowDestroy: AllowImages}, true},
+		"destroy with consent":              {Options{Destroy: true, AllowDestroy: AllowAll}, false},
+		"destroy, and the node is left out": {Options{Destroy: true, Excludes: []Address{"node.0000000001"}}, false},
+		"nothing":                           {Options{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, o := fleet(), settled()
+			o.Records.Nodes[0].State = resources.StateInUse
+			o.Records.Nodes[0].Lease = &resources.Lease{Holder: "alice", Until: now.Add(1e12)}
+			text := lines(Compute(d, o, test.opt))
+			if got := strings.Contains(text, "problem node.0000000001: node 0000000001 is in-use by alice, and the plan removes it"); got != test.want {
+				t.Errorf("the node in use is a problem: %t, want %t\n%s", got, test.want, text)
+			}
+		})
+	}
+}
+
+func TestDestroyKeepsReasonsOfFailedRequests(t *testing.T) {
+	d, o := fleet(), settled()
+	o.Records.Requests = []*resources.Request{
+		{ID: "0000000001", State: resources.StateFailed, StateTime: now, Created: now, Labels: []string{"small"}, Error: "no room"},
+		{ID: "0000000002", State: resources.StateRequested, StateTime: now, Created: now, Labels: []string{"small"}},
+	}
+	for _, s := range Compute(d, o, Options{Destroy: true}).Steps {
+		if s.Request == "0000000001" {
+			t.Errorf("the failed request is changed: %s", s.ID)
+		}
+	}
+}
+
+func TestRecordsOfLockHolderAreSkipped(t *testing.T) {
+	var r Records
+	build := &resources.Build{ID: strings.Repeat("b", 32), Image: "debian", Kind: resources.DiskImage, State: resources.StateBuilding}
+	upload := &resources.Upload{ID: "0000000001", Image: "other", Provider: "one", State: resources.StateUploading}
+	launched := &resources.Node{ID: "0000000001", Provider: "one", State: resources.StateBuilding}
+	ready := &resources.Node{ID: "0000000002", Provider: "one", State: resources.StateReady}
+	for i, record := range []resources.Record{build, upload, launched, ready} {
+		r.Put(record, uint64(i+1))
+	}
+	before := Observed{Records: r}
+	if got := markLockHolderBusy(before); len(got.Busy) != 0 {
+		t.Errorf("without a worker %v are busy", got.Busy)
+	}
+	before.Busy = map[resources.Key]bool{}
+	before.LockHolder = &LockHolder{Operation: "apply", Who: "ann@here"}
+	got := markLockHolderBusy(before)
+	for _, record := range []resources.Record{build, upload, launched} {
+		if !got.Busy[record.Key()] {
+			t.Errorf("%s is not busy", record.Key())
+		}
+	}
+	if got.Busy[ready.Key()] || len(before.Busy) > 0 {
+		t.Errorf("busy: %v, before: %v", got.Busy, before.Busy)
+	}
+	c := newWorld(resources.Desired{}, got, Options{})
+	for image, want := range map[string]bool{"debian": true, "other": true, "third": false} {
+		if c.workedOn(image) != want {
+			t.Errorf("the worker is at %s: %v", image, !want)
+		}
+	}
+	p := Compute(resources.Desired{}, got, Options{})
+	if p.InProgress == nil || len(p.Notes) == 0 || !strings.Contains(p.Notes[0].Text, "ann@here") {
+		t.Errorf("got %v, %v", p.InProgress, p.Notes)
+	}
+	for _, s := range p.Steps {
+		if s.Record == build.Key() || s.Record == upload.Key() || s.Record == launched.Key() {
+			t.Errorf("planned: %s", s.ID)
+		}
+	}
+}
+
+func TestUnchangedCountsExistingObjects(t *testing.T) {
+	if got := Compute(fleet(), empty(), Options{}).Unchanged.Addresses(); len(got) > 0 {
+		t.Errorf("before anything exists, %v is unchanged", got)
+	}
+	want := []Address{"diskimage.debian", "node.0000000001", "node.0000000002", "provider.cloud.image.debian", "provider.lab.pool.main.node.metal"}
+	p := Compute(fleet(), settled(), Options{})
+	if diff := cmp.Diff(want, p.Unchanged.Addresses()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	small := fleet()
+	small.Providers[0].Pools[0].MaxServers = ptr(1) // one of two idle nodes goes
+	if got := Compute(small, settled(), Options{}).Unchanged.Addresses(); len(got) != len(want)-1 {
+		t.Errorf("%v is unchanged, want all but a node", got)
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/npctl/npctl/resources"
 )
 
@@ -128,5 +130,67 @@ func TestInstanceOfRunningBuildIsNoLeak(t *testing.T) {
 	o.Busy = nil
 	if text := lines(Compute(d, o, Options{HonorBackoff: true})); !strings.Contains(text, "delete provider.cloud.server.machine: unfinished") {
 		t.Errorf("the machine of an interrupted build stays:\n%s", text)
+	}
+}
+
+func TestUnknownImageFilesAreNoted(t *testing.T) {
+	file := func(n int) ImageFile { return ImageFile{Name: "debian-" + buildID(n) + ".raw", Size: 1 << 30} }
+	lost := []ImageFile{file(71), file(72), file(73), file(74), {Name: "readme.txt"}}
+	for name, test := range map[string]struct {
+		files                []ImageFile
+		owner, installation  string
+		noted, named, hidden string
+	}{
+		"another state's":           {files: lost, owner: "elsewhere", installation: "here", noted: "4 image files", named: buildID(73), hidden: buildID(74)},
+		"before the first run":      {files: lost[:1], owner: "elsewhere", noted: "1 image file in images_dir", named: "npctl does not delete it"},
+		"no owner of the directory": {files: lost[:1], installation: "here", noted: "1 image file", named: buildID(71), hidden: "readme"},
+		"our own":                   {files: lost, owner: "here", installation: "here"},
+		"other files":               {files: lost[4:], owner: "elsewhere", installation: "here"},
+	} {
+		want, seen := fleet(), settled()
+		seen.Files, seen.ImagesDirOwner, seen.Installation = append(seen.Files, test.files...), test.owner, test.installation
+		p := Compute(want, seen, Options{})
+		notes := slices.DeleteFunc(slices.Clone(p.Notes), func(n Note) bool { return n.Code != "unknown-files" })
+		if test.noted == "" {
+			if len(notes) > 0 {
+				t.Errorf("%s: %v", name, notes)
+			}
+			continue
+		}
+		if len(notes) != 1 || !strings.HasPrefix(notes[0].Text, test.noted) || !strings.Contains(notes[0].Text, test.named) ||
+			test.hidden != "" && strings.Contains(notes[0].Text, test.hidden) {
+			t.Errorf("%s: the notes are %v", name, notes)
+			continue
+		}
+		for _, s := range p.Steps {
+			if s.Action == ActionDelete && strings.Contains(string(s.Address), "file") {
+				t.Errorf("%s: %s is planned", name, s.Address)
+			}
+		}
+	}
+}
+
+func TestChangedInputFilesAreNamed(t *testing.T) {
+	before := map[string]string{"build.sh": "1", "files/a": "1", "files/b": "1"}
+	for name, test := range map[string]struct {
+		recorded, now map[string]string
+		want          []FileChange
+	}{
+		"changes":         {before, map[string]string{"build.sh": "1", "files/b": "2", "files/c": "1"}, []FileChange{{"files/a", FileRemoved}, {"files/b", FileChanged}, {"files/c", FileAdded}}},
+		"an older record": {nil, before, nil},
+		"too many now":    {before, nil, nil},
+	} {
+		c := &world{seen: Observed{Records: Records{Templates: []*resources.Template{{Hash: "v1:00", Files: test.recorded}}}}}
+		if diff := cmp.Diff(test.want, c.changedFiles("v1:00", test.now)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestImageHashesStayTheSame guards against hashes that would rebuild every image at an upgrade.
+func TestImageHashesStayTheSame(t *testing.T) {
+	got := ImageHashes(resources.Hashes{"v1:0123456789abcdef0123456789abcdef"}, "v1:fedcba9876543210fedcba9876543210")
+	if diff := cmp.Diff(resources.Hashes{"v1:3607a71e7928d3d3ca3211ab801825e8"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

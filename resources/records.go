@@ -1,7 +1,10 @@
 package resources
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -347,3 +350,118 @@ type History struct {
 
 // Key implements Record.
 func (h *History) Key() Key { return Key{KindHistory, h.Subject} }
+
+// CompareBuilds orders builds by age, the newest first. It defines the newest build of an image.
+func CompareBuilds(a, b *Build) int {
+	return cmp.Or(b.StateTime.Compare(a.StateTime), cmp.Compare(a.ID, b.ID))
+}
+
+// CompareUploads orders the uploads of an image by the age of their builds, the newest first. Nodes boot from the first
+// ready one in their provider. The age of the upload itself counts only if a build is unknown: a late retry of an old
+// build is still old.
+func CompareUploads(a, b *Upload, build func(id string) *Build) int {
+	if x, y := build(a.Build), build(b.Build); x != nil && y != nil && x != y {
+		return CompareBuilds(x, y)
+	}
+	return cmp.Or(b.StateTime.Compare(a.StateTime), cmp.Compare(b.ID, a.ID))
+}
+
+// Request asks for one node for each label, all from one pool and, where zones exist, from one zone.
+type Request struct {
+	ID        string    `json:"id"`
+	State     State     `json:"state"`
+	StateTime time.Time `json:"state_time"`
+	Created   time.Time `json:"created"`
+	// Labels are the requested labels, in this order; a label may occur several times.
+	Labels           []string        `json:"labels"`
+	Priority         int64           `json:"priority"`                    // lower goes first; 100 high, 200 normal, 300 low
+	RelativePriority int64           `json:"relative_priority,omitempty"` // orders requests of the same priority; lower goes first
+	Requestor        string          `json:"requestor,omitempty"`
+	Tenant           string          `json:"tenant,omitempty"`
+	EventID          string          `json:"event_id,omitempty"`
+	Provider         string          `json:"provider,omitempty"` // required, in a shared store preferred; empty: any
+	Data             json.RawMessage `json:"data,omitempty"`     // data of the requestor, returned unchanged
+	Deadline         time.Time       `json:"deadline,omitzero"`  // the request fails unless it is fulfilled by then
+	Fresh            bool            `json:"fresh,omitempty"`    // only nodes that are launched for it
+	// Placement is the location of its nodes, set when the request becomes pending.
+	Placement Placement `json:"place,omitzero"`
+	// Nodes are the IDs of its nodes in the order of Labels, once the request is fulfilled.
+	Nodes        []string  `json:"nodes,omitempty"`
+	Declined     []Decline `json:"declined,omitempty"`
+	Error        string    `json:"error,omitempty"` // reason of the failure
+	PendingSince time.Time `json:"taken,omitzero"`  // time of acceptance by a pool
+	Ready        time.Time `json:"ready,omitzero"`  // time when its last node became ready
+}
+
+// Key implements Record.
+func (r *Request) Key() Key { return Key{KindRequest, r.ID} }
+
+// IsOpen reports whether the request is neither fulfilled nor failed.
+func (r *Request) IsOpen() bool { return r.State == StateRequested || r.State == StatePending }
+
+// IsDone reports whether the request is fulfilled or has failed.
+func (r *Request) IsDone() bool { return r.State == StateFulfilled || r.State == StateFailed }
+
+// Placement is a pool of a provider, and optionally a zone.
+type Placement struct {
+	Provider string `json:"provider"`
+	Pool     string `json:"pool"`
+	Zone     string `json:"zone,omitempty"`
+}
+
+// Decline states that a pool, or one zone of it, will not serve a request, and the reason.
+type Decline struct {
+	Provider string `json:"provider"`
+	Pool     string `json:"pool"`
+	Zone     string `json:"zone,omitempty"`
+	Reason   string `json:"reason"`
+	PoolID   string `json:"by,omitempty"` // ID of the registered pool, in a shared store
+}
+
+// Journal is a part of the list of recent events, oldest first. The store keeps the newest parts.
+type Journal struct {
+	ID     string  `json:"id"` // increases
+	Events []Event `json:"events"`
+}
+
+// Key implements Record.
+func (j *Journal) Key() Key { return Key{KindJournal, j.ID} }
+
+// Event is a decision or an occurrence.
+type Event struct {
+	Time    time.Time `json:"time"`
+	Subject string    `json:"subject"`           // such as node/0000000001, request/0000000007, label/debian, image/debian, provider/one
+	Related []string  `json:"related,omitempty"` // further subjects
+	Code    string    `json:"code"`              // for example launched, ready, fulfilled, waiting
+	Text    string    `json:"text"`
+	EventID string    `json:"event_id,omitempty"` // event ID of the request that it concerns, assigned by the requestor
+}
+
+// Concerns reports whether the event is about a subject or related to it. Every event concerns the empty subject.
+func (e *Event) Concerns(subject string) bool {
+	return subject == "" || e.Subject == subject || slices.Contains(e.Related, subject)
+}
+
+// RegisteredPool is a pool that a process serves and has registered for the other processes that serve the same
+// requests.
+type RegisteredPool struct {
+	ID       string // valid while the process runs; a request that the pool declined lists it
+	Own      bool   // served by this process
+	Host     string // host of the process
+	Program  string // name and version of the program, as registered; see IsNpctl
+	Provider string
+	Pool     string
+	Labels   []string
+	Priority int64 // lower goes first
+	Paused   bool  // it accepts no requests: it waits for capacity, its process is a standby, or its provider does not respond
+}
+
+// Presence is the pools and the builder that a process registers for other processes in a shared store.
+type Presence struct {
+	Pools   []RegisteredPool
+	Builder string // builder ID of the process; empty if it does not build images
+}
+
+// IsNpctl reports whether the process that serves the pool is an npctl. Processes of npctl elect a leader for each
+// provider; other programs do not.
+func (p *RegisteredPool) IsNpctl() bool { return p.Own || strings.HasPrefix(p.Program, "npctl") }

@@ -5,6 +5,14 @@
 package schema
 
 import (
+	"errors"
+	"fmt"
+	"math/big"
+	"regexp"
+	"strings"
+	"time"
+
+	str2duration "github.com/xhit/go-str2duration/v2"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -129,4 +137,83 @@ func (b Block) Lookup(name string) (Attribute, bool) {
 		}
 	}
 	return Attribute{}, false
+}
+
+// Driver is the schema that a driver adds to the attributes that every provider has.
+type Driver struct {
+	Doc        string // one paragraph, Markdown, for the reference
+	Provider   Block
+	Pool       Block
+	Label      Block // attributes that Pool also has default to the pool's value
+	CloudImage Block
+	Image      Block // settings of a provider for an uploaded image
+	Node       Block
+	// HasLabels, HasNodes, HasImages and HasCloudImages state which blocks the driver supports.
+	HasLabels, HasNodes, HasImages, HasCloudImages bool
+	// Formats lists the image formats that the driver can upload, the preferred one first.
+	Formats []string
+}
+
+// maxWhole is the largest integer up to which float64 represents every integer exactly.
+var maxWhole = new(big.Float).SetInt64(1 << 53)
+
+// CheckWhole accepts whole numbers.
+func CheckWhole(v cty.Value) error {
+	n := v.AsBigFloat()
+	if !n.IsInt() {
+		return fmt.Errorf("%s is not a whole number", n.Text('g', 10))
+	}
+	if new(big.Float).Abs(n).Cmp(maxWhole) > 0 {
+		return fmt.Errorf("%s is too large", n.Text('g', 10))
+	}
+	return nil
+}
+
+// CheckPort accepts the numbers of ports.
+func CheckPort(v cty.Value) error {
+	if err := CheckWhole(v); err != nil {
+		return err
+	}
+	if n, _ := v.AsBigFloat().Int64(); n < 1 || n > 65535 {
+		return fmt.Errorf("%d is not a port; use a number from 1 to 65535", n)
+	}
+	return nil
+}
+
+// CheckNotEmpty rejects an empty string, list or map.
+func CheckNotEmpty(v cty.Value) error {
+	if v.Type() == cty.String && v.AsString() == "" {
+		return errors.New("the text is empty")
+	}
+	if v.CanIterateElements() && v.LengthInt() == 0 {
+		return errors.New("there must be at least one")
+	}
+	return nil
+}
+
+// CheckPath accepts the path of a file.
+func CheckPath(v cty.Value) error {
+	if strings.ContainsAny(v.AsString(), "\x00\r\n") {
+		return errors.New("the path contains a line break or a null byte")
+	}
+	return CheckNotEmpty(v)
+}
+
+// durationShape matches durations of any size.
+var durationShape = regexp.MustCompile(`^[-+]?([0-9]+(\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h|d|w))+$`)
+
+// ParseDuration reads a string in the format FormatDuration: "90s", "24h", "7d12h" or "2w".
+func ParseDuration(text string) (time.Duration, error) {
+	d, err := str2duration.ParseDuration(text)
+	switch {
+	case err != nil && durationShape.MatchString(text):
+		return 0, fmt.Errorf("the duration %q is too large; the largest is about 290 years", text)
+	case err != nil && strings.Trim(text, "0123456789") == "" && text != "":
+		return 0, fmt.Errorf("the duration %q has no unit; for seconds write %q", text, text+"s")
+	case err != nil:
+		return 0, fmt.Errorf("%q is not a duration; write it like \"90s\", \"10m\", \"24h\", \"7d\" or \"2w\"", text)
+	case d < 0:
+		return 0, fmt.Errorf("the duration %q is negative", text)
+	}
+	return d, nil
 }

@@ -3,9 +3,11 @@ package plan
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -79,5 +81,23 @@ func TestPlannedValuesNameExistingImage(t *testing.T) {
 	values = plannedOf(t, Compute(d, o, Options{}), ActionLaunch)
 	if values["image"] != "cloud_image.base" || values["image_id"] != "77" || values["image_name"] != "Debian 13" {
 		t.Errorf("%v", values)
+	}
+}
+
+func TestCopyOfTheStateHasTheSameFingerprints(t *testing.T) {
+	now := time.Date(2026, 3, 2, 13, 30, 0, 0, time.FixedZone("", 3600))
+	record := &resources.Node{ID: "0000000003", State: resources.StateReady, StateTime: now, Labels: []string{"a"}}
+	text, err := json.Marshal(record)
+	testutil.Must(t, err)
+	var copied resources.Node
+	testutil.Must(t, json.Unmarshal(text, &copied))
+	var here, there Records
+	here.Put(record, 17)
+	there.Put(&copied, 46)
+	at := func(r Records) Fingerprint {
+		return (&world{seen: Observed{Records: r}}).fingerprint(record.Key())
+	}
+	if at(here) != at(there) || at(here) == at(Records{}) {
+		t.Errorf("%v, %v, without the record %v", at(here), at(there), at(Records{}))
 	}
 }

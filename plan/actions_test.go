@@ -5,9 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/plantest"
-	"pgregory.net/rapid"
 )
 
 func TestSummaryAlwaysHasFourActions(t *testing.T) {
