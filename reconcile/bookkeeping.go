@@ -3,12 +3,14 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"reflect"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -206,4 +208,56 @@ func (e *Engine) Sight(ctx context.Context, seen plan.Observed) error {
 		return err
 	}
 	return cache.sight(ctx, there, gone)
+}
+
+// ErrProviderUnreachable is the error of a postponed launch: the provider does not respond. A Runner does not log it as
+// an error, because the daemon plans the retry and reports the outage once for all launches.
+var ErrProviderUnreachable = errors.New("the provider does not answer")
+
+// isUnreachable reports whether an error means that the provider does not respond now, and says nothing about the
+// request.
+func isUnreachable(err error) bool {
+	return (errors.Is(err, drivers.ErrUnavailable) || errors.Is(err, drivers.ErrThrottled)) && drivers.IsTransient(err)
+}
+
+// errorLength is the maximum length in bytes of an error text in a record.
+const errorLength = 2000
+
+// rejected reports whether a retry cannot succeed.
+func rejected(err error) bool { return errors.Is(err, drivers.ErrRejected) }
+
+// faultKind returns the kind of an error. It is empty for an error that may be transient.
+func faultKind(err error) resources.FaultKind {
+	switch {
+	case errors.Is(err, drivers.ErrQuota):
+		return resources.FaultQuota
+	case errors.Is(err, drivers.ErrCapacity):
+		return resources.FaultCapacity
+	case errors.Is(err, drivers.ErrRejected):
+		return resources.FaultRejected
+	case errors.Is(err, ErrProviderUnreachable):
+		return resources.FaultUnavailable
+	default:
+		return ""
+	}
+}
+
+// uploadFailed records another failed upload of the image to a provider.
+func uploadFailed(r *resources.ImageRecord, provider string, now time.Time, cause error, build string) {
+	if r.Uploads == nil {
+		r.Uploads = map[string]*resources.Failure{}
+	}
+	r.Uploads[provider] = failedAgain(r.Uploads[provider], now, cause, build)
+}
+
+// failedAgain returns the failure to record after another one.
+func failedAgain(before *resources.Failure, now time.Time, cause error, build string) *resources.Failure {
+	f := &resources.Failure{Count: 1, Time: now, Kind: faultKind(cause), Error: cause.Error(), Build: build}
+	if before != nil {
+		f.Count += before.Count
+	}
+	if len(f.Error) > errorLength {
+		f.Error = f.Error[:errorLength] + " ..."
+	}
+	return f
 }

@@ -1,9 +1,13 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -300,4 +304,58 @@ func (c *schedule) skip(s plan.Step, err error) {
 	c.result.Skipped = append(c.result.Skipped, Failure{s, err})
 	c.mu.Unlock()
 	c.x.report(Event{Kind: EventSkipped, Step: s, Err: err})
+}
+
+// about returns the log attributes of a step. id is the ID of the record that the step created.
+func about(s plan.Step, id string) []any {
+	attrs := []any{"step", s.ID}
+	add := func(name, value string) {
+		if value != "" {
+			attrs = append(attrs, name, value)
+		}
+	}
+	node := cmp.Or(id, s.Record.ID) // a resumed launch may end with another record than it started with
+	switch s.Thing {
+	case plan.ThingNode:
+		add("node", node)
+	case plan.ThingRequest:
+	default:
+		add("id", id)
+	}
+	add("request", s.Request)
+	add("event_id", s.EventID)
+	add("nodes", strings.Join(slices.DeleteFunc(slices.Clone(s.Nodes), func(id string) bool { return id == "" }), ","))
+	add("provider", s.Provider)
+	add("image", s.Image)
+	add("reason", string(s.Reason))
+	return attrs
+}
+
+// reportEnd logs and reports the end of a step. If a step fails repeatedly, only the first failure is logged as an error.
+func (x *execution) reportEnd(s plan.Step, id string, err error, took time.Duration, failures int) {
+	if err != nil {
+		level := slog.LevelError
+		switch {
+		case errors.Is(err, ErrInterrupted):
+			level = slog.LevelInfo
+		case errors.Is(err, ErrProviderUnreachable) && x.continuous, failures > 1:
+			level = slog.LevelDebug
+		}
+		x.Log.Log(context.Background(), level, "step failed", append(about(s, id), "took", took, "error", err)...)
+		x.report(Event{Kind: EventFailed, Step: s, Err: err, Took: took, ID: id})
+		return
+	}
+	attrs := append(about(s, id), "took", took)
+	if failures > 0 {
+		attrs = append(attrs, "failures", failures)
+	}
+	x.Log.Info("step done", attrs...)
+	x.report(Event{Kind: EventDone, Step: s, Took: took, ID: id})
+}
+
+// progress returns a function that reports a phase of a step.
+func (x *execution) progress(s plan.Step) func(phase string, done, total int64) {
+	return func(phase string, done, total int64) {
+		x.report(Event{Kind: EventProgress, Step: s, Phase: phase, Done: done, Total: total})
+	}
 }

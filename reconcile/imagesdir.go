@@ -8,7 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/internal/mounts"
@@ -136,4 +141,176 @@ func (d imagesDir) release(installation string) error {
 		return nil
 	}
 	return os.Remove(filepath.Join(d.path, ownerFile))
+}
+
+// BuilderIDFile is the file in the images directory that holds the ID of its builder. Nodepool's builder keeps its ID
+// in a file of this name, so a host keeps its ID when it moves from Nodepool to npctl or gets another name.
+const BuilderIDFile = "builder_id.txt"
+
+// BuilderID returns the ID of the images directory among the builders that share a store. It creates the ID on first
+// use.
+func (e *Engine) BuilderID() (string, error) {
+	path := filepath.Join(e.imagesDir(), BuilderIDFile)
+	id, err := readBuilderID(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		id, err = createBuilderID(path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("id of this builder: %w", err)
+	}
+	return id, nil
+}
+
+// addBuilders adds the ID of this builder, without creating one, and the IDs of the other registered builders.
+func (e *Engine) addBuilders(seen *plan.Observed, registered []string) {
+	seen.BuilderID, seen.OtherBuilders = "", map[string]bool{}
+	if id, err := readBuilderID(filepath.Join(e.imagesDir(), BuilderIDFile)); err == nil {
+		seen.BuilderID = id
+	}
+	for _, id := range registered {
+		if id != seen.BuilderID {
+			seen.OtherBuilders[id] = true
+		}
+	}
+}
+
+func readBuilderID(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	id, err := uuid.Parse(strings.TrimSpace(string(text)))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w; delete the file to get a new id", path, err)
+	}
+	return id.String(), nil
+}
+
+// createBuilderID never shows a partial ID to another process and never replaces an existing one.
+func createBuilderID(path string) (id string, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", err
+	}
+	draft, err := os.CreateTemp(filepath.Dir(path), "."+BuilderIDFile+"-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(draft.Name()) //nolint:errcheck // no program reads the file
+	_, err = draft.WriteString(uuid.NewString())
+	if err = errors.Join(err, draft.Close()); err != nil {
+		return "", err
+	}
+	if err := os.Link(draft.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return readBuilderID(path)
+}
+
+// logDir returns the directory of build logs and consoles. It creates the directory if necessary.
+func (e *Engine) logDir() (string, error) {
+	dir := e.Desired.Settings.LogPath()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make directory for logs: %w", err)
+	}
+	return dir, nil
+}
+
+// Limits for the stored consoles of instances that did not become ready.
+const (
+	consolesKept = 200
+	consolesAge  = 30 * 24 * time.Hour
+	consoleEnd   = ".console.log"
+)
+
+// pruneConsoles removes old consoles, and those above the limit less one, so that another can be stored.
+func pruneConsoles(dir string, now time.Time) {
+	entries, _ := os.ReadDir(dir)
+	consoles := newestFirst(dir, entries, func(name string) bool { return strings.HasSuffix(name, consoleEnd) })
+	for i, c := range consoles {
+		if i >= consolesKept-1 || now.Sub(c.time) > consolesAge {
+			_ = os.Remove(c.path)
+		}
+	}
+}
+
+// oldFile is a file in the log directory.
+type oldFile struct {
+	path string
+	time time.Time
+}
+
+// newestFirst returns the regular files of a directory with a wanted name, newest first.
+func newestFirst(dir string, entries []os.DirEntry, wanted func(name string) bool) (files []oldFile) {
+	for _, entry := range entries {
+		if !wanted(entry.Name()) {
+			continue
+		}
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+			files = append(files, oldFile{filepath.Join(dir, entry.Name()), info.ModTime()})
+		}
+	}
+	slices.SortFunc(files, func(a, b oldFile) int { return b.time.Compare(a.time) })
+	return files
+}
+
+// buildLog is the log of a build. A write error does not fail the build.
+type buildLog struct {
+	file *os.File
+
+	mu  sync.Mutex
+	err error // the first error; guarded by mu
+}
+
+// Write implements io.Writer.
+func (l *buildLog) Write(text []byte) (int, error) {
+	n, err := l.file.Write(text)
+	l.fail(err)
+	return n, err
+}
+
+func (l *buildLog) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+// Close returns the reason why the log is incomplete, if it is.
+func (l *buildLog) Close() error {
+	l.fail(l.file.Close())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// openBuildLog opens the log of a build and removes old ones of the same image.
+func (e *Engine) openBuildLog(name string) (*buildLog, error) {
+	dir, err := e.logDir()
+	if err != nil {
+		return nil, err
+	}
+	if keep := e.Desired.Settings.BuildLogKeep; keep >= 0 {
+		pruneLogs(dir, name, keep)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &buildLog{file: file}, nil
+}
+
+// pruneLogs keeps the newest logs of the image. The build ID follows the last dash of a name, which distinguishes the
+// logs of ubuntu from those of ubuntu-jammy.
+func pruneLogs(dir, name string, keep int) {
+	image := name[:strings.LastIndexByte(name, '-')]
+	entries, _ := os.ReadDir(dir)
+	logs := newestFirst(dir, entries, func(name string) bool {
+		stem, isLog := strings.CutSuffix(name, ".log")
+		id := plan.BuildIDOfFile(name)
+		return isLog && id != "" && stem == image+"-"+id
+	})
+	for _, l := range logs[min(max(keep-1, 0), len(logs)):] {
+		_ = os.Remove(l.path)
+	}
 }

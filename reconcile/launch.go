@@ -372,3 +372,76 @@ func (l *nodeLaunch) console(ctx context.Context) (path string) {
 	}
 	return path
 }
+
+const (
+	// roomTimeout is how long the next launch attempt waits for the capacity that the failed instance uses.
+	roomTimeout = time.Minute
+	// roomPoll is the time between two checks.
+	roomPoll = time.Second
+)
+
+// continueWithNewNode passes the record of a failed attempt to cleanUp and continues the launch with a new record, so
+// that the next attempt does not wait for the deletion. One commit writes both: the request always has a node.
+func (l *nodeLaunch) continueWithNewNode(ctx context.Context, cause error) error {
+	now := l.x.Now()
+	left, next := *l.node, *l.node
+	left.State, left.StateTime, left.Error = resources.StateDeleting, now, cause.Error()
+	left.Request, left.Tenant, left.Requestor = "", "", ""
+	next.ID, next.StateTime, next.Created, next.Error = "", now, now, cause.Error()
+	next.ExternalID, next.Phases = "", resources.Phases{}
+	l.created = resources.Instance{}
+	if l.x.cache.claims.store != nil {
+		next.State = resources.StateInit // create claims it; other processes ignore it until then
+	}
+	if err := l.x.cache.putFor(ctx, l.step.ID, &left, &next); err != nil {
+		return err
+	}
+	l.node = &next
+	l.x.cache.clearRecordBusy(ctx, left.Key())
+	l.x.cleaner.cleanUp(&left)
+	l.isReplacement = true
+	return nil
+}
+
+// awaitRoom waits, before an attempt that follows a failed one, until the limits of the pool and the quota have
+// capacity for the node in addition to the instances being deleted. An earlier run may have ended during this wait.
+func (l *nodeLaunch) awaitRoom(ctx context.Context) error {
+	if l.node.Attempt == 0 || l.node.ExternalID != "" {
+		return nil
+	}
+	limit, cancel := context.WithTimeout(ctx, roomTimeout)
+	defer cancel()
+	for {
+		why := l.lacksRoom(limit)
+		if why == "" {
+			return nil
+		}
+		l.x.progress(l.step)("waiting for capacity for the next attempt", 0, 0)
+		select {
+		case <-time.After(roomPoll):
+		case <-limit.Done():
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fmt.Errorf("%w: no capacity for the next attempt while failed instances are being deleted: %s", drivers.ErrQuota, why)
+		}
+	}
+}
+
+// lacksRoom returns the limit that leaves no capacity for the node, or "".
+func (l *nodeLaunch) lacksRoom(ctx context.Context) string {
+	var use resources.ResourceAmounts
+	for _, n := range all[resources.Node](l.x.cache) {
+		if n.Provider == l.node.Provider && n.Pool == l.node.Pool && n.ID != l.node.ID && !n.Static {
+			use = plan.Plus(use, plan.Amounts(n))
+		}
+	}
+	if why := plan.OverLimits(l.pool, use, plan.Amounts(l.node)); why != "" || l.pool.IgnoreProviderQuota || !l.isReplacement {
+		return why // unless this run has replaced the node, an earlier run may have created the instance, and the quota counts it
+	}
+	quota, err := l.cloud.Quota(ctx)
+	if err != nil {
+		return "" // the cloud itself rejects a node that exceeds the quota
+	}
+	return plan.OverQuota(quota, plan.Amounts(l.node))
+}

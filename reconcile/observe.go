@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -12,14 +13,13 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/process"
+	"github.com/npctl/npctl/internal/qemuimg"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
 	"github.com/npctl/npctl/state"
 )
-
-// observeTimeout bounds the listing of one provider, including all retries of its API.
-const observeTimeout = 5 * time.Minute
 
 // Observer makes the observed state. It keeps the newest listing of each provider and the newest inputs of the
 // configuration in force. An observation adds what is read at once: the images directory, the records and the activity
@@ -238,26 +238,6 @@ func (o *Observer) Refresh(seen *plan.Observed) {
 // Records returns the current records and the keys of those that a step works on.
 func (r *Runner) Records() (plan.Records, map[resources.Key]bool) { return r.cache.snapshot() }
 
-// ListProvider lists one provider, as Observe does. The view is valid until the next listing.
-func (r *Runner) ListProvider(ctx context.Context, provider string) plan.ProviderView {
-	engine := r.using()
-	view := engine.view(ctx, provider, r.providerRecord(provider), r.cache.expect()[provider])
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	before := r.listingStarted[provider] // the view of that listing may still be in use
-	maps.DeleteFunc(r.deletedInstances[provider], func(_ string, d instanceDeletion) bool { return d.ended.Before(before) })
-	r.listingEnded[provider] = engine.Now()
-	if view.Err == "" {
-		r.listingStarted[provider] = view.ListedAt
-	}
-	return view
-}
-
-func (r *Runner) providerRecord(name string) *resources.ProviderRecord {
-	record, _ := get[resources.ProviderRecord](r.cache, resources.Key{Kind: resources.KindProvider, ID: name})
-	return record
-}
-
 // Observe lists the clouds first and reads the records second, so that an object without a record really has none. If
 // refresh is false, it lists no cloud.
 func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, error) {
@@ -411,118 +391,6 @@ func unreachable(seen *plan.Observed) {
 	}
 }
 
-// listAll lists all configured and recorded providers. It returns an error only if the store cannot be read or ctx ends.
-func (e *Engine) listAll(ctx context.Context) (map[string]plan.ProviderView, error) {
-	remembered := map[string]*resources.ProviderRecord{}
-	entries, err := e.Store.List(ctx, resources.KindProvider, resources.KindNode, resources.KindUpload)
-	if err != nil {
-		return nil, err
-	}
-	for _, entry := range entries {
-		if record, ok := entry.Record.(*resources.ProviderRecord); ok {
-			remembered[record.Name] = record
-		}
-	}
-	names := slices.Collect(maps.Keys(remembered))
-	for i := range e.Desired.Providers {
-		names = append(names, e.Desired.Providers[i].Name)
-	}
-	slices.Sort(names)
-	record := func(name string) *resources.ProviderRecord { return remembered[name] }
-	return e.listProviders(ctx, slices.Compact(names), record, expect(recordsOf(entries))), ctx.Err()
-}
-
-// listProviders lists providers in parallel. If a listing fails, its view contains the error.
-func (e *Engine) listProviders(ctx context.Context, names []string, record func(name string) *resources.ProviderRecord, there map[string]expectedIDs) map[string]plan.ProviderView {
-	var group sync.WaitGroup
-	var mu sync.Mutex
-	views := map[string]plan.ProviderView{}
-	for _, name := range names {
-		group.Go(func() {
-			view := e.view(ctx, name, record(name), there[name])
-			mu.Lock()
-			defer mu.Unlock()
-			views[name] = view
-		})
-	}
-	group.Wait()
-	return views
-}
-
-func (e *Engine) view(ctx context.Context, name string, record *resources.ProviderRecord, there expectedIDs) plan.ProviderView {
-	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
-	defer cancel()
-	started := time.Now()
-	view := plan.ProviderView{ListedAt: e.Now()}
-	cloud, release, err := e.cloud(ctx, name, record)
-	defer release()
-	if err == nil {
-		err = e.list(ctx, name, cloud, there, &view)
-	}
-	if err != nil {
-		return plan.ProviderView{Err: err.Error(), Rejected: rejected(err)}
-	}
-	e.Log.Debug("provider listed", "provider", name, "instances", len(view.Instances), "images", len(view.Images),
-		"took", time.Since(started))
-	return view
-}
-
-// list fills the view with one listing of each kind and resolves the names in the configuration.
-func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, there expectedIDs, view *plan.ProviderView) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		view.Instances, err = listTwice(ctx, func() (instances []resources.Instance, err error) {
-			if instances, err = cloud.List(ctx); err == nil {
-				view.Quota, err = cloud.Quota(ctx) // read after the listing, so that the quota counts every listed instance
-			}
-			return instances, err
-		}, func(i resources.Instance) string { return i.ID }, there.servers)
-		return err
-	})
-	if store, ok := drivers.ImagesOf(cloud); ok {
-		group.Go(func() (err error) {
-			list := func() ([]resources.RemoteImage, error) { return store.ListImages(ctx) }
-			view.Images, err = listTwice(ctx, list, func(i resources.RemoteImage) string { return i.ID }, there.images)
-			return err
-		})
-	}
-	if sweeper, ok := drivers.SweeperOf(cloud); ok {
-		group.Go(func() (err error) { view.Leftovers, err = sweeper.Leftovers(ctx); return err })
-	}
-	if placed, ok := drivers.As[drivers.Locator](cloud); ok {
-		view.Location = placed.Location()
-	}
-	if p, configured := e.provider(name); configured {
-		if resolver, ok := drivers.ResolverOf(cloud); ok {
-			group.Go(func() error { return e.resolve(ctx, p, resolver, view) })
-		}
-	}
-	return group.Wait()
-}
-
-// resolve resolves the names in offers and cloud images.
-func (e *Engine) resolve(ctx context.Context, p *resources.Provider, resolver drivers.Resolver, view *plan.ProviderView) error {
-	view.Offers = map[plan.OfferKey]plan.OfferView{}
-	view.CloudImages = map[string]plan.CloudImageView{}
-	for _, pool := range p.Pools {
-		for _, offer := range pool.Offers {
-			resolved, problems, err := resolver.ResolveOffer(ctx, offer.Config)
-			if err != nil {
-				return err
-			}
-			view.Offers[plan.OfferKey{Pool: pool.Name, Label: offer.Label}] = plan.OfferView{ResolvedOffer: resolved, Problems: problems}
-		}
-	}
-	for _, spec := range p.CloudImages {
-		image, problems, err := resolver.ResolveImage(ctx, spec)
-		if err != nil {
-			return err
-		}
-		view.CloudImages[spec.Name] = plan.CloudImageView{Image: image, Problems: problems}
-	}
-	return nil
-}
-
 // inputs computes digests of the input files of each image. An unreadable file is an error of that image only; inputs
 // returns an error only if ctx ends.
 func (e *Engine) inputs(ctx context.Context, seen *plan.Observed) error {
@@ -543,4 +411,76 @@ func (e *Engine) inputs(ctx context.Context, seen *plan.Observed) error {
 		}
 	}
 	return nil
+}
+
+// maxParallelQueries is how many image sources and build hosts are queried at a time.
+const maxParallelQueries = 8
+
+// queryExternalSources queries the versions of images with an external source, and the builds on build hosts. If a
+// query fails, its view contains the error; queryExternalSources returns an error only if ctx ends.
+func (e *Engine) queryExternalSources(ctx context.Context, seen *plan.Observed) error {
+	seen.Versions, seen.Hosts = map[string]plan.SourceView{}, map[string]plan.HostsView{}
+	var mu sync.Mutex // guards both maps
+	var group errgroup.Group
+	group.SetLimit(maxParallelQueries)
+	for i := range e.Desired.Images {
+		image := &e.Desired.Images[i]
+		sourced, ok := e.Builders[image.Builder].(builders.Versioned)
+		if !ok {
+			continue
+		}
+		group.Go(func() error {
+			var view plan.SourceView
+			versions, err := sourced.Versions(ctx, image.Config, e.Desired.Settings.Dir)
+			if view.Versions = versions; err != nil {
+				view.Err = err.Error()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			seen.Versions[image.Name] = view
+			return nil
+		})
+	}
+	for kind, builder := range e.Builders {
+		remote, ok := builder.(builders.Remote)
+		if !ok {
+			continue
+		}
+		group.Go(func() error {
+			var view plan.HostsView
+			held, err := remote.ListBuilds(ctx)
+			if view.Builds = held; err != nil {
+				view.Err = err.Error()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			seen.Hosts[kind] = view
+			return nil
+		})
+	}
+	_ = group.Wait() // the goroutines return no errors
+	return ctx.Err()
+}
+
+// findTools observes which programs that builds and conversions need are missing on this host.
+func (e *Engine) findTools(seen *plan.Observed) {
+	path := process.Getenv(process.BaseEnv(os.Environ()), "PATH")
+	if e.RunQemuImg == nil && !process.Installed(qemuimg.Program, path) {
+		seen.Converter = []plan.Program{{Name: qemuimg.Program, Package: qemuimg.Package}}
+	}
+	seen.Tools = map[string]plan.Tools{}
+	for _, image := range e.Desired.Images {
+		tooled, ok := e.Builders[image.Builder].(builders.ToolUser)
+		if !ok {
+			continue
+		}
+		needs := tooled.Tools(image.Config)
+		tools := plan.Tools{Formats: needs.Formats}
+		for _, p := range needs.Programs {
+			if !process.Installed(p.Name, p.Path) {
+				tools.Missing = append(tools.Missing, plan.Program{Name: p.Name, Package: p.Package})
+			}
+		}
+		seen.Tools[image.Name] = tools
+	}
 }

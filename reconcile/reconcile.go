@@ -17,6 +17,7 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/process"
+	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -128,3 +129,39 @@ func (e *Engine) imageBuilder(name string) (*resources.Image, builders.Builder, 
 
 // imagesDir returns the directory of the image files.
 func (e *Engine) imagesDir() string { return e.Desired.Settings.Path(e.Desired.Settings.ImagesDir) }
+
+// EventKind is the kind of an Event.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventStart    EventKind = "start"
+	EventProgress EventKind = "progress"
+	EventRetry    EventKind = "retry" // a launch attempt failed, and another one follows
+	EventDone     EventKind = "done"
+	EventFailed   EventKind = "failed"
+	EventSkipped  EventKind = "skipped"
+)
+
+// Event reports the progress of one step while a plan is executed.
+type Event struct {
+	Time  time.Time
+	Kind  EventKind
+	Step  plan.Step
+	Phase string        // the current activity, such as "waiting for the server to become active"
+	Done  int64         // bytes or percent, as Total; of a retry, the number of the attempt that failed
+	Total int64         // 0 when unknown
+	Took  time.Duration // of done and failed steps
+	Err   error         // why it failed, was skipped or is retried
+	ID    string        // of the record that the step created
+}
+
+func (e *Engine) report(event Event) {
+	if e.Report == nil {
+		return
+	}
+	event.Time = e.Now()
+	e.reporting.Lock()
+	defer e.reporting.Unlock()
+	e.Report(event)
+}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -361,4 +363,61 @@ func (l *recordCache) template(hash resources.Hash, static, files map[string]str
 		return nil
 	}
 	return []resources.Record{t}
+}
+
+// clearRecordBusy ends a step's work on one of its records. The next plan may contain other steps for it.
+func (l *recordCache) clearRecordBusy(ctx context.Context, key resources.Key) {
+	l.claims.release(ctx, key)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.busy, key)
+	l.notify()
+}
+
+// changeImage applies a change to the record of an image until no other process has changed it in between. Other
+// processes may change it at the same time, for example npctl image pause.
+func (l *recordCache) changeImage(ctx context.Context, name string, kind resources.ImageKind, change func(*resources.ImageRecord)) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	key := resources.Key{Kind: resources.KindImage, ID: name}
+	for {
+		record, revision := &resources.ImageRecord{Name: name, Kind: kind}, state.Revision(0)
+		entry, err := l.store.Get(ctx, key)
+		if err == nil {
+			record, revision = entry.Record.(*resources.ImageRecord), entry.Revision
+		} else if !errors.Is(err, state.ErrNotFound) {
+			return fmt.Errorf("read state: %w", err)
+		}
+		before := cloneImage(record)
+		change(record)
+		if revision != 0 && reflect.DeepEqual(before, record) {
+			l.refreshEntry(ctx, entry)
+			return nil
+		}
+		entries, err := l.store.Commit(ctx, state.Op{Record: record, Revision: revision})
+		if err == nil {
+			l.refreshEntry(ctx, entries[0])
+			return nil
+		}
+		if !errors.Is(err, state.ErrConflict) {
+			return fmt.Errorf("update the record of the image: %w", err)
+		}
+	}
+}
+
+func cloneImage(r *resources.ImageRecord) *resources.ImageRecord {
+	c := *r
+	c.MissingVersions = slices.Clone(r.MissingVersions)
+	if r.Failure != nil {
+		f := *r.Failure
+		c.Failure = &f
+	}
+	if r.Uploads != nil {
+		c.Uploads = make(map[string]*resources.Failure, len(r.Uploads))
+		for provider, f := range r.Uploads {
+			one := *f
+			c.Uploads[provider] = &one
+		}
+	}
+	return &c
 }

@@ -1,17 +1,120 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
+
+// deleteTimeout is the time limit for the deletion of an instance.
+const deleteTimeout = 10 * time.Minute
+
+// deleteNode removes a node as planned.
+func (x *execution) deleteNode(ctx context.Context, s plan.Step) error {
+	node, at := find[resources.Node](x.cache, s.Record)
+	if node == nil {
+		return nil // another process has removed it
+	}
+	if err := x.asPlanned(s, at); err != nil {
+		return err
+	}
+	return x.removeNode(ctx, s, node, at)
+}
+
+// removeNode deletes a node's instance, waits until it is gone, and then removes the record, which was read at revision
+// at.
+func (x *execution) removeNode(ctx context.Context, s plan.Step, node *resources.Node, at state.Revision) error {
+	if node.Static {
+		return x.cache.drop(ctx, node.Key())
+	}
+	cloud, release, err := x.cloud(ctx, node.Provider, x.cache.provider(node.Provider))
+	defer release()
+	if err != nil {
+		return err
+	}
+	node.State, node.StateTime = resources.StateDeleting, x.Now()
+	if node.ExternalID == "" {
+		node.ExternalID = s.External
+	}
+	if err := x.cache.claim(ctx, s.ID, node, at); err != nil {
+		return err
+	}
+	if err := x.instanceRemover(s, cloud).remove(ctx, x.machineOf(node)); err != nil {
+		return err
+	}
+	return x.cache.drop(ctx, node.Key())
+}
+
+// machineOf returns the deletion target of a node.
+func (x *execution) machineOf(n *resources.Node) deletionTarget {
+	d := deletionTarget{external: n.ExternalID, marks: resources.OwnerTags{Installation: x.seen.Installation, Kind: resources.KindNode, ID: n.ID}, record: n.ID}
+	marked := func(i resources.Instance) bool { return i.ID == n.ExternalID && i.Marks.Installation != "" }
+	if n.Hash == "" && !slices.ContainsFunc(x.seen.Providers[n.Provider].Instances, marked) {
+		d.marks = resources.OwnerTags{} // another program has launched it, and only the record proves that it belongs to the provider
+	}
+	return d
+}
+
+// deleteLeftover deletes an object of ours that has no record.
+func (x *execution) deleteLeftover(ctx context.Context, s plan.Step) error {
+	if s.Type == "file" {
+		return x.files().removeImage(ctx, s.External)
+	}
+	cloud, release, err := x.cloud(ctx, s.Provider, x.cache.provider(s.Provider))
+	defer release()
+	if err != nil {
+		return err
+	}
+	if err := x.cache.claims.awaitConnected(ctx, s.ID); err != nil {
+		return err
+	}
+	sighting, ok := get[resources.Sighting](x.cache, (&resources.Sighting{Provider: s.Provider, Type: s.Type, External: s.External}).Key())
+	if ok {
+		sighting.Deleted = x.Now() // leak_limit applies over time
+		if err := x.cache.put(ctx, sighting); err != nil {
+			return err
+		}
+	}
+	switch s.Type {
+	case "server":
+		for _, i := range x.seen.Providers[s.Provider].Instances {
+			if i.ID == s.External {
+				return x.instanceRemover(s, cloud).remove(ctx, deletionTarget{external: i.ID, marks: i.Marks})
+			}
+		}
+	case "image":
+		store, ok := drivers.ImagesOf(cloud)
+		if !ok {
+			return drivers.ErrNotSupported
+		}
+		for _, i := range x.seen.Providers[s.Provider].Images {
+			if i.ID == s.External {
+				return store.DeleteImage(ctx, i.ID, i.Marks)
+			}
+		}
+	default:
+		sweeper, ok := drivers.SweeperOf(cloud)
+		if !ok {
+			return drivers.ErrNotSupported
+		}
+		for _, l := range x.seen.Providers[s.Provider].Leftovers {
+			if l.Type == s.Type && l.ID == s.External {
+				return sweeper.DeleteLeftover(ctx, l) // with its ownership tags, which the driver compares
+			}
+		}
+	}
+	return fmt.Errorf("%s was not listed when the plan was computed", s.Address)
+}
 
 // deletesAtMost limits the delete calls for one instance when the cloud accepts a deletion and then fails to complete
 // it.
@@ -110,94 +213,122 @@ func (l listing) left(d deletionTarget, foreign map[string]bool) []resources.Ins
 	return slices.DeleteFunc(left, func(i resources.Instance) bool { return foreign[i.ID] })
 }
 
-// imageRemover deletes images from a provider.
-type imageRemover struct {
-	store        drivers.ImageStore
-	claims       *claims // a deletion waits until the state is connected
-	log          *slog.Logger
-	installation string
+// Undeleted is the instance of a failed launch attempt that was not deleted when the run ended.
+type Undeleted struct {
+	Node, Provider string
+	Server         string // the cloud's ID; empty if it is unknown whether the instance exists
+	Err            error  // of the newest attempt to delete it, if any
 }
 
-func (x *execution) imageRemover(store drivers.ImageStore) imageRemover {
-	return imageRemover{store, x.cache.claims, x.Log, x.seen.Installation}
+const (
+	// cleanupGrace is how long Execute waits, after its steps, for the deletion of failed instances.
+	cleanupGrace = 30 * time.Second
+	// cleanupPause is the first pause of a clean-up after a refused deletion. It doubles with each further one.
+	cleanupPause = 2 * time.Second
+)
+
+// cleaner deletes the instances of failed launch attempts while a plan that is executed once runs. A daemon has none:
+// its next plan deletes them.
+type cleaner struct {
+	x    *execution // reports no events: deletions are not steps of the plan
+	ctx  context.Context
+	stop context.CancelFunc
+	work sync.WaitGroup
+
+	mu   sync.Mutex // guards left
+	left map[string]Undeleted
 }
 
-// removeUploaded deletes the image of an upload record and every image with its ownership tags.
-func (r imageRemover) removeUploaded(ctx context.Context, u *resources.Upload) error {
-	marks := resources.OwnerTags{Installation: r.installation, Kind: resources.KindUpload, ID: u.ID}
-	if u.ExternalID != "" {
-		expected := marks
-		if u.Unmarked {
-			var err error
-			if expected, err = r.foreignTags(ctx, u); err != nil {
-				return err
+func newCleaner(ctx context.Context, x *execution) *cleaner {
+	silent := *x.Engine
+	silent.Report = nil
+	c := &cleaner{x: &execution{Engine: &silent, run: x.run, seen: x.seen}, left: map[string]Undeleted{}}
+	c.ctx, c.stop = context.WithCancel(ctx)
+	return c
+}
+
+// cleanUp deletes the instance of a failed attempt and then its record, unless the record belongs to a request.
+func (c *cleaner) cleanUp(n *resources.Node) {
+	if c == nil {
+		return
+	}
+	s := plan.Step{ID: "clean up node " + n.ID, Action: plan.ActionDelete, Thing: plan.ThingNode, Provider: n.Provider, Pool: n.Pool,
+		Record: n.Key(), External: n.ExternalID}
+	c.x.cache.clearRecordBusy(c.ctx, n.Key())
+	c.note(Undeleted{Node: n.ID, Provider: n.Provider, Server: n.ExternalID}, false)
+	c.work.Go(func() {
+		for pause := cleanupPause; ; pause *= 2 {
+			err := c.delete(s)
+			c.note(Undeleted{Node: n.ID, Provider: n.Provider, Server: n.ExternalID, Err: err}, err == nil || errors.Is(err, errChanged))
+			if err == nil || errors.Is(err, errChanged) {
+				return
+			}
+			select {
+			case <-time.After(pause):
+			case <-c.ctx.Done():
+				return
 			}
 		}
-		if err := r.deleteImage(ctx, u.ExternalID, expected); err != nil {
+	})
+}
+
+func (c *cleaner) delete(s plan.Step) error {
+	ctx := c.x.cache.claims.begin(c.ctx, s.ID)
+	defer c.x.cache.claims.end(c.ctx, s.ID)
+	if c.x.cache.claims.store != nil {
+		entry, err := c.x.cache.claims.acquire(ctx, s.ID, s.Record)
+		if err != nil {
 			return err
 		}
+		c.x.cache.refreshEntry(ctx, entry)
 	}
-	return r.remove(ctx, marks)
-}
-
-// foreignTags returns the ownership tags of an image that a host of another installation uploaded: the tags of that
-// installation, or none.
-func (r imageRemover) foreignTags(ctx context.Context, u *resources.Upload) (resources.OwnerTags, error) {
-	images, err := r.store.ListImages(ctx)
+	node, at := find[resources.Node](c.x.cache, s.Record)
+	switch {
+	case node == nil:
+		return nil
+	case node.Request == "":
+		return c.x.removeNode(ctx, s, node, at)
+	}
+	cloud, release, err := c.x.cloud(ctx, s.Provider, c.x.cache.provider(s.Provider))
+	defer release()
 	if err != nil {
-		return resources.OwnerTags{}, err
-	}
-	for _, i := range images {
-		if i.ID == u.ExternalID && i.Marks.Installation != r.installation {
-			return i.Marks, nil
-		}
-	}
-	return resources.OwnerTags{}, nil
-}
-
-// deleteImage deletes one image. An image without the expected ownership tags belongs to another owner and is not
-// deleted.
-func (r imageRemover) deleteImage(ctx context.Context, id string, expected resources.OwnerTags) error {
-	if err := r.claims.awaitConnected(ctx, ""); err != nil {
 		return err
 	}
-	err := r.store.DeleteImage(ctx, id, expected)
-	if errors.Is(err, drivers.ErrNotOurs) {
-		r.log.Warn("image belongs to another owner; not deleted", "image", id, "error", err)
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("delete image %s: %w", id, err)
-	}
-	return nil
+	return c.x.instanceRemover(s, cloud).remove(ctx, c.x.machineOf(node)) // the record shows the next plan which pool cannot serve the request
 }
 
-// remove deletes every image with the given ownership tags and waits until a listing shows none.
-func (r imageRemover) remove(ctx context.Context, marks resources.OwnerTags) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, deleteTimeout, fmt.Errorf("image not gone after %s", deleteTimeout))
-	defer cancel()
-	for {
-		images, err := imagesMarked(ctx, r.store, marks)
-		if err != nil || len(images) == 0 {
-			return err
-		}
-		for _, image := range images {
-			if err := r.deleteImage(ctx, image.ID, image.Marks); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-time.After(pollLeast):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+// note records that an instance is left, or removes it once it is deleted.
+func (c *cleaner) note(l Undeleted, gone bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if gone {
+		delete(c.left, l.Node)
+		return
 	}
+	if l.Err != nil && c.ctx.Err() != nil {
+		l.Err = c.left[l.Node].Err // the end of the run is not the cause
+	}
+	c.left[l.Node] = l
 }
 
-// imagesMarked lists the images with the ownership tags of one record.
-func imagesMarked(ctx context.Context, store drivers.ImageStore, marks resources.OwnerTags) ([]resources.RemoteImage, error) {
-	images, err := store.ListImages(ctx)
-	return slices.DeleteFunc(images, func(i resources.RemoteImage) bool {
-		return i.Marks.Installation != marks.Installation || i.Marks.ID != marks.ID || i.Marks.Kind != marks.Kind
-	}), err
+// end waits up to cleanupGrace for the deletions, stops them, and returns the remaining instances in the order of their
+// nodes.
+func (c *cleaner) end() []Undeleted {
+	done := make(chan struct{})
+	go func() { c.work.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(cleanupGrace):
+	case <-c.ctx.Done():
+	}
+	c.stop()
+	<-done
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var left []Undeleted
+	for _, l := range c.left {
+		left = append(left, l)
+	}
+	slices.SortFunc(left, func(a, b Undeleted) int { return cmp.Compare(a.Node, b.Node) })
+	return left
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -270,5 +271,66 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// Options configures a Daemon. Only Engine is required.
+type Options struct {
+	Engine *reconcile.Engine
+	// Load reads the configuration for Reload.
+	Load func(ctx context.Context) (resources.Desired, error)
+	// AllowDestroy consents to the deletions that the first configuration asks for.
+	AllowDestroy bool
+	// Providers are the providers to serve; empty means all.
+	Providers []string
+	// Tasks are the tasks to perform; when empty, hasTask chooses them.
+	Tasks []Task
+	// Refresh is the time between two listings of a provider without a trigger; 0 means 1 minute.
+	Refresh time.Duration
+	Log     *slog.Logger
+	// Observe, when set, is called with each pass, for example for metrics.
+	Observe func(Pass)
+	// Step, when set, is called with each step event, one call at a time.
+	Step func(reconcile.Event)
+	// Taken, when set, is called with each request that a requestor has taken, and with its nodes.
+	Taken func(*resources.Request, []*resources.Node)
+	// RequestRefused, when set, is called for each request that the daemon refuses because max_requests are open.
+	RequestRefused func()
+	// Reloaded, when set, is called with the result of each Reload, one call at a time.
+	Reloaded func(plan.Plan, error)
+	// Stall is how long requests may wait without a launch or serve step before the daemon reports a stall; 0 means 15
+	// minutes.
+	Stall time.Duration
+	// Shadow makes the daemon read-only: it decides, starts no steps, and compares its decisions with those of the
+	// processes that serve. The store must be shared; the daemon needs no permission to write there.
+	Shadow bool
+	// Compared, when set, is called with each comparison that a shadow makes.
+	Compared func(Comparison)
+}
+
+// ProvidersNotListed returns the providers to serve that have not been listed yet, successfully or not. New providers
+// appear in it, and providers that this process becomes the leader of.
+func (d *Daemon) ProvidersNotListed() (names []string) {
+	desired := d.Desired()
+	for i := range desired.Providers {
+		name := desired.Providers[i].Name
+		if _, listed := d.observer.Listing(name); !listed && d.duties.mayManage(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// NotReady returns why the daemon cannot serve everything now, or an empty string when it can.
+func (d *Daemon) NotReady() string {
+	switch unlisted := d.ProvidersNotListed(); {
+	case d.connection.isDown():
+		return "the state is unreachable"
+	case len(unlisted) > 0:
+		return "not listed yet: " + strings.Join(unlisted, ", ")
+	case d.LastPassEnd().IsZero():
+		return "no pass has completed yet"
+	default:
+		return ""
 	}
 }

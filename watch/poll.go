@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -205,4 +206,113 @@ func (p *pollers) triggerAll() {
 		p.triggers.trigger(name)
 	}
 	p.triggerPass()
+}
+
+// inputsTrigger is the name by which the input poller is triggered; no provider has it.
+const inputsTrigger = ""
+
+// triggers wakes pollers before their next listing is due.
+type triggers struct {
+	mu         sync.Mutex // guards byProvider
+	byProvider map[string]chan struct{}
+}
+
+func (n *triggers) channel(provider string) chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.byProvider == nil {
+		n.byProvider = map[string]chan struct{}{}
+	}
+	if n.byProvider[provider] == nil {
+		n.byProvider[provider] = make(chan struct{}, 1)
+	}
+	return n.byProvider[provider]
+}
+
+// onStepDone triggers the listing that shows the result of a step: of a provider, or of build hosts.
+func (n *triggers) onStepDone(s plan.Step) {
+	switch {
+	case s.Action == plan.ActionBuild:
+		n.trigger(inputsTrigger)
+	case s.Provider != "" && (s.Action == plan.ActionUpload || s.Thing == plan.ThingLeftover || s.Thing == plan.ThingUpload):
+		n.trigger(s.Provider)
+	}
+}
+
+func (n *triggers) trigger(provider string) {
+	select {
+	case n.channel(provider) <- struct{}{}:
+	default:
+	}
+}
+
+// The daemon logs an outage of a provider once when it begins and once when it ends, whether a listing or a postponed
+// launch revealed it.
+
+// outageEndDelay is how long after the newest postponed launch an outage counts as over although no launch has
+// succeeded since. The plan may no longer contain launches in the provider.
+const outageEndDelay = 5 * time.Minute
+
+// outages knows the providers that do not respond.
+type outages struct {
+	log           *slog.Logger
+	now           func() time.Time
+	lastPostponed func(provider string) time.Time // when a launch was last postponed
+
+	mu          sync.Mutex      // guards unreachable
+	unreachable map[string]bool // providers with an outage that was logged
+}
+
+// onLaunchResult updates the outage of a provider from the result of a launch. view is the newest listing.
+func (o *outages) onLaunchResult(event reconcile.Event, view plan.ProviderView) {
+	provider := event.Step.Provider
+	switch {
+	case errors.Is(event.Err, reconcile.ErrProviderUnreachable):
+		if o.start(provider) {
+			o.log.Warn("provider does not respond; launches are postponed", "provider", provider, "error", event.Err)
+		}
+	case event.Kind == reconcile.EventDone:
+		o.end(provider, view)
+	}
+}
+
+// onListing updates the outage of a provider from a listing.
+func (o *outages) onListing(provider string, before, view plan.ProviderView) {
+	if view.Err == "" {
+		o.end(provider, view)
+		return
+	}
+	if o.start(provider) || before.Rejected != view.Rejected {
+		o.log.Warn("provider could not be queried", "provider", provider, "error", view.Err)
+	}
+}
+
+// start records that a provider does not respond, and reports whether it responded before.
+func (o *outages) start(provider string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	isNew := !o.unreachable[provider]
+	o.unreachable[provider] = true
+	return isNew
+}
+
+// end ends an outage when listings succeed and launches are no longer postponed.
+func (o *outages) end(provider string, view plan.ProviderView) {
+	calm := o.now().Sub(o.lastPostponed(provider)) >= outageEndDelay
+	o.mu.Lock()
+	over := o.unreachable[provider] && view.Err == "" && calm
+	if over {
+		delete(o.unreachable, provider)
+	}
+	o.mu.Unlock()
+	if over {
+		o.log.Info("provider responds again", "provider", provider)
+	}
+}
+
+// forget drops a provider that this process no longer manages.
+func (o *outages) forget(provider string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.unreachable, provider)
 }
