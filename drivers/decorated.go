@@ -2,7 +2,10 @@ package drivers
 
 import (
 	"context"
+	"fmt"
 	"io"
+
+	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/resources"
 )
@@ -63,4 +66,202 @@ func (d *decoratedImages) DeleteImage(ctx context.Context, id string, expected r
 
 func (d *decoratedImages) ListImages(ctx context.Context) ([]resources.RemoteImage, error) {
 	return do(ctx, d.around, Call{Name: "list_images", Weight: paged}, d.inner.ListImages)
+}
+
+type decoratedResolver struct {
+	inner  Resolver
+	around Decorator
+}
+
+func (d *decoratedResolver) ResolveOffer(ctx context.Context, config cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
+	var problems []resources.Problem
+	offer, err := do(ctx, d.around, Call{Name: "resolve_offer", Weight: paged}, func(ctx context.Context) (offer resources.ResolvedOffer, err error) {
+		offer, problems, err = d.inner.ResolveOffer(ctx, config)
+		return offer, err
+	})
+	return offer, problems, err
+}
+
+func (d *decoratedResolver) ResolveImage(ctx context.Context, spec resources.CloudImageSpec) (resources.RemoteImage, []resources.Problem, error) {
+	var problems []resources.Problem
+	call := Call{Name: "resolve_image", Subject: spec.Name, Weight: paged}
+	image, err := do(ctx, d.around, call, func(ctx context.Context) (image resources.RemoteImage, err error) {
+		image, problems, err = d.inner.ResolveImage(ctx, spec)
+		return image, err
+	})
+	return image, problems, err
+}
+
+type decoratedSweeper struct {
+	inner  Sweeper
+	around Decorator
+}
+
+func (d *decoratedSweeper) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
+	return do(ctx, d.around, Call{Name: "leftovers", Weight: paged}, d.inner.Leftovers)
+}
+
+func (d *decoratedSweeper) DeleteLeftover(ctx context.Context, l resources.Leftover) error {
+	call := Call{Name: "delete_leftover", Subject: l.Type + " " + l.ID}
+	return d.around(ctx, call, func(ctx context.Context) error { return d.inner.DeleteLeftover(ctx, l) })
+}
+
+type decoratedConsole struct {
+	inner  Console
+	around Decorator
+}
+
+func (d *decoratedConsole) ConsoleLog(ctx context.Context, id string) (string, error) {
+	return do(ctx, d.around, Call{Name: "console_log", Subject: id}, func(ctx context.Context) (string, error) { return d.inner.ConsoleLog(ctx, id) })
+}
+
+const callCheck = "check"
+
+type decoratedChecker struct {
+	inner  Checker
+	around Decorator
+}
+
+func (d *decoratedChecker) Check(ctx context.Context, node resources.StaticNode) ([]string, error) {
+	return do(ctx, d.around, Call{Name: callCheck, Subject: node.Name}, func(ctx context.Context) ([]string, error) { return d.inner.Check(ctx, node) })
+}
+
+// SnapshotChecker is a Cloud that can report from an offer's configuration, a value of the type of Schema().Label,
+// that its instances do not support snapshots. CheckSnapshot makes no API call, so callers use As to find it.
+type SnapshotChecker interface {
+	CheckSnapshot(offer cty.Value) error
+}
+
+type decoratedSnapshots struct {
+	inner  Snapshotter
+	around Decorator
+}
+
+func (d *decoratedSnapshots) Snapshot(ctx context.Context, instance, name string, marks resources.OwnerTags) (string, error) {
+	call := Call{Name: "snapshot", Subject: instance, Retry: retryIfNothingDone}
+	return do(ctx, d.around, call, func(ctx context.Context) (string, error) { return d.inner.Snapshot(ctx, instance, name, marks) })
+}
+
+// ReadImage decorates only the start of the stream. The stream outlives the call and therefore the timeout that the
+// decorators set: it ends with the caller's ctx, or when it is closed.
+func (d *decoratedSnapshots) ReadImage(ctx context.Context, id string) (io.ReadCloser, resources.RemoteImage, error) {
+	var content io.ReadCloser
+	call := Call{Name: "read_image", Subject: id}
+	image, err := do(ctx, d.around, call, func(limited context.Context) (image resources.RemoteImage, err error) {
+		stream, stop := context.WithCancelCause(ctx)
+		inTime := context.AfterFunc(limited, func() { stop(context.Cause(limited)) })
+		opened, image, err := d.inner.ReadImage(stream, id)
+		switch late := !inTime(); {
+		case late && err == nil:
+			err = fmt.Errorf("%s: %w", call, limited.Err())
+			_ = opened.Close()
+		case late:
+			err = fmt.Errorf("%w: %w", limited.Err(), err) // the driver only sees that its context was cancelled
+		}
+		if err != nil {
+			stop(nil)
+			return image, err
+		}
+		content = &openStream{opened, func() { stop(nil) }}
+		return image, nil
+	})
+	return content, image, err
+}
+
+// openStream releases its context when it is closed.
+type openStream struct {
+	io.ReadCloser
+	free func()
+}
+
+func (s *openStream) Close() error {
+	defer s.free()
+	return s.ReadCloser.Close()
+}
+
+// These functions find the abilities of a Cloud and replace type assertions, so that a decorated Cloud has exactly
+// the abilities of the Cloud below.
+
+// ImagesOf returns the Cloud's image store, decorated as the Cloud is.
+func ImagesOf(c Cloud) (ImageStore, bool) {
+	inner, around, decorated := unwrapped(c)
+	store, ok := inner.(ImageStore)
+	if ok && decorated {
+		return &decoratedImages{store, around}, true
+	}
+	return store, ok
+}
+
+// SnapshotterOf returns the Cloud's snapshots, decorated as the Cloud is.
+func SnapshotterOf(c Cloud) (Snapshotter, bool) {
+	inner, around, decorated := unwrapped(c)
+	snapshots, ok := inner.(Snapshotter)
+	if ok && decorated {
+		return &decoratedSnapshots{snapshots, around}, true
+	}
+	return snapshots, ok
+}
+
+// ResolverOf returns the Cloud's resolver, decorated as the Cloud is.
+func ResolverOf(c Cloud) (Resolver, bool) {
+	inner, around, decorated := unwrapped(c)
+	resolver, ok := inner.(Resolver)
+	if ok && decorated {
+		return &decoratedResolver{resolver, around}, true
+	}
+	return resolver, ok
+}
+
+// SweeperOf returns the Cloud's sweeper, decorated as the Cloud is.
+func SweeperOf(c Cloud) (Sweeper, bool) {
+	inner, around, decorated := unwrapped(c)
+	sweeper, ok := inner.(Sweeper)
+	if ok && decorated {
+		return &decoratedSweeper{sweeper, around}, true
+	}
+	return sweeper, ok
+}
+
+// ConsoleOf returns the Cloud's console, decorated as the Cloud is.
+func ConsoleOf(c Cloud) (Console, bool) {
+	inner, around, decorated := unwrapped(c)
+	console, ok := inner.(Console)
+	if ok && decorated {
+		return &decoratedConsole{console, around}, true
+	}
+	return console, ok
+}
+
+// CheckerOf returns the Cloud's checker, decorated as the Cloud is.
+func CheckerOf(c Cloud) (Checker, bool) {
+	inner, around, decorated := unwrapped(c)
+	checker, ok := inner.(Checker)
+	if ok && decorated {
+		return &decoratedChecker{checker, around}, true
+	}
+	return checker, ok
+}
+
+// As finds any other ability: a T that the Cloud implements, or the Cloud below all decorators. Calls through T
+// bypass the decorators.
+func As[T any](c Cloud) (T, bool) {
+	if found, ok := c.(T); ok {
+		return found, true
+	}
+	inner, _, _ := unwrapped(c)
+	found, ok := inner.(T)
+	return found, ok
+}
+
+// unwrapped returns the Cloud below all decorators, and the decorators as one.
+func unwrapped(c Cloud) (Cloud, Decorator, bool) {
+	var arounds []Decorator
+	for {
+		d, ok := c.(*decoratedCloud)
+		if !ok {
+			return c, chain(arounds...), len(arounds) > 0
+		}
+		arounds = append(arounds, d.around)
+		c = d.inner
+	}
 }

@@ -179,3 +179,39 @@ type Console interface {
 
 // ErrNotSupported is the error of a decorated Cloud without an optional ability.
 var ErrNotSupported = errors.New("not supported by this driver")
+
+// Checker is a Cloud of machines that exist without npctl and may be unreachable.
+type Checker interface {
+	// Check connects to the node and returns its host keys, "type base64" each; none for nodes that do not use SSH.
+	// An error means that the node must not be used now: it does not respond, or it lacks a host key from the
+	// configuration, which is an ErrRejected.
+	Check(ctx context.Context, node resources.StaticNode) ([]string, error)
+}
+
+// NothingDone is implemented by errors that prove that the cloud did nothing: a rejection, or a request that was
+// never sent. After any other error, such as a timeout or a server error, the cloud may have executed the request or
+// may still execute it.
+type NothingDone interface {
+	NothingDone() bool
+}
+
+// IsNothingDone reports whether the error proves that nothing was done.
+func IsNothingDone(err error) bool {
+	var proof NothingDone
+	return errors.As(err, &proof) && proof.NothingDone()
+}
+
+// Attributes with a meaning for npctl are part of the contract. A driver that supports one embeds the struct inline in the
+// settings of its block, or declares an attribute of the same name and type.
+
+// Reach are attributes of an offer: they state how npctl verifies that a new node is reachable. Without them a node is
+// ready when the cloud reports it as ready.
+type Reach struct {
+	HostKeyChecking bool `config:"host_key_checking" default:"true" doc:"A node is ready when it presents its SSH host keys."`
+}
+
+// Format is an attribute of a provider: the format of uploaded images, instead of the first one of the Formats of the
+// driver's schema.
+type Format struct {
+	ImageFormat string `config:"image_format"`
+}

@@ -5,9 +5,18 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"reflect"
+	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
 
 	"github.com/npctl/npctl/resources"
 )
@@ -120,4 +129,195 @@ type Identity struct {
 // need not.
 type Identified interface {
 	Identity(ctx context.Context) (Identity, error)
+}
+
+// Self returns the current process as a holder with a new ID. The host is the name of this machine.
+func Self(host, version string) Holder {
+	name := cmp.Or(os.Getenv("USER"), "unknown")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return Holder{ID: uuid.NewString(), UserHost: name + "@" + host, Host: host, PID: os.Getpid(), Since: time.Now().UTC().Truncate(time.Second), Version: version}
+}
+
+// WithDefaults returns h with its empty fields, except Operation, taken from other. It takes the PID only from a holder
+// on the same host, because a PID is valid only on its host.
+func (h Holder) WithDefaults(other Holder) Holder {
+	h.ID, h.UserHost, h.Host = cmp.Or(h.ID, other.ID), cmp.Or(h.UserHost, other.UserHost), cmp.Or(h.Host, other.Host)
+	h.Since, h.Version = cmp.Or(h.Since, other.Since), cmp.Or(h.Version, other.Version)
+	if h.PID == 0 && h.Host == other.Host {
+		h.PID, h.Started = other.PID, cmp.Or(h.Started, other.Started)
+	}
+	return h
+}
+
+// LockInterval is the interval between attempts to take a lock that another process holds.
+const LockInterval = 250 * time.Millisecond
+
+// LockWithin takes a lock. It waits for another holder for at most wait, and calls waiting with the error before each
+// wait.
+func LockWithin(ctx context.Context, s Store, name string, holder Holder, wait time.Duration, waiting func(error)) (Lock, error) {
+	for deadline := time.Now().Add(wait); ; {
+		lock, err := s.Lock(ctx, name, holder)
+		if err == nil || !errors.Is(err, ErrLocked) || !time.Now().Before(deadline) {
+			return lock, err
+		}
+		waiting(err)
+		select {
+		case <-time.After(min(LockInterval, time.Until(deadline))):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+const maxID = 1024 // bytes
+
+// InvalidError is a mistake of the caller. The store is intact, and a retry fails the same way.
+type InvalidError string
+
+func (r InvalidError) Error() string { return string(r) }
+
+// Invalidf returns an InvalidError.
+func Invalidf(format string, args ...any) error { return InvalidError(fmt.Sprintf(format, args...)) }
+
+// CheckedOp is a valid op.
+type CheckedOp struct {
+	Op
+	Subject resources.Key // the key of the record that it changes
+	Unnamed bool          // the store assigns the ID
+}
+
+// Check rejects ops that are invalid regardless of the contents of the store. Every Commit starts with it.
+func Check(ops []Op) ([]CheckedOp, error) {
+	seen := make(map[resources.Key]bool, len(ops))
+	checked := make([]CheckedOp, len(ops))
+	for i, op := range ops {
+		c := CheckedOp{Op: op, Subject: op.Key}
+		if op.Record != nil {
+			if reflect.ValueOf(op.Record).IsNil() {
+				return nil, Invalidf("op %d: a nil %T cannot be written", i, op.Record)
+			}
+			c.Subject = op.Record.Key()
+			c.Unnamed = c.Subject.ID == "" && resources.IsStoreNumbered(c.Subject.Kind)
+		}
+		if err := c.check(); err != nil {
+			return nil, fmt.Errorf("op %d: %w", i, err)
+		}
+		if seen[c.Subject] && !c.Unnamed {
+			return nil, Invalidf("op %d: a second change of %s", i, c.Subject)
+		}
+		seen[c.Subject] = true
+		checked[i] = c
+	}
+	return checked, nil
+}
+
+// CheckRevision returns ErrConflict unless the record is at the revision that the op expects. now is the revision of the
+// record, zero if there is none.
+func (c *CheckedOp) CheckRevision(now Revision) error {
+	switch {
+	case c.Force || now == c.Revision || c.Unnamed:
+		return nil
+	case now == 0:
+		return fmt.Errorf("%s no longer exists, it was at revision %d: %w", c.Subject, c.Revision, ErrConflict)
+	case c.Revision == 0:
+		return fmt.Errorf("%s exists, at revision %d: %w", c.Subject, now, ErrConflict)
+	default:
+		return fmt.Errorf("%s is at revision %d, not %d: %w", c.Subject, now, c.Revision, ErrConflict)
+	}
+}
+
+// CheckKinds rejects kinds that no record has.
+func CheckKinds(kinds []resources.Kind) error {
+	for _, kind := range kinds {
+		if resources.NewRecord(kind) == nil {
+			return Invalidf("list records: there is no kind of record called %q", kind)
+		}
+	}
+	return nil
+}
+
+func (c *CheckedOp) check() error {
+	empty := resources.NewRecord(c.Subject.Kind)
+	switch {
+	case empty == nil:
+		return Invalidf("there is no kind of record called %q", c.Subject.Kind)
+	case c.Record != nil && reflect.TypeOf(empty) != reflect.TypeOf(c.Record):
+		return Invalidf("a %T is not a %s", c.Record, c.Subject.Kind)
+	case c.Record != nil && c.Key != (resources.Key{}) && c.Key != c.Subject:
+		return Invalidf("the key is %s but the record has the key %s", c.Key, c.Subject)
+	case (c.Claim || c.Release) && c.Subject.Kind != resources.KindNode && c.Subject.Kind != resources.KindRequest:
+		return Invalidf("a %s is not claimed or released by a commit", c.Subject.Kind)
+	case c.Claim && (c.Record == nil || c.Release || c.Force || c.Revision == 0):
+		return Invalidf("%s: a commit can claim only an existing record that it keeps, at a known revision", c.Subject)
+	case c.Unnamed && c.Revision != 0:
+		return Invalidf("a %s without an id cannot be at revision %d", c.Subject.Kind, c.Revision)
+	case c.Unnamed:
+		return nil
+	case c.Subject.ID == "":
+		return Invalidf("a %s without an id", c.Subject.Kind)
+	case len(c.Subject.ID) > maxID || strings.ContainsRune(c.Subject.ID, 0) || !utf8.ValidString(c.Subject.ID):
+		return Invalidf("%s has an id of %d bytes, at most %d of UTF-8 without NUL are allowed", c.Subject.Kind, len(c.Subject.ID), maxID)
+	}
+	return nil
+}
+
+// WithID returns a shallow copy of the record with the given ID.
+func WithID(record resources.Record, id string) resources.Record {
+	copied := reflect.New(reflect.TypeOf(record).Elem())
+	copied.Elem().Set(reflect.ValueOf(record).Elem())
+	named := copied.Interface().(resources.Record)
+	resources.SetID(named, id)
+	return named
+}
+
+// Shared is a Store that other processes use too: further npctl processes, Zuul, a Nodepool launcher or builder. Each
+// process claims the records that it works on, and no other process writes them.
+//
+// An Op with Claim or Release makes or ends a claim in the commit that changes the record. If the commit fails, even
+// with an unknown outcome, it makes no claims.
+//
+// Commit claims the records that it changes until it returns, unless this handle has claimed them before. For a record
+// that another has claimed it returns an error that is both ErrLocked and ErrConflict. Under a lost claim it writes
+// nothing and returns ErrLost.
+type Shared interface {
+	Store
+	// Claim claims a node, a request, an upload or a build until Unlock, and returns the record as of then. It returns
+	// ErrLocked when another has claimed the record and ErrNotFound when the record is gone. It does not wait.
+	Claim(ctx context.Context, key resources.Key) (Lock, Entry, error)
+	// Changes returns the changes since its previous call: the records as they are now, and the keys of deleted ones.
+	// The first call returns everything. Only one caller may use it, after each hint of Watch.
+	Changes() (changed []Entry, gone []resources.Key)
+	// Sync waits until this handle knows every change that was made before the call, by any process.
+	Sync(ctx context.Context) error
+	// Claimed returns the records that others have claimed, as far as this handle knows.
+	Claimed() map[resources.Key]bool
+	// Register publishes the pools that this process serves and whether it builds images. It replaces the previous
+	// registration and returns when every process can read it. The registration survives lost sessions and ends when
+	// the store is closed.
+	Register(ctx context.Context, presence resources.Presence) error
+	// RegisteredPools lists the registered pools of all processes, as far as this handle knows.
+	RegisteredPools() []resources.RegisteredPool
+	// Builders lists the IDs of the npctl processes that are registered as builders, including this one, as far as this
+	// handle knows.
+	Builders() []string
+	// RequestedBuilds lists the images that have a build request, from any tool.
+	RequestedBuilds() []string
+	BuildRequester
+	// FrozenProviders lists the providers in which no process may act, as far as this handle knows. This list decides.
+	// Frozen of a provider record shows the same when read, and has no effect when written.
+	FrozenProviders() []string
+	// FreezeProvider stops all processes, including later ones, from acting in a provider until any process thaws it.
+	// When it returns, this handle knows the change.
+	FreezeProvider(ctx context.Context, provider string, frozen bool) error
+	// Connected reports whether the data of this handle is reliable. While it is not, callers must make no decisions.
+	Connected() bool
+}
+
+// BuildRequester is a store that holds build requests: a Shared, or the store of a daemon that has one.
+type BuildRequester interface {
+	// RequestBuild creates a build request for an image. With wish false it removes the request, which the builder does
+	// after a successful build.
+	RequestBuild(ctx context.Context, image string, wish bool) error
 }

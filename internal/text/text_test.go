@@ -2,6 +2,7 @@ package text_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -67,4 +68,73 @@ func TestSafeJSONMeansTheSame(t *testing.T) {
 			r.Fatalf("still hostile: %q", safe)
 		}
 	})
+}
+
+func TestCutTextStatesOmittedLength(t *testing.T) {
+	if got, want := text.Cut("日本語", 4), "日… (6 bytes more)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := text.Cut("short", 5); got != "short" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestNearestReturnsSimilarName(t *testing.T) {
+	commands := []string{"apply", "plan", "state", "validate", "list", "rm", "show"}
+	for _, test := range []struct {
+		word    string
+		options []string
+		want    string
+	}{
+		{"aply", commands, "apply"},
+		{"plna", commands, "plan"},
+		{"lsit", commands, "list"},
+		{"valdate", commands, "validate"},
+		{"PLAN", commands, "plan"},
+		{"frobnicate", commands, ""},
+		{"x", commands, ""},
+		{"", []string{"a"}, ""},
+		{"min-ready", []string{"min_ready", "min_read"}, "min_ready"},
+		{"debian-11", []string{"debian-12"}, "debian-12"},
+		{"node.0000000099", []string{"node.0000000001", "node.0000000009"}, ""},
+		{"nod.0000000099", []string{"node.0000000009", "node.0000000099"}, "node.0000000099"},
+		{"node.000000001", []string{"node.0000000001", "node.0000000011"}, "node.0000000001"},
+		{"provider.vexxhost.pool.main", []string{"provider.rackspace.pool.main"}, ""},
+		{"größe", []string{"größen"}, "größen"},
+		{strings.Repeat("a", 1000), []string{strings.Repeat("a", 1001)}, ""},
+	} {
+		if got := text.Nearest(test.word, test.options); got != test.want {
+			t.Errorf("nearest to %q of %q is %q, want %q", test.word, test.options, got, test.want)
+		}
+	}
+	if got, want := text.Near("pubilc", []string{"publics", "public", "private", "pubic", "public"}), []string{"pubic", "public", "publics"}; !slices.Equal(got, want) {
+		t.Errorf("near are %q, want %q", got, want)
+	}
+}
+
+// One edit of a word of three letters or more always matches.
+func TestOneEditIsNear(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		word := rapid.StringMatching(`[a-z]{3,12}`).Draw(r, "word")
+		at := rapid.IntRange(0, len(word)-2).Draw(r, "at")
+		typed := map[string]string{
+			"insertion":     word[:at] + "x" + word[at:],
+			"deletion":      word[:at] + word[at+1:],
+			"substitution":  word[:at] + "x" + word[at+1:],
+			"transposition": word[:at] + word[at+1:at+2] + word[at:at+1] + word[at+2:],
+		}
+		for edit, given := range typed {
+			if got := text.Nearest(given, []string{word}); got != word {
+				r.Errorf("%s: %q is not near %q", edit, word, given)
+			}
+		}
+	})
+}
+
+func TestCount(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 files are", 1: "1 file is", 2: "2 files are", -1: "-1 files are"} {
+		if got := text.Count(n, "file is", "files are"); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
 }

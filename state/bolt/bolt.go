@@ -1,3 +1,21 @@
+// Package bolt is a state.Store that keeps npctl's records in one bbolt file, without a server.
+//
+// The file holds three buckets:
+//
+//	npctl    "head": schema, lineage, serial, role, hash key, ID sequences, number of locks and of records of each kind
+//	records  one bucket for each kind, from ID to record
+//	locks    from the name of a lock to its holder
+//
+// Every value has a checksum: revision (8 bytes), CRC-32C of bucket name, key, revision and content (4 bytes), content
+// (JSON).
+//
+// While bbolt has a file open for writing, its lock excludes all other processes, even readers. The store therefore
+// opens the file for each transaction and closes it afterwards, so that several processes can use it. A record in the
+// locks bucket prevents two of them from applying at the same time. See
+// docs/decisions/0002-bolt-opened-per-transaction.md.
+//
+// bbolt trusts its pages: a damaged page makes it panic, loop or overwrite live data. Therefore the store checks every
+// page of a new version before a transaction (check.go), and converts the remaining panics into errors.
 package bolt
 
 import (
@@ -8,12 +26,17 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/zclconf/go-cty/cty"
 	"go.etcd.io/bbolt"
 
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
 	"github.com/npctl/npctl/state"
 )
 
@@ -203,4 +226,137 @@ func isContract(err error) bool {
 	}
 	_, refused := errors.AsType[state.InvalidError](err)
 	return refused
+}
+
+// create writes a complete file under a temporary name and links it to its path. No process sees a partial file, and
+// two processes that create it at the same time use the same one.
+func (s *Store) create() error {
+	dir := filepath.Dir(s.opts.Path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(dir, "."+filepath.Base(s.opts.Path)+".new-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name())
+	if err := temp.Close(); err != nil {
+		return err
+	}
+	if err := s.initialize(temp.Name()); err != nil {
+		return err
+	}
+	if err := os.Link(temp.Name(), s.opts.Path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// initialize writes an empty store with a new lineage.
+func (s *Store) initialize(path string) error {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: s.opts.Timeout, NoStatistics: true})
+	if err != nil {
+		return err
+	}
+	h := &head{Schema: schemaVersion, WrittenBy: s.opts.Version, Lineage: uuid.NewString(), Role: s.opts.Role, HashKey: []byte(resources.NewHashKey()),
+		Sequences: map[resources.Kind]uint64{}, Counts: map[resources.Kind]int{}}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range [][]byte{recordsBucket, locksBucket} {
+			if _, err := tx.CreateBucket(name); err != nil {
+				return err
+			}
+		}
+		return h.save(tx)
+	})
+	return errors.Join(err, db.Close())
+}
+
+// syncDir makes a new directory entry survive a power failure.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// ErrDamaged reports damage to a file that was a valid state file.
+var ErrDamaged = errors.New("the file is damaged")
+
+var (
+	errBusy      = errors.New("busy")
+	errDirectory = errors.New("is a directory")
+	errNotState  = errors.New("not an npctl state file")
+	errNewer     = errors.New("newer schema")
+	errReplaced  = errors.New("another state")
+	errEmpty     = errors.New("the file is empty")
+)
+
+// damage returns an ErrDamaged with a description.
+func damage(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))
+}
+
+// hints holds the next step for the user, by error.
+var hints = []struct {
+	err  error
+	hint string
+}{
+	{ErrDamaged, "restore it from a backup, or move it away and run `npctl state push BACKUP.json`"},
+	{errEmpty, "a full disk may be the cause: restore it from a backup, or remove it to start with an empty state"},
+	{errNotState, "check the path of the state, or move the file away"},
+	{errDirectory, "specify the path of a file in it, such as npctl.db"},
+	{errBusy, "wait for it to finish, or stop the hanging process"},
+	{syscall.ENOSPC, "the disk is full: free some space and try again, nothing was changed"},
+	{syscall.EDQUOT, "the disk quota is used up: free some space and try again, nothing was changed"},
+	{syscall.EFBIG, "the file size limit is too low (see `ulimit -f`): nothing was changed"},
+	{syscall.EROFS, "the file system is mounted read-only: choose a path elsewhere"},
+	{fs.ErrPermission, "run npctl as the user who owns the state, or change the owner of the file and its directory"},
+	{fs.ErrNotExist, "the file existed when npctl started: restore it or restart npctl"},
+	{syscall.EIO, "the disk has errors: check the kernel log, and restore the file from a backup if it is broken"},
+}
+
+// explain adds the next step for the user to an error.
+func explain(err error) error {
+	for _, h := range hints {
+		if isCause(err, h.err) {
+			return fmt.Errorf("%w: %s", err, h.hint)
+		}
+	}
+	return err
+}
+
+// isCause reports whether cause is in the chain of err. It also compares texts, since bbolt formats some errors without
+// wrapping them.
+func isCause(err, cause error) bool {
+	if errors.Is(err, cause) {
+		return true
+	}
+	var errno syscall.Errno
+	return errors.As(cause, &errno) && strings.HasSuffix(err.Error(), ": "+errno.Error())
+}
+
+// DefaultPath is the default path of the state, relative to the directory of the configuration.
+const DefaultPath = "npctl.db"
+
+// Schema describes the `state "bolt"` block.
+func Schema() schema.Block {
+	return schema.Block{
+		Doc: "Keeps the state in one file on one machine, without a server.",
+		Attributes: []schema.Attribute{{
+			Name:    "path",
+			Doc:     "Path of the file. A relative path is relative to the configuration directory. npctl creates the file and its directory if they do not exist, with access for the user only.",
+			Type:    cty.String,
+			Default: cty.StringVal(DefaultPath),
+			Check:   checkPath,
+		}},
+	}
+}
+
+func checkPath(path cty.Value) error {
+	if path.AsString() == "" {
+		return errors.New("the path is empty: omit the attribute for " + DefaultPath)
+	}
+	return nil
 }

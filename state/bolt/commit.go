@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"sync"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -151,4 +154,170 @@ func (c *change) checkMove(old []byte, record resources.Record) error {
 		return state.Invalidf("%s may not go from state %q to %q: this is a bug in npctl", c.Subject, from.State, to)
 	}
 	return nil
+}
+
+// maxGroupCommit is the maximum number of commits in one transaction.
+const maxGroupCommit = 256
+
+// groupCommit writes concurrent commits in one transaction, because syncing a transaction to disk takes most of the
+// time. Each commit succeeds or fails independently, and returns when it is on disk.
+type groupCommit struct {
+	turn chan struct{} // holds one token; its owner writes all waiting commits
+
+	mu      sync.Mutex // guards waiting
+	waiting []*waiting
+}
+
+// waiting is a commit that waits to be written.
+type waiting struct {
+	ctx     context.Context
+	changes []*change
+	done    chan struct{} // closed when at and err are set
+	at      version
+	err     error
+}
+
+func newGroupCommit() *groupCommit {
+	g := &groupCommit{turn: make(chan struct{}, 1)}
+	g.turn <- struct{}{}
+	return g
+}
+
+// writeChanges writes changes, in one transaction with concurrent commits.
+func (s *Store) writeChanges(ctx context.Context, changes []*change) (version, error) {
+	g := s.group
+	w := &waiting{ctx: ctx, changes: changes, done: make(chan struct{})}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, w)
+	g.mu.Unlock()
+	for {
+		select {
+		case <-w.done:
+			return w.at, w.err
+		case <-g.turn:
+			g.mu.Lock()
+			n := min(len(g.waiting), maxGroupCommit)
+			next := g.waiting[:n:n]
+			g.waiting = g.waiting[n:]
+			g.mu.Unlock()
+			s.writeTogether(next)
+			g.turn <- struct{}{}
+		case <-ctx.Done():
+			g.mu.Lock()
+			i := slices.Index(g.waiting, w)
+			if i >= 0 {
+				g.waiting = slices.Delete(g.waiting, i, i+1)
+			}
+			g.mu.Unlock()
+			if i >= 0 {
+				return version{}, ctx.Err()
+			}
+			<-w.done // another goroutine is writing it
+			return w.at, w.err
+		}
+	}
+}
+
+// writeTogether writes commits in one transaction. If one fails, it retries the others without it.
+func (s *Store) writeTogether(all []*waiting) {
+	for len(all) > 0 {
+		ctx := all[0].ctx
+		if len(all) > 1 {
+			ctx = context.WithoutCancel(ctx) // one caller must not cancel the others; the wait for the file has its own timeout
+		}
+		ended := all // unless one of them fails
+		at, err := s.update(ctx, func(tx *bbolt.Tx, h *head) error {
+			if err := s.checkHeld(tx); err != nil {
+				return err
+			}
+			for i, w := range all {
+				s.nextHead(h)
+				for _, c := range w.changes {
+					if err := c.apply(tx, h); err != nil {
+						ended = all[i : i+1]
+						return err
+					}
+				}
+			}
+			return h.save(tx)
+		})
+		for _, w := range ended {
+			w.at, w.err = at, err
+			close(w.done)
+		}
+		all = slices.DeleteFunc(slices.Clone(all), func(w *waiting) bool { return slices.Contains(ended, w) })
+	}
+}
+
+// watcher is a channel that Watch returned, with capacity for one hint, so that hints merge. Only its goroutine closes
+// it. hint sends under Store.mu while the watcher is registered, and the goroutine unregisters it before it closes it.
+type watcher chan struct{}
+
+// Watch implements state.Store. Commits through this Store send a hint at once. To notice commits of other processes,
+// Watch reads the version of the file every second, without a lock. Each such timer wakes an idle daemon.
+func (s *Store) Watch(ctx context.Context) (<-chan struct{}, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	seen, err := s.file.peek()
+	if err != nil {
+		return nil, s.wrap("watch", err)
+	}
+	w := make(watcher, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	s.watchers[w] = struct{}{}
+	s.workers.Go(func() { s.watch(ctx, w, seen) })
+	return w, nil
+}
+
+func (s *Store) watch(ctx context.Context, w watcher, seen version) {
+	defer func() {
+		s.mu.Lock()
+		delete(s.watchers, w)
+		s.mu.Unlock()
+		close(w)
+	}()
+	tick := time.NewTicker(s.hintEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.closing.Done():
+			return
+		case <-tick.C:
+		}
+		// After an error the next tick tries again.
+		now, err := s.file.peek()
+		if err != nil || now == seen {
+			continue
+		}
+		seen = now
+		s.mu.Lock()
+		if now != s.hinted {
+			w.hint()
+		}
+		s.mu.Unlock()
+	}
+}
+
+// hint sends a hint to all watchers of this Store: records changed up to the version.
+func (s *Store) hint(at version) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hinted = at
+	for w := range s.watchers {
+		w.hint()
+	}
+}
+
+func (w watcher) hint() {
+	select {
+	case w <- struct{}{}:
+	default:
+	}
 }

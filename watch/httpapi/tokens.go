@@ -9,10 +9,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"net/http"
+	"net/netip"
 	"os"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
 
+	"golang.org/x/time/rate"
+
+	"github.com/npctl/npctl/internal/connlimit"
 	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // role determines what a caller may do. Roles are ordered: each includes those before it.
@@ -141,3 +151,142 @@ func (t *Tokens) find(given string) (name string, may role) {
 	}
 	return name, may
 }
+
+// authority determines the callers and their roles.
+type authority struct {
+	tokens  *Tokens // nil: no token is valid
+	limiter *tokenLimiter
+	invalid func(how string) // called for each invalid token; see Options.InvalidToken
+}
+
+// authorize returns the name and role of the caller, or an error if a route that needs a role is not allowed to it.
+func (a *authority) authorize(w http.ResponseWriter, r *http.Request, need role, isLocal bool) (who string, is role, err error) {
+	if isLocal {
+		return "local", local, nil
+	}
+	if token, found := bearer(r); found && a.tokens != nil {
+		if who, is, err = a.checkToken(w, r, token); err != nil {
+			return who, is, err
+		}
+	}
+	switch {
+	case is >= need:
+		return who, is, nil
+	case is == anonymous:
+		return who, is, unauthorized(w)
+	default:
+		return who, is, failure(http.StatusForbidden, wire.CodeForbidden, "use a token with the role full", "the role of token %s is read-only", text.Quote(who))
+	}
+}
+
+// checkToken returns the name and role of a token. It does not check the token while the client's address is throttled
+// for invalid tokens.
+func (a *authority) checkToken(w http.ResponseWriter, r *http.Request, token string) (who string, is role, err error) {
+	from, now := connlimit.Client(r.RemoteAddr), time.Now()
+	if wait := a.limiter.wait(from, now); wait > 0 {
+		a.invalid(guessThrottled)
+		w.Header().Set("Retry-After", retryAfter(wait))
+		return "", anonymous, failure(http.StatusTooManyRequests, wire.CodeThrottled, "wait, and try again with a valid token",
+			"too many invalid tokens from your address; this one was not checked")
+	}
+	if who, is = a.tokens.find(token); is == anonymous {
+		a.limiter.invalidToken(from, now)
+		a.invalid(guessUnknown)
+	}
+	return who, is, nil
+}
+
+// unauthorized returns the error for a call without a valid token.
+func unauthorized(w http.ResponseWriter) error {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="npctl"`)
+	return failure(http.StatusUnauthorized, wire.CodeUnauthorized, "send it as Authorization: Bearer TOKEN", "the call has no valid token")
+}
+
+// bearer returns the token of a request. The name of the scheme is case-insensitive.
+func bearer(r *http.Request) (token string, found bool) {
+	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
+}
+
+// revoked reports whether the token of a call was revoked, or lost the required role, since the call started.
+func (c *call) revoked() bool {
+	token, found := bearer(c.r)
+	if c.role == local || c.need == anonymous || !found || c.authority.tokens == nil {
+		return false
+	}
+	if _, c.role = c.authority.tokens.find(token); c.role < c.need {
+		c.logger.Info("end a call with a revoked token", "route", c.op.OperationID, "who", c.who)
+		return true
+	}
+	return false
+}
+
+// Limits of invalid tokens per client address.
+const (
+	tokenBurst      = 10
+	tokenInterval   = 6 * time.Second
+	maxTokenClients = 4096 // tracked addresses; further ones share one limiter
+)
+
+// Results for Options.InvalidToken.
+const (
+	guessUnknown   = "unknown"
+	guessThrottled = "throttled"
+)
+
+// tokenLimiter limits how often one address may send an invalid token.
+type tokenLimiter struct {
+	mu       sync.Mutex                   // guards the fields below
+	byClient map[netip.Addr]*rate.Limiter // addresses with recent invalid tokens
+	rest     *rate.Limiter
+}
+
+func newTokenLimiter() *tokenLimiter {
+	return &tokenLimiter{byClient: map[netip.Addr]*rate.Limiter{}, rest: newLimiter()}
+}
+
+func newLimiter() *rate.Limiter { return rate.NewLimiter(rate.Every(tokenInterval), tokenBurst) }
+
+// wait returns how long the address must wait until its next token is checked.
+func (g *tokenLimiter) wait(from netip.Addr, now time.Time) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l, known := g.byClient[from]
+	if !known {
+		if len(g.byClient) < maxTokenClients {
+			return 0
+		}
+		l = g.rest
+	}
+	missing := 1 - l.TokensAt(now)
+	return time.Duration(math.Ceil(max(missing, 0) * float64(tokenInterval)))
+}
+
+// invalidToken counts an invalid token of the address.
+func (g *tokenLimiter) invalidToken(from netip.Addr, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l, known := g.byClient[from]
+	if !known {
+		if len(g.byClient) >= maxTokenClients {
+			g.forget(now)
+		}
+		if l = g.rest; len(g.byClient) < maxTokenClients {
+			l = newLimiter()
+			g.byClient[from] = l
+		}
+	}
+	l.AllowN(now, 1)
+}
+
+// forget drops addresses with a full limiter. The caller holds mu.
+func (g *tokenLimiter) forget(now time.Time) {
+	for from, l := range g.byClient {
+		if l.TokensAt(now) >= tokenBurst {
+			delete(g.byClient, from)
+		}
+	}
+}
+
+// retryAfter formats a duration for the header Retry-After, in whole seconds.
+func retryAfter(d time.Duration) string { return strconv.Itoa(int(math.Ceil(d.Seconds()))) }
