@@ -24,10 +24,6 @@ type option struct {
 	blocked bool // regardless of capacity
 }
 
-func (o *option) place() resources.Placement {
-	return resources.Placement{Provider: o.at.provider, Pool: o.at.pool, Zone: o.zone}
-}
-
 // better orders pools that can serve a request: first pools that can serve it now, then ready nodes before launches, then
 // placementOrder.
 func better(a, b *option) int {
@@ -211,8 +207,12 @@ func (rp *requestPlanner) missing(o *option, r *resources.Request, have []string
 			o.blocked = o.blocker != nil
 		}
 	}
-	if why := rp.oversizeBlocker(o, all); why != nil {
-		return "the request is too large: " + why.String()
+	tooLarge := overLimits(o.pool, resources.ResourceAmounts{}, all) // even if the pool and the project are empty
+	if view, looked := rp.world.view(o.at.provider); tooLarge == nil && looked && !o.pool.IgnoreProviderQuota && all.Instances > 0 {
+		tooLarge = overQuota(remaining(view.Quota.Limit, resources.ResourceAmounts{}), all)
+	}
+	if tooLarge != nil {
+		return "the request is too large: " + tooLarge.String()
 	}
 	if why := rp.tenants.beyondTenant(r, o); why != nil && have == nil {
 		return why.String()
@@ -221,19 +221,6 @@ func (rp *requestPlanner) missing(o *option, r *resources.Request, have []string
 		o.blocker = rp.roomBlocker(o)
 	}
 	return ""
-}
-
-// oversizeBlocker returns why the nodes do not fit into the pool, or into the quota of its provider, even if both are
-// empty, or nil.
-func (rp *requestPlanner) oversizeBlocker(o *option, all resources.ResourceAmounts) *blocker {
-	if why := overLimits(o.pool, resources.ResourceAmounts{}, all); why != nil {
-		return why
-	}
-	view, looked := rp.world.view(o.at.provider)
-	if !looked || o.pool.IgnoreProviderQuota || all.Instances == 0 {
-		return nil
-	}
-	return overQuota(remaining(view.Quota.Limit, resources.ResourceAmounts{}), all)
 }
 
 // roomBlocker returns the limit that leaves no capacity now for the nodes to launch, or nil.
@@ -311,7 +298,10 @@ func idleNodesOf(w *world, d *draft) map[poolKey]*idleNodes {
 				if all[key] == nil {
 					all[key] = &idleNodes{labels: map[string]int{}}
 				}
-				all[key].add(n)
+				all[key].nodes = append(all[key].nodes, n)
+				for _, label := range n.Labels {
+					all[key].labels[label]++
+				}
 			}
 		}
 	}
@@ -321,13 +311,6 @@ func idleNodesOf(w *world, d *draft) map[poolKey]*idleNodes {
 		})
 	}
 	return all
-}
-
-func (s *idleNodes) add(n *resources.Node) {
-	s.nodes = append(s.nodes, n)
-	for _, label := range n.Labels {
-		s.labels[label]++
-	}
 }
 
 func (s *idleNodes) remove(n *resources.Node) {

@@ -16,10 +16,6 @@ type capacity struct {
 	readyCount map[string]int                        // by label
 }
 
-func newCapacity(w *world) *capacity {
-	return &capacity{world: w, pools: map[poolKey]*poolUse{}, free: map[string]*resources.ResourceAmounts{}, readyCount: map[string]int{}}
-}
-
 // poolUse is the resources that the nodes of a pool use, and the steps that will free some of them.
 type poolUse struct {
 	use     resources.ResourceAmounts
@@ -71,14 +67,23 @@ func (c *capacity) capacityBlocker(p *poolOffer) *blocker {
 }
 
 // setQuota sets the remaining quota of each provider. Foreign instances count as used, and deletedBy names the records
-// that the plan deletes.
+// that the plan deletes. The cloud's figures are read after the listing, and instances may be deleted in between: listed
+// instances count, and sinceListing gives back the known deletions.
 func (c *capacity) setQuota(deletedBy map[resources.Key]string) {
 	for name := range c.world.seen.Providers {
 		view := c.world.seen.Providers[name]
 		if view.Err != "" {
 			continue
 		}
-		left := remaining(view.Quota.Limit, view.used())
+		used := view.Quota.Used
+		var listed resources.ResourceAmounts
+		for i := range view.Instances {
+			each := view.Instances[i].Resources
+			each.Instances = max(each.Instances, 1)
+			listed = Plus(listed, each)
+		}
+		used.Instances, used.Cores, used.RAM = max(used.Instances, listed.Instances), max(used.Cores, listed.Cores), max(used.RAM, listed.RAM)
+		left := remaining(view.Quota.Limit, used)
 		c.free[name] = &left
 		c.sinceListing(name, &view, deletedBy)
 	}
@@ -97,28 +102,23 @@ func remaining(limit, used resources.ResourceAmounts) resources.ResourceAmounts 
 		VolumeGB: left(limit.VolumeGB, used.VolumeGB), Addresses: left(limit.Addresses, used.Addresses)}
 }
 
-// used returns the use of the project. The cloud's figures are read after the listing, and instances may be deleted
-// in between: listed instances count, and sinceListing gives back the known deletions.
-func (v *ProviderView) used() resources.ResourceAmounts {
-	used := v.Quota.Used
-	var listed resources.ResourceAmounts
-	for i := range v.Instances {
-		each := v.Instances[i].Resources
-		each.Instances = max(each.Instances, 1)
-		listed = Plus(listed, each)
-	}
-	used.Instances, used.Cores, used.RAM = max(used.Instances, listed.Instances), max(used.Cores, listed.Cores), max(used.RAM, listed.RAM)
-	return used
-}
-
 // sinceListing accounts for changes that the cloud's figures do not show yet: nodes being launched, and instances
 // deleted since the listing.
 func (c *capacity) sinceListing(provider string, view *ProviderView, deletedBy map[resources.Key]string) {
 	free := c.free[provider]
 	for _, n := range c.world.nodes[provider] {
-		if !n.Static && deletedBy[n.Key()] == "" {
-			*free = minus(*free, c.unseen(n))
+		if n.Static || deletedBy[n.Key()] != "" {
+			continue
 		}
+		unseen := Amounts(n)
+		if instance, shown := c.world.instances[n.ID]; shown { // its volumes and addresses appear some time after it
+			if instance.Status != resources.StatusPending {
+				continue
+			}
+			unseen = resources.ResourceAmounts{Volumes: unseen.Volumes, VolumeGB: unseen.VolumeGB,
+				Addresses: max(unseen.Addresses-instance.Resources.Addresses, 0)}
+		}
+		*free = minus(*free, unseen)
 	}
 	if len(view.DeletedInstances) == 0 {
 		return
@@ -133,20 +133,6 @@ func (c *capacity) sinceListing(provider string, view *ProviderView, deletedBy m
 			*free = Plus(*free, each)
 		}
 	}
-}
-
-// unseen returns the resources of a node that the cloud's figures do not include yet. Volumes and addresses of an
-// instance appear some time after the instance.
-func (c *capacity) unseen(n *resources.Node) resources.ResourceAmounts {
-	instance, shown := c.world.instances[n.ID]
-	rest := Amounts(n)
-	switch {
-	case !shown:
-		return rest
-	case instance.Status != resources.StatusPending:
-		return resources.ResourceAmounts{}
-	}
-	return resources.ResourceAmounts{Volumes: rest.Volumes, VolumeGB: rest.VolumeGB, Addresses: max(rest.Addresses-instance.Resources.Addresses, 0)}
 }
 
 // computeOnly omits volumes and addresses: a cloud detaches them before the instance is gone, so the figures may
@@ -201,15 +187,21 @@ func minus(a, b resources.ResourceAmounts) resources.ResourceAmounts {
 // tenants counts the resources that each tenant uses.
 type tenants struct {
 	world    *world
-	use      map[string]resources.ResourceAmounts // empty without tenant limits
+	limits   map[string]*resources.Pool           // by tenant
+	use      map[string]resources.ResourceAmounts // by tenant; only with limits
 	reserved map[string]bool                      // tenants with a request that has waited long
 }
 
 func newTenants(w *world) *tenants {
 	use := map[string]resources.ResourceAmounts{}
-	t := &tenants{world: w, use: use, reserved: map[string]bool{}}
+	t := &tenants{world: w, limits: map[string]*resources.Pool{}, use: use, reserved: map[string]bool{}}
 	if len(w.want.Settings.TenantLimits) == 0 {
 		return t
+	}
+	for _, l := range w.want.Settings.TenantLimits {
+		if l.Tenant != "" && t.limits[l.Tenant] == nil {
+			t.limits[l.Tenant] = &resources.Pool{MaxServers: l.MaxServers, MaxCores: l.MaxCores, MaxRAM: l.MaxRAM, MaxVolumes: l.MaxVolumes, MaxVolumeGB: l.MaxVolumeGB}
+		}
 	}
 	for _, n := range t.world.seen.Records.Nodes {
 		if n.Tenant != "" {
@@ -265,20 +257,10 @@ func (t *tenants) offered(at poolKey, labels []string) (all resources.ResourceAm
 	return all
 }
 
-// tenantLimit returns the limits of the request's tenant, or nil if it has none.
-func (t *tenants) tenantLimit(r *resources.Request) *resources.Pool {
-	i := slices.IndexFunc(t.world.want.Settings.TenantLimits, func(l resources.TenantLimit) bool { return l.Tenant == r.Tenant })
-	if i < 0 || r.Tenant == "" {
-		return nil
-	}
-	l := t.world.want.Settings.TenantLimits[i]
-	return &resources.Pool{MaxServers: l.MaxServers, MaxCores: l.MaxCores, MaxRAM: l.MaxRAM, MaxVolumes: l.MaxVolumes, MaxVolumeGB: l.MaxVolumeGB}
-}
-
 // overTenantLimit returns the limit of its tenant that the request would exceed now, or nil. After one request of the
 // tenant has waited for reserveAfter, no other request of the tenant overtakes it.
 func (t *tenants) overTenantLimit(r *resources.Request, o *option) *blocker {
-	limit := t.tenantLimit(r)
+	limit := t.limits[r.Tenant]
 	if limit == nil {
 		return nil
 	}
@@ -295,7 +277,7 @@ func (t *tenants) overTenantLimit(r *resources.Request, o *option) *blocker {
 
 // beyondTenant returns the limit of its tenant that the request would exceed even without other use, or nil.
 func (t *tenants) beyondTenant(r *resources.Request, o *option) *blocker {
-	if limit := t.tenantLimit(r); limit != nil {
+	if limit := t.limits[r.Tenant]; limit != nil {
 		if why := overLimits(limit, resources.ResourceAmounts{}, t.requestAmounts(o)); why != nil {
 			return &blocker{text: fmt.Sprintf("the request is too large for tenant %s: %s", r.Tenant, why)}
 		}
@@ -317,13 +299,6 @@ func (t *tenants) requestAmounts(o *option) resources.ResourceAmounts {
 		}
 	}
 	return all
-}
-
-// charge counts an accepted request as use of its tenant.
-func (t *tenants) charge(r *resources.Request, o *option) {
-	if r.Tenant != "" && len(t.world.want.Settings.TenantLimits) > 0 {
-		t.use[r.Tenant] = Plus(t.use[r.Tenant], t.requestAmounts(o))
-	}
 }
 
 // blocker is the reason why more nodes cannot be launched now, such as a limit. Its text is built on demand: the

@@ -77,7 +77,12 @@ func planLaunch(w *world, s *Step, at *poolOffer, uploads map[imageAt]string) {
 	if s.Zone != "" {
 		values["zone"] = jsonText(s.Zone)
 	}
-	image := knownImage(w, s, at, uploads)
+	var image resources.RemoteImage // of the cloud, unless it is not uploaded yet
+	if ref, upload := at.offer.Image, w.upload[s.Upload]; ref.Kind == resources.CloudImage {
+		image = view.CloudImages[ref.Name].Image
+	} else if upload != nil && uploads[imageAt{ref.Name, s.Provider}] == "" {
+		image = resources.RemoteImage{ID: upload.ExternalID, Name: upload.Name}
+	}
 	if image.ID != "" {
 		values["image_id"] = jsonText(image.ID)
 	}
@@ -85,20 +90,6 @@ func planLaunch(w *world, s *Step, at *poolOffer, uploads map[imageAt]string) {
 		values["image_name"] = jsonText(image.Name)
 	}
 	s.Values = plannedTexts(values)
-}
-
-// knownImage returns the cloud image that a launch boots from, unless it is not uploaded yet.
-func knownImage(w *world, s *Step, at *poolOffer, uploads map[imageAt]string) resources.RemoteImage {
-	ref := at.offer.Image
-	if ref.Kind == resources.CloudImage {
-		view, _ := w.view(s.Provider)
-		return view.CloudImages[ref.Name].Image
-	}
-	upload := w.upload[s.Upload]
-	if upload == nil || uploads[imageAt{ref.Name, s.Provider}] != "" {
-		return resources.RemoteImage{}
-	}
-	return resources.RemoteImage{ID: upload.ExternalID, Name: upload.Name}
 }
 
 // planUploadValues sets the planned values of an upload. The time and the ID in the image's name are known only at

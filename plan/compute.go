@@ -21,22 +21,21 @@ import (
 func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	w := newWorld(want, markLockHolderBusy(withoutRelocated(seen)), opt)
 	d := newDraft(w)
-	d.noteWorker()
-	d.deferUnreachable()
+	d.noteSkipped()
 	d.cloudProblems()
-	use := newCapacity(w)
+	use := &capacity{world: w, pools: map[poolKey]*poolUse{}, free: map[string]*resources.ResourceAmounts{}, readyCount: map[string]int{}}
 	nodes := planNodes(w, d, use)
 	planStaticNodes(w, d, use, nodes)
 	images := planImages(w, d)
 	use.setQuota(d.deletedBy)
-	place := newPlacement(w, d, use, images)
+	place := &placement{world: w, draft: d, capacity: use, plannedUploads: images.plannedUploads, loginUpdates: images.loginUpdates,
+		blockers: map[*poolOffer]*blocker{}}
 	waiting := planRequests(w, d, use, place, nodes)
 	planMinReady(w, d, use, place, nodes)
 	leaks := planLeaks(w, d, nodes.lost)
 	d.noteForeignResources()
 	d.unknownFiles()
 	planRecords(w, d, leaks)
-	d.unknownReplace()
 	return finish(w, d, waiting)
 }
 
@@ -109,15 +108,6 @@ func markLockHolderBusy(seen Observed) Observed {
 
 // CodeInProgress is the code of the note about another process that works on the state.
 const CodeInProgress = "in-progress"
-
-// noteWorker notes the process that works on the state.
-func (d *draft) noteWorker() {
-	if w := d.world.seen.LockHolder; w != nil {
-		d.note(Warning, CodeInProgress, "", resources.Source{},
-			"%s (process %d on %s) has been working on the state for %s since %s; the plan skips the records that it may be changing",
-			w.Who, w.PID, w.Host, w.Operation, clock(w.Since))
-	}
-}
 
 // workedOn reports whether the lock holder may be building or uploading the image. The later steps of the image are
 // unknown then.
@@ -216,16 +206,14 @@ func (d *draft) isReplaceTarget(addresses ...Address) bool {
 	return found
 }
 
-func (d *draft) unknownReplace() {
-	for _, a := range d.world.opt.Replace {
-		if !d.replaceAddresses[a] {
-			d.problems = append(d.problems, Problem{Address: a, Text: "no object that can be replaced has this address",
-				Hint: "images are diskimage.NAME or zuul_image.NAME, uploads provider.NAME.image.IMAGE, nodes node.ID; see npctl state list"})
-		}
+// noteSkipped notes what the plan leaves out: the records that another process may be changing, and the providers that are
+// frozen or could not be queried.
+func (d *draft) noteSkipped() {
+	if w := d.world.seen.LockHolder; w != nil {
+		d.note(Warning, CodeInProgress, "", resources.Source{},
+			"%s (process %d on %s) has been working on the state for %s since %s; the plan skips the records that it may be changing",
+			w.Who, w.PID, w.Host, w.Operation, clock(w.Since))
 	}
-}
-
-func (d *draft) deferUnreachable() {
 	for _, name := range d.world.names {
 		if d.world.seen.Frozen[name] {
 			d.note(Info, "frozen", ProviderAddress(name), d.world.source(name), "provider %s is frozen, so nothing is planned for it", name)
@@ -276,13 +264,4 @@ func (u Unchanged) MarshalJSON() ([]byte, error) { return json.Marshal(u.Address
 func (u *Unchanged) UnmarshalJSON(list []byte) error {
 	*u = Unchanged{}
 	return json.Unmarshal(list, &u.addresses)
-}
-
-// unchanged returns the objects that match the desired state, without nodes that a later decision deletes.
-func (d *draft) unchanged() Unchanged {
-	slices.Sort(d.kept.addresses)
-	return Unchanged{
-		addresses: slices.Compact(d.kept.addresses),
-		nodes:     slices.DeleteFunc(d.kept.nodes, func(n *resources.Node) bool { return d.deletedBy[n.Key()] != "" }),
-	}
 }

@@ -80,7 +80,14 @@ func (ip *imagePlanner) image(img *resources.Image) {
 		}
 	}
 	newest := ip.newestReady(img.Name)
-	formats := ip.formats(img, users)
+	formats := slices.Clone(img.Formats) // of a new build
+	for _, p := range users {
+		if f := ip.world.seen.Formats[p.Name]; f != "" {
+			formats = append(formats, f)
+		}
+	}
+	slices.Sort(formats)
+	formats = slices.Compact(formats)
 	if len(formats) == 0 {
 		ip.superseded(img, users, "")
 		return // neither a provider nor the image itself needs a format
@@ -96,17 +103,12 @@ func (ip *imagePlanner) image(img *resources.Image) {
 	ip.uploadedFiles(img, users, build)
 	for _, p := range users {
 		ip.logins(img, p)
-		ip.olderBuilds(img, p)
-	}
-}
-
-// olderBuilds notes the ready nodes that run from an older build of the image than new nodes will.
-func (ip *imagePlanner) olderBuilds(img *resources.Image, p *resources.Provider) {
-	ready := ip.draft.readyUploads(img.Name, p.Name)
-	older := slices.DeleteFunc(slices.Clone(ready), func(u *resources.Upload) bool { return u.Build == ready[0].Build })
-	if count := ip.draft.readyOn(p.Name, older...); count > 0 {
-		ip.draft.note(Info, "older-build", uploadAddress(p.Name, img.Name), img.Source,
-			"%s of %s in %s: an older build; used nodes are replaced from the newest one", text.Count(count, "ready node", "ready nodes"), img.Name, p.Name)
+		ready := ip.draft.readyUploads(img.Name, p.Name)
+		older := slices.DeleteFunc(slices.Clone(ready), func(u *resources.Upload) bool { return u.Build == ready[0].Build })
+		if count := ip.draft.readyOn(p.Name, older...); count > 0 {
+			ip.draft.note(Info, "older-build", uploadAddress(p.Name, img.Name), img.Source,
+				"%s of %s in %s: an older build; used nodes are replaced from the newest one", text.Count(count, "ready node", "ready nodes"), img.Name, p.Name)
+		}
 	}
 }
 
@@ -138,18 +140,6 @@ func (ip *imagePlanner) users(img *resources.Image) []*resources.Provider {
 		}
 	}
 	return users
-}
-
-// formats returns all formats that a new build needs, sorted.
-func (ip *imagePlanner) formats(img *resources.Image, users []*resources.Provider) []string {
-	formats := slices.Clone(img.Formats)
-	for _, p := range users {
-		if f := ip.world.seen.Formats[p.Name]; f != "" {
-			formats = append(formats, f)
-		}
-	}
-	slices.Sort(formats)
-	return slices.Compact(formats)
 }
 
 // newestReady returns the newest build that can be uploaded, or the build that Options.Upload names.
@@ -192,6 +182,9 @@ func (ip *imagePlanner) planBuild(img *resources.Image, newest, unfinished *reso
 		return ""
 	}
 	due := ip.buildDue(img, newest, users)
+	if f := ip.world.imageRecord(img.Name).Failure; f != nil && due.reason != "" {
+		due.evidence = append(due.evidence, failureFacts(f)...)
+	}
 	if unfinished != nil {
 		due = dueBuild{reason: ReasonUnfinished, evidence: []Fact{{"build", unfinished.ID}}}
 	}
@@ -275,7 +268,7 @@ func (ip *imagePlanner) buildDue(img *resources.Image, newest *resources.Build, 
 				{"age", age.Truncate(time.Second).String()}, {"rebuild_age", img.RebuildAge.String()}}}
 		}
 	}
-	return ip.failedBefore(img, due)
+	return due
 }
 
 // stale returns why the newest build cannot be used, regardless of its age.
@@ -330,7 +323,7 @@ func (ip *imagePlanner) fetchDue(img *resources.Image, newest *resources.Build, 
 	}
 	due.version = version.ID
 	due.evidence = append(due.evidence, Fact{"version", version.ID}, Fact{"made", clock(version.Time)})
-	return ip.failedBefore(img, due)
+	return due
 }
 
 // lostFile returns a format that is still to be uploaded although the build has no file left to upload or convert.

@@ -179,13 +179,9 @@ func (np *nodePlanner) unfinishedNode(n *resources.Node, at *poolOffer) {
 	}
 	s := Step{ID: "launch node " + n.ID, Address: nodeAddress(n.ID), Action: ActionLaunch, Thing: ThingNode,
 		Reason: ReasonUnfinished, Provider: n.Provider, Pool: n.Pool, Label: label, Record: n.Key(),
-		Zone: zone, Request: n.Request, External: external, Estimate: np.world.launchEstimate(n.Provider, label), Source: at.offer.Source}
+		Zone: zone, Request: n.Request, External: external, Estimate: np.world.estimate("launch/" + n.Provider + "/" + label), Source: at.offer.Source}
 	planLaunch(np.world, &s, at, nil) // images are not planned yet
 	np.draft.add(s)
-}
-
-func (w *world) launchEstimate(provider, label string) float64 {
-	return w.estimate("launch/" + provider + "/" + label)
 }
 
 func (np *nodePlanner) readyNode(n *resources.Node, at *poolOffer) {

@@ -19,11 +19,6 @@ type placement struct {
 	blockers       map[*poolOffer]*blocker  // results of offerBlocker
 }
 
-func newPlacement(w *world, d *draft, use *capacity, images *imagePlanner) *placement {
-	return &placement{world: w, draft: d, capacity: use, plannedUploads: images.plannedUploads, loginUpdates: images.loginUpdates,
-		blockers: map[*poolOffer]*blocker{}}
-}
-
 // placementOrder decides between two pools that could launch a node, for min_ready and for requests: first the lower
 // priority (a pool without one has its provider's), then the larger share of free servers, then the name of the
 // provider and of the pool.
@@ -53,28 +48,19 @@ func (pl *placement) best(places []*poolOffer, accept func(*poolOffer) bool) *po
 // offerBlocker returns why the offer cannot launch nodes, regardless of capacity, or nil.
 func (pl *placement) offerBlocker(at *poolOffer) *blocker {
 	why, known := pl.blockers[at]
-	if !known {
-		why = pl.findOfferBlocker(at)
-		pl.blockers[at] = why
-	}
-	return why
-}
-
-func (pl *placement) findOfferBlocker(at *poolOffer) *blocker {
-	if !pl.world.reachable(at.at.provider) {
-		return &blocker{text: "the provider did not respond"}
-	}
-	if why := pl.world.breaker(at); why != nil {
+	if known {
 		return why
 	}
-	if at.offer.Image.Kind == resources.CloudImage {
-		return nil
+	ref := at.offer.Image
+	missing := ref.Kind != resources.CloudImage && pl.plannedUploads[imageAt{ref.Name, at.at.provider}] == "" &&
+		len(pl.draft.readyUploads(ref.Name, at.at.provider)) == 0
+	if why = pl.world.breaker(at); !pl.world.reachable(at.at.provider) {
+		why = &blocker{text: "the provider did not respond"}
+	} else if why == nil && missing {
+		why = &blocker{text: fmt.Sprintf("image %s is missing and is not being uploaded", ref)}
 	}
-	key := imageAt{at.offer.Image.Name, at.at.provider}
-	if pl.plannedUploads[key] == "" && len(pl.draft.readyUploads(key.image, key.provider)) == 0 {
-		return &blocker{text: fmt.Sprintf("image %s is missing and is not being uploaded", at.offer.Image)}
-	}
-	return nil
+	pl.blockers[at] = why
+	return why
 }
 
 // imageOf makes the launch wait for the image: for the success of its upload if the provider has no usable one, else
@@ -176,14 +162,6 @@ func (w *world) imageRecord(image string) *resources.ImageRecord {
 		return r
 	}
 	return &resources.ImageRecord{Name: image}
-}
-
-// failedBefore adds the earlier failures to the evidence.
-func (ip *imagePlanner) failedBefore(img *resources.Image, due dueBuild) dueBuild {
-	if f := ip.world.imageRecord(img.Name).Failure; f != nil && due.reason != "" {
-		due.evidence = append(due.evidence, failureFacts(f)...)
-	}
-	return due
 }
 
 func failureFacts(f *resources.Failure) []Fact {

@@ -37,14 +37,17 @@ type requestPlanner struct {
 }
 
 // planRequests returns the pools that requests wait for.
-func planRequests(w *world, d *draft, use *capacity, place *placement, nodes *nodePlanner) []resources.Placement {
+func planRequests(w *world, d *draft, use *capacity, place *placement, nodes *nodePlanner) (awaited []resources.Placement) {
 	if w.opt.RefreshOnly || len(w.seen.Records.Requests) == 0 {
 		return nil
 	}
 	rp := &requestPlanner{world: w, draft: d, capacity: use, placement: place, nodes: nodes, tenants: newTenants(w), idle: idleNodesOf(w, d),
 		reserved: map[poolKey]bool{}, blockedByCapacity: map[poolKey]*capacityWaiter{}, permanentlyBlocked: map[string]bool{},
 		poolHasWaiters: map[poolKey]bool{}}
-	for _, r := range byUrgency(rp.world.seen.Records.Requests) {
+	byUrgency := slices.SortedFunc(slices.Values(w.seen.Records.Requests), func(a, b *resources.Request) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.RelativePriority, b.RelativePriority), a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	for _, r := range byUrgency {
 		own := !w.seen.Shared || strings.HasPrefix(r.Requestor, OwnRequestor)
 		switch {
 		case w.busy(r.Key()) || r.IsDone() && !own || !r.IsDone() && !w.serving():
@@ -72,15 +75,12 @@ func planRequests(w *world, d *draft, use *capacity, place *placement, nodes *no
 		}
 	}
 	rp.evictIdleNodes()
-	return rp.waiting()
-}
-
-func byUrgency(requests []*resources.Request) []*resources.Request {
-	sorted := slices.Clone(requests)
-	slices.SortFunc(sorted, func(a, b *resources.Request) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.RelativePriority, b.RelativePriority), a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
-	})
-	return sorted
+	for _, s := range w.pools {
+		if rp.poolHasWaiters[s.at] {
+			awaited = append(awaited, resources.Placement{Provider: s.at.provider, Pool: s.at.pool})
+		}
+	}
+	return awaited
 }
 
 func requestAddress(id string) Address { return Address("request." + id) }
@@ -102,7 +102,11 @@ func (rp *requestPlanner) requested(r *resources.Request) {
 	}
 	switch {
 	case len(options) > 0 && options[0].blocker == nil && overTenant == nil:
-		rp.accept(r, options[0])
+		o := options[0]
+		rp.accept(r, o, resources.Placement{Provider: o.at.provider, Pool: o.at.pool, Zone: o.zone}, nil)
+		if r.Tenant != "" {
+			rp.tenants.use[r.Tenant] = Plus(rp.tenants.use[r.Tenant], rp.tenants.requestAmounts(o))
+		}
 		return
 	case rp.world.seen.StoreReconnected && len(rp.candidates(r)) == 0:
 		rp.explainWait(r, &blocker{text: "no registered pool can serve it, and the store recovered just now"})
@@ -131,16 +135,25 @@ func shapeOf(r *resources.Request) string {
 	return shape
 }
 
-// accept accepts the request: it assigns ready nodes at once and launches the missing ones.
-func (rp *requestPlanner) accept(r *resources.Request, o *option) {
-	s := rp.serveStep(r, o.place(), o.nodes)
-	s.Reason = ReasonRequestWaiting
-	id := rp.draft.add(s)
+// accept assigns ready nodes to a request and launches the missing ones. have lists the nodes of a request that the pool has
+// accepted before.
+func (rp *requestPlanner) accept(r *resources.Request, o *option, at resources.Placement, have []string) {
+	nodes := slices.Clone(o.nodes)
+	for i := range have {
+		nodes[i] = cmp.Or(have[i], nodes[i])
+	}
+	var needs []string
+	if have == nil || !slices.Equal(nodes, have) {
+		s := rp.serveStep(r, at, nodes)
+		s.Reason = ReasonRequestWaiting
+		if id := rp.draft.add(s); have == nil {
+			needs = []string{id}
+		}
+	}
 	rp.allocate(o)
-	rp.tenants.charge(r, o)
 	for i := range r.Labels {
-		if o.nodes[i] == "" {
-			rp.launchFor(r, o, i, id)
+		if nodes[i] == "" {
+			rp.launchFor(r, o, i, needs)
 		}
 	}
 }
@@ -150,12 +163,12 @@ func (rp *requestPlanner) serveStep(r *resources.Request, at resources.Placement
 		Pool: at.Pool, Zone: at.Zone, Label: strings.Join(r.Labels, ","), Nodes: nodes, Record: r.Key(), Request: r.ID}
 }
 
-func (rp *requestPlanner) launchFor(r *resources.Request, o *option, i int, needs ...string) {
+func (rp *requestPlanner) launchFor(r *resources.Request, o *option, i int, needs []string) {
 	at, label := o.offers[i], r.Labels[i]
 	s := Step{ID: fmt.Sprintf("launch request %s #%d", r.ID, i+1), Address: OfferAddress(o.at.provider, o.at.pool, label),
 		Action: ActionLaunch, Thing: ThingNode, Reason: ReasonRequestWaiting, Provider: o.at.provider, Pool: o.at.pool, Label: label,
 		Zone: o.zone, Image: at.offer.Image.Name, Request: r.ID, Source: at.offer.Source, Needs: needs,
-		Estimate: rp.world.launchEstimate(o.at.provider, label), Evidence: []Fact{{"request", r.ID}}}
+		Estimate: rp.world.estimate("launch/" + o.at.provider + "/" + label), Evidence: []Fact{{"request", r.ID}}}
 	rp.placement.imageOf(&s, at)
 	planLaunch(rp.world, &s, at, rp.placement.plannedUploads)
 	rp.draft.add(s)
@@ -186,7 +199,13 @@ func (rp *requestPlanner) pending(r *resources.Request) {
 	if !slices.Contains(nodes, "") {
 		return // the missing nodes are being launched
 	}
-	o, why := rp.optionFor(r, at, nodes)
+	var o *option
+	why := "the pool is no longer configured"
+	if s := rp.world.poolByKey[at]; s != nil {
+		o, why = rp.optionAt(r, s, nodes)
+	} else if rp.world.providers[at.provider] == nil {
+		why = "the provider is no longer configured"
+	}
 	switch {
 	case why != "":
 		rp.decline(r, []resources.Decline{rp.declineOf(at, "", why)})
@@ -196,40 +215,7 @@ func (rp *requestPlanner) pending(r *resources.Request) {
 		rp.noteCapacityWaiter(r, o)
 		rp.reserve(r, o)
 	default:
-		rp.allocateMissing(r, o, nodes)
-	}
-}
-
-// optionFor is like optionAt, for a pool that may no longer be configured.
-func (rp *requestPlanner) optionFor(r *resources.Request, at poolKey, have []string) (*option, string) {
-	switch s := rp.world.poolByKey[at]; {
-	case s != nil:
-		return rp.optionAt(r, s, have)
-	case rp.world.providers[at.provider] == nil:
-		return nil, "the provider is no longer configured"
-	default:
-		return nil, "the pool is no longer configured"
-	}
-}
-
-// allocateMissing assigns or launches the nodes that a pending request still lacks.
-func (rp *requestPlanner) allocateMissing(r *resources.Request, o *option, have []string) {
-	more := slices.Clone(o.nodes)
-	for i := range have {
-		if have[i] != "" {
-			more[i] = have[i]
-		}
-	}
-	if !slices.Equal(more, have) {
-		s := rp.serveStep(r, r.Placement, more)
-		s.Reason = ReasonRequestWaiting
-		rp.draft.add(s)
-	}
-	rp.allocate(o)
-	for i := range r.Labels {
-		if more[i] == "" {
-			rp.launchFor(r, o, i)
-		}
+		rp.accept(r, o, r.Placement, nodes)
 	}
 }
 
@@ -284,16 +270,6 @@ func (rp *requestPlanner) decline(r *resources.Request, more []resources.Decline
 func (rp *requestPlanner) fail(r *resources.Request, reason Reason, evidence ...Fact) {
 	rp.draft.add(Step{ID: "fail request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest, Reason: reason,
 		Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: r.Declined, Evidence: evidence})
-}
-
-// waiting lists the pools that requests wait for.
-func (rp *requestPlanner) waiting() (pools []resources.Placement) {
-	for _, s := range rp.world.pools {
-		if rp.poolHasWaiters[s.at] {
-			pools = append(pools, resources.Placement{Provider: s.at.provider, Pool: s.at.pool})
-		}
-	}
-	return pools
 }
 
 // explainWait adds a note why a request is not served yet, if Options.Explain is set.

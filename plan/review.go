@@ -16,8 +16,17 @@ type review struct{ world *world }
 // finish returns the plan of a draft. waiting lists the pools that requests wait for.
 func finish(w *world, d *draft, waiting []resources.Placement) Plan {
 	rv := review{w}
+	for _, a := range w.opt.Replace {
+		if !d.replaceAddresses[a] {
+			d.problems = append(d.problems, Problem{Address: a, Text: "no object that can be replaced has this address",
+				Hint: "images are diskimage.NAME or zuul_image.NAME, uploads provider.NAME.image.IMAGE, nodes node.ID; see npctl state list"})
+		}
+	}
 	d.steps = d.withoutFailing(d.steps)
-	p := Plan{Steps: d.steps, Notes: d.notes, Problems: d.problems, Unchanged: d.unchanged(), Deferred: d.deferred, InProgress: w.seen.LockHolder, Waiting: waiting}
+	slices.Sort(d.kept.addresses)
+	unchanged := Unchanged{addresses: slices.Compact(d.kept.addresses),
+		nodes: slices.DeleteFunc(d.kept.nodes, func(n *resources.Node) bool { return d.deletedBy[n.Key()] != "" })}
+	p := Plan{Steps: d.steps, Notes: d.notes, Problems: d.problems, Unchanged: unchanged, Deferred: d.deferred, InProgress: w.seen.LockHolder, Waiting: waiting}
 	if len(w.opt.Remove) > 0 {
 		p.Problems = d.unremovable // other problems do not prevent a removal
 	}
@@ -105,7 +114,16 @@ var work = map[Action]string{ActionBuild: "build", ActionConvert: "conversion"}
 func (rv review) missingPrograms(steps []Step) (notes []Note) {
 	seen := map[string]bool{}
 	for _, s := range steps {
-		for _, program := range rv.lacks(s) {
+		tools := rv.world.seen.Tools[s.Image]
+		var lacking []Program
+		foreign := func(format string) bool { return !slices.Contains(tools.Formats, format) }
+		if s.Action == ActionBuild {
+			lacking = slices.Clone(tools.Missing)
+		}
+		if s.Action == ActionConvert || s.Action == ActionBuild && tools.Formats != nil && slices.ContainsFunc(s.Formats, foreign) {
+			lacking = append(lacking, rv.world.seen.Converter...)
+		}
+		for _, program := range lacking {
 			text := fmt.Sprintf("this host lacks %s, so the %s of %s will fail", program.Name, work[s.Action], s.Address)
 			if program.Package != "" {
 				text += "; install the Debian package " + program.Package
@@ -117,24 +135,6 @@ func (rv review) missingPrograms(steps []Step) (notes []Note) {
 		}
 	}
 	return notes
-}
-
-// lacks lists the missing programs that the step needs.
-func (rv review) lacks(s Step) []Program {
-	tools := rv.world.seen.Tools[s.Image]
-	switch s.Action {
-	case ActionBuild:
-		needed := slices.Clone(tools.Missing)
-		foreign := func(format string) bool { return !slices.Contains(tools.Formats, format) }
-		if tools.Formats != nil && slices.ContainsFunc(s.Formats, foreign) {
-			needed = append(needed, rv.world.seen.Converter...)
-		}
-		return needed
-	case ActionConvert:
-		return rv.world.seen.Converter
-	default:
-		return nil
-	}
 }
 
 // order sorts steps so that each one follows the steps that it waits for, and otherwise by phase, address and ID. It
@@ -176,7 +176,7 @@ func order(steps []Step) []Step {
 // step includes the steps that it needs; a step that needs an excluded one is excluded too.
 func selectSteps(p Plan, opt Options) Plan {
 	if opt.RefreshOnly {
-		p.Steps = keep(p.Steps, func(s Step) bool { return s.Action == ActionForget && s.Thing != ThingRecord })
+		p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return s.Action != ActionForget || s.Thing == ThingRecord })
 	}
 	if len(opt.Remove) > 0 {
 		p = onlyRemovals(p, opt.Remove)
@@ -208,10 +208,6 @@ func selectSteps(p Plan, opt Options) Plan {
 			Text: "-exclude limits this plan; plan without it afterwards to see the rest"})
 	}
 	return p
-}
-
-func keep(steps []Step, wanted func(Step) bool) []Step {
-	return slices.DeleteFunc(steps, func(s Step) bool { return !wanted(s) })
 }
 
 // onlyRemovals keeps the steps that delete the named records, with the steps that they need.
@@ -250,7 +246,7 @@ func withNeeds(steps []Step, chosen func(Step) bool) []Step {
 			want(s.ID)
 		}
 	}
-	return keep(steps, func(s Step) bool { return wanted[s.ID] })
+	return slices.DeleteFunc(steps, func(s Step) bool { return !wanted[s.ID] })
 }
 
 // without removes the steps with the IDs in out, and the steps that need them.
@@ -264,7 +260,7 @@ func without(steps []Step, out map[string]bool) []Step {
 			}
 		}
 	}
-	return keep(steps, func(s Step) bool { return !out[s.ID] })
+	return slices.DeleteFunc(steps, func(s Step) bool { return out[s.ID] })
 }
 
 // addresses returns the addresses that select a step: its own, and those of the blocks that it belongs to.

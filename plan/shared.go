@@ -36,16 +36,6 @@ import (
 // request.
 const OwnRequestor = "npctl:"
 
-// withPeers sets the registration of each pool that this process has registered, except in frozen providers.
-func (w *world) withPeers(peers []resources.RegisteredPool, frozen map[string]bool) {
-	for i := range peers {
-		p := &peers[i]
-		if s := w.poolByKey[poolKey{p.Provider, p.Pool}]; s != nil && p.Own && !frozen[p.Provider] {
-			s.peer = p
-		}
-	}
-}
-
 // serving reports whether this process has a registered pool in a provider that is not frozen. In a local store it always
 // serves.
 func (w *world) serving() bool {

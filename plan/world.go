@@ -62,6 +62,7 @@ func newWorld(declared resources.Desired, seen Observed, opt Options) *world {
 		want: want, declared: declared, seen: seen, opt: opt,
 
 		providers:    map[string]*resources.Provider{},
+		poolByKey:    map[poolKey]*poolState{},
 		images:       map[string]*resources.Image{},
 		builds:       map[string][]*resources.Build{},
 		build:        map[string]*resources.Build{},
@@ -104,7 +105,6 @@ func newWorld(declared resources.Desired, seen Observed, opt Options) *world {
 		}
 	}
 	w.resolveOffers()
-	w.withPeers(seen.RegisteredPools, seen.Frozen)
 	return w
 }
 
@@ -115,7 +115,25 @@ func (w *world) indexDesired(want resources.Desired) {
 	for i := range want.Images {
 		w.images[want.Images[i].Name] = &want.Images[i]
 	}
-	w.pools, w.poolByKey = newPoolStates(want)
+	for i := range want.Providers {
+		p := &want.Providers[i]
+		for j := range p.Pools {
+			s := &poolState{at: poolKey{p.Name, p.Pools[j].Name}, provider: p, pool: &p.Pools[j], offers: map[string]*poolOffer{}, slots: map[string]int64{}}
+			for k := range s.pool.Nodes {
+				node := &s.pool.Nodes[k]
+				for _, label := range node.Labels {
+					s.slots[label] += node.Slots
+				}
+			}
+			w.pools, w.poolByKey[s.at] = append(w.pools, s), s
+		}
+	}
+	for i := range w.seen.RegisteredPools {
+		p := &w.seen.RegisteredPools[i]
+		if s := w.poolByKey[poolKey{p.Provider, p.Pool}]; s != nil && p.Own && !w.seen.Frozen[p.Provider] {
+			s.peer = p
+		}
+	}
 }
 
 func (w *world) indexRecords(r Records) {
@@ -399,25 +417,6 @@ type poolOffer struct {
 	each     resources.ResourceAmounts // resources of one node
 	zones    []string                  // zones to choose from; none if the cloud chooses
 	problems []resources.Problem
-}
-
-// newPoolStates lists the pools in the order of the configuration.
-func newPoolStates(want resources.Desired) (sites []*poolState, byKey map[poolKey]*poolState) {
-	byKey = map[poolKey]*poolState{}
-	for i := range want.Providers {
-		p := &want.Providers[i]
-		for j := range p.Pools {
-			s := &poolState{at: poolKey{p.Name, p.Pools[j].Name}, provider: p, pool: &p.Pools[j], offers: map[string]*poolOffer{}, slots: map[string]int64{}}
-			for k := range s.pool.Nodes {
-				node := &s.pool.Nodes[k]
-				for _, label := range node.Labels {
-					s.slots[label] += node.Slots
-				}
-			}
-			sites, byKey[s.at] = append(sites, s), s
-		}
-	}
-	return sites, byKey
 }
 
 // resolveOffers sets the offers of all pools with their state in the cloud.
