@@ -128,7 +128,8 @@ func Retry(attempts int, log *slog.Logger) Decorator {
 		attempts = defaultAttempts
 	}
 	return func(ctx context.Context, call Call, next func(context.Context) error) error {
-		growing, waited := newBackoff(), time.Duration(0)
+		growing, waited := backoff.NewExponentialBackOff(), time.Duration(0)
+		growing.InitialInterval, growing.MaxInterval = initialBackoff, maxBackoff
 		for attempt := 1; ; {
 			err := next(ctx)
 			if err == nil || ctx.Err() != nil || !mayRepeat(call, err) {
@@ -168,12 +169,6 @@ func mayRepeat(call Call, err error) bool {
 	default:
 		return true
 	}
-}
-
-func newBackoff() backoff.BackOff {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval = initialBackoff, maxBackoff
-	return b
 }
 
 // IsTransient reports whether the same call may succeed later while the configuration and the available capacity

@@ -60,13 +60,14 @@ func Hostile(r rune) bool {
 // JSON escapes characters in a JSON document that a terminal would interpret. JSON itself requires that only below
 // U+0020; all of these characters occur only inside strings, where an escape has the same meaning.
 func JSON(doc []byte) []byte {
-	if bytes.IndexFunc(doc, hostileJSON) < 0 {
+	hostile := func(r rune) bool { return r >= 0x7f && Hostile(r) }
+	if bytes.IndexFunc(doc, hostile) < 0 {
 		return doc
 	}
 	out := make([]byte, 0, len(doc)+64)
 	for len(doc) > 0 {
 		r, size := utf8.DecodeRune(doc)
-		if hostileJSON(r) {
+		if hostile(r) {
 			out = appendJSONEscape(out, r)
 		} else {
 			out = append(out, doc[:size]...)
@@ -75,8 +76,6 @@ func JSON(doc []byte) []byte {
 	}
 	return out
 }
-
-func hostileJSON(r rune) bool { return r >= 0x7f && Hostile(r) }
 
 // appendJSONEscape writes r as one \uXXXX, or as a surrogate pair.
 func appendJSONEscape(out []byte, r rune) []byte {

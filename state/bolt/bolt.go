@@ -167,7 +167,7 @@ func (s *Store) view(ctx context.Context, fn func(*bbolt.Tx, *head) error) error
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	err := s.file.view(ctx, func(tx *bbolt.Tx) error {
+	err := s.file.transact(ctx, reading, func(tx *bbolt.Tx, _ version) error {
 		h, err := s.readHead(tx)
 		if err != nil {
 			return err

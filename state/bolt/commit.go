@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -28,20 +29,19 @@ func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, err
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	changes, err := prepare(ops)
+	checked, err := state.Check(ops)
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
+	}
+	changes := make([]*change, len(checked))
+	for i, c := range checked {
+		changes[i] = &change{CheckedOp: c}
 	}
 	at, err := s.writeChanges(ctx, changes)
 	if err != nil {
 		return nil, err
 	}
 	s.hint(at)
-	return finish(changes), nil
-}
-
-// finish sets the IDs of new records and returns the entries, which share no memory with the records passed in.
-func finish(changes []*change) []state.Entry {
 	entries := make([]state.Entry, len(changes))
 	for i, c := range changes {
 		entries[i] = c.result
@@ -49,26 +49,13 @@ func finish(changes []*change) []state.Entry {
 			resources.SetID(c.Record, c.Subject.ID)
 		}
 	}
-	return entries
+	return entries, nil
 }
 
 // change is an op of a commit in progress.
 type change struct {
 	state.CheckedOp
-	result state.Entry // of a put, once applied
-}
-
-// prepare rejects ops that are invalid regardless of the contents of the store.
-func prepare(ops []state.Op) ([]*change, error) {
-	checked, err := state.Check(ops)
-	if err != nil {
-		return nil, err
-	}
-	changes := make([]*change, len(checked))
-	for i, c := range checked {
-		changes[i] = &change{CheckedOp: c}
-	}
-	return changes, nil
+	result state.Entry // of a put, once applied; shares no memory with the record passed in
 }
 
 func (c *change) apply(tx *bbolt.Tx, h *head) error {
@@ -83,8 +70,14 @@ func (c *change) apply(tx *bbolt.Tx, h *head) error {
 	if c.Unnamed {
 		c.Subject.ID = h.nextID(c.Subject.Kind, bucket)
 	}
-	old, err := c.before(bucket)
-	if err != nil {
+	var old []byte // the content that the change replaces, nil if none exists
+	var revision state.Revision
+	if value := bucket.Get([]byte(c.Subject.ID)); value != nil {
+		if revision, old, err = verifyChecksum([]byte(c.Subject.Kind), []byte(c.Subject.ID), value); err != nil {
+			return err
+		}
+	}
+	if err := c.CheckRevision(revision); err != nil {
 		return err
 	}
 	if c.Record == nil {
@@ -98,19 +91,6 @@ func (c *change) apply(tx *bbolt.Tx, h *head) error {
 		h.noteID(c.Subject)
 	}
 	return c.put(h, bucket, old, state.Revision(h.Serial))
-}
-
-// before checks the revision and returns the content that the change replaces, nil if none exists.
-func (c *change) before(bucket *bbolt.Bucket) ([]byte, error) {
-	var revision state.Revision
-	var content []byte
-	if value := bucket.Get([]byte(c.Subject.ID)); value != nil {
-		var err error
-		if revision, content, err = verifyChecksum([]byte(c.Subject.Kind), []byte(c.Subject.ID), value); err != nil {
-			return nil, err
-		}
-	}
-	return content, c.CheckRevision(revision)
 }
 
 func (c *change) put(h *head, bucket *bbolt.Bucket, old []byte, revision state.Revision) error {
@@ -128,7 +108,7 @@ func (c *change) put(h *head, bucket *bbolt.Bucket, old []byte, revision state.R
 	if err := c.checkMove(old, record); err != nil {
 		return err
 	}
-	if content, err = preserveUnknownFields(old, content, record); err != nil {
+	if content, err = preserveUnknownFields(old, content, reflect.TypeOf(record).Elem()); err != nil {
 		return err
 	}
 	if len(content) > maxRecord {

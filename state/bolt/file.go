@@ -43,27 +43,10 @@ func newFile(path string, timeout time.Duration) *file {
 	return f
 }
 
-// view runs fn in a read-only transaction. Data from tx is not valid after fn returns.
-func (f *file) view(ctx context.Context, fn func(*bbolt.Tx) error) error {
-	return f.transact(ctx, reading, func(db *bbolt.DB, _ version) error {
-		tx, err := db.Begin(false)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = tx.Rollback() }()
-		return fn(tx)
-	})
-}
-
 // update runs fn in a transaction. It is on disk when update returns nil, and discarded when update returns an error.
 // If the disk fails while it writes the last page, the outcome is unknown.
 func (f *file) update(ctx context.Context, fn func(*bbolt.Tx) error) (made version, err error) {
-	err = f.transact(ctx, writing, func(db *bbolt.DB, at version) error {
-		tx, err := db.Begin(true)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = tx.Rollback() }()
+	err = f.transact(ctx, writing, func(tx *bbolt.Tx, at version) error {
 		if at != f.verified {
 			if err := checkAll(tx); err != nil {
 				return err
@@ -89,7 +72,9 @@ const (
 	writing accessMode = true
 )
 
-func (f *file) transact(ctx context.Context, why accessMode, do func(*bbolt.DB, version) error) error {
+// transact runs do in a transaction on the version of the file, and rolls it back unless do commits it. Data from the
+// transaction is not valid after do returns.
+func (f *file) transact(ctx context.Context, why accessMode, do func(*bbolt.Tx, version) error) error {
 	select {
 	case <-f.turn:
 		defer func() { f.turn <- struct{}{} }()
@@ -106,11 +91,23 @@ func (f *file) transact(ctx context.Context, why accessMode, do func(*bbolt.DB, 
 		if err != nil {
 			return err
 		}
-		db, err := openDB(osFile, why)
+		db, err := bbolt.Open(osFile.Name(), 0o600, &bbolt.Options{
+			Timeout:      time.Second, // this process already has the lock
+			ReadOnly:     why == reading,
+			FreelistType: bbolt.FreelistArrayType,
+			NoStatistics: true,
+			OpenFile:     func(string, int, os.FileMode) (*os.File, error) { return osFile, nil },
+		})
 		if err != nil {
 			return err
 		}
-		err = do(db, at)
+		tx, err := db.Begin(why == writing)
+		if err == nil {
+			err = func() error {
+				defer func() { _ = tx.Rollback() }() // has no effect after a commit
+				return do(tx, at)
+			}()
+		}
 		return errors.Join(err, db.Close())
 	})
 	if errors.Is(err, ErrDamaged) {
@@ -141,16 +138,6 @@ func (f *file) recoverPanic(fn func() error) (err error) {
 		}
 	}()
 	return fn()
-}
-
-func openDB(osFile *os.File, why accessMode) (*bbolt.DB, error) {
-	return bbolt.Open(osFile.Name(), 0o600, &bbolt.Options{
-		Timeout:      time.Second, // this process already has the lock
-		ReadOnly:     why == reading,
-		FreelistType: bbolt.FreelistArrayType,
-		NoStatistics: true,
-		OpenFile:     func(string, int, os.FileMode) (*os.File, error) { return osFile, nil },
-	})
 }
 
 // acquire opens the file and waits for its lock: shared to read, exclusive to write. bbolt then requests the same lock

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strconv"
 
 	"go.etcd.io/bbolt"
@@ -104,7 +105,7 @@ func (h *head) save(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	if raw, err = preserveUnknownFields(h.raw, raw, h); err != nil {
+	if raw, err = preserveUnknownFields(h.raw, raw, reflect.TypeFor[head]()); err != nil {
 		return err
 	}
 	bucket, err := tx.CreateBucketIfNotExists(headBucket)

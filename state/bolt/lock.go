@@ -244,7 +244,7 @@ func (l *lock) Unlock(ctx context.Context) error {
 	if !held {
 		return nil
 	}
-	if !l.isLost() {
+	if l.ended.Err() == nil {
 		_, err := s.update(ctx, func(tx *bbolt.Tx, h *head) error { return deleteLock(tx, h, l.name, l.id) })
 		if err != nil && !isFileGone(err) {
 			return fmt.Errorf("unlock %s: %w", l.name, err)
@@ -257,55 +257,42 @@ func (l *lock) Unlock(ctx context.Context) error {
 	return nil
 }
 
-func (l *lock) isLost() bool {
-	select {
-	case <-l.lost:
-		return true
-	default:
-		return false
-	}
-}
-
 func (l *lock) lose() {
-	l.loseOnce.Do(func() { close(l.lost) })
 	l.end()
+	l.loseOnce.Do(func() { close(l.lost) })
 }
 
 // watchLost checks every lostEvery whether the lock is still held, until it ends. It reads the lock only if the file
-// has changed.
+// has changed. The lock is lost if the file is gone, or no longer has the lock with this ID. If the file cannot be read,
+// watchLost logs a warning and does not change the lock.
 func (l *lock) watchLost() {
-	tick := time.NewTicker(l.store.lostEvery)
+	s := l.store
+	tick := time.NewTicker(s.lostEvery)
 	defer tick.Stop()
 	var seen version
 	for {
 		select {
 		case <-l.ended.Done():
 			return
-		case <-l.store.closing.Done():
+		case <-s.closing.Done():
 			return
 		case <-tick.C:
 		}
-		if now, err := l.store.file.peek(); err == nil && now == seen && now != (version{}) {
+		if now, err := s.file.peek(); err == nil && now == seen && now != (version{}) {
 			continue
 		} else if err == nil {
 			seen = now
 		}
-		l.checkLost()
-	}
-}
-
-// checkLost marks the lock as lost if the file is gone, or no longer has the lock with this ID. If the file cannot be
-// read, it logs a warning and does not change the lock.
-func (l *lock) checkLost() {
-	ctx, cancel := context.WithTimeout(l.ended, l.store.opts.Timeout)
-	defer cancel()
-	err := l.store.view(ctx, func(tx *bbolt.Tx, _ *head) error { return l.verify(tx) })
-	switch {
-	case err == nil || l.ended.Err() != nil || l.store.closing.Err() != nil:
-	case errors.Is(err, state.ErrLost), isFileGone(err):
-		l.lose()
-	default:
-		l.store.log.Warn("cannot check whether the lock is held", "lock", l.name, "error", err)
+		ctx, cancel := context.WithTimeout(l.ended, s.opts.Timeout)
+		err := s.view(ctx, func(tx *bbolt.Tx, _ *head) error { return l.verify(tx) })
+		cancel()
+		switch {
+		case err == nil || l.ended.Err() != nil || s.closing.Err() != nil:
+		case errors.Is(err, state.ErrLost), isFileGone(err):
+			l.lose()
+		default:
+			s.log.Warn("cannot check whether the lock is held", "lock", l.name, "error", err)
+		}
 	}
 }
 
@@ -316,7 +303,7 @@ func isFileGone(err error) bool {
 
 // verify returns ErrLost unless the lock is held.
 func (l *lock) verify(tx *bbolt.Tx) error {
-	if l.isLost() {
+	if l.ended.Err() != nil {
 		return fmt.Errorf("lock %s (id %s): %w", l.name, l.id, state.ErrLost)
 	}
 	now, err := readLock(tx, l.name)

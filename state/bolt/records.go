@@ -130,17 +130,13 @@ func checkBucket(name []byte, bucket *bbolt.Bucket) (values int, err error) {
 	return values, err
 }
 
-// preserveUnknownFields returns next with the fields of old that the Go type of record does not have. A newer npctl of
+// preserveUnknownFields returns next with the fields of old that the Go type of the record does not have. A newer npctl of
 // the same schema wrote them, and an older one must preserve them. It descends into objects, but not into lists or
 // maps.
-func preserveUnknownFields(old, next []byte, record any) ([]byte, error) {
+func preserveUnknownFields(old, next []byte, t reflect.Type) ([]byte, error) {
 	if len(old) == 0 {
 		return next, nil
 	}
-	return merge(old, next, reflect.TypeOf(record).Elem())
-}
-
-func merge(old, next []byte, t reflect.Type) ([]byte, error) {
 	var before map[string]json.RawMessage
 	if err := json.Unmarshal(old, &before); err != nil {
 		return nil, damage("the stored record: %v", err)
@@ -162,7 +158,7 @@ func merge(old, next []byte, t reflect.Type) ([]byte, error) {
 		case !ok:
 			after[name] = value
 		case after[name] != nil:
-			if after[name], err = merge(value, after[name], inner); err != nil {
+			if after[name], err = preserveUnknownFields(value, after[name], inner); err != nil {
 				return nil, err
 			}
 		}

@@ -133,7 +133,7 @@ type stream struct {
 // stream starts a response that stays open.
 func (c *call) stream(media string) *stream {
 	s := &stream{call: c, flush: http.NewResponseController(c.w), beat: time.NewTicker(streamBeats), check: time.NewTicker(readEvery)}
-	c.extendDeadline(0)
+	c.allowAnswer(answerTime)
 	c.w.Header().Set("Content-Type", media)
 	c.w.WriteHeader(http.StatusOK)
 	_ = s.flush.Flush() // a later write reports that the client has disconnected

@@ -92,9 +92,6 @@ func (s *Server) guard(need role, polls bool) func(huma.Context, func(huma.Conte
 			return
 		}
 		defer func() { <-slots }()
-		if c.r.ContentLength == 0 {
-			c.bodyRead()
-		}
 		c.allowAnswer(s.CallTime + answerTime)
 		if !polls {
 			limited, cancel := context.WithTimeoutCause(ctx.Context(), s.CallTime, errCallTime)
@@ -208,17 +205,6 @@ func (c *call) allowAnswer(within time.Duration) {
 
 // errCallTime is the cancellation cause of a call that exceeds CallTime.
 var errCallTime = errors.New("the call took too long")
-
-// bodyRead clears the read deadline, at which net/http would cancel the context of the call.
-func (c *call) bodyRead() {
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // unsupported by the writers of tests, which need no limit
-}
-
-// extendDeadline prepares a response that comes only after the wait. The body must have been read before.
-func (c *call) extendDeadline(wait time.Duration) {
-	c.bodyRead()
-	c.allowAnswer(wait + answerTime)
-}
 
 // problem returns the response for an error, and logs an internal one.
 func (c *call) problem(err error) *problem {

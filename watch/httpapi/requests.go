@@ -224,7 +224,7 @@ func await(ctx context.Context, wait time.Duration, journal *watch.Journal, subj
 		return err
 	}
 	c := callOf(ctx)
-	c.extendDeadline(wait)
+	c.allowAnswer(wait + answerTime)
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	again := time.NewTicker(pollEvery)

@@ -220,7 +220,7 @@ func (t storeRoutes) listLocks(context.Context, *none) (wire.Locks, error) {
 // lock holds a lock until the client disconnects.
 func (t storeRoutes) lock(ctx context.Context, in *struct{ Body wire.Lock }) error {
 	c := callOf(ctx)
-	c.extendDeadline(suspendTimeout)
+	c.allowAnswer(suspendTimeout + answerTime)
 	one, err := t.locks.acquire(ctx, in.Body.Name, in.Body.Holder)
 	if err != nil {
 		return err

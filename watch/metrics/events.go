@@ -14,7 +14,7 @@ import (
 
 // Pass records a pass of the daemon. It is for watch.Options.Observe.
 func (m *Metrics) Pass(p watch.Pass) {
-	m.count("npctl_watch_passes_total")
+	m.add("npctl_watch_passes_total", 1)
 	m.fromZero(&p.Desired)
 	m.time("npctl_watch_pass_seconds", p.Took.Seconds())
 	m.mu.Lock()
@@ -31,7 +31,9 @@ func (m *Metrics) Pass(p watch.Pass) {
 	m.mu.Unlock()
 	for _, id := range launched {
 		if n := nodeOf(p.Observed.Records.Nodes, id); n != nil {
-			m.launchTook(n)
+			for part, seconds := range map[string]float64{"total": n.Seconds, "create": n.Phases.Create, "boot": n.Phases.Boot, "keyscan": n.Phases.Keyscan} {
+				m.time("npctl_node_launch_seconds", seconds, n.Provider, part)
+			}
 		}
 	}
 	for _, r := range answered {
@@ -94,22 +96,9 @@ func (m *Metrics) newlyAnswered(p watch.Pass) (fresh []*resources.Request) {
 }
 
 // answeredHere reports whether this process counts a request. In a shared store the leader of the provider that the
-// nodes are from counts it. onStepEnd counts failed requests there, in the process of the step that fails them.
+// nodes are from counts it. Step counts failed requests there, in the process of the step that fails them.
 func answeredHere(r *resources.Request, p watch.Pass) bool {
 	return !p.Observed.Shared || r.State == resources.StateFulfilled && p.Leads[r.Placement.Provider]
-}
-
-// onStepEnd counts a request that a step fails, in a shared store.
-func (m *Metrics) onStepEnd(e reconcile.Event) {
-	if e.Kind != reconcile.EventDone || e.Step.Action != plan.ActionDecline || e.Step.Reason == plan.ReasonDeclined {
-		return
-	}
-	m.mu.Lock()
-	shared := m.last.Observed.Shared
-	m.mu.Unlock()
-	if shared {
-		m.count("npctl_requests_finished_total", string(resources.StateFailed))
-	}
 }
 
 // nodeOf returns the node with an ID from records that are sorted by ID, or nil.
@@ -119,14 +108,6 @@ func nodeOf(nodes []*resources.Node, id string) *resources.Node {
 		return nil
 	}
 	return nodes[i]
-}
-
-func (m *Metrics) launchTook(n *resources.Node) {
-	const name = "npctl_node_launch_seconds"
-	m.time(name, n.Seconds, n.Provider, "total")
-	m.time(name, n.Phases.Create, n.Provider, "create")
-	m.time(name, n.Phases.Boot, n.Provider, "boot")
-	m.time(name, n.Phases.Keyscan, n.Provider, "keyscan")
 }
 
 // RequestTaken records that a requestor has taken the nodes of its request. It is for watch.Options.Taken.
@@ -150,7 +131,7 @@ func (m *Metrics) finished(r *resources.Request, noticed time.Time, nodes []*res
 	if r.State == resources.StateFulfilled && r.Ready.IsZero() {
 		return // another program has served it and recorded no times
 	}
-	m.count("npctl_requests_finished_total", string(r.State))
+	m.add("npctl_requests_finished_total", 1, string(r.State))
 	if r.State != resources.StateFulfilled {
 		return
 	}
@@ -196,6 +177,7 @@ func phases(r *resources.Request, noticed time.Time, nodes []*resources.Node) []
 		rest -= took
 		split = append(split, phase{name, took})
 	}
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	next("queue", noticed.Sub(r.Created))
 	if last == nil {
 		next("quota", rest)
@@ -209,18 +191,15 @@ func phases(r *resources.Request, noticed time.Time, nodes []*resources.Node) []
 	return split
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
 // Compared counts a comparison by a shadow. It is for watch.Options.Compared.
 func (m *Metrics) Compared(v watch.Comparison) {
-	m.count("npctl_shadow_requests_total", string(v.Result))
+	m.add("npctl_shadow_requests_total", 1, string(v.Result))
 }
 
 // Step counts the result of a step. It is for watch.Options.Step.
 func (m *Metrics) Step(e reconcile.Event) {
 	s := &e.Step
 	result := "done"
-	m.onStepEnd(e)
 	switch e.Kind {
 	case reconcile.EventDone:
 	case reconcile.EventFailed:
@@ -228,22 +207,34 @@ func (m *Metrics) Step(e reconcile.Event) {
 	default:
 		return
 	}
-	m.count("npctl_steps_total", string(s.Action), string(s.Thing), result)
+	m.add("npctl_steps_total", 1, string(s.Action), string(s.Thing), result)
 	switch {
+	case s.Action == plan.ActionLaunch && result == "failed":
+		m.add("npctl_node_launches_total", 1, s.Provider, "failed", m.options.Classify(e.Err))
 	case s.Action == plan.ActionLaunch:
-		m.launch(e)
+		m.add("npctl_node_launches_total", 1, s.Provider, "ready", "")
+		m.mu.Lock()
+		m.launched = append(m.launched, e.ID) // the next pass shows its record
+		m.mu.Unlock()
+	case s.Action == plan.ActionDecline && s.Reason != plan.ReasonDeclined && result == "done": // the step fails the request
+		m.mu.Lock()
+		shared := m.last.Observed.Shared
+		m.mu.Unlock()
+		if shared {
+			m.add("npctl_requests_finished_total", 1, string(resources.StateFailed))
+		}
 	case s.Action == plan.ActionBuild:
-		m.count("npctl_image_builds_total", s.Image, ready(result))
+		m.add("npctl_image_builds_total", 1, s.Image, ready(result))
 		if result == "done" {
 			m.time("npctl_image_build_seconds", e.Took.Seconds(), s.Image)
 		}
 	case s.Action == plan.ActionUpload:
-		m.count("npctl_image_uploads_total", s.Provider, ready(result))
+		m.add("npctl_image_uploads_total", 1, s.Provider, ready(result))
 		if result == "done" {
 			m.time("npctl_image_upload_seconds", e.Took.Seconds(), s.Provider)
 		}
 	case s.Action == plan.ActionDelete && s.Reason == plan.ReasonLeaked && result == "done":
-		m.count("npctl_leaks_deleted_total", s.Type)
+		m.add("npctl_leaks_deleted_total", 1, s.Type)
 	}
 }
 
@@ -253,15 +244,4 @@ func ready(result string) string {
 		return "ready"
 	}
 	return result
-}
-
-func (m *Metrics) launch(e reconcile.Event) {
-	if e.Kind == reconcile.EventFailed {
-		m.count("npctl_node_launches_total", e.Step.Provider, "failed", m.options.Classify(e.Err))
-		return
-	}
-	m.count("npctl_node_launches_total", e.Step.Provider, "ready", "")
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.launched = append(m.launched, e.ID) // the next pass shows its record
 }

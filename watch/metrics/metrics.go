@@ -111,9 +111,7 @@ func (m *Metrics) Handler() http.Handler {
 		Timeout: scrapeTimeout})
 }
 
-// count adds one to a counter.
-func (m *Metrics) count(name string, labels ...string) { m.add(name, 1, labels...) }
-
+// add adds n to a counter.
 func (m *Metrics) add(name string, n float64, labels ...string) {
 	lookUpMetric(m.counters, name).WithLabelValues(labels...).Add(n)
 }
@@ -136,23 +134,23 @@ func lookUpMetric[T any](of map[string]T, name string) T {
 func (m *Metrics) Call(provider, operation string, took time.Duration, err error) {
 	m.time("npctl_provider_api_duration_seconds", took.Seconds(), provider, operation)
 	if err != nil {
-		m.count("npctl_provider_api_errors_total", provider, operation, m.options.Classify(err))
+		m.add("npctl_provider_api_errors_total", 1, provider, operation, m.options.Classify(err))
 	}
 }
 
 // Reload records the result of a reload: done, invalid or consent_required.
 func (m *Metrics) Reload(result string) {
-	m.count("npctl_watch_reloads_total", result)
+	m.add("npctl_watch_reloads_total", 1, result)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stale = result != "done"
 }
 
 // RequestRefused counts a request above max_requests.
-func (m *Metrics) RequestRefused() { m.count("npctl_requests_refused_total") }
+func (m *Metrics) RequestRefused() { m.add("npctl_requests_refused_total", 1) }
 
 // InvalidToken counts a wrong token: unknown, or throttled when the API did not check it.
-func (m *Metrics) InvalidToken(how string) { m.count("npctl_api_invalid_tokens_total", how) }
+func (m *Metrics) InvalidToken(how string) { m.add("npctl_api_invalid_tokens_total", 1, how) }
 
 func goVersion() string { return runtime.Version() }
 
