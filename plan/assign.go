@@ -214,8 +214,10 @@ func (rp *requestPlanner) missing(o *option, r *resources.Request, have []string
 	if tooLarge != nil {
 		return "the request is too large: " + tooLarge.String()
 	}
-	if why := rp.tenants.beyondTenant(r, o); why != nil && have == nil {
-		return why.String()
+	if limit := rp.tenants.limits[r.Tenant]; limit != nil && have == nil {
+		if why := overLimits(limit, resources.ResourceAmounts{}, rp.tenants.requestAmounts(o)); why != nil {
+			return fmt.Sprintf("the request is too large for tenant %s: %s", r.Tenant, why)
+		}
 	}
 	if o.blocker == nil && o.missing > 0 {
 		o.blocker = rp.roomBlocker(o)

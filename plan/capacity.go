@@ -275,16 +275,6 @@ func (t *tenants) overTenantLimit(r *resources.Request, o *option) *blocker {
 	return &blocker{text: fmt.Sprintf("tenant %s: %s", r.Tenant, why)}
 }
 
-// beyondTenant returns the limit of its tenant that the request would exceed even without other use, or nil.
-func (t *tenants) beyondTenant(r *resources.Request, o *option) *blocker {
-	if limit := t.limits[r.Tenant]; limit != nil {
-		if why := overLimits(limit, resources.ResourceAmounts{}, t.requestAmounts(o)); why != nil {
-			return &blocker{text: fmt.Sprintf("the request is too large for tenant %s: %s", r.Tenant, why)}
-		}
-	}
-	return nil
-}
-
 // requestAmounts returns the resources of all nodes of the request.
 func (t *tenants) requestAmounts(o *option) resources.ResourceAmounts {
 	var all resources.ResourceAmounts

@@ -16,78 +16,17 @@ func (r *Records) Put(record resources.Record, revision uint64) {
 		r.Revisions = map[resources.Key]uint64{}
 	}
 	r.Revisions[record.Key()] = revision
-	switch record := record.(type) {
-	case *resources.ProviderRecord:
-		putByID(&r.Providers, record)
-	case *resources.ImageRecord:
-		putByID(&r.Images, record)
-	case *resources.Build:
-		putByID(&r.Builds, record)
-	case *resources.Upload:
-		putByID(&r.Uploads, record)
-	case *resources.Node:
-		putByID(&r.Nodes, record)
-	case *resources.Request:
-		putByID(&r.Requests, record)
-	case *resources.Template:
-		putByID(&r.Templates, record)
-	case *resources.Sighting:
-		putByID(&r.Sightings, record)
-	case *resources.History:
-		putByID(&r.Histories, record)
-	}
+	r.access(record.Key(), putRecord, record)
 }
 
 // Drop removes a record, if it exists.
 func (r *Records) Drop(key resources.Key) {
 	delete(r.Revisions, key)
-	switch key.Kind {
-	case resources.KindProvider:
-		dropByID(&r.Providers, key.ID)
-	case resources.KindImage:
-		dropByID(&r.Images, key.ID)
-	case resources.KindBuild:
-		dropByID(&r.Builds, key.ID)
-	case resources.KindUpload:
-		dropByID(&r.Uploads, key.ID)
-	case resources.KindNode:
-		dropByID(&r.Nodes, key.ID)
-	case resources.KindRequest:
-		dropByID(&r.Requests, key.ID)
-	case resources.KindTemplate:
-		dropByID(&r.Templates, key.ID)
-	case resources.KindSighting:
-		dropByID(&r.Sightings, key.ID)
-	case resources.KindHistory:
-		dropByID(&r.Histories, key.ID)
-	}
+	r.access(key, dropRecord, nil)
 }
 
 // Get returns a record, or nil.
-func (r *Records) Get(key resources.Key) resources.Record {
-	switch key.Kind {
-	case resources.KindProvider:
-		return getByID(r.Providers, key.ID)
-	case resources.KindImage:
-		return getByID(r.Images, key.ID)
-	case resources.KindBuild:
-		return getByID(r.Builds, key.ID)
-	case resources.KindUpload:
-		return getByID(r.Uploads, key.ID)
-	case resources.KindNode:
-		return getByID(r.Nodes, key.ID)
-	case resources.KindRequest:
-		return getByID(r.Requests, key.ID)
-	case resources.KindTemplate:
-		return getByID(r.Templates, key.ID)
-	case resources.KindSighting:
-		return getByID(r.Sightings, key.ID)
-	case resources.KindHistory:
-		return getByID(r.Histories, key.ID)
-	default:
-		return nil
-	}
-}
+func (r *Records) Get(key resources.Key) resources.Record { return r.access(key, getRecord, nil) }
 
 // Clone returns a copy that Put and Drop do not change. The records themselves are shared.
 func (r *Records) Clone() Records {
@@ -97,28 +36,54 @@ func (r *Records) Clone() Records {
 		Revisions: maps.Clone(r.Revisions)}
 }
 
-func putByID[R resources.Record](list *[]R, record R) {
-	i, found := placeByID(*list, record.Key().ID)
+// access is what accessByID does with a record.
+type access int
+
+const (
+	getRecord access = iota
+	putRecord
+	dropRecord
+)
+
+// access gets, puts or drops a record in the list of its kind.
+func (r *Records) access(key resources.Key, what access, record resources.Record) resources.Record {
+	switch key.Kind {
+	case resources.KindProvider:
+		return accessByID(&r.Providers, key.ID, what, record)
+	case resources.KindImage:
+		return accessByID(&r.Images, key.ID, what, record)
+	case resources.KindBuild:
+		return accessByID(&r.Builds, key.ID, what, record)
+	case resources.KindUpload:
+		return accessByID(&r.Uploads, key.ID, what, record)
+	case resources.KindNode:
+		return accessByID(&r.Nodes, key.ID, what, record)
+	case resources.KindRequest:
+		return accessByID(&r.Requests, key.ID, what, record)
+	case resources.KindTemplate:
+		return accessByID(&r.Templates, key.ID, what, record)
+	case resources.KindSighting:
+		return accessByID(&r.Sightings, key.ID, what, record)
+	case resources.KindHistory:
+		return accessByID(&r.Histories, key.ID, what, record)
+	default:
+		return nil
+	}
+}
+
+// accessByID returns the record that the list had, or nil.
+func accessByID[R resources.Record](list *[]R, id string, what access, record resources.Record) (had resources.Record) {
+	i, found := slices.BinarySearchFunc(*list, id, func(r R, id string) int { return strings.Compare(r.Key().ID, id) })
 	if found {
-		(*list)[i] = record
-		return
+		had = (*list)[i]
 	}
-	*list = slices.Insert(*list, i, record)
-}
-
-func getByID[R resources.Record](list []R, id string) resources.Record {
-	if i, found := placeByID(list, id); found {
-		return list[i]
-	}
-	return nil
-}
-
-func dropByID[R resources.Record](list *[]R, id string) {
-	if i, found := placeByID(*list, id); found {
+	switch {
+	case what == putRecord && found:
+		(*list)[i] = record.(R)
+	case what == putRecord:
+		*list = slices.Insert(*list, i, record.(R))
+	case what == dropRecord && found:
 		*list = slices.Delete(*list, i, i+1)
 	}
-}
-
-func placeByID[R resources.Record](list []R, id string) (int, bool) {
-	return slices.BinarySearchFunc(list, id, func(r R, id string) int { return strings.Compare(r.Key().ID, id) })
+	return had
 }

@@ -26,47 +26,46 @@ const (
 // IsInService reports whether a job or a person uses a node: it is in use or on hold.
 func (s State) IsInService() bool { return s == StateInUse || s == StateHold }
 
-var nodeTransitions = map[State][]State{
-	"":            {StateInit, StateBuilding, StateReady, StateFailed}, // failed: a static node that does not respond
-	StateInit:     {StateBuilding, StateFailed, StateAborted, StateDeleting},
-	StateBuilding: {StateReady, StateFailed, StateAborted, StateDeleting},
-	StateReady:    {StateInUse, StateHold, StateUsed, StateDeleting, StateFailed},
-	StateInUse:    {StateUsed, StateHold, StateDeleting, StateReady},
-	StateUsed:     {StateDeleting, StateReady, StateFailed},
-	StateHold:     {StateUsed, StateReady, StateDeleting},
-	StateFailed:   {StateDeleting, StateBuilding, StateReady}, // ready: a static node that responds again
-	StateAborted:  {StateDeleting, StateBuilding},
-	StateDeleting: {StateDeleting},
-}
-
-var buildTransitions = map[State][]State{
-	"":            {StateBuilding},
-	StateBuilding: {StateReady, StateFailed, StateDeleting},
-	StateReady:    {StateDeleting},
-	StateFailed:   {StateDeleting},
-	StateDeleting: {StateDeleting},
-}
-
-var uploadTransitions = map[State][]State{
-	"":             {StateUploading},
-	StateUploading: {StateReady, StateFailed, StateDeleting},
-	StateReady:     {StateDeleting},
-	StateFailed:    {StateDeleting},
-	StateDeleting:  {StateDeleting},
-}
-
-var requestTransitions = map[State][]State{
-	"":             {StateRequested},
-	StateRequested: {StatePending, StateFulfilled, StateFailed},
-	StatePending:   {StateRequested, StateFulfilled, StateFailed},
-	StateFulfilled: {StateFailed}, // the requestor did not take the nodes in time
+// transitions are the changes of state of the kinds of records that have states.
+var transitions = map[Kind]map[State][]State{
+	KindNode: {
+		"":            {StateInit, StateBuilding, StateReady, StateFailed}, // failed: a static node that does not respond
+		StateInit:     {StateBuilding, StateFailed, StateAborted, StateDeleting},
+		StateBuilding: {StateReady, StateFailed, StateAborted, StateDeleting},
+		StateReady:    {StateInUse, StateHold, StateUsed, StateDeleting, StateFailed},
+		StateInUse:    {StateUsed, StateHold, StateDeleting, StateReady},
+		StateUsed:     {StateDeleting, StateReady, StateFailed},
+		StateHold:     {StateUsed, StateReady, StateDeleting},
+		StateFailed:   {StateDeleting, StateBuilding, StateReady}, // ready: a static node that responds again
+		StateAborted:  {StateDeleting, StateBuilding},
+		StateDeleting: {StateDeleting},
+	},
+	KindBuild: {
+		"":            {StateBuilding},
+		StateBuilding: {StateReady, StateFailed, StateDeleting},
+		StateReady:    {StateDeleting},
+		StateFailed:   {StateDeleting},
+		StateDeleting: {StateDeleting},
+	},
+	KindUpload: {
+		"":             {StateUploading},
+		StateUploading: {StateReady, StateFailed, StateDeleting},
+		StateReady:     {StateDeleting},
+		StateFailed:    {StateDeleting},
+		StateDeleting:  {StateDeleting},
+	},
+	KindRequest: {
+		"":             {StateRequested},
+		StateRequested: {StatePending, StateFulfilled, StateFailed},
+		StatePending:   {StateRequested, StateFulfilled, StateFailed},
+		StateFulfilled: {StateFailed}, // the requestor did not take the nodes in time
+	},
 }
 
 // StatesOf returns the states of records of the kind.
 func StatesOf(kind Kind) []State {
-	moves := map[Kind]map[State][]State{KindNode: nodeTransitions, KindBuild: buildTransitions, KindUpload: uploadTransitions, KindRequest: requestTransitions}[kind]
 	var states []State
-	for from, to := range moves {
+	for from, to := range transitions[kind] {
 		if from != "" {
 			states = append(states, from)
 		}
@@ -79,19 +78,6 @@ func StatesOf(kind Kind) []State {
 // LegalTransition reports whether a record of the kind may change from one state to another. A record may always be
 // written without a change of state, and every record may be removed.
 func LegalTransition(kind Kind, from, to State) bool {
-	if from == to && from != "" {
-		return true
-	}
-	switch kind {
-	case KindNode:
-		return slices.Contains(nodeTransitions[from], to)
-	case KindBuild:
-		return slices.Contains(buildTransitions[from], to)
-	case KindUpload:
-		return slices.Contains(uploadTransitions[from], to)
-	case KindRequest:
-		return slices.Contains(requestTransitions[from], to)
-	default:
-		return true
-	}
+	moves, limited := transitions[kind]
+	return !limited || from == to && from != "" || slices.Contains(moves[from], to)
 }
