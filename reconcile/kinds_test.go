@@ -17,10 +17,9 @@ func TestEveryActionHasAKindWithLockAndRun(t *testing.T) {
 			t.Errorf("%+v is brief, so the runner neither claims its record nor takes a slot for it", key)
 		}
 	}
-	for _, action := range []plan.Action{plan.ActionBuild, plan.ActionConvert, plan.ActionUpload, plan.ActionLaunch, plan.ActionRegister, plan.ActionUpdate,
-		plan.ActionServe, plan.ActionDecline, plan.ActionForget, plan.ActionUnregister, plan.ActionDelete} {
-		if !actions[action] {
-			t.Errorf("no kind of step has the action %s", action)
+	for _, kind := range plan.ActionKinds() {
+		if !actions[kind.Action] {
+			t.Errorf("no kind of step has the action %s", kind.Action)
 		}
 	}
 }
