@@ -54,9 +54,19 @@ func (e *Engine) cloud(ctx context.Context, name string, record *resources.Provi
 			e.Log.Warn("a provider was not closed properly", "error", err)
 		}
 	}
-	key := e.cloudKey(name, record)
+	key, configured := e.keys[name]
+	if !configured {
+		if key.name = name; record != nil {
+			key.config = record.Driver + string(record.Config)
+		}
+	}
 	open, first := e.connections.acquire(key)
-	release = sync.OnceFunc(func() { e.connections.release(open, e.Now()) })
+	release = sync.OnceFunc(func() {
+		e.connections.mu.Lock()
+		defer e.connections.mu.Unlock()
+		open.users--
+		open.left = e.Now()
+	})
 	if first {
 		open.cloud, open.err = e.open(ctx, name, record)
 		open.ready.Store(open.err == nil)
@@ -86,13 +96,6 @@ func (c *connections) acquire(key cloudKey) (open *openCloud, first bool) {
 	}
 	open.users++
 	return open, first
-}
-
-func (c *connections) release(open *openCloud, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	open.users--
-	open.left = now
 }
 
 // forget removes a connection that could not be opened.
@@ -159,17 +162,6 @@ func (c *connections) close() (first error) {
 	}
 	clear(c.clouds)
 	return first
-}
-
-// cloudKey returns the key of the connection to a provider.
-func (e *Engine) cloudKey(name string, record *resources.ProviderRecord) cloudKey {
-	if key, configured := e.keys[name]; configured {
-		return key
-	}
-	if record == nil {
-		return cloudKey{name: name}
-	}
-	return cloudKey{name, record.Driver + string(record.Config)}
 }
 
 // cloudKeys returns the keys of the configured providers.

@@ -17,13 +17,23 @@ import (
 // stepKind describes the steps of one action on one kind of thing. It contains everything that the executor knows about
 // them: a new kind of step is one line in stepKinds and its run function.
 type stepKind struct {
-	lock    func(*plan.Step) string // name of the lock in a shared store, or ""
-	slot    slotKind                // limits how many of the steps run at a time
-	brief   bool                    // only writes records: it needs no slot
-	claims  bool                    // claims the step's record, if it has one, before run; other kinds claim inside run
-	forgets bool                    // does not use the provider, so the connection to it is not recorded
+	lock    lockKind // the lock in a shared store
+	slot    slotKind // limits how many of the steps run at a time
+	brief   bool     // only writes records: it needs no slot
+	claims  bool     // claims the step's record, if it has one, before run; other kinds claim inside run
+	forgets bool     // does not use the provider, so the connection to it is not recorded
 	run     func(x *execution, ctx context.Context, s plan.Step) (id string, err error)
 }
+
+// lockKind is the kind of the lock that a step needs in a shared store.
+type lockKind int
+
+const (
+	lockProvider lockKind = iota + 1 // of the provider, if the step has one
+	lockImage                        // of the image or, without one, of leaked images
+	lockRecord                       // of the image or provider whose record the step writes
+	lockLeftover                     // of leaked images or of the provider
+)
 
 // slotKind is the resource that limits how many steps run at a time.
 type slotKind int
@@ -43,33 +53,33 @@ type stepKey struct {
 
 // stepKinds contains all kinds of steps.
 var stepKinds = map[stepKey]stepKind{
-	{plan.ActionBuild, plan.ThingBuild, false}:   {lock: imageLock, slot: slotWork, claims: true, run: (*execution).build},
-	{plan.ActionDelete, plan.ThingBuild, false}:  {lock: imageLock, claims: true, run: idOf(recordID, (*execution).deleteBuild)},
-	{plan.ActionConvert, plan.ThingFile, false}:  {lock: imageLock, slot: slotWork, run: idOf(builtID, (*execution).convertBuild)},
-	{plan.ActionDelete, plan.ThingFile, false}:   {lock: imageLock, run: idOf(noID, (*execution).deleteFile)},
-	{plan.ActionUpload, plan.ThingUpload, false}: {lock: imageLock, slot: slotUpload, claims: true, run: (*execution).upload},
-	{plan.ActionUpdate, plan.ThingUpload, false}: {lock: imageLock, brief: true, run: idOf(recordID, (*execution).updateUpload)},
-	{plan.ActionDelete, plan.ThingUpload, false}: {lock: imageLock, claims: true, run: idOf(recordID, (*execution).deleteUpload)},
+	{plan.ActionBuild, plan.ThingBuild, false}:   {lock: lockImage, slot: slotWork, claims: true, run: (*execution).build},
+	{plan.ActionDelete, plan.ThingBuild, false}:  {lock: lockImage, claims: true, run: idOf(recordID, (*execution).deleteBuild)},
+	{plan.ActionConvert, plan.ThingFile, false}:  {lock: lockImage, slot: slotWork, run: idOf(builtID, (*execution).convertBuild)},
+	{plan.ActionDelete, plan.ThingFile, false}:   {lock: lockImage, run: idOf(noID, (*execution).deleteFile)},
+	{plan.ActionUpload, plan.ThingUpload, false}: {lock: lockImage, slot: slotUpload, claims: true, run: (*execution).upload},
+	{plan.ActionUpdate, plan.ThingUpload, false}: {lock: lockImage, brief: true, run: idOf(recordID, (*execution).updateUpload)},
+	{plan.ActionDelete, plan.ThingUpload, false}: {lock: lockImage, claims: true, run: idOf(recordID, (*execution).deleteUpload)},
 
-	{plan.ActionLaunch, plan.ThingNode, false}:     {lock: providerLock, run: (*execution).launch},
-	{plan.ActionDelete, plan.ThingNode, false}:     {lock: providerLock, run: idOf(recordID, (*execution).deleteNode)},
-	{plan.ActionUpdate, plan.ThingNode, false}:     {lock: providerLock, brief: true, run: idOf(recordID, onRecords(requestRecords.updateNode))},
-	{plan.ActionUpdate, plan.ThingNode, true}:      {lock: providerLock, claims: true, run: (*execution).registerStatic},
-	{plan.ActionRegister, plan.ThingNode, false}:   {lock: providerLock, claims: true, run: (*execution).registerStatic},
-	{plan.ActionUnregister, plan.ThingNode, false}: {lock: providerLock, claims: true, run: idOf(recordID, (*execution).deleteNode)},
+	{plan.ActionLaunch, plan.ThingNode, false}:     {lock: lockProvider, run: (*execution).launch},
+	{plan.ActionDelete, plan.ThingNode, false}:     {lock: lockProvider, run: idOf(recordID, (*execution).deleteNode)},
+	{plan.ActionUpdate, plan.ThingNode, false}:     {lock: lockProvider, brief: true, run: idOf(recordID, onRecords(requestRecords.updateNode))},
+	{plan.ActionUpdate, plan.ThingNode, true}:      {lock: lockProvider, claims: true, run: (*execution).registerStatic},
+	{plan.ActionRegister, plan.ThingNode, false}:   {lock: lockProvider, claims: true, run: (*execution).registerStatic},
+	{plan.ActionUnregister, plan.ThingNode, false}: {lock: lockProvider, claims: true, run: idOf(recordID, (*execution).deleteNode)},
 
-	{plan.ActionServe, plan.ThingRequest, false}:   {lock: providerLock, brief: true, run: idOf(requestID, (*execution).serve)},
-	{plan.ActionDecline, plan.ThingRequest, false}: {lock: providerLock, brief: true, run: idOf(requestID, onRecords(requestRecords.decline))},
-	{plan.ActionUpdate, plan.ThingRequest, false}:  {lock: providerLock, brief: true, run: idOf(requestID, onRecords(requestRecords.restartRequest))},
+	{plan.ActionServe, plan.ThingRequest, false}:   {lock: lockProvider, brief: true, run: idOf(requestID, (*execution).serve)},
+	{plan.ActionDecline, plan.ThingRequest, false}: {lock: lockProvider, brief: true, run: idOf(requestID, onRecords(requestRecords.decline))},
+	{plan.ActionUpdate, plan.ThingRequest, false}:  {lock: lockProvider, brief: true, run: idOf(requestID, onRecords(requestRecords.restartRequest))},
 
-	{plan.ActionDelete, plan.ThingLeftover, false}: {lock: leftoverLock, run: idOf(externalID, (*execution).deleteLeftover)},
-	{plan.ActionUpdate, plan.ThingRecord, false}:   {lock: recordLock, brief: true, run: idOf(recordID, (*execution).recordWritten)},
+	{plan.ActionDelete, plan.ThingLeftover, false}: {lock: lockLeftover, run: idOf(externalID, (*execution).deleteLeftover)},
+	{plan.ActionUpdate, plan.ThingRecord, false}:   {lock: lockRecord, brief: true, run: idOf(recordID, (*execution).recordWritten)},
 
-	{plan.ActionForget, plan.ThingNode, false}:    {lock: providerLock, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
-	{plan.ActionForget, plan.ThingRequest, false}: {lock: providerLock, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
-	{plan.ActionForget, plan.ThingUpload, false}:  {lock: imageLock, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
-	{plan.ActionForget, plan.ThingBuild, false}:   {lock: imageLock, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
-	{plan.ActionForget, plan.ThingRecord, false}:  {lock: recordLock, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
+	{plan.ActionForget, plan.ThingNode, false}:    {lock: lockProvider, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
+	{plan.ActionForget, plan.ThingRequest, false}: {lock: lockProvider, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
+	{plan.ActionForget, plan.ThingUpload, false}:  {lock: lockImage, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
+	{plan.ActionForget, plan.ThingBuild, false}:   {lock: lockImage, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
+	{plan.ActionForget, plan.ThingRecord, false}:  {lock: lockRecord, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
 }
 
 // kindOf returns the kind of a step. It has no run function if this npctl does not know the kind.
@@ -141,42 +151,18 @@ func IsImageLock(name string) bool {
 
 // LockOf returns the name of the lock that a step needs in a shared store, or "" if it needs none.
 func LockOf(s *plan.Step) string {
-	if lock := kindOf(s).lock; lock != nil {
-		return lock(s)
-	}
-	return providerLock(s)
-}
-
-// providerLock returns the lock of a step on objects of a provider.
-func providerLock(s *plan.Step) string {
-	if s.Provider == "" {
-		return ""
-	}
-	return ProviderLock(s.Provider)
-}
-
-// imageLock returns the lock of a step on builds, their files or their uploads.
-func imageLock(s *plan.Step) string {
-	if s.Image == "" {
+	switch lock := kindOf(s).lock; {
+	case lock == lockImage && s.Image == "", lock == lockLeftover && s.Type == "image":
 		return ImagesLock
-	}
-	return ImageLock(s.Image)
-}
-
-// recordLock returns the lock of a step on the record of an image or provider.
-func recordLock(s *plan.Step) string {
-	if s.Record.Kind == resources.KindImage {
+	case lock == lockImage:
+		return ImageLock(s.Image)
+	case lock == lockRecord && s.Record.Kind == resources.KindImage:
 		return ImageLock(s.Record.ID)
+	case s.Provider == "":
+		return ""
+	default:
+		return ProviderLock(s.Provider)
 	}
-	return providerLock(s)
-}
-
-// leftoverLock returns the lock of a step on an object without a record.
-func leftoverLock(s *plan.Step) string {
-	if s.Type == "image" {
-		return ImagesLock
-	}
-	return providerLock(s)
 }
 
 // underLocks acquires the locks of a plan in a shared store until release is called. A daemon through which the store
@@ -287,11 +273,26 @@ func (l *slots) acquire(ctx context.Context, name string, size int) (release fun
 	}
 }
 
-// acquireFor waits for the slot that the kind of a step needs.
+// acquireFor waits for the slot that the kind of a step needs. The step may release it early unless max_concurrency is set:
+// that limits all steps in progress, and its default only the steps that send requests.
 func (l *slots) acquireFor(ctx context.Context, e *Engine, s *plan.Step) (release func(), err error) {
-	name, size, mayReleaseEarly := e.slotOf(s)
+	p, ok := e.provider(s.Provider)
+	if !ok {
+		p = &resources.Provider{}
+	}
+	kind := kindOf(s).slot
+	var name string
+	var size int
+	switch kind {
+	case slotWork:
+		name, size = e.WorkOf(*s)
+	case slotUpload:
+		name, size = uploadSemaphore+s.Provider, cmp.Or(int(p.MaxUploads), uploadsAtATime)
+	default:
+		name, size = providerSemaphore+s.Provider, cmp.Or(int(p.MaxConcurrency), defaultConcurrency)
+	}
 	release, err = l.acquire(ctx, name, size)
-	if err != nil || !mayReleaseEarly {
+	if err != nil || kind != slotProvider || p.MaxConcurrency > 0 {
 		return release, err
 	}
 	early := sync.OnceFunc(release)
@@ -350,24 +351,6 @@ const (
 	// steps in progress.
 	defaultConcurrency = 20
 )
-
-// slotOf returns the semaphore of a step, its size, and whether the step may release its slot early: max_concurrency
-// limits all steps in progress, and its default only the steps that send requests.
-func (e *Engine) slotOf(s *plan.Step) (name string, size int, mayReleaseEarly bool) {
-	p, ok := e.provider(s.Provider)
-	if !ok {
-		p = &resources.Provider{}
-	}
-	switch kindOf(s).slot {
-	case slotWork:
-		name, size = e.WorkOf(*s)
-		return name, size, false
-	case slotUpload:
-		return uploadSemaphore + s.Provider, cmp.Or(int(p.MaxUploads), uploadsAtATime), false
-	default:
-		return providerSemaphore + s.Provider, cmp.Or(int(p.MaxConcurrency), defaultConcurrency), p.MaxConcurrency <= 0
-	}
-}
 
 // Kinds of image work, each with its own semaphore.
 const (

@@ -10,7 +10,7 @@ func TestEveryActionHasAKindWithLockAndRun(t *testing.T) {
 	actions := map[plan.Action]bool{}
 	for key, kind := range stepKinds {
 		actions[key.action] = true
-		if kind.lock == nil || kind.run == nil {
+		if kind.lock == 0 || kind.run == nil {
 			t.Errorf("%+v has no lock or no run function", key)
 		}
 		if kind.brief && (kind.claims || kind.slot != slotProvider) {

@@ -14,6 +14,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
 // launchTimeout is the time limit of a launch attempt if launch_timeout is not set.
@@ -32,6 +33,8 @@ type nodeLaunch struct {
 	provider   *resources.Provider
 	pool       *resources.Pool
 	offer      *resources.Offer
+	resolved   plan.OfferView // the offer, as the cloud resolves it
+	attempts   int64          // maximum number of attempts
 	cloud      drivers.Cloud
 	node       *resources.Node
 	started    time.Time
@@ -58,7 +61,7 @@ func (x *execution) launch(ctx context.Context, s plan.Step) (string, error) {
 // launch_attempts tries; after that, the next run resumes the node.
 func (l *nodeLaunch) finish(ctx context.Context) (string, error) {
 	pause := unreachableBackoff
-	for left := l.attempts(); ; left-- {
+	for left := l.attempts; ; left-- {
 		err := l.run(ctx)
 		if l.x.continuous || left <= 1 || !errors.Is(err, ErrProviderUnreachable) {
 			return l.node.ID, err
@@ -72,15 +75,23 @@ func (l *nodeLaunch) finish(ctx context.Context) (string, error) {
 	}
 }
 
-// attempts returns the maximum number of attempts.
-func (l *nodeLaunch) attempts() int64 { return max(l.provider.LaunchAttempts, 1) }
-
-// intendLaunch writes the record of the node that run launches.
+// intendLaunch writes the record of the node that run launches, in a provider, pool and offer of the configuration.
 func (x *execution) intendLaunch(ctx context.Context, s plan.Step) (*nodeLaunch, error) {
 	l := &nodeLaunch{x: x, step: s, started: x.Now()}
-	if err := l.lookUp(); err != nil {
-		return nil, err
+	var ok bool
+	if l.provider, ok = x.provider(s.Provider); !ok {
+		return nil, fmt.Errorf("provider %s is not configured", s.Provider)
 	}
+	for i := range l.provider.Pools {
+		if pool := &l.provider.Pools[i]; pool.Name == s.Pool {
+			l.pool, l.offer = pool, pool.Offer(s.Label)
+		}
+	}
+	if l.offer == nil {
+		return nil, fmt.Errorf("pool %s of provider %s does not offer label %s", s.Pool, s.Provider, s.Label)
+	}
+	l.resolved = x.seen.Providers[s.Provider].Offers[plan.OfferKey{Pool: s.Pool, Label: s.Label}]
+	l.attempts = max(l.provider.LaunchAttempts, 1)
 	return l, l.intend(ctx)
 }
 
@@ -122,31 +133,14 @@ func (l *nodeLaunch) run(ctx context.Context) error {
 			level = slog.LevelWarn
 		}
 		l.x.Log.Log(context.Background(), level, "launch attempt failed", "node", l.node.ID, "attempt", made, "error", err)
-		if made >= l.attempts() || rejected(err) || errors.Is(err, drivers.ErrQuota) {
-			return l.giveUp(ctx, fmt.Errorf("launch node %s, attempt %d of %d: %w", l.node.ID, made, l.attempts(), err))
+		if made >= l.attempts || rejected(err) || errors.Is(err, drivers.ErrQuota) {
+			return l.giveUp(ctx, fmt.Errorf("launch node %s, attempt %d of %d: %w", l.node.ID, made, l.attempts, err))
 		}
-		l.x.report(Event{Kind: EventRetry, Step: l.step, ID: l.node.ID, Err: err, Done: made, Total: l.attempts()})
+		l.x.report(Event{Kind: EventRetry, Step: l.step, ID: l.node.ID, Err: err, Done: made, Total: l.attempts})
 		if err := l.continueWithNewNode(ctx, err); err != nil {
 			return err
 		}
 	}
-}
-
-// lookUp finds the provider, pool and offer of the node in the configuration.
-func (l *nodeLaunch) lookUp() error {
-	var ok bool
-	if l.provider, ok = l.x.provider(l.step.Provider); !ok {
-		return fmt.Errorf("provider %s is not configured", l.step.Provider)
-	}
-	for i := range l.provider.Pools {
-		if pool := &l.provider.Pools[i]; pool.Name == l.step.Pool {
-			l.pool, l.offer = pool, pool.Offer(l.step.Label)
-		}
-	}
-	if l.offer == nil {
-		return fmt.Errorf("pool %s of provider %s does not offer label %s", l.step.Pool, l.step.Provider, l.step.Label)
-	}
-	return nil
 }
 
 // intend writes the record of the node, which identifies its instance as ours from now on.
@@ -163,13 +157,17 @@ func (l *nodeLaunch) intend(ctx context.Context) error {
 		l.node.State = resources.StateBuilding
 		return l.x.cache.claim(ctx, l.step.ID, l.node, at)
 	}
-	now, amounts := l.x.Now(), l.resolved().Resources
+	now, amounts := l.x.Now(), l.resolved.Resources
 	amounts.Instances = 1
 	l.node = &resources.Node{State: resources.StateBuilding, StateTime: now, Created: now, Provider: l.provider.Name,
 		Pool: l.pool.Name, Labels: []string{l.offer.Label}, Hash: l.offer.Hashes.Current(), Image: l.offer.Image.String(),
 		Attributes: l.pool.NodeAttributes, Resources: amounts}
-	if err := l.assignToRequest(); err != nil {
-		return err
+	if l.step.Request != "" { // the node belongs to the request from the start
+		r, ok := get[resources.Request](l.x.cache, resources.Key{Kind: resources.KindRequest, ID: l.step.Request})
+		if !ok { // it was canceled
+			return fmt.Errorf("request %s: %w", l.step.Request, errChanged)
+		}
+		l.node.Request, l.node.Tenant, l.node.Requestor, l.node.Zone = r.ID, r.Tenant, r.Requestor, l.step.Zone
 	}
 	if err := l.chooseImage(ctx); err != nil {
 		return err
@@ -178,23 +176,6 @@ func (l *nodeLaunch) intend(ctx context.Context) error {
 		l.node.State = resources.StateInit // create claims it; other processes ignore it until then
 	}
 	return l.x.cache.putFor(ctx, l.step.ID, append([]resources.Record{l.node}, l.x.cache.template(l.node.Hash, l.offer.Static, nil)...)...)
-}
-
-// assignToRequest assigns the node to its request. It returns errChanged if the request has been canceled since.
-func (l *nodeLaunch) assignToRequest() error {
-	if l.step.Request == "" {
-		return nil
-	}
-	r, ok := get[resources.Request](l.x.cache, resources.Key{Kind: resources.KindRequest, ID: l.step.Request})
-	if !ok {
-		return fmt.Errorf("request %s: %w", l.step.Request, errChanged)
-	}
-	l.node.Request, l.node.Tenant, l.node.Requestor, l.node.Zone = r.ID, r.Tenant, r.Requestor, l.step.Zone
-	return nil
-}
-
-func (l *nodeLaunch) resolved() plan.OfferView {
-	return l.x.seen.Providers[l.provider.Name].Offers[plan.OfferKey{Pool: l.pool.Name, Label: l.offer.Label}]
 }
 
 // chooseImage selects the upload to boot from, or the image that the cloud_image block resolves to.
@@ -228,7 +209,7 @@ func (l *nodeLaunch) zone() string {
 	if l.step.Zone != "" {
 		return l.step.Zone
 	}
-	zones := l.resolved().Zones
+	zones := l.resolved.Zones
 	if len(zones) == 0 {
 		return ""
 	}
@@ -238,20 +219,16 @@ func (l *nodeLaunch) zone() string {
 }
 
 // attempt creates the instance, unless an earlier run did, and waits until it is ready. It ends after launch_timeout.
-func (l *nodeLaunch) attempt(ctx context.Context) error {
+func (l *nodeLaunch) attempt(ctx context.Context) (err error) {
 	limit := cmp.Or(l.provider.LaunchTimeout, launchTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w (%s)", ErrLaunchTimeout, limit))
 	defer cancel()
-	err := l.try(ctx)
-	cause := context.Cause(ctx)
-	if err != nil && errors.Is(cause, ErrLaunchTimeout) && !errors.Is(err, ErrLaunchTimeout) && !errors.Is(err, ErrBootTimeout) {
-		return fmt.Errorf("%w: %w", cause, err) // the error itself only states that a deadline has passed
-	}
-	return err
-}
-
-// try makes one attempt within the deadline of ctx.
-func (l *nodeLaunch) try(ctx context.Context) error {
+	defer func() {
+		cause := context.Cause(ctx)
+		if err != nil && errors.Is(cause, ErrLaunchTimeout) && !errors.Is(err, ErrLaunchTimeout) && !errors.Is(err, ErrBootTimeout) {
+			err = fmt.Errorf("%w: %w", cause, err) // the error itself only states that a deadline has passed
+		}
+	}()
 	if l.node.ExternalID == "" {
 		if err := l.create(ctx); err != nil {
 			return err
@@ -261,7 +238,6 @@ func (l *nodeLaunch) try(ctx context.Context) error {
 	instance := l.created
 	if instance.Status != resources.StatusReady || instance.Addresses.Interface == "" {
 		l.x.progress(l.step)("waiting for the instance to be ready", 0, 0)
-		var err error
 		if instance, err = l.x.awaitReady(ctx, l.cloud, l.spec(false), l.node.ExternalID); err != nil {
 			return err
 		}
@@ -273,22 +249,17 @@ func (l *nodeLaunch) try(ctx context.Context) error {
 	return l.ready(ctx, instance)
 }
 
-// claim writes the intent of an attempt. The first attempt also claims the node; it returns errChanged if another
-// process has changed the node while it waited for a slot.
-func (l *nodeLaunch) claim(ctx context.Context) error {
-	now, at := find[resources.Node](l.x.cache, l.node.Key())
-	if now == nil || now.State != l.node.State || now.Request != l.node.Request {
-		return fmt.Errorf("%s: %w", l.node.Key(), errChanged)
-	}
-	l.node.State = resources.StateBuilding
-	return l.x.cache.claim(ctx, l.step.ID, l.node, at)
-}
-
+// create writes the intent of the attempt, creates the instance and writes its ID. The first attempt also claims the node.
 func (l *nodeLaunch) create(ctx context.Context) error {
 	retried := l.node.Attempt > 0
 	l.node.Zone = l.zone()
 	l.node.Attempt++
-	if err := l.claim(ctx); err != nil {
+	now, at := find[resources.Node](l.x.cache, l.node.Key())
+	if now == nil || now.State != l.node.State || now.Request != l.node.Request { // it has changed while the step waited for a slot
+		return fmt.Errorf("%s: %w", l.node.Key(), errChanged)
+	}
+	l.node.State = resources.StateBuilding
+	if err := l.x.cache.claim(ctx, l.step.ID, l.node, at); err != nil {
 		return err
 	}
 	l.x.progress(l.step)("creating", 0, 0)
@@ -309,7 +280,7 @@ func (l *nodeLaunch) create(ctx context.Context) error {
 	return l.x.cache.put(ctx, l.node)
 }
 
-// ready records the node as ready.
+// ready records the node as ready and releases its claim.
 func (l *nodeLaunch) ready(ctx context.Context, i resources.Instance) error {
 	now := l.x.Now()
 	n := l.node
@@ -319,7 +290,10 @@ func (l *nodeLaunch) ready(ctx context.Context, i resources.Instance) error {
 	if i.Resources.Instances > 0 {
 		n.Resources = i.Resources
 	}
-	return l.x.cache.putAndRelease(ctx, n)
+	op := l.x.cache.ops([]resources.Record{n})[0]
+	op.Release = l.x.cache.claims.store != nil
+	_, err := l.x.cache.commit(ctx, "", []state.Op{op})
+	return err
 }
 
 // postpone leaves the state of the node unchanged until the provider responds again, because an outage is not a failure

@@ -341,7 +341,7 @@ func (e *Engine) Formats() map[string]string {
 				formats[p.Name] = resources.ImageFormat(own.ImageFormat)
 			}
 		}
-		if cloud := e.connections.opened(e.cloudKey(p.Name, nil)); cloud != nil {
+		if cloud := e.connections.opened(e.keys[p.Name]); cloud != nil {
 			if store, ok := drivers.ImagesOf(cloud); ok && store.ImageFormat() != "" {
 				formats[p.Name] = store.ImageFormat()
 			}

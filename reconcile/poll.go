@@ -156,22 +156,22 @@ func (p *poller) run() {
 		n, deliver := p.list(p.ctx)
 		if deliver {
 			for _, w := range waiters {
-				w.send(n)
+				select {
+				case <-w.news: // not read yet; the waiter needs only the newest listing
+				default:
+				}
+				w.news <- n
 			}
 		}
+		p.mu.Lock()
+		p.pause, p.useful = pause(p.pause, time.Since(started), p.useful), false
+		wait := p.pause
+		p.mu.Unlock()
 		select {
-		case <-time.After(p.next(time.Since(started))):
+		case <-time.After(wait):
 		case <-p.ctx.Done():
 		}
 	}
-}
-
-// next returns the time until the next listing after a listing of the given duration.
-func (p *poller) next(took time.Duration) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.pause, p.useful = pause(p.pause, took, p.useful), false
-	return p.pause
 }
 
 // waiting returns the current waiters. If there are none, the poller stops.
@@ -184,15 +184,6 @@ func (p *poller) waiting() []*waiter {
 	}
 	p.running = len(waiters) > 0
 	return waiters
-}
-
-// send replaces an undelivered listing of the waiter, which needs only the newest one.
-func (w *waiter) send(n news) {
-	select {
-	case <-w.news:
-	default:
-	}
-	w.news <- n
 }
 
 // list lists once. It does not deliver transient errors: a missing listing does not mean that an instance is gone, and

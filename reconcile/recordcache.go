@@ -123,21 +123,20 @@ func (l *recordCache) ops(records []resources.Record) []state.Op {
 	return ops
 }
 
-// claim writes the record of a node that was read at that revision, and claims it for a step.
+// claim writes the record of a node that was read at that revision, and claims it for a step, unless the step has claimed
+// it already.
 func (l *recordCache) claim(ctx context.Context, step string, node *resources.Node, at state.Revision) error {
-	op, err := l.claims.claiming(step, state.Op{Record: node, Revision: at})
-	if err != nil {
-		return err
+	op := state.Op{Record: node, Revision: at}
+	if l.claims.store != nil {
+		l.claims.mu.Lock()
+		mine := l.claims.held[node.Key()]
+		l.claims.mu.Unlock()
+		if mine != nil && (mine.step != step || step == "") {
+			return fmt.Errorf("another step of this process works on %s: %w", node.Key(), errChanged)
+		}
+		op.Claim = mine == nil
 	}
-	_, err = l.commit(ctx, step, []state.Op{op})
-	return err
-}
-
-// putAndRelease writes the record of a node and releases its claim. It is the last write of a step to the node.
-func (l *recordCache) putAndRelease(ctx context.Context, node *resources.Node) error {
-	op := l.ops([]resources.Record{node})[0]
-	op.Release = l.claims.store != nil
-	_, err := l.commit(ctx, "", []state.Op{op})
+	_, err := l.commit(ctx, step, []state.Op{op})
 	return err
 }
 
@@ -192,18 +191,22 @@ func (l *recordCache) drop(ctx context.Context, keys ...resources.Key) error {
 func (l *recordCache) commit(ctx context.Context, step string, ops []state.Op) ([]state.Entry, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	number := l.begin(step, ops)
+	shared := l.claims.store != nil
+	var number uint64
+	if shared {
+		number = l.begin(step, ops)
+	}
 	entries, err := l.store.Commit(ctx, ops...)
 	if err != nil {
 		l.end(ctx, number)
 		err = fmt.Errorf("record the step: %w", err)
-		if l.claims.store != nil && errors.Is(err, state.ErrConflict) {
+		if shared && errors.Is(err, state.ErrConflict) {
 			l.refresh(ctx, ops)
 			return nil, fmt.Errorf("%w: %w", errChanged, err)
 		}
 		return nil, err
 	}
-	if l.claims.store != nil {
+	if shared {
 		l.claims.committed(ctx, step, ops, entries)
 	}
 	l.mu.Lock()
@@ -218,17 +221,16 @@ func (l *recordCache) commit(ctx context.Context, step string, ops []state.Op) (
 			l.busy[entries[i].Record.Key()] = step
 		}
 	}
-	l.finishCommit(ctx, number)
+	if shared {
+		l.finishCommit(ctx, number)
+	}
 	l.notify()
 	return entries, nil
 }
 
-// begin registers a commit that other processes may see before it returns, and marks the records that belong to the
-// step as busy.
+// begin registers a commit to a shared store, which other processes may see before it returns, and marks the records that
+// belong to the step as busy.
 func (l *recordCache) begin(step string, ops []state.Op) (number uint64) {
-	if l.claims.store == nil {
-		return 0
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, op := range ops {
@@ -247,6 +249,7 @@ func (l *recordCache) end(ctx context.Context, number uint64) {
 	l.notify()
 }
 
+// finishCommit applies the events that waited for a commit. The caller holds mu.
 func (l *recordCache) finishCommit(ctx context.Context, number uint64) {
 	for _, w := range l.arrivals.endCommit(number) {
 		l.applyEvent(ctx, w)

@@ -112,10 +112,13 @@ func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 	var begun []plan.Step
 	under := map[string]int{} // long-running steps by provider
 	for _, s := range r.running {
-		under[s.Provider] += count(!kindOf(&s.Step).brief)
+		if !kindOf(&s.Step).brief {
+			under[s.Provider]++
+		}
 	}
 	for _, s := range p.Steps {
-		if len(s.Needs)+len(s.After) > 0 || r.stopping || !kindOf(&s).brief && under[s.Provider] >= maxStartedPerProvider {
+		long := !kindOf(&s).brief
+		if len(s.Needs)+len(s.After) > 0 || r.stopping || long && under[s.Provider] >= maxStartedPerProvider {
 			continue
 		}
 		if s.Action == plan.ActionLaunch { // each plan numbers its launches from the start, so the number identifies nothing
@@ -126,7 +129,9 @@ func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 			continue // the plan may not know the result of the previous run of the step yet
 		}
 		r.running[s.ID] = runningStep{s, make(chan struct{})}
-		under[s.Provider] += count(!kindOf(&s).brief)
+		if long {
+			under[s.Provider]++
+		}
 		begun = append(begun, s)
 	}
 	r.mu.Unlock()
@@ -148,13 +153,6 @@ func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 // maxStartedPerProvider limits the started long-running steps of one provider. Fewer of them run at a time; the steps
 // above the limit are planned again when others have ended.
 const maxStartedPerProvider = 500
-
-func count(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
-}
 
 // step executes one step. It calls noted once the intent of the step is in the store.
 func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func()) {
@@ -182,12 +180,20 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 func (r *Runner) note(s plan.Step, began time.Time, err error) (failures int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.Action != plan.ActionLaunch {
-		failures = r.remember(s, err)
+	// an outdated or interrupted step has neither succeeded nor failed
+	undecided := errors.Is(err, ErrInterrupted) || errors.Is(err, errChanged) || r.cache.claims.isDisconnected(err)
+	if before := r.failing[s.ID]; before != nil {
+		failures = before.Count
 	}
 	switch {
-	case s.Action == plan.ActionLaunch && (errors.Is(err, ErrInterrupted) || errors.Is(err, errChanged) || r.cache.claims.isDisconnected(err)):
-	case s.Action == plan.ActionLaunch:
+	case undecided:
+		return failures
+	case s.Action != plan.ActionLaunch && err == nil:
+		delete(r.failing, s.ID)
+	case s.Action != plan.ActionLaunch:
+		failures++
+		r.failing[s.ID] = &resources.Failure{Count: failures, Time: r.engine.Now(), Kind: faultKind(err), Error: err.Error()}
+	default:
 		offer := plan.OfferAddress(s.Provider, s.Pool, s.Label)
 		for _, at := range []plan.Address{offer, plan.ProviderAddress(s.Provider)} {
 			if err == nil {
@@ -196,28 +202,12 @@ func (r *Runner) note(s plan.Step, began time.Time, err error) (failures int) {
 			}
 			r.launching[at] = launchFailed(r.launching[at], began, r.engine.Now(), err)
 		}
-	case err == nil && s.Action == plan.ActionDelete && s.External != "" && s.Provider != "":
+	}
+	if err == nil && s.Action == plan.ActionDelete && s.External != "" && s.Provider != "" {
 		if r.deletedInstances[s.Provider] == nil {
 			r.deletedInstances[s.Provider] = map[string]instanceDeletion{}
 		}
 		r.deletedInstances[s.Provider][s.External] = instanceDeletion{began, r.engine.Now()}
-	}
-	return failures
-}
-
-// remember counts the failures of a step that is not a launch. The caller holds mu.
-func (r *Runner) remember(s plan.Step, err error) (failures int) {
-	before := r.failing[s.ID]
-	if before != nil {
-		failures = before.Count
-	}
-	switch {
-	case err == nil:
-		delete(r.failing, s.ID)
-	case errors.Is(err, ErrInterrupted) || errors.Is(err, errChanged) || r.cache.claims.isDisconnected(err):
-	default:
-		failures++
-		r.failing[s.ID] = &resources.Failure{Count: failures, Time: r.engine.Now(), Kind: faultKind(err), Error: err.Error()}
 	}
 	return failures
 }

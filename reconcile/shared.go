@@ -86,22 +86,6 @@ func (c *claims) register(ctx context.Context, step string, key resources.Key, l
 	return nil
 }
 
-// claiming returns op with a claim of its record, unless the step has one. The claim lasts until the step ends or, if
-// step is empty, until it is released.
-func (c *claims) claiming(step string, op state.Op) (state.Op, error) {
-	if c.store == nil {
-		return op, nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	mine := c.held[op.Record.Key()]
-	if mine != nil && (mine.step != step || step == "") {
-		return op, fmt.Errorf("another step of this process works on %s: %w", op.Record.Key(), errChanged)
-	}
-	op.Claim = mine == nil
-	return op, nil
-}
-
 // committed registers the claims that a commit has acquired and removes the released ones.
 func (c *claims) committed(ctx context.Context, step string, ops []state.Op, entries []state.Entry) {
 	for i, op := range ops {

@@ -65,8 +65,11 @@ func (c *Clients) CreateRequest(ctx context.Context, n NewRequest) (*resources.R
 	case !n.Deadline.IsZero() && n.Deadline.Before(now):
 		return nil, fmt.Errorf("%w: the deadline %s has passed", ErrInvalid, n.Deadline.Format(time.RFC3339))
 	}
-	if err := c.checkRequestLimit(); err != nil {
-		return nil, err
+	if most := c.desired().Settings.MaxRequests; most != 0 && c.runner.OpenRequests() >= most { // concurrent calls may exceed the limit by their number
+		if c.refused != nil {
+			c.refused()
+		}
+		return nil, fmt.Errorf("%w: max_requests allows %d", ErrTooManyRequests, most)
 	}
 	priority := int64(defaultPriority)
 	if n.Priority != nil {
@@ -82,19 +85,6 @@ func (c *Clients) CreateRequest(ctx context.Context, n NewRequest) (*resources.R
 	c.journal.Add(resources.Event{Time: now, Subject: created.Key().String(), EventID: created.EventID, Code: "created", Related: labelSubjects(n.Labels),
 		Text: fmt.Sprintf("request for %v by %s", n.Labels, cmp.Or(n.Requestor, unnamed))})
 	return created, nil
-}
-
-// checkRequestLimit returns ErrTooManyRequests when max_requests are open. Concurrent calls may exceed the limit by
-// their number.
-func (c *Clients) checkRequestLimit() error {
-	most := c.desired().Settings.MaxRequests
-	if most == 0 || c.runner.OpenRequests() < most {
-		return nil
-	}
-	if c.refused != nil {
-		c.refused()
-	}
-	return fmt.Errorf("%w: max_requests allows %d", ErrTooManyRequests, most)
 }
 
 func labelSubjects(labels []string) []string {
@@ -140,37 +130,35 @@ func (c *Clients) CancelRequest(ctx context.Context, id string) error {
 // Take hands the nodes of a fulfilled request to its requestor and deletes the request. With a lease, the nodes return
 // automatically when the holder stops renewing it.
 func (c *Clients) Take(ctx context.Context, id, holder string, lease time.Duration) (nodes []*resources.Node, err error) {
+	var r *resources.Request
+	var now time.Time
 	err = RetryConflict(ctx, func() error {
-		nodes, err = c.take(ctx, id, holder, lease)
+		var revision state.Revision
+		if r, revision, err = reconcile.Lookup[resources.Request](c.runner, resources.KindRequest, id); err != nil {
+			return err
+		}
+		if r.State != resources.StateFulfilled {
+			return fmt.Errorf("%w: request %s is %s%s", ErrState, id, r.State, because(r.Error))
+		}
+		now = c.now()
+		ops := []state.Op{{Key: r.Key(), Revision: revision}}
+		nodes = make([]*resources.Node, len(r.Nodes))
+		for i, node := range r.Nodes {
+			n, at, err := reconcile.Lookup[resources.Node](c.runner, resources.KindNode, node)
+			if err != nil {
+				return fmt.Errorf("node %s of request %s: %w", node, id, err)
+			}
+			n.State, n.StateTime = resources.StateInUse, now
+			n.Lease = nil
+			if lease > 0 {
+				n.Lease = &resources.Lease{Holder: holder, Until: now.Add(lease), Seconds: int64(lease / time.Second)}
+			}
+			ops, nodes[i] = append(ops, state.Op{Record: n, Revision: at}), n
+		}
+		_, err := c.runner.Commit(ctx, ops...)
 		return err
 	})
-	return nodes, err
-}
-
-func (c *Clients) take(ctx context.Context, id, holder string, lease time.Duration) ([]*resources.Node, error) {
-	r, revision, err := reconcile.Lookup[resources.Request](c.runner, resources.KindRequest, id)
 	if err != nil {
-		return nil, err
-	}
-	if r.State != resources.StateFulfilled {
-		return nil, fmt.Errorf("%w: request %s is %s%s", ErrState, id, r.State, because(r.Error))
-	}
-	now := c.now()
-	ops := []state.Op{{Key: r.Key(), Revision: revision}}
-	nodes := make([]*resources.Node, len(r.Nodes))
-	for i, node := range r.Nodes {
-		n, at, err := reconcile.Lookup[resources.Node](c.runner, resources.KindNode, node)
-		if err != nil {
-			return nil, fmt.Errorf("node %s of request %s: %w", node, id, err)
-		}
-		n.State, n.StateTime = resources.StateInUse, now
-		n.Lease = nil
-		if lease > 0 {
-			n.Lease = &resources.Lease{Holder: holder, Until: now.Add(lease), Seconds: int64(lease / time.Second)}
-		}
-		ops, nodes[i] = append(ops, state.Op{Record: n, Revision: at}), n
-	}
-	if _, err := c.runner.Commit(ctx, ops...); err != nil {
 		return nil, err
 	}
 	for _, n := range nodes {

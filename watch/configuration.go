@@ -66,7 +66,11 @@ func (c *configuration) describe(newest plan.Plan) ConfigState {
 func (c *configuration) options() plan.Options {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return plan.Options{HonorBackoff: true, AllowDestroy: allowFor(c.consented), RequireConsent: c.required != nil}
+	o := plan.Options{HonorBackoff: true, RequireConsent: c.required != nil}
+	if c.consented {
+		o.AllowDestroy = plan.AllowAll
+	}
+	return o
 }
 
 // notePlan remembers that deletions require consent, so that they stay pending when their number falls below the limit.
@@ -130,14 +134,6 @@ func (d *Daemon) Configuration() ConfigState { return d.config.describe(d.Last()
 // configSubject is the subject of events about the configuration.
 const configSubject = "configuration"
 
-// allowFor returns which deletions a configuration may cause.
-func allowFor(destroy bool) plan.Allow {
-	if destroy {
-		return plan.AllowAll
-	}
-	return ""
-}
-
 // ConsentRequiredError reports that a reload was refused because the new configuration would delete a large part of the
 // fleet.
 type ConsentRequiredError struct {
@@ -185,7 +181,11 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	p := plan.Compute(next.Desired, seen, plan.Options{HonorBackoff: true, AllowDestroy: allowFor(allowDestroy)})
+	options := plan.Options{HonorBackoff: true}
+	if allowDestroy {
+		options.AllowDestroy = plan.AllowAll
+	}
+	p := plan.Compute(next.Desired, seen, options)
 	for _, problem := range p.Problems {
 		return p, fmt.Errorf("%s: %s", problem.Address, problem.Text)
 	}

@@ -84,7 +84,8 @@ func (j *Journal) Add(event resources.Event) {
 func (j *Journal) add(event resources.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.unsaved = newest(append(j.unsaved, event))
+	j.unsaved = append(j.unsaved, event)
+	j.unsaved = j.unsaved[max(0, len(j.unsaved)-journalMost):] // the journal keeps no more
 	j.append(event)
 }
 
@@ -101,8 +102,8 @@ func (j *Journal) append(events ...resources.Event) {
 		j.events = append(j.events, Numbered{j.next, event})
 		j.next++
 	}
-	if most := journalPiece * journalPieces; len(j.events) > most+journalSlack {
-		j.events = slices.Delete(j.events, 0, len(j.events)-most)
+	if len(j.events) > journalMost+journalSlack {
+		j.events = slices.Delete(j.events, 0, len(j.events)-journalMost)
 	}
 	for waiter := range j.waiters {
 		select {
@@ -193,7 +194,8 @@ func (j *Journal) Flush(ctx context.Context) error {
 		written, err := j.write(ctx, events)
 		if err != nil {
 			j.mu.Lock()
-			j.unsaved = newest(append(events, j.unsaved...))
+			events = append(events, j.unsaved...)
+			j.unsaved = events[max(0, len(events)-journalMost):]
 			j.mu.Unlock()
 			return fmt.Errorf("write journal: %w", err)
 		}
@@ -202,22 +204,30 @@ func (j *Journal) Flush(ctx context.Context) error {
 	return nil
 }
 
-// write writes as many events as fit into one record.
+// write writes as many events as fit into one record. When another process has changed or removed the page, it writes to
+// a new page.
 func (j *Journal) write(ctx context.Context, events []resources.Event) (written int, err error) {
 	j.mu.Lock()
 	before, ids := j.page, j.pieces
 	j.mu.Unlock()
-	w, err := before.commit(ctx, events, ids, j.commit)
+	w := before.write(events, ids)
+	entries, err := j.commit(ctx, w.ops...)
+	if w.page.id != "" && errors.Is(err, state.ErrConflict) {
+		w = (&page{}).write(events, ids)
+		entries, err = j.commit(ctx, w.ops...)
+	}
 	if err != nil {
 		return 0, err
 	}
+	made := w.page.id == ""
+	w.page.id, w.page.revision = entries[0].Record.Key().ID, entries[0].Revision
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, id := range j.pieces[:w.dropped] {
 		delete(j.clients, id)
 	}
 	j.pieces = j.pieces[w.dropped:]
-	if w.made {
+	if made {
 		j.pieces = append(j.pieces, w.page.id)
 	}
 	j.page = w.page
@@ -228,6 +238,7 @@ const (
 	journalPiece  = 200       // events per record
 	journalSize   = 256 << 10 // approximate bytes of events per record; a record may have a megabyte
 	journalPieces = 25        // records that the journal keeps
+	journalMost   = journalPiece * journalPieces
 )
 
 // page is the journal record that receives events until it is full.
@@ -240,9 +251,9 @@ type page struct {
 
 func pageOf(entry state.Entry) page {
 	piece := entry.Record.(*resources.Journal)
-	p := page{id: piece.ID, revision: entry.Revision}
+	p := page{id: piece.ID, revision: entry.Revision, events: piece.Events}
 	for _, e := range piece.Events {
-		p.add(e)
+		p.size += sizeOf(e)
 	}
 	return p
 }
@@ -251,19 +262,19 @@ func pageOf(entry state.Entry) page {
 type journalCommit struct {
 	page    page // after the commit
 	ops     []state.Op
-	made    bool // the commit creates a record
-	written int  // number of events
-	dropped int  // number of records removed, the oldest ones
+	written int // number of events
+	dropped int // number of records removed, the oldest ones
 }
 
 // write adds as many of the events as fit, and removes the oldest records beyond the limit. ids are the IDs of all
 // journal records, oldest first.
 func (p *page) write(events []resources.Event, ids []string) (w journalCommit) {
-	if p.hasRoom(events[0]) {
-		w.page = page{id: p.id, revision: p.revision, events: slices.Clip(p.events), size: p.size}
+	w.page = page{id: p.id, revision: p.revision, events: slices.Clip(p.events), size: p.size}
+	if !w.page.add(events[0]) {
+		w.page = page{}
+		w.page.add(events[0])
 	}
-	for w.written < len(events) && w.page.hasRoom(events[w.written]) {
-		w.page.add(events[w.written])
+	for w.written = 1; w.written < len(events) && w.page.add(events[w.written]); {
 		w.written++
 	}
 	kept := journalPieces
@@ -278,26 +289,14 @@ func (p *page) write(events []resources.Event, ids []string) (w journalCommit) {
 	return w
 }
 
-// commit writes events. When another process has changed or removed the page, commit writes to a new page.
-func (p *page) commit(ctx context.Context, events []resources.Event, ids []string, commit commitFunc) (journalCommit, error) {
-	for w := p.write(events, ids); ; w = (&page{}).write(events, ids) {
-		entries, err := commit(ctx, w.ops...)
-		switch {
-		case err == nil:
-			w.made = w.page.id == ""
-			w.page.id, w.page.revision = entries[0].Record.Key().ID, entries[0].Revision
-			return w, nil
-		case w.page.id == "" || !errors.Is(err, state.ErrConflict):
-			return journalCommit{}, err
-		}
+// add adds an event if it fits into the page, and reports whether it does.
+func (p *page) add(e resources.Event) bool {
+	size := p.size + sizeOf(e)
+	if len(p.events) > 0 && (len(p.events) >= journalPiece || size > journalSize) {
+		return false
 	}
-}
-
-func (p *page) add(e resources.Event) { p.events, p.size = append(p.events, e), p.size+sizeOf(e) }
-
-// hasRoom reports whether an event fits into the page.
-func (p *page) hasRoom(e resources.Event) bool {
-	return len(p.events) == 0 || len(p.events) < journalPiece && p.size+sizeOf(e) <= journalSize
+	p.events, p.size = append(p.events, e), size
+	return true
 }
 
 func sizeOf(e resources.Event) int {
@@ -306,11 +305,6 @@ func sizeOf(e resources.Event) int {
 		size += len(subject) + 3
 	}
 	return size
-}
-
-// newest drops the oldest unsaved events beyond the number that the journal keeps.
-func newest(events []resources.Event) []resources.Event {
-	return events[max(0, len(events)-journalPiece*journalPieces):]
 }
 
 // journaled returns the journal event for a step event; ok is false when the journal does not record it.

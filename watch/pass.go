@@ -27,21 +27,25 @@ type Pass struct {
 func (d *Daemon) pass(ctx context.Context) time.Duration {
 	started := time.Now()
 	defer func() { now := time.Now(); d.lastPass.Store(&now) }()
-	if !d.connection.check() {
+	connected, reconnected := d.connection.check()
+	if !connected {
 		return 0
 	}
 	d.images.startPass(len(d.observer.Engine().Desired.Images) > 0)
 	engine, seen, filesErr := d.observer.Observe()
 	d.logFilesError(filesErr)
-	seen.StoreReconnected = d.connection.recentlyReconnected()
+	seen.StoreReconnected = reconnected
 	p := d.decide(engine.Desired, seen)
 	d.logPlan(engine, p)
 	todo := p
 	todo.Steps = runnableSteps(p, sync.OnceValue(func() bool { return d.formatsKnown(engine.Desired, seen.Now) }))
 	decided := time.Since(started)
 	d.images.setWanted(todo.Steps)
-	startedSteps := d.startSteps(ctx, todo, seen)
-	pass := Pass{Desired: engine.Desired, Observed: seen, Plan: p, Started: startedSteps, Leads: d.served(), Took: time.Since(started)}
+	pass := Pass{Desired: engine.Desired, Observed: seen, Plan: p, Started: d.startSteps(ctx, todo, seen)}
+	if d.leadership.store != nil {
+		pass.Leads = d.led()
+	}
+	pass.Took = time.Since(started)
 	d.mu.Lock()
 	d.last = pass
 	d.mu.Unlock()
@@ -52,9 +56,13 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 		d.shadow.compare(pass)
 		return decided
 	}
-	d.stall.check(pass, relevantRequests(seen, d.duties.leads))
-	d.competitors.warn(seen, d.duties.leads)
+	requests := seen.Records.Requests
+	if seen.Shared {
+		requests = slices.DeleteFunc(slices.Clone(requests), func(r *resources.Request) bool { return !plan.Concerns(seen, r, d.duties.leads) })
+	}
+	d.stall.check(pass, requests)
 	if d.runner.Shared() != nil {
+		d.competitors.warn(seen, d.duties.leads)
 		d.presence.publish(resources.Presence{Pools: d.pools(engine.Desired, seen, p.Waiting), Builder: d.builderID(engine)})
 	}
 	return decided
@@ -73,18 +81,15 @@ func (d *Daemon) startSteps(ctx context.Context, p plan.Plan, seen plan.Observed
 	return started
 }
 
-// served returns the providers that this process leads in a shared store, and nil without one or in a shadow.
-func (d *Daemon) served() map[string]bool {
-	if d.leadership.store == nil {
-		return nil
-	}
-	served := map[string]bool{}
+// led returns the providers that this process leads in a shared store.
+func (d *Daemon) led() map[string]bool {
+	led := map[string]bool{}
 	for _, name := range d.pollers.providers() {
 		if d.duties.leads(name) {
-			served[name] = true
+			led[name] = true
 		}
 	}
-	return served
+	return led
 }
 
 // logFilesError logs when the images directory starts and stops to be unreadable. Passes then leave its files unchanged
@@ -196,9 +201,9 @@ func (s *stall) note(event reconcile.Event) {
 	s.progress = event.Time
 }
 
-// update determines whether requests stall, and whether to log that the stall begins or continues (begins) or ends
-// (over).
-func (s *stall) update(requests []*resources.Request, now time.Time) (oldest *resources.Request, begins, over bool) {
+// update determines whether requests stall, and whether to log that the stall begins or continues (then lasts is its
+// duration) or ends (over).
+func (s *stall) update(requests []*resources.Request, now time.Time) (oldest *resources.Request, lasts time.Duration, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range requests {
@@ -217,42 +222,31 @@ func (s *stall) update(requests []*resources.Request, now time.Time) (oldest *re
 			s.duration = waited
 		}
 	}
-	begins = s.duration > 0 && now.Sub(s.loggedAt) >= s.after
-	if begins {
-		s.loggedAt = now
+	if s.duration > 0 && now.Sub(s.loggedAt) >= s.after {
+		lasts, s.loggedAt = s.duration, now
 	}
 	over = before > 0 && s.duration == 0
 	if over {
 		s.loggedAt = time.Time{}
 	}
-	return oldest, begins, over
-}
-
-// relevantRequests returns the requests that concern this process.
-func relevantRequests(seen plan.Observed, leads func(provider string) bool) []*resources.Request {
-	if !seen.Shared {
-		return seen.Records.Requests
-	}
-	return slices.DeleteFunc(slices.Clone(seen.Records.Requests), func(r *resources.Request) bool { return !plan.Concerns(seen, r, leads) })
+	return oldest, lasts, over
 }
 
 // Stalled returns how long requests have waited while nothing was launched or served; 0 when that is less than
 // Options.Stall.
-func (d *Daemon) Stalled() time.Duration { return d.stall.lasts() }
-
-// lasts returns the duration of the stall; 0 without one.
-func (s *stall) lasts() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.duration
+func (d *Daemon) Stalled() time.Duration {
+	d.stall.mu.Lock()
+	defer d.stall.mu.Unlock()
+	return d.stall.duration
 }
 
 // check logs a stall of the given requests when it begins, every Options.Stall while it lasts, and when it ends.
 func (s *stall) check(pass Pass, requests []*resources.Request) {
-	oldest, begins, over := s.update(requests, pass.Observed.Now)
+	oldest, lasts, over := s.update(requests, pass.Observed.Now)
 	switch {
-	case begins:
-		lasts, why := s.lasts().Round(time.Second), whyWaiting(pass, oldest)
+	case lasts > 0:
+		why := whyWaiting(pass, oldest)
+		lasts = lasts.Round(time.Second)
 		s.log.Error("requests wait and nothing is launched or served", "for", lasts, "oldest_request", oldest.ID, "labels", oldest.Labels, "why", why)
 		s.journal.add(resources.Event{Time: pass.Observed.Now, Subject: oldest.Key().String(), EventID: oldest.EventID, Related: labelSubjects(oldest.Labels), Code: "stalled",
 			Text: fmt.Sprintf("no step has launched or served anything for %s while this request waits: %s", lasts, why)})

@@ -156,12 +156,12 @@ type connection struct {
 	reconnectedAt time.Time  // when the store was last reconnected
 }
 
-// check reports whether the store is connected, and logs changes.
-func (c *connection) check() bool {
+// check reports whether the store is connected, and whether it reconnected less than reconnectGrace ago. It logs changes.
+func (c *connection) check() (connected, reconnected bool) {
 	if c.store == nil {
-		return true
+		return true, false
 	}
-	connected := c.store.Connected()
+	connected = c.store.Connected()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -172,7 +172,7 @@ func (c *connection) check() bool {
 		c.log.Info("the state is reachable again")
 	}
 	c.down = !connected
-	return connected
+	return connected, time.Since(c.reconnectedAt) < reconnectGrace
 }
 
 // isDown reports whether the store was disconnected at the newest check.
@@ -180,13 +180,6 @@ func (c *connection) isDown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.down
-}
-
-// recentlyReconnected reports whether the store reconnected less than reconnectGrace ago.
-func (c *connection) recentlyReconnected() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Since(c.reconnectedAt) < reconnectGrace
 }
 
 // onAnswer records the answer to a request that was created through npctl: another process may have answered it while a
