@@ -184,62 +184,42 @@ func (s *openStream) Close() error {
 
 // ImagesOf returns the Cloud's image store, decorated as the Cloud is.
 func ImagesOf(c Cloud) (ImageStore, bool) {
-	inner, around, decorated := unwrapped(c)
-	store, ok := inner.(ImageStore)
-	if ok && decorated {
-		return &decoratedImages{store, around}, true
-	}
-	return store, ok
+	return abilityOf(c, func(inner ImageStore, around Decorator) ImageStore { return &decoratedImages{inner, around} })
 }
 
 // SnapshotterOf returns the Cloud's snapshots, decorated as the Cloud is.
 func SnapshotterOf(c Cloud) (Snapshotter, bool) {
-	inner, around, decorated := unwrapped(c)
-	snapshots, ok := inner.(Snapshotter)
-	if ok && decorated {
-		return &decoratedSnapshots{snapshots, around}, true
-	}
-	return snapshots, ok
+	return abilityOf(c, func(inner Snapshotter, around Decorator) Snapshotter { return &decoratedSnapshots{inner, around} })
 }
 
 // ResolverOf returns the Cloud's resolver, decorated as the Cloud is.
 func ResolverOf(c Cloud) (Resolver, bool) {
-	inner, around, decorated := unwrapped(c)
-	resolver, ok := inner.(Resolver)
-	if ok && decorated {
-		return &decoratedResolver{resolver, around}, true
-	}
-	return resolver, ok
+	return abilityOf(c, func(inner Resolver, around Decorator) Resolver { return &decoratedResolver{inner, around} })
 }
 
 // SweeperOf returns the Cloud's sweeper, decorated as the Cloud is.
 func SweeperOf(c Cloud) (Sweeper, bool) {
-	inner, around, decorated := unwrapped(c)
-	sweeper, ok := inner.(Sweeper)
-	if ok && decorated {
-		return &decoratedSweeper{sweeper, around}, true
-	}
-	return sweeper, ok
+	return abilityOf(c, func(inner Sweeper, around Decorator) Sweeper { return &decoratedSweeper{inner, around} })
 }
 
 // ConsoleOf returns the Cloud's console, decorated as the Cloud is.
 func ConsoleOf(c Cloud) (Console, bool) {
-	inner, around, decorated := unwrapped(c)
-	console, ok := inner.(Console)
-	if ok && decorated {
-		return &decoratedConsole{console, around}, true
-	}
-	return console, ok
+	return abilityOf(c, func(inner Console, around Decorator) Console { return &decoratedConsole{inner, around} })
 }
 
 // CheckerOf returns the Cloud's checker, decorated as the Cloud is.
 func CheckerOf(c Cloud) (Checker, bool) {
+	return abilityOf(c, func(inner Checker, around Decorator) Checker { return &decoratedChecker{inner, around} })
+}
+
+// abilityOf returns a T that the Cloud below all decorators implements, decorated if the Cloud is.
+func abilityOf[T any](c Cloud, decorate func(T, Decorator) T) (T, bool) {
 	inner, around, decorated := unwrapped(c)
-	checker, ok := inner.(Checker)
+	ability, ok := inner.(T)
 	if ok && decorated {
-		return &decoratedChecker{checker, around}, true
+		ability = decorate(ability, around)
 	}
-	return checker, ok
+	return ability, ok
 }
 
 // As finds any other ability: a T that the Cloud implements, or the Cloud below all decorators. Calls through T

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +34,7 @@ func (w collector) Collect(to chan<- prometheus.Metric) {
 	pass, stalled, running, stale := m.last, m.stalled, m.running, m.stale
 	m.mu.Unlock()
 	s := scrape{Metrics: m, to: to, Pass: pass}
-	s.gauge("npctl_build_info", 1, m.options.Version, goVersion())
+	s.gauge("npctl_build_info", 1, m.options.Version, runtime.Version())
 	s.gauge("npctl_watch_config_stale", number(stale))
 	if stalled != nil {
 		s.gauge("npctl_watch_stalled_seconds", stalled().Seconds())

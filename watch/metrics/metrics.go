@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime"
 	"sync"
 	"time"
 
@@ -151,8 +150,6 @@ func (m *Metrics) RequestRefused() { m.add("npctl_requests_refused_total", 1) }
 
 // InvalidToken counts a wrong token: unknown, or throttled when the API did not check it.
 func (m *Metrics) InvalidToken(how string) { m.add("npctl_api_invalid_tokens_total", 1, how) }
-
-func goVersion() string { return runtime.Version() }
 
 // Store is a store with an identity, as the stores of npctl have.
 type Store interface {
