@@ -192,15 +192,17 @@ func (c *Consent) Error() string {
 	return fmt.Sprintf("the configuration would remove %d of %s (%s), and more than half needs consent", len(c.Removed), text.Count(c.Things, "object", "objects"), list)
 }
 
-// consent returns a Consent if the steps remove more than a configuration may remove without consent, and marks the
-// steps that need it. Replacements and the removal of expired objects do not count.
-func (rv review) consent(steps []Step) *Consent {
-	if rv.world.opt.AllowDestroy != "" || rv.world.opt.Destroy || len(rv.world.opt.Remove) > 0 || len(rv.world.opt.Upload) > 0 {
-		return nil
+// withConsent adds to a plan that it needs consent, if it removes more than a configuration may remove without: as a
+// problem or, with HonorBackoff (the daemon), as a note. It marks the steps that need it. Replacements and the removal of
+// expired objects do not count.
+func (rv review) withConsent(p Plan) Plan {
+	opt := rv.world.opt
+	if opt.AllowDestroy != "" || opt.Destroy || len(opt.Remove) > 0 || len(opt.Upload) > 0 {
+		return p
 	}
 	consent := &Consent{Things: rv.things(), Empty: len(rv.world.declared.Providers) == 0 && len(rv.world.declared.Images) == 0}
 	made, shrunk := 0, 0
-	for _, s := range steps {
+	for _, s := range p.Steps {
 		switch {
 		case s.unconfigured():
 			consent.Removed = append(consent.Removed, s.Address)
@@ -214,13 +216,20 @@ func (rv review) consent(steps []Step) *Consent {
 	removed := len(consent.Removed)
 	lost := removed - shrunk - made // a renamed block removes objects and creates as many
 	isMost := consent.Things >= smallFleet && lost*2 > consent.Things
-	if removed == 0 || removed <= maxUnconfirmedRemovals && !isMost && !consent.Empty && !rv.world.opt.RequireConsent {
-		return nil
+	if removed == 0 || removed <= maxUnconfirmedRemovals && !isMost && !consent.Empty && !opt.RequireConsent {
+		return p
 	}
-	for i := range steps {
-		steps[i].NeedsConsent = steps[i].unconfigured()
+	p.Consent = consent
+	for i := range p.Steps {
+		p.Steps[i].NeedsConsent = p.Steps[i].unconfigured()
 	}
-	return consent
+	if opt.HonorBackoff {
+		p.Notes = append(p.Notes, Note{Severity: Warning, Code: noteConsent, Text: consent.Error() + "; npctl does not run these removals"})
+		return p
+	}
+	p.Problems = append(p.Problems, Problem{Address: "npctl", Text: consent.Error(),
+		Hint: "to confirm, pass -allow-destroy=all (or nodes, or images); otherwise check whether a configuration file is missing or truncated"})
+	return p
 }
 
 // unconfigured reports whether the step removes an object because the configuration no longer wants it.
@@ -258,18 +267,4 @@ func (rv review) things() int {
 		}
 	}
 	return n
-}
-
-// withConsent adds to a plan that it needs consent: as a problem or, with HonorBackoff (the daemon), as a note.
-func (rv review) withConsent(p Plan) Plan {
-	if p.Consent = rv.consent(p.Steps); p.Consent == nil {
-		return p
-	}
-	if rv.world.opt.HonorBackoff {
-		p.Notes = append(p.Notes, Note{Severity: Warning, Code: noteConsent, Text: p.Consent.Error() + "; npctl does not run these removals"})
-		return p
-	}
-	p.Problems = append(p.Problems, Problem{Address: "npctl", Text: p.Consent.Error(),
-		Hint: "to confirm, pass -allow-destroy=all (or nodes, or images); otherwise check whether a configuration file is missing or truncated"})
-	return p
 }
