@@ -1,0 +1,86 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// blocker is the reason why more nodes cannot be launched now, such as a limit. Its text is built on demand: the
+// waits of most requests are never explained.
+type blocker struct {
+	text     string // if it is not a limit
+	resource string
+	limit    int64 // the limit; of a quota: the amount left
+	needed   int64 // the amount in use; of a quota: the amount needed
+	quota    bool
+}
+
+// notResponding is the blocker of a provider without a current listing.
+var notResponding = &blocker{text: "the provider does not respond"}
+
+func (l *blocker) String() string {
+	switch {
+	case l.text != "":
+		return l.text
+	case l.quota:
+		return fmt.Sprintf("quota: %d %s left and %d needed", max(l.limit, 0), l.resource, l.needed)
+	default:
+		return fmt.Sprintf("%s is %d and %d are taken", l.resource, l.limit, l.needed)
+	}
+}
+
+// overLimits returns the limit of the pool that more nodes would exceed, or nil.
+func overLimits(p *resources.Pool, use, more resources.ResourceAmounts) *blocker {
+	over := func(limit *int64, use, more int64) bool { return limit != nil && more > 0 && use+more > *limit }
+	switch {
+	case over(p.MaxServers, use.Instances, more.Instances):
+		return &blocker{resource: "max_servers", limit: *p.MaxServers, needed: use.Instances}
+	case over(p.MaxCores, use.Cores, more.Cores):
+		return &blocker{resource: "max_cores", limit: *p.MaxCores, needed: use.Cores}
+	case over(p.MaxRAM, use.RAM, more.RAM):
+		return &blocker{resource: "max_ram", limit: *p.MaxRAM, needed: use.RAM}
+	case over(p.MaxVolumes, use.Volumes, more.Volumes):
+		return &blocker{resource: "max_volumes", limit: *p.MaxVolumes, needed: use.Volumes}
+	case over(p.MaxVolumeGB, use.VolumeGB, more.VolumeGB):
+		return &blocker{resource: "max_volume_gb", limit: *p.MaxVolumeGB, needed: use.VolumeGB}
+	default:
+		return nil
+	}
+}
+
+// overQuota returns the quota that has too little left, or nil.
+func overQuota(left, more resources.ResourceAmounts) *blocker {
+	switch {
+	case more.Instances > left.Instances:
+		return &blocker{resource: "instances", limit: left.Instances, needed: more.Instances, quota: true}
+	case more.Cores > left.Cores:
+		return &blocker{resource: "cores", limit: left.Cores, needed: more.Cores, quota: true}
+	case more.RAM > left.RAM:
+		return &blocker{resource: "ram", limit: left.RAM, needed: more.RAM, quota: true}
+	case more.Volumes > left.Volumes:
+		return &blocker{resource: "volumes", limit: left.Volumes, needed: more.Volumes, quota: true}
+	case more.VolumeGB > left.VolumeGB:
+		return &blocker{resource: "volume_gb", limit: left.VolumeGB, needed: more.VolumeGB, quota: true}
+	case more.Addresses > left.Addresses:
+		return &blocker{resource: "floating IPs", limit: left.Addresses, needed: more.Addresses, quota: true}
+	default:
+		return nil
+	}
+}
+
+// OverLimits returns the limit of the pool that more would exceed in addition to use, or "".
+func OverLimits(pool *resources.Pool, use, more resources.ResourceAmounts) string {
+	if l := overLimits(pool, use, more); l != nil {
+		return l.String()
+	}
+	return ""
+}
+
+// OverQuota returns the quota that has too little left for more, or "".
+func OverQuota(q resources.Quota, more resources.ResourceAmounts) string {
+	if l := overQuota(remaining(q.Limit, q.Used), more); l != nil {
+		return l.String()
+	}
+	return ""
+}
