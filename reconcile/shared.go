@@ -375,7 +375,7 @@ func (a *deferredEvents) defers(w deferredEvent, known bool) bool {
 	}
 	may := slices.ContainsFunc(a.waiting, func(before deferredEvent) bool { return before.key == w.key })
 	if w.entry.Record != nil {
-		may = may || !known && isStoreNumbered(w.key.Kind)
+		may = may || !known && isCreatedHere(w.key.Kind)
 	} else {
 		for _, removed := range a.inFlight {
 			may = may || slices.Contains(removed, w.key)
@@ -388,8 +388,9 @@ func (a *deferredEvents) defers(w deferredEvent, known bool) bool {
 	return may
 }
 
-// isStoreNumbered reports whether the store assigns the IDs of records of a kind.
-func isStoreNumbered(kind resources.Kind) bool {
+// isCreatedHere reports whether a commit in flight may have created an unknown record of the kind. The steps of this
+// process create nodes and uploads, and the store assigns their IDs.
+func isCreatedHere(kind resources.Kind) bool {
 	return kind == resources.KindNode || kind == resources.KindUpload
 }
 
