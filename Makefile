@@ -6,7 +6,7 @@ LDFLAGS := -s -w -X main.release=$(VERSION)
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
-RACE := CGO_ENABLED=1 go test -race
+RACE := CGO_ENABLED=1 go test -race -timeout=30m
 
 .PHONY: help build test race check lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz integration integration-openstack integration-images \
 	integration-newcomer integration-sandbox integration-completion integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-systemd \
