@@ -57,9 +57,9 @@ const lastPhase = 5
 // ActionKinds lists all actions in the order of a summary: creating actions before deleting ones.
 func ActionKinds() []ActionKind { return slices.Clone(actionKinds) }
 
-// kindOf describes an action. For an action that this npctl does not know it returns an equivalent of a deletion that
+// actionKindOf describes an action. For an action that this npctl does not know it returns an equivalent of a deletion that
 // is not counted.
-func kindOf(a Action) (kind ActionKind, known bool) {
+func actionKindOf(a Action) (kind ActionKind, known bool) {
 	if i := slices.IndexFunc(actionKinds, func(k ActionKind) bool { return k.Action == a }); i >= 0 {
 		return actionKinds[i], true
 	}
@@ -201,14 +201,14 @@ func (p Plan) Summary() Summary {
 // Add counts one more step with the action.
 func (s *Summary) Add(a Action) {
 	s.Total++
-	if kind, known := kindOf(a); known {
+	if kind, known := actionKindOf(a); known {
 		*kind.count(s)++
 	}
 }
 
 // Count returns the number of steps with the action.
 func (s Summary) Count(a Action) int {
-	if kind, known := kindOf(a); known {
+	if kind, known := actionKindOf(a); known {
 		return *kind.count(&s)
 	}
 	return 0

@@ -140,7 +140,7 @@ func (rv review) missingPrograms(steps []Step) (notes []Note) {
 // order sorts steps so that each one follows the steps that it waits for, and otherwise by phase, address and ID. It
 // ignores IDs of steps that are not in the plan.
 func order(steps []Step) []Step {
-	phase := func(s Step) int { kind, _ := kindOf(s.Action); return kind.phase }
+	phase := func(s Step) int { kind, _ := actionKindOf(s.Action); return kind.phase }
 	slices.SortFunc(steps, func(a, b Step) int {
 		return cmp.Or(cmp.Compare(phase(a), phase(b)), cmp.Compare(a.Address, b.Address), len(a.ID)-len(b.ID), cmp.Compare(a.ID, b.ID))
 	})

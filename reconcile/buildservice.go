@@ -50,7 +50,7 @@ func NewBuildService(ctx context.Context, e *Engine) (*BuildService, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &BuildService{inForce: &execution{Engine: e, run: shared, seen: seen}, progress: map[string]func(string, int64, int64){}}
+	w := &BuildService{inForce: &execution{Engine: e, sharedRun: shared, seen: seen}, progress: map[string]func(string, int64, int64){}}
 	e.Report = w.pass
 	return w, tidyUp(ctx, w.inForce)
 }
@@ -65,7 +65,7 @@ func (w *BuildService) Use(ctx context.Context, e *Engine) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.inForce.activate(e)
-	w.inForce = &execution{Engine: e, run: w.inForce.run, seen: seen}
+	w.inForce = &execution{Engine: e, sharedRun: w.inForce.sharedRun, seen: seen}
 	return nil
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// run is the state that steps share during an apply or the lifetime of a daemon.
-type run struct {
+// sharedRun is the state that steps share during an apply or the lifetime of a daemon.
+type sharedRun struct {
 	cache      *recordCache
 	slots      *slots
 	books      *bookkeeping
@@ -24,18 +24,18 @@ type run struct {
 	continuous bool // set by Runner: its unfinished steps are planned again
 }
 
-func newRun(ctx context.Context, store state.Store) (*run, error) {
+func newRun(ctx context.Context, store state.Store) (*sharedRun, error) {
 	cache, err := newRecordCache(ctx, store)
 	if err != nil {
 		return nil, err
 	}
 	limits := newSlots()
 	books := &bookkeeping{cache: cache, slots: limits, known: map[string]bool{}, seconds: map[string][]float64{}}
-	return &run{cache: cache, slots: limits, books: books, pollers: newPollers(ctx)}, nil
+	return &sharedRun{cache: cache, slots: limits, books: books, pollers: newPollers(ctx)}, nil
 }
 
 // activate applies the configuration of an engine to the steps that start from now on.
-func (r *run) activate(e *Engine) {
+func (r *sharedRun) activate(e *Engine) {
 	e.connections.activate(e.keys)
 	r.slots.resize(e)
 	r.books.mu.Lock()
@@ -46,7 +46,7 @@ func (r *run) activate(e *Engine) {
 // execution executes the steps of one plan.
 type execution struct {
 	*Engine
-	*run
+	*sharedRun
 	seen    plan.Observed
 	cleaner *cleaner // nil in a daemon: its next plan deletes the instances of failed attempts
 
@@ -70,7 +70,7 @@ func (e *Engine) Execute(ctx context.Context, p plan.Plan, seen plan.Observed) (
 	if err := shared.books.rememberImages(ctx, e, p.Steps); err != nil {
 		return Result{}, err
 	}
-	x := &execution{Engine: e, run: shared, seen: seen}
+	x := &execution{Engine: e, sharedRun: shared, seen: seen}
 	x.cleaner = newCleaner(ctx, x)
 	result := x.runAll(ctx, p.Steps)
 	result.Undeleted = x.cleaner.end()
@@ -124,7 +124,7 @@ func (x *execution) runStep(ctx context.Context, s plan.Step, r stepRun) (id str
 		}
 		id = launch.node.ID
 	}
-	if !kindOf(&s).brief {
+	if !stepKindOf(&s).brief {
 		noted()
 		free, err := x.slots.acquireFor(ctx, x.Engine, &s)
 		if err != nil {
@@ -144,7 +144,7 @@ func (x *execution) runStep(ctx context.Context, s plan.Step, r stepRun) (id str
 	if err := x.prepare(ctx, s); err != nil {
 		return "", err
 	}
-	return kindOf(&s).run(x, ctx, s)
+	return stepKindOf(&s).run(x, ctx, s)
 }
 
 // created holds the IDs of the builds and uploads that a run has created, for the steps that use them.

@@ -231,7 +231,7 @@ func TestARequestIsClaimedAndGivenBackByTheCommitsThatAnswerIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &execution{Engine: r.engine, run: r.run}
+	x := &execution{Engine: r.engine, sharedRun: r.sharedRun}
 	step := plan.Step{ID: "serve", Action: plan.ActionServe, Thing: plan.ThingRequest, Record: key, Request: key.ID, Nodes: []string{""}}
 	if err := x.serve(t.Context(), step); err != nil {
 		t.Fatal(err)
@@ -263,7 +263,7 @@ func TestClaimedRequestIsSkipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.claimErr = func() error { return fmt.Errorf("%w, %w", state.ErrLocked, state.ErrConflict) }
-	x := &execution{Engine: r.engine, run: r.run}
+	x := &execution{Engine: r.engine, sharedRun: r.sharedRun}
 	step := plan.Step{ID: "serve", Action: plan.ActionServe, Thing: plan.ThingRequest, Record: key, Request: key.ID, Nodes: []string{""}}
 	if err := x.serve(t.Context(), step); !errors.Is(err, errChanged) || r.cache.claims.has(key) {
 		t.Errorf("the step ended with %v, and the request is claimed: %t", err, r.cache.claims.has(key))

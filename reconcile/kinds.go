@@ -82,14 +82,14 @@ var stepKinds = map[stepKey]stepKind{
 	{plan.ActionForget, plan.ThingRecord, false}:  {lock: lockRecord, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
 }
 
-// kindOf returns the kind of a step. It has no run function if this npctl does not know the kind.
-func kindOf(s *plan.Step) stepKind {
+// stepKindOf returns the kind of a step. It has no run function if this npctl does not know the kind.
+func stepKindOf(s *plan.Step) stepKind {
 	return stepKinds[stepKey{s.Action, s.Thing, s.Action == plan.ActionUpdate && s.ChecksMachine()}]
 }
 
 // prepare records the connection to the provider of a step and claims the record of the step, if its kind requires it.
 func (x *execution) prepare(ctx context.Context, s plan.Step) error {
-	kind := kindOf(&s)
+	kind := stepKindOf(&s)
 	if kind.run == nil {
 		return fmt.Errorf("this npctl cannot %s a %s", s.Action, s.Thing)
 	}
@@ -151,7 +151,7 @@ func IsImageLock(name string) bool {
 
 // LockOf returns the name of the lock that a step needs in a shared store, or "" if it needs none.
 func LockOf(s *plan.Step) string {
-	switch lock := kindOf(s).lock; {
+	switch lock := stepKindOf(s).lock; {
 	case lock == lockImage && s.Image == "", lock == lockLeftover && s.Type == "image":
 		return ImagesLock
 	case lock == lockImage:
@@ -280,7 +280,7 @@ func (l *slots) acquireFor(ctx context.Context, e *Engine, s *plan.Step) (releas
 	if !ok {
 		p = &resources.Provider{}
 	}
-	kind := kindOf(s).slot
+	kind := stepKindOf(s).slot
 	var name string
 	var size int
 	switch kind {

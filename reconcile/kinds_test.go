@@ -28,7 +28,7 @@ func TestUpdateOfAStaticNodeChecksItsMachine(t *testing.T) {
 	free := plan.Step{Action: plan.ActionUpdate, Thing: plan.ThingNode, Reason: plan.ReasonRequestGone, Node: "rack-1"}
 	check := free
 	check.Reason = plan.ReasonUsed
-	if !kindOf(&free).brief || kindOf(&check).brief {
-		t.Errorf("brief is %v for the release of a node and %v for the check of its machine", kindOf(&free).brief, kindOf(&check).brief)
+	if !stepKindOf(&free).brief || stepKindOf(&check).brief {
+		t.Errorf("brief is %v for the release of a node and %v for the check of its machine", stepKindOf(&free).brief, stepKindOf(&check).brief)
 	}
 }

@@ -24,5 +24,5 @@ func LendMachines(ctx context.Context, e *Engine, seen plan.Observed, buildID st
 // begin returns an execution with a record cache of its own.
 func begin(ctx context.Context, e *Engine, seen plan.Observed) (*execution, error) {
 	shared, err := newRun(ctx, e.Store)
-	return &execution{Engine: e, run: shared, seen: seen}, err
+	return &execution{Engine: e, sharedRun: shared, seen: seen}, err
 }

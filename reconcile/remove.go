@@ -242,7 +242,7 @@ type cleaner struct {
 func newCleaner(ctx context.Context, x *execution) *cleaner {
 	silent := *x.Engine
 	silent.Report = nil
-	c := &cleaner{x: &execution{Engine: &silent, run: x.run, seen: x.seen}, left: map[string]Undeleted{}}
+	c := &cleaner{x: &execution{Engine: &silent, sharedRun: x.sharedRun, seen: x.seen}, left: map[string]Undeleted{}}
 	c.ctx, c.stop = context.WithCancel(ctx)
 	return c
 }

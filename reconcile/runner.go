@@ -18,7 +18,7 @@ import (
 // that need no other step; the remaining steps are planned again and start once their needs are met. A step keeps the
 // configuration that it started with.
 type Runner struct {
-	*run
+	*sharedRun
 	steps sync.WaitGroup
 
 	mu                   sync.Mutex // guards the fields below
@@ -48,7 +48,7 @@ func NewRunner(ctx context.Context, e *Engine) (*Runner, error) {
 		return nil, err
 	}
 	shared.continuous = true
-	return &Runner{run: shared, engine: e, running: map[string]runningStep{}, launching: map[plan.Address]*resources.Failure{},
+	return &Runner{sharedRun: shared, engine: e, running: map[string]runningStep{}, launching: map[plan.Address]*resources.Failure{},
 		failing: map[string]*resources.Failure{}, endedAt: map[string]uint64{},
 		lockedElsewhereUntil: map[string]time.Time{}, deletedInstances: map[string]map[string]instanceDeletion{}, listingEnded: map[string]time.Time{}, listingStarted: map[string]time.Time{}}, nil
 }
@@ -112,12 +112,12 @@ func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 	var begun []plan.Step
 	under := map[string]int{} // long-running steps by provider
 	for _, s := range r.running {
-		if !kindOf(&s.Step).brief {
+		if !stepKindOf(&s.Step).brief {
 			under[s.Provider]++
 		}
 	}
 	for _, s := range p.Steps {
-		long := !kindOf(&s).brief
+		long := !stepKindOf(&s).brief
 		if len(s.Needs)+len(s.After) > 0 || r.stopping || long && under[s.Provider] >= maxStartedPerProvider {
 			continue
 		}
@@ -135,7 +135,7 @@ func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 		begun = append(begun, s)
 	}
 	r.mu.Unlock()
-	x := &execution{Engine: engine, run: r.run, seen: seen}
+	x := &execution{Engine: engine, sharedRun: r.sharedRun, seen: seen}
 	if slices.ContainsFunc(begun, func(s plan.Step) bool { return s.Thing == plan.ThingBuild || s.Record.Kind == resources.KindImage }) {
 		if err := r.books.rememberImages(ctx, engine, begun); err != nil {
 			x.Log.Error("cannot record images", "error", err)
@@ -164,7 +164,7 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 	delete(r.running, s.ID)
 	r.stepEpoch++
 	r.endedAt[s.ID] = r.stepEpoch
-	if !kindOf(&s).brief && errors.Is(err, state.ErrLocked) {
+	if !stepKindOf(&s).brief && errors.Is(err, state.ErrLocked) {
 		r.lockedElsewhereUntil[s.ID] = x.Now().Add(lockedElsewherePause)
 	}
 	r.mu.Unlock()

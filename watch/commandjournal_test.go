@@ -32,9 +32,9 @@ func TestJournalKeepsTheNewestEvents(t *testing.T) {
 	for round := range rounds {
 		notes := openJournal(t, store)
 		for i := range each {
-			notes.Step(reconcile.Event{Kind: reconcile.EventDone, ID: fmt.Sprint(round*each + i),
+			notes.AddStep(reconcile.Event{Kind: reconcile.EventDone, ID: fmt.Sprint(round*each + i),
 				Step: plan.Step{Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "one", Label: "small"}})
-			notes.Step(reconcile.Event{Kind: reconcile.EventProgress})
+			notes.AddStep(reconcile.Event{Kind: reconcile.EventProgress})
 		}
 		for range 2 { // the second writes nothing
 			testutil.Must(t, notes.Flush(t.Context()))
@@ -65,7 +65,7 @@ func TestFrequentEventsShareARecord(t *testing.T) {
 	notes := openJournal(t, store)
 	const events = 250
 	for i := range events {
-		notes.Step(reconcile.Event{Kind: reconcile.EventDone, ID: fmt.Sprint(i),
+		notes.AddStep(reconcile.Event{Kind: reconcile.EventDone, ID: fmt.Sprint(i),
 			Step: plan.Step{Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "one", Label: "small"}})
 		testutil.Must(t, notes.Flush(t.Context()))
 	}
@@ -116,7 +116,7 @@ func TestEventsOfRequestsNameTheirNodes(t *testing.T) {
 		step(plan.ActionDecline, plan.ReasonDeclined, nil, plan.Fact{Name: "rack/main", Value: "too small"}),
 		failed,
 	} {
-		notes.Step(event)
+		notes.AddStep(event)
 	}
 	testutil.Must(t, notes.Flush(t.Context()))
 	entries, err := store.List(t.Context(), resources.KindJournal)

@@ -87,7 +87,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		return nil, err
 	}
 	d.Journal.onEvent = eventLogger(o.Log)
-	d.Clients = &Clients{runner: d.runner, journal: d.Journal, desired: d.Desired, now: o.Engine.Now, taken: o.Taken, refused: o.RequestRefused}
+	d.Clients = &Clients{runner: d.runner, journal: d.Journal, desired: d.Desired, now: o.Engine.Now, taken: o.OnTaken, refused: o.RequestRefused}
 	if d.runner.Shared() != nil {
 		d.Clients.requestorPrefix = plan.OwnRequestor
 	}
@@ -241,9 +241,9 @@ func (d *Daemon) report(event reconcile.Event) {
 		d.outages.onLaunchResult(event, view)
 	}
 	d.stall.note(event)
-	d.Journal.Step(event)
-	if d.Step != nil {
-		d.Step(event)
+	d.Journal.AddStep(event)
+	if d.OnStep != nil {
+		d.OnStep(event)
 	}
 }
 
@@ -288,12 +288,12 @@ type Options struct {
 	// Refresh is the time between two listings of a provider without a trigger; 0 means 1 minute.
 	Refresh time.Duration
 	Log     *slog.Logger
-	// Observe, when set, is called with each pass, for example for metrics.
-	Observe func(Pass)
-	// Step, when set, is called with each step event, one call at a time.
-	Step func(reconcile.Event)
-	// Taken, when set, is called with each request that a requestor has taken, and with its nodes.
-	Taken func(*resources.Request, []*resources.Node)
+	// OnPass, when set, is called with each pass, for example for metrics.
+	OnPass func(Pass)
+	// OnStep, when set, is called with each step event, one call at a time.
+	OnStep func(reconcile.Event)
+	// OnTaken, when set, is called with each request that a requestor has taken, and with its nodes.
+	OnTaken func(*resources.Request, []*resources.Node)
 	// RequestRefused, when set, is called for each request that the daemon refuses because max_requests are open.
 	RequestRefused func()
 	// Reloaded, when set, is called with the result of each Reload, one call at a time.

@@ -154,7 +154,7 @@ func TestProviderFrozenByAnotherProcessIsSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, racks, sandboxcloud.Options{})
 		var passes atomic.Int64
-		d, s := l.onSquare(watch.Options{Observe: func(watch.Pass) { passes.Add(1) }}, "rack")
+		d, s := l.onSquare(watch.Options{OnPass: func(watch.Pass) { passes.Add(1) }}, "rack")
 		testutil.Await(l.t, "the other provider is taken care of", func() bool { return slices.Equal(machines(d), []string{"127.2.0.2"}) })
 		time.Sleep(time.Minute)
 		if got := machines(d); !slices.Equal(got, []string{"127.2.0.2"}) || !slices.Equal(d.Frozen(), []string{"rack"}) {

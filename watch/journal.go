@@ -89,8 +89,8 @@ func (j *Journal) add(event resources.Event) {
 	j.append(event)
 }
 
-// Step records a step event. It is for reconcile.Options.Report.
-func (j *Journal) Step(event reconcile.Event) {
+// AddStep records a step event. It is for reconcile.Options.Report.
+func (j *Journal) AddStep(event reconcile.Event) {
 	if e, ok := journaled(event); ok {
 		j.add(e)
 	}

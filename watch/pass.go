@@ -49,8 +49,8 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	d.mu.Lock()
 	d.last = pass
 	d.mu.Unlock()
-	if d.Observe != nil {
-		d.Observe(pass)
+	if d.OnPass != nil {
+		d.OnPass(pass)
 	}
 	if d.shadow != nil {
 		d.shadow.compare(pass)

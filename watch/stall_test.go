@@ -55,7 +55,7 @@ func (l *lab) overheard(stall time.Duration, wrap func(http.RoundTripper) http.R
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: store, Drivers: l.drivers(), DataDir: filepath.Join(l.dir, "data"),
 		Builders: map[string]builders.Builder{"exec": &exec.Builder{}}, WrapTransport: wrap})
 	d, err = watch.New(l.t.Context(), watch.Options{Engine: e, Log: slog.New(slog.NewTextHandler(h, nil)), Stall: stall,
-		Observe: func(p watch.Pass) {
+		OnPass: func(p watch.Pass) {
 			if p.Observed.Installation == "" {
 				l.t.Error("a pass does not know the installation, which created objects name as their owner")
 			}
@@ -63,12 +63,12 @@ func (l *lab) overheard(stall time.Duration, wrap func(http.RoundTripper) http.R
 			defer h.mu.Unlock()
 			h.passes++
 		},
-		Step: func(e reconcile.Event) {
+		OnStep: func(e reconcile.Event) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.steps = append(h.steps, string(e.Step.Action)+" "+string(e.Kind))
 		},
-		Taken: func(r *resources.Request, nodes []*resources.Node) {
+		OnTaken: func(r *resources.Request, nodes []*resources.Node) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			for _, n := range nodes {

@@ -184,7 +184,7 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, eve
 	s.engine.Report = func(e reconcile.Event) {
 		events.step(e)
 		progress.event(e)
-		journal.Step(e)
+		journal.AddStep(e)
 	}
 	result, err := s.engine.Execute(ctx, p, s.seen)
 	progress.close()

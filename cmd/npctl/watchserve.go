@@ -66,7 +66,7 @@ func (c *watchCommand) serve(ctx context.Context, s *session) error {
 	s.engine.ReadOnly = c.shadow
 	s.engine.Store = m.Timed(s.store)
 	d, err := watch.New(ctx, watch.Options{Engine: s.engine, Load: c.loadConfiguration, Providers: c.providers, Tasks: c.does(), Refresh: c.refresh, Log: c.log,
-		AllowDestroy: c.allowDestroy, Stall: c.stall, Shadow: c.shadow, Compared: m.Compared, Observe: m.Pass, Step: m.Step, Taken: m.RequestTaken, RequestRefused: m.RequestRefused, Reloaded: c.reloaded(m)})
+		AllowDestroy: c.allowDestroy, Stall: c.stall, Shadow: c.shadow, Compared: m.Compared, OnPass: m.Pass, OnStep: m.Step, OnTaken: m.RequestTaken, RequestRefused: m.RequestRefused, Reloaded: c.reloaded(m)})
 	if err != nil {
 		return err
 	}
