@@ -202,6 +202,11 @@ func (st *imageStore) removeImage(ctx context.Context, id string) error {
 		return nil
 	case isStatus(err, http.StatusConflict):
 		return fmt.Errorf("%w: the image is in use; delete the servers or volumes that use it first", err)
+	case isStatus(err, http.StatusBadRequest): // Glance's response if another process deletes the image at the same time
+		if now, found, readErr := st.image(ctx, id); readErr == nil && (!found || now.Status == "deleted") {
+			return nil
+		}
+		return err
 	default:
 		return err
 	}

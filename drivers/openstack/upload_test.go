@@ -252,6 +252,29 @@ func TestImageInUseMayBeDeletedLater(t *testing.T) {
 	}
 }
 
+// Two providers of one project may delete a leaked image at the same time.
+func TestImageThatAnotherProcessDeletesIsGone(t *testing.T) {
+	const there = `{"id": "i1", "status": "active", "tags": ["npctl"], "npctl_installation": "inst", "npctl_upload_id": "7"}`
+	for name, afterwards := range map[string]int{"gone": 404, "still there": 200} {
+		r := newReplay(t)
+		tried := false
+		r.when("DELETE /image/v2/images/i1", func(*http.Request) (int, string) {
+			tried = true
+			return 400, "400 Bad Request: Image status transition from deleted to deleted is not allowed"
+		})
+		r.when("GET /image/v2/images/i1", func(*http.Request) (int, string) {
+			if tried && afterwards != 200 {
+				return afterwards, ""
+			}
+			return 200, there
+		})
+		err := r.open(nil).DeleteImage(t.Context(), "i1", resources.OwnerTags{Installation: "inst", Kind: resources.KindUpload, ID: "7"})
+		if (err == nil) != (afterwards == 404) {
+			t.Errorf("%s: DeleteImage: %v", name, err)
+		}
+	}
+}
+
 func TestIncompleteUploadsAreListed(t *testing.T) {
 	r := newReplay(t)
 	image := func(id, status string) string {
