@@ -157,6 +157,7 @@ func TestRealQemuImgReadsNothingElse(t *testing.T) {
 		t.Fatal("run as root: sandboxes need it")
 	}
 	dir := t.TempDir()
+	t.Setenv("TMPDIR", t.TempDir()) // killed processes of other tests may have left directories of sandboxes
 	secret, child, out := filepath.Join(dir, "secret"), filepath.Join(dir, "child.qcow2"), filepath.Join(dir, "out.raw")
 	testutil.Must(t, errors.Join(os.WriteFile(secret, []byte(strings.Repeat("top secret", 512)), 0o600), makeEmpty(out)))
 	if text, err := exec.Command("qemu-img", "create", "-f", "qcow2", "-b", secret, "-F", "raw", child).CombinedOutput(); err != nil {
