@@ -188,7 +188,7 @@ func (w ImageInput) Image(ref resources.ImageRef) Image {
 	record := ImageRecord(w.Observed.Records, ref.Name)
 	pause := ImagePause{Command: record.Paused, Reason: record.PauseReason}
 	f.Protected = record.PreventDestroy
-	img := ConfiguredImage(w.Desired, ref.Name)
+	img := w.Desired.Image(ref.Name)
 	if img != nil {
 		f.Configured, f.Protected, pause.Configuration = true, img.PreventDestroy, img.Pause
 		f.Settings = w.settings(img)

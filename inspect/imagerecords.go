@@ -27,16 +27,6 @@ func ImageRecord(r plan.Records, name string) *resources.ImageRecord {
 	return &resources.ImageRecord{Name: name}
 }
 
-// ConfiguredImage returns an image of the configuration, or nil.
-func ConfiguredImage(want resources.Desired, name string) *resources.Image {
-	for i := range want.Images {
-		if want.Images[i].Name == name {
-			return &want.Images[i]
-		}
-	}
-	return nil
-}
-
 // ImageUsers returns the providers with a label that boots from the image, sorted by name.
 func ImageUsers(want resources.Desired, img *resources.Image) []*resources.Provider {
 	var users []*resources.Provider
@@ -160,7 +150,7 @@ func (w *Fleet) Stored() []wire.Image {
 		record := ImageRecord(w.Observed.Records, ref.Name)
 		one := wire.Image{Name: ref.Name, Kind: ref.Kind, Paused: record.Paused, PauseReason: record.PauseReason, Failure: record.Failure,
 			UploadFailures: record.Uploads, Builds: []resources.Build{}, Uploads: []resources.Upload{}}
-		if img := ConfiguredImage(w.Desired, ref.Name); img != nil {
+		if img := w.Desired.Image(ref.Name); img != nil {
 			one.Configured, one.Paused = true, one.Paused || img.Pause
 		}
 		for _, b := range BuildsOf(w.Observed.Records, ref.Name) {
@@ -237,7 +227,7 @@ func (r Removal) Consequences(want resources.Desired, seen plan.Observed, p plan
 	if slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Action == plan.ActionBuild }) {
 		return nil // the new build replaces the removed one, and replaced nodes wait for it
 	}
-	img := ConfiguredImage(want, r.Image)
+	img := want.Image(r.Image)
 	if img == nil {
 		return nil
 	}

@@ -30,7 +30,7 @@ type bookkeeping struct {
 
 // rememberProvider records how to connect to a provider before a step creates anything there.
 func (k *bookkeeping) rememberProvider(ctx context.Context, e *Engine, name, location string) error {
-	p, configured := e.provider(name)
+	p, configured := e.Desired.Provider(name)
 	if !configured {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (k *bookkeeping) rememberImages(ctx context.Context, e *Engine, steps []pla
 		err := k.cache.changeImage(ctx, img.Name, img.Kind, func(r *resources.ImageRecord) {
 			r.Kind, r.PreventDestroy = img.Kind, img.PreventDestroy
 			maps.DeleteFunc(r.Uploads, func(provider string, _ *resources.Failure) bool {
-				_, configured := e.provider(provider)
+				_, configured := e.Desired.Provider(provider)
 				return !configured
 			})
 		})
@@ -184,12 +184,12 @@ func (k *bookkeeping) unused(e *Engine) []resources.Key {
 		}
 	}
 	for _, s := range all[resources.Sighting](k.cache) {
-		if _, configured := e.provider(s.Provider); !configured && s.Provider != "" && k.cache.provider(s.Provider) == nil {
+		if _, configured := e.Desired.Provider(s.Provider); !configured && s.Provider != "" && k.cache.provider(s.Provider) == nil {
 			keys = append(keys, s.Key())
 		}
 	}
 	for _, r := range all[resources.ImageRecord](k.cache) {
-		failing := e.image(r.Name) != nil && (r.Failure != nil || len(r.Uploads) > 0)
+		failing := e.Desired.Image(r.Name) != nil && (r.Failure != nil || len(r.Uploads) > 0)
 		if !images[r.Name] && !r.PreventDestroy && !r.Paused && !failing {
 			keys = append(keys, r.Key())
 		}

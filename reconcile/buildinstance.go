@@ -92,7 +92,7 @@ func (m *instanceProvider) releaseInstance() {
 
 // find finds the provider, pool and offer of the instance in the configuration.
 func (m *instanceProvider) find(provider, pool, label string) (*buildInstance, error) {
-	p, ok := m.x.provider(provider)
+	p, ok := m.x.Desired.Provider(provider)
 	if !ok {
 		return nil, fmt.Errorf("%w: provider %s is not configured%s", drivers.ErrRejected, provider, m.providersThereAre())
 	}

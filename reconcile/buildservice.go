@@ -233,7 +233,7 @@ func (w *BuildService) Upload(ctx context.Context, job builders.UploadJob) (stri
 	if err != nil {
 		return "", err
 	}
-	p, ok := x.provider(job.Provider)
+	p, ok := x.Desired.Provider(job.Provider)
 	if !ok {
 		return "", fmt.Errorf("provider %s is not configured on this host", job.Provider)
 	}

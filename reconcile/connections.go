@@ -177,7 +177,7 @@ func cloudKeys(providers []resources.Provider) map[string]cloudKey {
 }
 
 func (e *Engine) open(ctx context.Context, name string, record *resources.ProviderRecord) (drivers.Cloud, error) {
-	provider, configured := e.provider(name)
+	provider, configured := e.Desired.Provider(name)
 	if !configured {
 		var err error
 		if provider, err = e.remembered(name, record); err != nil {

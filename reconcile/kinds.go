@@ -276,7 +276,7 @@ func (l *slots) acquire(ctx context.Context, name string, size int) (release fun
 // acquireFor waits for the slot that the kind of a step needs. The step may release it early unless max_concurrency is set:
 // that limits all steps in progress, and its default only the steps that send requests.
 func (l *slots) acquireFor(ctx context.Context, e *Engine, s *plan.Step) (release func(), err error) {
-	p, ok := e.provider(s.Provider)
+	p, ok := e.Desired.Provider(s.Provider)
 	if !ok {
 		p = &resources.Provider{}
 	}

@@ -79,7 +79,7 @@ func (l *nodeLaunch) finish(ctx context.Context) (string, error) {
 func (x *execution) intendLaunch(ctx context.Context, s plan.Step) (*nodeLaunch, error) {
 	l := &nodeLaunch{x: x, step: s, started: x.Now()}
 	var ok bool
-	if l.provider, ok = x.provider(s.Provider); !ok {
+	if l.provider, ok = x.Desired.Provider(s.Provider); !ok {
 		return nil, fmt.Errorf("provider %s is not configured", s.Provider)
 	}
 	for i := range l.provider.Pools {

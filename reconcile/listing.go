@@ -119,7 +119,7 @@ func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, the
 	if placed, ok := drivers.As[drivers.Locator](cloud); ok {
 		view.Location = placed.Location()
 	}
-	if p, configured := e.provider(name); configured {
+	if p, configured := e.Desired.Provider(name); configured {
 		if resolver, ok := drivers.ResolverOf(cloud); ok {
 			group.Go(func() error { return e.resolve(ctx, p, resolver, view) })
 		}

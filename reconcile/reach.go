@@ -106,7 +106,7 @@ const lookupTimeout = 2 * time.Second
 
 // registerStatic writes or updates the record of a static node. The node is ready once its machine answers.
 func (x *execution) registerStatic(ctx context.Context, s plan.Step) (string, error) {
-	provider, ok := x.provider(s.Provider)
+	provider, ok := x.Desired.Provider(s.Provider)
 	if !ok {
 		return "", fmt.Errorf("%s is not configured", s.Address)
 	}

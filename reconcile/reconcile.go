@@ -94,29 +94,9 @@ func (e *Engine) Installation(ctx context.Context) (string, error) {
 	return identity.Lineage, err
 }
 
-// provider returns the configured provider of that name.
-func (e *Engine) provider(name string) (*resources.Provider, bool) {
-	for i := range e.Desired.Providers {
-		if e.Desired.Providers[i].Name == name {
-			return &e.Desired.Providers[i], true
-		}
-	}
-	return nil, false
-}
-
-// image returns the configured image of that name, or nil.
-func (e *Engine) image(name string) *resources.Image {
-	for i := range e.Desired.Images {
-		if e.Desired.Images[i].Name == name {
-			return &e.Desired.Images[i]
-		}
-	}
-	return nil
-}
-
 // imageBuilder returns a configured image and its builder. It also returns an image without a builder, with an error.
 func (e *Engine) imageBuilder(name string) (*resources.Image, builders.Builder, error) {
-	img := e.image(name)
+	img := e.Desired.Image(name)
 	if img == nil {
 		return nil, nil, fmt.Errorf("image %s is not configured", name)
 	}

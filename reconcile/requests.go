@@ -224,7 +224,7 @@ func (x *execution) verify(ctx context.Context, nodes []*resources.Node) error {
 // probeNode returns the reason why a node must not be assigned, or nil.
 func (x *execution) probeNode(ctx context.Context, n *resources.Node) error {
 	if n.Static {
-		provider, ok := x.provider(n.Provider)
+		provider, ok := x.Desired.Provider(n.Provider)
 		if !ok {
 			return nil
 		}

@@ -256,7 +256,7 @@ func (r *Runner) Stop(ctx context.Context, cut context.CancelFunc) {
 // FreezeProvider freezes or thaws a provider. In a shared store this applies to all processes.
 func (r *Runner) FreezeProvider(ctx context.Context, name string, frozen bool) error {
 	engine := r.using()
-	p, ok := engine.provider(name)
+	p, ok := engine.Desired.Provider(name)
 	if !ok {
 		return fmt.Errorf("there is no provider %s", name)
 	}

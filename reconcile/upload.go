@@ -41,7 +41,7 @@ func (x *execution) upload(ctx context.Context, s plan.Step) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("build %s is not in the state any more", id)
 	}
-	provider, ok := x.provider(s.Provider)
+	provider, ok := x.Desired.Provider(s.Provider)
 	if !ok {
 		return "", fmt.Errorf("provider %s is not configured", s.Provider)
 	}
@@ -77,7 +77,7 @@ func (x *execution) upload(ctx context.Context, s plan.Step) (string, error) {
 func (u *imageUpload) intend(ctx context.Context, step string) error {
 	now, b, p := u.x.Now(), u.build, u.provider
 	login := b.Login
-	if img := u.x.image(b.Image); img != nil {
+	if img := u.x.Desired.Image(b.Image); img != nil {
 		login = img.LoginIn(p)
 	}
 	u.record = &resources.Upload{Image: b.Image, Build: b.ID, Provider: p.Name, State: resources.StateUploading, StateTime: now,
@@ -132,7 +132,7 @@ func (u *imageUpload) spec() drivers.ImageSpec {
 		Name: u.record.Name, Format: file.Format, Size: file.Size, SHA256: file.SHA256, MD5: file.MD5,
 		Properties: map[string]string{}, Config: cty.NullVal(cty.DynamicPseudoType),
 	}
-	if img := u.x.image(b.Image); img != nil {
+	if img := u.x.Desired.Image(b.Image); img != nil {
 		maps.Copy(spec.Properties, img.Properties)
 		spec.Tags = append(spec.Tags, img.Tags...)
 	}
@@ -244,8 +244,8 @@ func (u *imageUpload) failed(ctx context.Context, cause error) error {
 // updateUpload records the configured login of an upload.
 func (x *execution) updateUpload(ctx context.Context, s plan.Step) error {
 	u, at := find[resources.Upload](x.cache, s.Record)
-	img := x.image(s.Image)
-	p, configured := x.provider(s.Provider)
+	img := x.Desired.Image(s.Image)
+	p, configured := x.Desired.Provider(s.Provider)
 	if u == nil || u.State != resources.StateReady || img == nil || !configured {
 		return fmt.Errorf("%s: %w", s.Record, errChanged)
 	}

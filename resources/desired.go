@@ -29,6 +29,24 @@ type Desired struct {
 	Blocks []Block
 }
 
+// Provider returns the configured provider of that name.
+func (d Desired) Provider(name string) (*Provider, bool) {
+	i := slices.IndexFunc(d.Providers, func(p Provider) bool { return p.Name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return &d.Providers[i], true
+}
+
+// Image returns the configured image of that name, or nil.
+func (d Desired) Image(name string) *Image {
+	i := slices.IndexFunc(d.Images, func(img Image) bool { return img.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &d.Images[i]
+}
+
 // WithHashKey returns a copy with keyed hashes.
 func (d Desired) WithHashKey(key HashKey) Desired {
 	d.Digests = d.Hashed.hashesOr(key, d.Digests)

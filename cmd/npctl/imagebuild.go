@@ -90,7 +90,7 @@ func buildable(want resources.Desired, seen plan.Observed, name string) (*resour
 	if err != nil {
 		return nil, err
 	}
-	img := inspect.ConfiguredImage(want, ref.Name)
+	img := want.Image(ref.Name)
 	record := inspect.ImageRecord(seen.Records, ref.Name)
 	switch {
 	case img == nil:

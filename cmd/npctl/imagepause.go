@@ -102,7 +102,7 @@ func (c *imagePauseCommand) change(ctx context.Context, cmd *cli.Command) ([]pau
 		if err != nil {
 			return nil, err
 		}
-		if c.paused && world.configError == nil && inspect.ConfiguredImage(world.Desired, ref.Name) == nil {
+		if c.paused && world.configError == nil && world.Desired.Image(ref.Name) == nil {
 			return nil, hint(fmt.Errorf("image %s is not configured any more and is not built", ref.Name), "npctl image list shows the configured images")
 		}
 		refs = append(refs, ref)
@@ -129,7 +129,7 @@ func (c *imagePauseCommand) write(ctx context.Context, world imageState, refs []
 		if fact.Changed, err = setPaused(ctx, store, ref, c.paused, c.reason); err != nil {
 			return nil, err
 		}
-		if img := inspect.ConfiguredImage(world.Desired, ref.Name); img != nil {
+		if img := world.Desired.Image(ref.Name); img != nil {
 			pause.Configuration = img.Pause
 		}
 		if fact.Paused = pause.Command || pause.Configuration; fact.Paused {

@@ -62,7 +62,7 @@ func (wish imageUploadOptions) decide(want resources.Desired, seen plan.Observed
 	if err != nil {
 		return imagePlan{}, err
 	}
-	img := inspect.ConfiguredImage(want, ref.Name)
+	img := want.Image(ref.Name)
 	if img == nil {
 		return imagePlan{}, hint(fmt.Errorf("image %s is not configured any more and is uploaded nowhere", ref.Name), "restore its block first")
 	}
