@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -11,9 +12,11 @@ import (
 // driver.
 type spec struct {
 	what   string // the owner of the body, for messages: "pool", `builder "dib"`
+	doc    string
 	attrs  map[string]*schema.Attribute
 	order  []string // names of attributes as declared
 	blocks map[string]*nestedSpec
+	needed [][]string // as schema.Block.AtLeastOneOf
 	// repeats permits for_each and name in the block.
 	repeats bool
 	// guarded attributes reject sensitive values unless they are declared sensitive, because their values are stored
@@ -41,6 +44,8 @@ func newSpec(what string, layers ...schema.Block) *spec {
 		what: what, attrs: map[string]*schema.Attribute{}, blocks: map[string]*nestedSpec{}, guarded: map[string]bool{},
 	}
 	for depth, layer := range layers {
+		s.needed = append(s.needed, layer.AtLeastOneOf...)
+		s.doc = cmp.Or(s.doc, layer.Doc)
 		for i := range layer.Attributes {
 			attr := &layer.Attributes[i]
 			if _, twice := s.attrs[attr.Name]; twice {
