@@ -43,7 +43,7 @@ func digestValue(sum hash.Hash, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if derived[v.Type().Field(i).Name] {
+			if derived[v.Type().Field(i).Name] || v.Type().Field(i).Name == "Imports" && v.Field(i).Len() == 0 {
 				continue
 			}
 			fmt.Fprintf(sum, "%s:", v.Type().Field(i).Name)

@@ -102,7 +102,7 @@ func (l *loader) load() resources.Desired {
 	}
 	top := l.readAll(found.config)
 	full, g := l.evaluateTop(top, found.auto, dir)
-	w, settings, digests := l.readBlocks(top["npctl"], g, full, dir)
+	w, settings, digests := l.readBlocks(top, g, full, dir)
 	(&ruleChecker{report: l.report, config: w}).checkAll(settings.Gearman)
 	if l.diags.HasErrors() {
 		return resources.Desired{}
@@ -135,16 +135,17 @@ func (l *loader) evaluateTop(top map[string][]*hclsyntax.Block, auto []string, d
 }
 
 // readBlocks converts all blocks to resources.
-func (l *loader) readBlocks(npctl []*hclsyntax.Block, g *graph, full *hcl.EvalContext, dir configDir) (*parsedConfig, resources.Settings, []resources.Block) {
+func (l *loader) readBlocks(top map[string][]*hclsyntax.Block, g *graph, full *hcl.EvalContext, dir configDir) (*parsedConfig, resources.Settings, []resources.Block) {
 	blocks := &blockReader{report: l.report, specs: l.specs, bodies: l.bodies, digests: &blockDigests{}}
 	settings := &settingsReader{blockReader: blocks, dir: dir, version: l.opts.Version, states: l.opts.States}
 	images := &imageReader{blockReader: blocks, builders: l.opts.Builders, formats: allFormats(l.opts.Drivers)}
 	providers := &providerReader{blockReader: blocks, expand: l.expand, dir: dir}
-	read := settings.settings(npctl, full)
+	read := settings.settings(top["npctl"], full)
 	w := &parsedConfig{
 		labels:    blocks.readLabels(g.vertices["label"], full),
 		images:    images.images(g.vertices, full),
 		providers: providers.providers(g.vertices["provider"], full),
+		imports:   blocks.readImports(top["import"], full, l.expand),
 	}
 	return w, read, blocks.digests.blocks
 }
@@ -192,7 +193,7 @@ func (l *loader) readAll(files []string) map[string][]*hclsyntax.Block {
 // topLevel maps the types of top-level blocks to the meanings of their labels.
 var topLevel = map[string][]string{
 	"npctl": nil, "variable": {"name"}, "locals": nil, "label": {"name"}, "diskimage": {"name"}, "zuul_image": {"name"},
-	"provider": {"driver", "name"},
+	"provider": {"driver", "name"}, "import": nil,
 }
 
 func (l *loader) sortBlocks(top map[string][]*hclsyntax.Block, body *hclsyntax.Body) {

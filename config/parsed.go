@@ -14,6 +14,7 @@ type parsedConfig struct {
 	labels    map[string]*parsedLabel
 	images    map[string]*parsedImage // diskimages and zuul_images share one namespace
 	providers []*parsedProvider
+	imports   []resources.Import
 }
 
 type parsedLabel struct {
@@ -69,7 +70,7 @@ type parsedNode struct {
 
 // desired returns all objects in the order of their names.
 func (w *parsedConfig) desired(settings resources.Settings) resources.Desired {
-	d := resources.Desired{Settings: settings}
+	d := resources.Desired{Settings: settings, Imports: w.imports}
 	for _, label := range w.labels {
 		d.Labels = append(d.Labels, label.Label)
 	}

@@ -77,6 +77,7 @@ func (r *reference) core(builders, states map[string]schema.Block) {
 	r.block(2, `variable "name"`, variableBlock)
 	r.block(3, "variable: validation", validationBlock)
 	r.block(2, `label "name"`, labelBlock)
+	r.block(2, "import", importBlock)
 	r.block(2, `diskimage "name"`, diskimageBlock)
 	r.block(3, `diskimage: builder "kind"`, builderBlock)
 	for _, kind := range slices.Sorted(maps.Keys(builders)) {

@@ -10,7 +10,7 @@ import (
 
 // specs are the prepared schemas of all blocks, including those of drivers, builders and stores.
 type specs struct {
-	variable, validation, npctl, label, diskimage, zuulImage *spec
+	variable, validation, npctl, label, diskimage, zuulImage, importing *spec
 	builders, states                                         map[string]*spec
 	drivers                                                  map[string]*driverSpecs
 	insideOf                                                 map[string]string // the parent of each block type that is not top-level
@@ -44,6 +44,7 @@ func newSpecs(opts Options) *specs {
 		label:      newSpec("label", labelBlock).repeating(),
 		diskimage:  newSpec("diskimage", diskimageBlock).withParts(partBuilder).repeating(),
 		zuulImage:  newSpec("zuul_image", zuulImageBlock, opts.Builders[zuulBuilder]).repeating(),
+		importing:  newSpec("import", importBlock).repeating(),
 		builders:   map[string]*spec{}, states: map[string]*spec{}, drivers: map[string]*driverSpecs{},
 		insideOf: map[string]string{
 			"builder": "a diskimage block", "state": "the npctl block", "gearman": "the npctl block",

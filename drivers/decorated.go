@@ -117,6 +117,24 @@ func (d *decoratedConsole) ConsoleLog(ctx context.Context, id string) (string, e
 
 const callCheck = "check"
 
+type decoratedAdopter struct {
+	inner  Adopter
+	around Decorator
+}
+
+func (d *decoratedAdopter) LookUp(ctx context.Context, kind resources.Kind, id string) (resources.ExistingObject, bool, error) {
+	var found bool
+	object, err := do(ctx, d.around, Call{Name: "look_up", Subject: id}, func(ctx context.Context) (object resources.ExistingObject, err error) {
+		object, found, err = d.inner.LookUp(ctx, kind, id)
+		return object, err
+	})
+	return object, found, err
+}
+
+func (d *decoratedAdopter) Adopt(ctx context.Context, id string, marks, replaced resources.OwnerTags) error {
+	return d.around(ctx, Call{Name: "adopt", Subject: id}, func(ctx context.Context) error { return d.inner.Adopt(ctx, id, marks, replaced) })
+}
+
 type decoratedChecker struct {
 	inner  Checker
 	around Decorator
@@ -205,6 +223,11 @@ func SweeperOf(c Cloud) (Sweeper, bool) {
 // ConsoleOf returns the Cloud's console, decorated as the Cloud is.
 func ConsoleOf(c Cloud) (Console, bool) {
 	return abilityOf(c, func(inner Console, around Decorator) Console { return &decoratedConsole{inner, around} })
+}
+
+// AdopterOf returns the Cloud's adopter, decorated as the Cloud is.
+func AdopterOf(c Cloud) (Adopter, bool) {
+	return abilityOf(c, func(inner Adopter, around Decorator) Adopter { return &decoratedAdopter{inner, around} })
 }
 
 // CheckerOf returns the Cloud's checker, decorated as the Cloud is.

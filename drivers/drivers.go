@@ -177,6 +177,18 @@ type Console interface {
 	ConsoleLog(ctx context.Context, id string) (string, error)
 }
 
+// Adopter is a Cloud in which npctl can adopt servers and images that others created.
+type Adopter interface {
+	// LookUp reads a server (KindNode) or an image (KindUpload) by its ID, with any tags or none. found is false if the
+	// project has no such object.
+	LookUp(ctx context.Context, kind resources.Kind, id string) (object resources.ExistingObject, found bool, err error)
+	// Adopt writes the ownership tags to a server (Marks.Kind is KindNode) or an image (KindUpload) and removes the tags
+	// by which another program would delete it. It may be repeated. The driver reads the tags immediately before: an
+	// object with the ownership tags of another record stays unchanged, and Adopt returns ErrNotOurs, unless the tags
+	// equal replaced. A missing object is an ErrRejected.
+	Adopt(ctx context.Context, id string, marks, replaced resources.OwnerTags) error
+}
+
 // ErrNotSupported is the error of a decorated Cloud without an optional ability.
 var ErrNotSupported = errors.New("not supported by this driver")
 

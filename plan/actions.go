@@ -18,6 +18,7 @@ const (
 	ActionConvert    Action = "convert"    // create a further format of a build
 	ActionUpload     Action = "upload"     // upload a build to a provider
 	ActionLaunch     Action = "launch"     // create a node
+	ActionImport     Action = "import"     // adopt a server or an image of another owner
 	ActionRegister   Action = "register"   // register a static node's slot
 	ActionUpdate     Action = "update"     // change a record
 	ActionServe      Action = "serve"      // assign nodes to a request
@@ -43,6 +44,7 @@ var actionKinds = []ActionKind{
 	{ActionConvert, "converted", "create", false, 2, func(s *Summary) *int { return &s.Convert }},
 	{ActionUpload, "uploaded", "create", true, 3, func(s *Summary) *int { return &s.Upload }},
 	{ActionLaunch, "launched", "create", true, 4, func(s *Summary) *int { return &s.Launch }},
+	{ActionImport, "imported", "import", false, 1, func(s *Summary) *int { return &s.Import }},
 	{ActionRegister, "registered", "create", false, 1, func(s *Summary) *int { return &s.Register }},
 	{ActionServe, "", "update", false, 1, func(s *Summary) *int { return &s.Serve }},
 	{ActionDecline, "", "update", false, 1, func(s *Summary) *int { return &s.Decline }},
@@ -72,6 +74,7 @@ type Summary struct {
 	Convert    int `json:"convert"`
 	Upload     int `json:"upload"`
 	Launch     int `json:"launch"`
+	Import     int `json:"import"`
 	Register   int `json:"register"`
 	Update     int `json:"update"`
 	Serve      int `json:"serve"`
@@ -131,6 +134,8 @@ const (
 	ReasonHoldExpired     Reason = "hold-expired"
 	ReasonAbandoned       Reason = "abandoned"
 	ReasonUnavailable     Reason = "unavailable"
+	ReasonNamed           Reason = "named"
+	ReasonNotOurs         Reason = "not-ours"
 )
 
 var reasonTexts = map[Reason]string{
@@ -176,6 +181,8 @@ var reasonTexts = map[Reason]string{
 	ReasonHoldExpired:     "its hold has expired",
 	ReasonAbandoned:       "the process that accepted it is gone",
 	ReasonUnavailable:     "the provider that accepted it does not respond",
+	ReasonNamed:           "the configuration or a command names it",
+	ReasonNotOurs:         "another owner has it now",
 }
 
 // Text returns the reason in words; an unknown code is its own text.

@@ -25,6 +25,7 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	d.cloudProblems()
 	use := &capacity{world: w, pools: map[poolKey]*poolUse{}, free: map[string]*resources.ResourceAmounts{}, readyCount: map[string]int{}}
 	nodes := planNodes(w, d, use)
+	planImports(w, d, use)
 	planStaticNodes(w, d, use, nodes)
 	images := planImages(w, d)
 	use.setQuota(d.deletedBy)

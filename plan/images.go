@@ -69,7 +69,7 @@ func (ip *imagePlanner) imageOfOffer(ref OfferRef) (string, bool) {
 
 // image plans one configured image.
 func (ip *imagePlanner) image(img *resources.Image) {
-	if ip.world.workedOn(img.Name) || ip.leftToOtherBuilder(img) {
+	if ip.world.workedOn(img.Name) || ip.leftToOtherBuilder(img) || ip.imports(img) {
 		return
 	}
 	users := ip.users(img)

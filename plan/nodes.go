@@ -83,6 +83,10 @@ func (np *nodePlanner) node(n *resources.Node) {
 		return
 	}
 	at, removed := np.world.placeOfNode(n)
+	if n.Importing != "" {
+		np.unfinishedImport(n)
+		return
+	}
 	if reason, evidence := np.world.broken(n); reason != "" {
 		np.endNode(n, reason, evidence...)
 		return

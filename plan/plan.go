@@ -97,6 +97,7 @@ type Step struct {
 	External      string              `json:"external,omitempty"`      // ID of the object in the cloud
 	Type          string              `json:"type,omitempty"`          // of a leftover: server, image, port, floating_ip, volume
 	Replaces      bool                `json:"replaces,omitempty"`      // one half of a replacement
+	Becomes       resources.State     `json:"becomes,omitempty"`       // of an import: the state of the node
 	Values        map[string]string   `json:"values,omitempty"`        // of a launch or an upload: the planned values, as JSON
 	NeedsConsent  bool                `json:"needs_consent,omitempty"` // does not run without consent
 	Move          *Move               `json:"move,omitempty"`          // of a replacement with a successor in another pool
@@ -303,6 +304,21 @@ type ProviderView struct {
 	Offers            map[OfferKey]OfferView
 	// CloudImages are the resolved cloud_image blocks by name.
 	CloudImages map[string]CloudImageView
+	// Imports are the objects that imports name, without those that have been imported.
+	Imports map[ImportKey]ImportView
+}
+
+// ImportKey names the object of an import inside a provider.
+type ImportKey struct {
+	Kind resources.Kind // KindNode or KindUpload
+	ID   string         // in the cloud
+}
+
+// ImportView is the object of an import as the cloud describes it now.
+type ImportView struct {
+	resources.ExistingObject
+	Found bool
+	Err   string // why it could not be read
 }
 
 // OfferKey names an offer inside a provider.

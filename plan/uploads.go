@@ -14,6 +14,7 @@ func (ip *imagePlanner) checkUpload(u *resources.Upload) {
 	view, looked := ip.world.view(u.Provider)
 	remote, found := ip.world.remote[u.ID]
 	switch {
+	case u.Importing: // see imports
 	case u.State == resources.StateUploading || u.State == resources.StateDeleting:
 		ip.deleteUpload(u, ReasonUnfinished)
 	case u.State == resources.StateFailed:
@@ -181,6 +182,10 @@ func (ip *imagePlanner) dropUploads(image, provider string, reason Reason) {
 	}
 	for _, u := range ip.world.uploads[image] {
 		if u.Provider != provider || ip.draft.deletedBy[u.Key()] != "" || ip.world.images[image] == nil && ip.ownedByOtherBuilder(ip.world.build[u.Build]) {
+			continue
+		}
+		if u.Importing {
+			ip.unfinishedImport(u)
 			continue
 		}
 		view, looked := ip.world.view(provider)

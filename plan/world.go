@@ -358,14 +358,12 @@ func (w *world) ofBuild(s leak) leak {
 }
 
 // adoptedNodes returns, by instance ID, the nodes of a provider that other programs launched, such as the Nodepool
-// that managed it before. Their instances have no ownership tags; only the records assign them to the provider.
+// that managed it before, and those with an unfinished import. Their instances have no ownership tags; only the records
+// assign them to the provider.
 func (w *world) adoptedNodes(provider string) map[string]*resources.Node {
-	if w.ownProviders == nil {
-		return nil
-	}
 	adopted := map[string]*resources.Node{}
 	for _, n := range w.nodes[provider] {
-		if n.Hash == "" && n.ExternalID != "" {
+		if (n.Hash == "" && w.ownProviders != nil || n.Importing != "") && n.ExternalID != "" {
 			adopted[n.ExternalID] = n
 		}
 	}

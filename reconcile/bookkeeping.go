@@ -51,7 +51,7 @@ func (k *bookkeeping) rememberProvider(ctx context.Context, e *Engine, name, loc
 	}
 	old, remembered := get[resources.ProviderRecord](k.cache, record.Key())
 	if remembered {
-		record.Location, record.Frozen = old.Location, old.Frozen
+		record.Location, record.Frozen, record.Imported = old.Location, old.Frozen, stillImported(e, name, old.Imported)
 	}
 	record.Location = cmp.Or(location, record.Location)
 	if !remembered || !reflect.DeepEqual(old, record) {

@@ -61,6 +61,9 @@ var stepKinds = map[stepKey]stepKind{
 	{plan.ActionUpdate, plan.ThingUpload, false}: {lock: lockImage, brief: true, run: idOf(recordID, (*execution).updateUpload)},
 	{plan.ActionDelete, plan.ThingUpload, false}: {lock: lockImage, claims: true, run: idOf(recordID, (*execution).deleteUpload)},
 
+	{plan.ActionImport, plan.ThingUpload, false}: {lock: lockImage, run: (*execution).importImage},
+	{plan.ActionImport, plan.ThingNode, false}:   {lock: lockProvider, run: (*execution).importNode},
+
 	{plan.ActionLaunch, plan.ThingNode, false}:     {lock: lockProvider, run: (*execution).launch},
 	{plan.ActionDelete, plan.ThingNode, false}:     {lock: lockProvider, run: idOf(recordID, (*execution).deleteNode)},
 	{plan.ActionUpdate, plan.ThingNode, false}:     {lock: lockProvider, brief: true, run: idOf(recordID, onRecords(requestRecords.updateNode))},

@@ -96,6 +96,7 @@ func (e *Engine) view(ctx context.Context, name string, record *resources.Provid
 
 // list fills the view with one listing of each kind and resolves the names in the configuration.
 func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, there expectedIDs, view *plan.ProviderView) error {
+	parent := ctx
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		view.Instances, err = listTwice(ctx, func() (instances []resources.Instance, err error) {
@@ -124,7 +125,10 @@ func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, the
 			group.Go(func() error { return e.resolve(ctx, p, resolver, view) })
 		}
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return e.lookUpImports(parent, name, cloud, there, view)
 }
 
 // resolve resolves the names in offers and cloud images.

@@ -21,6 +21,7 @@ type Desired struct {
 	Labels    []Label
 	Images    []Image
 	Providers []Provider
+	Imports   []Import // sorted by address and ID
 	// Digests are hashes of the whole evaluated configuration, computed from Hashed. A saved plan is bound to the
 	// first one.
 	Digests Hashes

@@ -119,6 +119,8 @@ type ProviderRecord struct {
 	Location       string          `json:"place,omitempty"` // location of its nodes and images, such as a project in a region
 	PreventDestroy bool            `json:"prevent_destroy,omitempty"`
 	Frozen         bool            `json:"frozen,omitempty"` // frozen by command
+	// Imported lists the cloud IDs of import blocks whose objects npctl has adopted. An object may be gone since.
+	Imported []string `json:"imported,omitempty"`
 }
 
 // Key implements Record.
@@ -156,10 +158,11 @@ type Build struct {
 	Login       Login             `json:"login,omitzero"`
 	Seconds     float64           `json:"seconds,omitempty"` // duration of the build
 	Error       string            `json:"error,omitempty"`
-	Extra       map[string]string `json:"extra,omitempty"`   // data of the builder, such as the Zuul build that it fetched
-	Version     string            `json:"version,omitempty"` // fetched version, for images of an external source
-	VersionTime time.Time         `json:"dated,omitzero"`    // creation time of that version
-	Remote      bool              `json:"remote,omitempty"`  // the files are on another host, which uploads and deletes them
+	Extra       map[string]string `json:"extra,omitempty"`    // data of the builder, such as the Zuul build that it fetched
+	Version     string            `json:"version,omitempty"`  // fetched version, for images of an external source
+	VersionTime time.Time         `json:"dated,omitzero"`     // creation time of that version
+	Imported    bool              `json:"imported,omitempty"` // it was adopted with an image of a cloud, and has no files
+	Remote      bool              `json:"remote,omitempty"`   // the files are on another host, which uploads and deletes them
 }
 
 // Key implements Record.
@@ -219,7 +222,8 @@ type Upload struct {
 	Login      Login     `json:"login,omitzero"`
 	Seconds    float64   `json:"seconds,omitempty"`
 	Error      string    `json:"error,omitempty"`
-	Unmarked   bool      `json:"unmarked,omitempty"` // without ownership tags: the host that uploaded it does not set them
+	Importing  bool      `json:"importing,omitempty"` // the image of another owner, until it has our ownership tags
+	Unmarked   bool      `json:"unmarked,omitempty"`  // without ownership tags: the host that uploaded it does not set them
 }
 
 // Key implements Record.
@@ -263,6 +267,7 @@ type Node struct {
 	HoldUntil          time.Time         `json:"hold_until,omitzero"` // zero: max_hold_age alone limits the hold
 	VerifiedAt         time.Time         `json:"checked,omitzero"`    // last time when the node responded
 	Phases             Phases            `json:"phases,omitzero"`     // duration of the parts of the launch
+	Importing          State             `json:"importing,omitempty"` // while the server of another owner is imported: the state that the node gets
 
 	// Zuul and Nodepool write the following fields. npctl shows them and never changes them.
 	Launcher   string `json:"launcher,omitempty"`    // pool ID of the other program that launched the node

@@ -31,7 +31,7 @@ var transitions = map[Kind]map[State][]State{
 	KindNode: {
 		"":            {StateInit, StateBuilding, StateReady, StateFailed}, // failed: a static node that does not respond
 		StateInit:     {StateBuilding, StateFailed, StateAborted, StateDeleting},
-		StateBuilding: {StateReady, StateFailed, StateAborted, StateDeleting},
+		StateBuilding: {StateReady, StateHold, StateFailed, StateAborted, StateDeleting}, // hold: an imported server
 		StateReady:    {StateInUse, StateHold, StateUsed, StateDeleting, StateFailed},
 		StateInUse:    {StateUsed, StateHold, StateDeleting, StateReady},
 		StateUsed:     {StateDeleting, StateReady, StateFailed},
@@ -41,7 +41,7 @@ var transitions = map[Kind]map[State][]State{
 		StateDeleting: {StateDeleting},
 	},
 	KindBuild: {
-		"":            {StateBuilding},
+		"":            {StateBuilding, StateReady}, // ready: an imported image
 		StateBuilding: {StateReady, StateFailed, StateDeleting},
 		StateReady:    {StateDeleting},
 		StateFailed:   {StateDeleting},

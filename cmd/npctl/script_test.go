@@ -109,8 +109,8 @@ func scriptWaitFor(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("%s never held %s", args[0], args[1])
 }
 
-// scriptCloud changes or lists a sandbox without npctl: cloud PROVIDER servers [READY] | cloud PROVIDER delete NAME. It
-// waits until READY servers are ready.
+// scriptCloud changes or lists a sandbox without npctl: cloud PROVIDER servers [READY] | cloud PROVIDER delete NAME |
+// cloud PROVIDER id NAME VARIABLE. It waits until READY servers are ready.
 func scriptCloud(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: cloud PROVIDER servers|delete NAME")
@@ -145,6 +145,10 @@ func scriptCloud(ts *testscript.TestScript, neg bool, args []string) {
 	found := false
 	for _, i := range instances {
 		switch {
+		case args[1] == "id":
+			if i.Name == args[2] {
+				ts.Setenv(args[3], i.ID)
+			}
 		case args[1] == "servers":
 			_, _ = ts.Stdout().Write([]byte(i.Name + " " + string(i.Status) + "\n"))
 		case i.Name == args[2]:

@@ -34,6 +34,7 @@ var (
 	_ drivers.Locator    = (*Cloud)(nil)
 	_ drivers.Sweeper    = (*Cloud)(nil)
 	_ drivers.Console    = (*Cloud)(nil)
+	_ drivers.Adopter    = (*Cloud)(nil)
 )
 
 // open authenticates and reads the compute API version: two or three calls.

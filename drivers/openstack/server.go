@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/npctl/npctl/resources"
@@ -17,10 +18,27 @@ type server struct {
 	Metadata  map[string]string    `json:"metadata"`
 	Addresses map[string][]address `json:"addresses"` // by network name
 	HostID    string               `json:"hostId"`
+	Project   string               `json:"tenant_id"`
+	Key       string               `json:"key_name"`
+	Image     serverImage          `json:"image"`
 	Zone      string               `json:"OS-EXT-AZ:availability_zone"`
 	Flavor    serverFlavor         `json:"flavor"`
 	Fault     *fault               `json:"fault"`
 	Volumes   []attachedVolume     `json:"os-extended-volumes:volumes_attached"`
+}
+
+// serverImage is the image of a server. Nova shows an empty text for a server that boots from a volume.
+type serverImage struct{ ID string }
+
+// UnmarshalJSON accepts the empty text.
+func (i *serverImage) UnmarshalJSON(text []byte) error {
+	var image struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal(text, &image); err == nil {
+		i.ID = image.ID
+	}
+	return nil
 }
 
 // attachedVolume is a volume in a server's representation.

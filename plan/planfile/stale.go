@@ -90,6 +90,7 @@ func stepDifferences(saved, now *plan.Step) []string {
 	differs("node", saved.Node, now.Node)
 	differs("slot", fmt.Sprint(saved.Slot), fmt.Sprint(now.Slot))
 	differs("zone", saved.Zone, now.Zone)
+	differs("state", string(saved.Becomes), string(now.Becomes))
 	differs("request", saved.Request, now.Request)
 	differs("nodes", strings.Join(saved.Nodes, ", "), strings.Join(now.Nodes, ", "))
 	differs("declined", fmt.Sprint(saved.Declined), fmt.Sprint(now.Declined))

@@ -72,6 +72,7 @@ type reportStep struct {
 	Type       string                     `json:"type,omitempty"`
 	Replaces   bool                       `json:"replaces,omitempty"`
 	Held       bool                       `json:"needs_consent,omitempty"`
+	Becomes    resources.State            `json:"becomes,omitempty"`
 	Values     map[string]json.RawMessage `json:"planned_values,omitempty"`
 	Move       *plan.Move                 `json:"move,omitempty"`
 	Touches    []plan.Fingerprint         `json:"preconditions,omitempty"`
@@ -117,7 +118,7 @@ func reportOf(s *plan.Step) reportStep {
 		Needs: s.Needs, After: s.After, Image: s.Image, ImageKind: s.ImageKind, Build: s.Build, Version: s.Version, Format: s.Format, Formats: s.Formats,
 		Upload: s.Upload, Provider: s.Provider, Pool: s.Pool, Label: s.Label, Node: s.Node, Slot: s.Slot,
 		Zone: s.Zone, Request: s.Request, EventID: s.EventID, Nodes: s.Nodes, Declined: s.Declined, Record: s.Record,
-		External: s.External, Type: s.Type, Replaces: s.Replaces, Held: s.NeedsConsent, Values: reportValues(s.Values), Move: s.Move, Touches: s.Preconditions, Estimate: s.Estimate,
+		External: s.External, Type: s.Type, Replaces: s.Replaces, Held: s.NeedsConsent, Becomes: s.Becomes, Values: reportValues(s.Values), Move: s.Move, Touches: s.Preconditions, Estimate: s.Estimate,
 		Source: s.Source,
 	}
 }

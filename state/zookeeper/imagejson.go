@@ -37,6 +37,7 @@ type buildExtra struct {
 	Extra       *map[string]string     `json:"extra,omitempty"`
 	Version     *string                `json:"version,omitempty"`
 	VersionTime *time.Time             `json:"dated,omitempty"`
+	Imported    *bool                  `json:"imported,omitempty"`
 	Remote      *bool                  `json:"remote,omitempty"`
 }
 
@@ -105,14 +106,15 @@ type uploadJSON struct {
 
 // uploadExtra holds the attributes without a key in Nodepool's documents.
 type uploadExtra struct {
-	ID       *string          `json:"id,omitempty"`
-	Created  *time.Time       `json:"created,omitempty"`
-	Size     *int64           `json:"size,omitempty"`
-	Hash     *resources.Hash  `json:"hash,omitempty"`
-	Login    *resources.Login `json:"login,omitempty"`
-	Seconds  *float64         `json:"seconds,omitempty"`
-	Error    *string          `json:"error,omitempty"`
-	Unmarked *bool            `json:"unmarked,omitempty"`
+	ID        *string          `json:"id,omitempty"`
+	Created   *time.Time       `json:"created,omitempty"`
+	Size      *int64           `json:"size,omitempty"`
+	Hash      *resources.Hash  `json:"hash,omitempty"`
+	Login     *resources.Login `json:"login,omitempty"`
+	Seconds   *float64         `json:"seconds,omitempty"`
+	Error     *string          `json:"error,omitempty"`
+	Importing *bool            `json:"importing,omitempty"`
+	Unmarked  *bool            `json:"unmarked,omitempty"`
 }
 
 func decodeUpload(p znodeRef, data []byte, created int64) (record, base resources.Record, err error) {

@@ -69,6 +69,7 @@ type nodeExtra struct {
 	Lease              *resources.Lease           `json:"lease,omitempty"`
 	VerifiedAt         *time.Time                 `json:"checked,omitempty"`
 	Phases             *resources.Phases          `json:"phases,omitempty"`
+	Importing          *resources.State           `json:"importing,omitempty"`
 }
 
 const (

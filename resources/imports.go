@@ -1,0 +1,101 @@
+package resources
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+)
+
+// Import names an object of a cloud that npctl adopts: a server as a node, or an image as a build with an upload.
+type Import struct {
+	Provider string
+	Pool     string // of a server
+	Label    string // of a server
+	Image    string // name of the image block; empty for a server
+	ID       string // of the object in the cloud
+	State    State  // of the node: StateHold or StateReady
+	Source   Source
+}
+
+// Kind returns the kind of record that the object becomes: KindNode or KindUpload.
+func (i *Import) Kind() Kind {
+	if i.Image != "" {
+		return KindUpload
+	}
+	return KindNode
+}
+
+// Address returns the address of the block that the object is imported into.
+func (i *Import) Address() string {
+	if i.Image != "" {
+		return "provider." + i.Provider + ".image." + i.Image
+	}
+	return "provider." + i.Provider + ".pool." + i.Pool + ".label." + i.Label
+}
+
+// The addresses that an object can be imported into. Names of providers, pools and images may contain dots.
+var (
+	importLabel = regexp.MustCompile(`^provider\.(.+?)\.pool\.(.+?)\.label\.(.+)$`)
+	importImage = regexp.MustCompile(`^provider\.(.+?)\.image\.(.+)$`)
+)
+
+// ParseImport returns the import of an object into an address.
+func ParseImport(address, id string) (Import, error) {
+	if m := importLabel.FindStringSubmatch(address); m != nil {
+		return Import{Provider: m[1], Pool: m[2], Label: m[3], ID: id, State: StateHold}, nil
+	}
+	if m := importImage.FindStringSubmatch(address); m != nil {
+		return Import{Provider: m[1], Image: m[2], ID: id}, nil
+	}
+	return Import{}, fmt.Errorf("%q is not an address to import into; a server is imported into provider.NAME.pool.NAME.label.NAME, an image into provider.NAME.image.NAME", address)
+}
+
+// ExistingObject is a server or an image of a cloud, whoever created it.
+type ExistingObject struct {
+	Instance Instance    // of a server
+	Image    RemoteImage // of an image
+	Program  string      // another program whose tags it has, such as `Nodepool (provider one, node 0000000012)`; empty without such tags
+	// Settings are the attributes of a label block with which the cloud describes a server, such as flavor and networks.
+	Settings map[string][]string
+	BootedOf string // of a server: name or ID of its image
+}
+
+// ID returns the ID of the object in the cloud.
+func (o *ExistingObject) ID() string {
+	if o.Image.ID != "" {
+		return o.Image.ID
+	}
+	return o.Instance.ID
+}
+
+// Name returns the name of the object in the cloud.
+func (o *ExistingObject) Name() string {
+	if o.Image.ID != "" {
+		return o.Image.Name
+	}
+	return o.Instance.Name
+}
+
+// Marks returns the ownership tags of the object.
+func (o *ExistingObject) Marks() OwnerTags {
+	if o.Image.ID != "" {
+		return o.Image.Marks
+	}
+	return o.Instance.Marks
+}
+
+// Status returns the status of the object.
+func (o *ExistingObject) Status() Status {
+	if o.Image.ID != "" {
+		return o.Image.Status
+	}
+	return o.Instance.Status
+}
+
+// Created returns when the object was created.
+func (o *ExistingObject) Created() time.Time {
+	if o.Image.ID != "" {
+		return o.Image.Created
+	}
+	return o.Instance.Created
+}
