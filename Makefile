@@ -55,6 +55,7 @@ bench: ## the benchmarks behind docs/performance.md
 
 fuzz: ## fuzz the loader, the state file and gearman for a minute each
 	go test -run '^$$' -fuzz FuzzLoad -fuzztime 60s ./config
+	go test -run '^$$' -fuzz FuzzTestFile -fuzztime 60s ./config
 	go test -run '^$$' -fuzz Fuzz -fuzztime 60s ./state/bolt
 	go test -run '^$$' -fuzz FuzzPacket -fuzztime 60s ./internal/gearman
 	go test -run '^$$' -fuzz FuzzRequests -fuzztime 60s ./builders/gearman

@@ -55,7 +55,7 @@ func findFiles(path string) (foundFiles, error) {
 		switch full := filepath.Join(path, name); {
 		case strings.HasSuffix(name, autoVarsSuffix):
 			found.auto = append(found.auto, full)
-		case strings.HasSuffix(name, varsSuffix):
+		case strings.HasSuffix(name, varsSuffix), strings.HasSuffix(name, TestSuffix):
 		case strings.HasSuffix(name, ".hcl"):
 			found.config = append(found.config, full)
 		}

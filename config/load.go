@@ -20,6 +20,7 @@ type Options struct {
 	Path      string                      // a directory (all its *.hcl except *.vars.hcl) or one file; "" is "."
 	Vars      []string                    // "name=value" from -var, in order
 	VarFiles  []string                    // -var-file, in order: HCL with `name = value`, or .json
+	Values    hcl.Attributes              // values of variables with the highest precedence, of a run of npctl test
 	LookupEnv func(string) (string, bool) // NPCTL_VAR_x and the env function; nil means an empty environment
 	Drivers   map[string]schema.Driver    // by kind
 	Builders  map[string]schema.Block     // builder blocks by kind
@@ -39,6 +40,8 @@ type Result struct {
 	Files map[string]*hcl.File
 	// Variables are the values of all variables.
 	Variables map[string]VariableValue
+	// Scope is the scope of the expressions in the configuration.
+	Scope Scope
 	// Unset lists the variables without a value, in order. It is empty without CheckOnly.
 	Unset []string
 }
@@ -52,6 +55,7 @@ type loader struct {
 	expand    *expander
 	bodies    *decoder
 	variables *variableReader
+	scope     Scope
 }
 
 // Load reads, evaluates and checks a configuration. After an error the Result still has Files; it is never nil.
@@ -69,7 +73,7 @@ func Load(opts Options) (result *Result, diags hcl.Diagnostics) {
 	if diags.HasErrors() {
 		return l.failed(), diags
 	}
-	return &Result{Desired: desired, Files: l.sources.shownFiles(), Variables: l.variables.shown, Unset: l.variables.unset}, diags
+	return &Result{Desired: desired, Files: l.sources.shownFiles(), Variables: l.variables.shown, Scope: l.scope, Unset: l.variables.unset}, diags
 }
 
 const internalError = "Internal error"
@@ -84,7 +88,7 @@ func newLoader(opts Options) *loader {
 		report: r, opts: opts, specs: specs, sources: sources, expand: expand, bodies: bodies,
 		variables: &variableReader{
 			blockReader: &blockReader{report: r, specs: specs, bodies: bodies}, eval: eval, sources: sources,
-			arguments: opts.Vars, files: opts.VarFiles, lookupEnv: opts.LookupEnv, checkOnly: opts.CheckOnly,
+			arguments: opts.Vars, files: opts.VarFiles, values: opts.Values, lookupEnv: opts.LookupEnv, checkOnly: opts.CheckOnly,
 			shown: map[string]VariableValue{},
 		},
 	}
@@ -102,6 +106,7 @@ func (l *loader) load() resources.Desired {
 	}
 	top := l.readAll(found.config)
 	full, g := l.evaluateTop(top, found.auto, dir)
+	l.scope = Scope{full, l.bodies.eval.declared}
 	w, settings, digests := l.readBlocks(top, g, full, dir)
 	(&ruleChecker{report: l.report, config: w}).checkAll(settings.Gearman)
 	if l.diags.HasErrors() {

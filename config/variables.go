@@ -42,6 +42,7 @@ type variableReader struct {
 	sources   *sourceFiles
 	arguments []string // -var
 	files     []string // -var-file
+	values    hcl.Attributes
 	lookupEnv func(string) (string, bool)
 	checkOnly bool
 
@@ -246,8 +247,8 @@ func (r *variableReader) validate(v *variable, block *hclsyntax.Block, ctx *hcl.
 	if !passed.IsKnown() || passed.True() {
 		return
 	}
-	r.problem(v.origin(), "Invalid value for variable", fmt.Sprintf("%s\n\nThis was checked by the validation rule at %s.",
-		r.validationMessage(v, message, ctx), rangeText(block.DefRange())))
+	r.add(&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid value for variable", Subject: v.origin(), Extra: FailedRule{"var." + v.name},
+		Detail: fmt.Sprintf("%s\n\nThis was checked by the validation rule at %s.", r.validationMessage(v, message, ctx), rangeText(block.DefRange()))})
 }
 
 func (r *variableReader) validationMessage(v *variable, attr *hclsyntax.Attribute, ctx *hcl.EvalContext) string {

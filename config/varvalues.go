@@ -42,6 +42,20 @@ func (r *variableReader) collectValues(all map[string]*variable, auto []string) 
 	for _, argument := range r.arguments {
 		r.readArgument(argument, all)
 	}
+	for _, name := range slices.Sorted(maps.Keys(r.values)) {
+		r.setValue(r.values[name], all)
+	}
+}
+
+// setValue sets the value of a variable in a run of npctl test.
+func (r *variableReader) setValue(attr *hcl.Attribute, all map[string]*variable) {
+	v, ok := all[attr.Name]
+	if !ok {
+		r.problem(attr.NameRange.Ptr(), "Unknown variable", fmt.Sprintf("The configuration has no variable %q.%s",
+			attr.Name, oneOf("variables", attr.Name, r.eval.declared["var"])))
+		return
+	}
+	v.given = &externalValue{from: attr.Range.Filename, expr: attr.Expr, at: attr.Expr.Range()}
 }
 
 // readArgument reads one name=value argument. Messages do not repeat its value, which may be a secret.

@@ -42,7 +42,7 @@ var arrows = map[string][]string{
 	"builders/*": {"builders", "resources", "resources/schema", "internal/*"},
 	"reconcile":  {"resources", "resources/schema", "plan", "state", "drivers", "builders", "internal/*"},
 	"watch":      {"resources", "plan", "state", "reconcile"},
-	"inspect":    {"resources", "plan", "state", "watch/httpapi/wire"},
+	"inspect":    {"resources", "resources/schema", "plan", "state", "watch/httpapi/wire"},
 	"watch/*":    {"watch", "inspect", "resources", "plan", "state", "reconcile", "internal/*"},
 	// what the API and its clients say to each other; clients need nothing else of the daemon
 	"watch/httpapi":        {"watch", "inspect", "watch/httpapi/wire", "resources", "plan", "plan/render", "state", "reconcile", "internal/*"},

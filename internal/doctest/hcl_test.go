@@ -65,6 +65,10 @@ func TestConfigurationsAreValid(t *testing.T) {
 				continue
 			}
 			checked++
+			if b.info == "test" {
+				runTests(t, b)
+				continue
+			}
 			around, known := contexts[b.info]
 			if !known {
 				t.Errorf("%s: %q is none of the contexts of this test", b, b.info)
@@ -75,6 +79,51 @@ func TestConfigurationsAreValid(t *testing.T) {
 	}
 	if checked < 10 {
 		t.Errorf("only %d configurations found", checked)
+	}
+}
+
+// tested is the configuration that files with tests in pages refer to.
+const tested = `
+variable "region" {}
+
+variable "size" {
+  default = 1
+
+  validation {
+    condition     = var.size < 100
+    error_message = "Too many."
+  }
+}
+
+label "small" {
+  min_ready = var.size
+}
+
+provider "sandbox" "acme" {
+  pool "main" {
+    networks = ["private"]
+
+    label "small" {
+      image  = cloud_image.debian
+      flavor = "small"
+    }
+  }
+
+  cloud_image "debian" {}
+}
+`
+
+// runTests runs the tests in a page.
+func runTests(t *testing.T, b fence) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"npctl.hcl": tested, "page.test.hcl": strings.Join(b.code, "\n") + "\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), npctl, "-no-color", "test", "-config="+dir).CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", b, err, out)
 	}
 }
 
