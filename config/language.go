@@ -94,15 +94,10 @@ func (s *specs) topBlock(name string, labels []string) BlockSyntax {
 	case "locals":
 		b = BlockSyntax{Doc: "Values for use elsewhere, as `local.name`, in any order and any file.", Free: true}
 	default:
-		b = s.describe(s.top(name), nil)
+		b = s.describe(s.top()[name], nil)
 	}
 	b.Labels = labels
 	return b
-}
-
-// top returns the spec of a top-level block other than provider and locals.
-func (s *specs) top(name string) *spec {
-	return map[string]*spec{"npctl": s.npctl, "variable": s.variable, "label": s.label, "diskimage": s.diskimage, "zuul_image": s.zuulImage}[name]
 }
 
 // describe describes a body. d is the driver of its provider, nil outside of providers.

@@ -65,6 +65,12 @@ func newSpecs(opts Options) *specs {
 	return s
 }
 
+// top returns the specs of the top-level blocks except provider, which has one for each driver, and locals, which has
+// none.
+func (s *specs) top() map[string]*spec {
+	return map[string]*spec{"npctl": s.npctl, "variable": s.variable, "label": s.label, "diskimage": s.diskimage, "zuul_image": s.zuulImage, "import": s.importing}
+}
+
 func newDriverSpecs(kind string, d schema.Driver) *driverSpecs {
 	return &driverSpecs{
 		Driver: d, kind: kind,
