@@ -349,3 +349,23 @@ func (np *nodePlanner) unfinishedImport(n *resources.Node) {
 		np.capacity.readyCount[n.Labels[0]]++
 	}
 }
+
+// onlyImports keeps the steps and problems of the imports in Options.Imports, and the notes about their addresses.
+func (rv review) onlyImports(p Plan) Plan {
+	chosen := map[Address]bool{}
+	for i := range rv.world.want.Imports {
+		one := &rv.world.want.Imports[i]
+		if slices.Contains(rv.world.opt.Imports, ImportKey{one.Kind(), one.ID}) {
+			chosen[Address(one.Address())] = true
+			chosen[ProviderAddress(one.Provider)] = true
+		}
+	}
+	p.Steps = withNeeds(p.Steps, func(s Step) bool {
+		return s.Action == ActionImport && slices.ContainsFunc(rv.world.opt.Imports, func(k ImportKey) bool { return k.ID == s.External })
+	})
+	p.Problems = slices.DeleteFunc(p.Problems, func(q Problem) bool { return !chosen[q.Address] })
+	p.Notes = slices.DeleteFunc(p.Notes, func(n Note) bool { return !chosen[n.Address] && n.Code != CodeInProgress })
+	p.Deferred = slices.DeleteFunc(p.Deferred, func(name string) bool { return !chosen[ProviderAddress(name)] })
+	p.Unchanged = Unchanged{}
+	return p
+}

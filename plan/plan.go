@@ -200,6 +200,8 @@ type Options struct {
 	// Upload names builds by ID. Each is uploaded as if it were the newest of its image. The plan builds none of
 	// these images and contains nothing else.
 	Upload []string `json:"upload,omitempty"`
+	// Imports names objects to import. The plan contains nothing else.
+	Imports []ImportKey `json:"imports,omitempty"`
 	// RequireConsent requires consent for every removal of objects that are no longer configured, because an earlier
 	// plan of the configuration needed consent.
 	RequireConsent bool `json:"-"`
@@ -310,8 +312,8 @@ type ProviderView struct {
 
 // ImportKey names the object of an import inside a provider.
 type ImportKey struct {
-	Kind resources.Kind // KindNode or KindUpload
-	ID   string         // in the cloud
+	Kind resources.Kind `json:"kind"` // KindNode or KindUpload
+	ID   string         `json:"id"`   // in the cloud
 }
 
 // ImportView is the object of an import as the cloud describes it now.

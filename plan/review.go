@@ -33,6 +33,9 @@ func finish(w *world, d *draft, waiting []resources.Placement) Plan {
 	if len(w.opt.Images) > 0 {
 		p = rv.onlyImages(p)
 	}
+	if len(w.opt.Imports) > 0 {
+		p = rv.onlyImports(p)
+	}
 	p = selectSteps(p, w.opt)
 	wholeMoves(p.Steps)
 	p = rv.withConsent(p)

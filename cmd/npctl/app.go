@@ -89,7 +89,7 @@ func (a *app) command() *cli.Command {
 			newInitCommand(a), newValidateCommand(a), newFmtCommand(a),
 			newPlanCommand(a), newApplyCommand(a), newDestroyCommand(a), newTestCommand(a), newWatchCommand(a),
 			newRequestCommand(a), newNodeCommand(a), newStatusCommand(a), newWhyCommand(a), newEventsCommand(a), newFreezeCommand(a), newThawCommand(a), newReloadCommand(a),
-			newImageCommand(a), newBuilderCommand(a), newShowCommand(a), newGraphCommand(a), newStateCommand(a), newForceUnlockCommand(a),
+			newImageCommand(a), newBuilderCommand(a), newShowCommand(a), newGraphCommand(a), newStateCommand(a), newImportCommand(a), newForceUnlockCommand(a),
 			newSandboxCommand(a), newProvidersCommand(a), newVersionCommand(a), newCompletionCommand(a), newHelpCommand(), newDocsCommand(a),
 		},
 	}
@@ -241,9 +241,9 @@ func optionNames(cmd *cli.Command) []string {
 	return names
 }
 
-// arguments returns an error if a command has more arguments than its usage says: none, one, or any number.
+// arguments returns an error if a command has more arguments than its usage names.
 func arguments(cmd *cli.Command) error {
-	most := min(len(cmd.ArgsUsage), 1)
+	most := len(strings.Fields(cmd.ArgsUsage))
 	if cmd.NArg() <= most || strings.Contains(cmd.ArgsUsage, "...") {
 		return nil
 	}

@@ -42,6 +42,7 @@ type applyCommand struct {
 	*app
 	planOptions
 	autoApprove bool
+	dryRun      bool // of npctl import
 	jsonInto    string
 	operation   string // apply or destroy
 }
@@ -133,7 +134,7 @@ func (c *applyCommand) applyFresh(ctx context.Context, s *session, events *event
 	switch {
 	case len(p.Problems) > 0:
 		return hint(errors.New(problemSentence(p)+" No step was run"), "fix the problems above, or exclude the block with -exclude")
-	case p.Summary().Empty():
+	case p.Summary().Empty() || c.dryRun:
 		return c.incomplete(p)
 	}
 	if err := c.approve(ctx, p, "review it with npctl plan -out=FILE and npctl apply FILE, or add -auto-approve"); err != nil {

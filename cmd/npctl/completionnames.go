@@ -24,6 +24,7 @@ var valueSources = map[string]completionSource{
 	"-target":          addressCandidates,
 	"-exclude":         addressCandidates,
 	"-replace":         replaceCandidates,
+	"import -state":    fixed("hold", "ready"),
 	"-label":           labelNames,
 	"-provider":        providerNames,
 	"-pool":            poolNames,
@@ -54,7 +55,7 @@ var argumentSources = map[string]completionSource{
 	"request take": records(resources.KindRequest),
 	"freeze":       freezable, "thaw": freezable, "why": single(subjects),
 	"state list": recordAddresses, "state show": recordAddresses, "state rm": recordAddresses,
-	"completion": single(fixed("bash", "zsh", "fish")),
+	"import": single(addressCandidates), "completion": single(fixed("bash", "zsh", "fish")),
 }
 
 // single returns source for a command with one argument: it has no candidates for a second one.

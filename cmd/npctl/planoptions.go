@@ -22,6 +22,7 @@ type planOptions struct {
 	verbose                    bool
 	json                       bool
 	input                      bool
+	imports                    []plan.ImportKey // of npctl import
 	lockTimeout                time.Duration
 }
 
@@ -76,7 +77,7 @@ func (o *planOptions) check() error {
 // compute returns the options for plan.Compute.
 func (o *planOptions) compute() plan.Options {
 	return plan.Options{Targets: addresses(o.targets), Excludes: addresses(o.excludes), Replace: addresses(o.replace),
-		Destroy: o.destroy, RefreshOnly: o.refreshOnly, NoRefresh: !o.refresh, AllowDestroy: plan.Allow(o.allow)}
+		Destroy: o.destroy, RefreshOnly: o.refreshOnly, NoRefresh: !o.refresh, AllowDestroy: plan.Allow(o.allow), Imports: o.imports}
 }
 
 // narrowed reports whether an option affects the content of the plan.

@@ -110,7 +110,7 @@ func scriptWaitFor(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // scriptCloud changes or lists a sandbox without npctl: cloud PROVIDER servers [READY] | cloud PROVIDER delete NAME |
-// cloud PROVIDER id NAME VARIABLE. It waits until READY servers are ready.
+// cloud PROVIDER id NAME VARIABLE | cloud PROVIDER image NAME VARIABLE. It waits until READY servers are ready.
 func scriptCloud(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: cloud PROVIDER servers|delete NAME")
@@ -133,6 +133,19 @@ func scriptCloud(ts *testscript.TestScript, neg bool, args []string) {
 			}
 		}
 		return instances, ready
+	}
+	if args[1] == "image" {
+		resolver, _ := drivers.ResolverOf(cloud)
+		image, problems, err := resolver.ResolveImage(context.Background(), resources.CloudImageSpec{Image: args[2]})
+		ts.Check(err)
+		if neg {
+			if len(problems) == 0 {
+				ts.Fatalf("image %s exists", args[2])
+			}
+			return
+		}
+		ts.Setenv(args[3], image.ID)
+		return
 	}
 	instances, ready := list()
 	if args[1] == "servers" && len(args) > 2 {

@@ -16,6 +16,7 @@ type PublicImage struct {
 	MinDisk    int64             `config:"min_disk" default:"0" min:"0" doc:"Minimum disk of its flavors in GB."`
 	MinRAM     int64             `config:"min_ram" default:"0" min:"0" doc:"Minimum RAM of its flavors in MiB."`
 	Properties map[string]string `config:"properties" doc:"Its properties, such as 'os_distro'."`
+	Private    bool              `config:"private" default:"false" doc:"It belongs to the project of npctl, as if a person had uploaded it."`
 }
 
 func (i PublicImage) id() string { return stableID("image/" + i.Name) }
@@ -34,6 +35,9 @@ func (sd seeder) addPublicImage(p PublicImage) {
 		DiskFormat: "raw", ContainerFormat: "bare", MinDisk: p.MinDisk, MinRAM: p.MinRAM, Properties: maps.Clone(p.Properties),
 	}
 	row.ID = p.id()
+	if p.Private {
+		row.Project, row.Visibility = hexID("project/"+User), "shared"
+	}
 	if row.Properties == nil {
 		row.Properties = map[string]string{}
 	}
