@@ -66,7 +66,7 @@ type Setup struct {
 	// Damage corrupts the next read of an image: "cut" ends it in the middle, "changed" alters its content.
 	Damage func(t *testing.T, how string)
 
-	// Lacks names abilities that the Cloud does not have: images, resolver, sweeper, console, snapshots.
+	// Lacks names abilities that the Cloud does not have: images, resolver, sweeper, console, snapshots, adopter.
 	Lacks []string
 	// Settle is the time within which the cloud completes an accepted operation; default 30 s.
 	Settle time.Duration
@@ -105,6 +105,7 @@ func Run(t *testing.T, setup func(t *testing.T) Setup, groups ...string) {
 		{"Sweeper", sweeperTests()},
 		{"Console", consoleTests()},
 		{"Snapshots", snapshotTests()},
+		{"Adopter", adopterTests()},
 		{"Errors", errorTests()},
 	} {
 		if len(groups) > 0 && !slices.Contains(groups, group.name) {

@@ -1,0 +1,122 @@
+package drivertest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/resources"
+)
+
+func adopterTests() []test {
+	has := func(s *suite) bool { return !s.lacks("adopter") }
+	return []test{
+		{"AbilityMatchesSetup", nil, func(t *testing.T, s *suite) { _, ok := drivers.AdopterOf(s.Cloud); s.checkAbility(t, "adopter", ok) }},
+		{"InstanceOfOthersIsAdopted", func(s *suite) bool { return has(s) && s.Foreign != nil }, instanceIsAdopted},
+		{"ImageOfOthersIsAdopted", func(s *suite) bool { return has(s) && s.ForeignImage != nil && !s.lacks("images") }, imageIsAdopted},
+		{"InstanceOfAnotherRecordIsNotAdopted", has, ownedIsNotAdopted},
+		{"LostInstanceIsAdoptedAgain", has, lostIsAdopted},
+		{"WhatIsNotThereIsNotFound", has, missingIsNotAdopted},
+	}
+}
+
+func instanceIsAdopted(t *testing.T, s *suite) {
+	adopter, _ := drivers.AdopterOf(s.Cloud)
+	id, marks := s.Foreign(t), s.spec().Marks
+	object, found, err := adopter.LookUp(t.Context(), resources.KindNode, id)
+	if err != nil || !found || object.ID() != id || object.Marks() != (resources.OwnerTags{}) || object.Name() == "" || object.Created().IsZero() {
+		t.Fatalf("LookUp = %+v, %t, %v", object, found, err)
+	}
+	for range 2 {
+		testutil.Must(t, adopter.Adopt(t.Context(), id, marks, resources.OwnerTags{}))
+	}
+	s.eventually(t, func() error { _, err := s.listed(t.Context(), s.reopened(t), marks.ID); return err })
+	now, _ := s.listed(t.Context(), s.Cloud, marks.ID)
+	if diff := cmp.Diff(marks, now.Marks); diff != "" || now.ID != id {
+		t.Errorf("marks of the adopted instance %s (-want +got):\n%s", now.ID, diff)
+	}
+	testutil.Must(t, s.Cloud.Delete(t.Context(), id, marks))
+	s.eventually(t, func() error {
+		if now, err := s.listed(t.Context(), s.Cloud, marks.ID); err == nil && now.Status != resources.StatusDeleting {
+			return errors.New("the adopted instance was not deleted")
+		}
+		return nil
+	})
+}
+
+func imageIsAdopted(t *testing.T, s *suite) {
+	adopter, _ := drivers.AdopterOf(s.Cloud)
+	store := s.images(t)
+	theirs, marks := s.ForeignImage(t), s.imageSpec(s.content()).Marks
+	object, found, err := adopter.LookUp(t.Context(), resources.KindUpload, theirs.ID)
+	if err != nil || !found || object.ID() != theirs.ID || object.Marks() != (resources.OwnerTags{}) {
+		t.Fatalf("LookUp = %+v, %t, %v", object, found, err)
+	}
+	for range 2 {
+		testutil.Must(t, adopter.Adopt(t.Context(), theirs.ID, marks, resources.OwnerTags{}))
+	}
+	other := marks
+	other.ID = "another"
+	if err := adopter.Adopt(t.Context(), theirs.ID, other, resources.OwnerTags{}); !errors.Is(err, drivers.ErrNotOurs) {
+		t.Errorf("Adopt of an image of another record: %v, want ErrNotOurs", err)
+	}
+	images, err := store.ListImages(t.Context())
+	testutil.Must(t, err)
+	for _, i := range images {
+		if i.ID == theirs.ID {
+			if diff := cmp.Diff(marks, i.Marks); diff != "" {
+				t.Errorf("marks of the adopted image (-want +got):\n%s", diff)
+			}
+			testutil.Must(t, store.DeleteImage(t.Context(), i.ID, marks))
+			return
+		}
+	}
+	t.Error("the adopted image is not listed")
+}
+
+func ownedIsNotAdopted(t *testing.T, s *suite) {
+	adopter, _ := drivers.AdopterOf(s.Cloud)
+	spec := s.spec()
+	made := s.create(t, spec)
+	for what, change := range map[string]func(*resources.OwnerTags){
+		"record":       func(m *resources.OwnerTags) { m.ID = "another" },
+		"installation": func(m *resources.OwnerTags) { m.Installation = "another" },
+	} {
+		marks := spec.Marks
+		change(&marks)
+		if err := adopter.Adopt(t.Context(), made.ID, marks, resources.OwnerTags{}); !errors.Is(err, drivers.ErrNotOurs) {
+			t.Errorf("Adopt by another %s: %v, want ErrNotOurs", what, err)
+		}
+	}
+	object, found, err := adopter.LookUp(t.Context(), resources.KindNode, made.ID)
+	if err != nil || !found || object.Marks() != spec.Marks {
+		t.Errorf("LookUp = %+v, %t, %v; want the marks of its record", object.Marks(), found, err)
+	}
+}
+
+func lostIsAdopted(t *testing.T, s *suite) {
+	adopter, _ := drivers.AdopterOf(s.Cloud)
+	spec := s.spec()
+	made := s.create(t, spec)
+	marks := s.spec().Marks
+	testutil.Must(t, adopter.Adopt(t.Context(), made.ID, marks, spec.Marks))
+	s.eventually(t, func() error { _, err := s.listed(t.Context(), s.reopened(t), marks.ID); return err })
+}
+
+func missingIsNotAdopted(t *testing.T, s *suite) {
+	const missing = "00000000-0000-4000-8000-00000000dead"
+	adopter, _ := drivers.AdopterOf(s.Cloud)
+	for _, kind := range []resources.Kind{resources.KindNode, resources.KindUpload} {
+		marks := s.spec().Marks
+		marks.Kind = kind
+		if _, found, err := adopter.LookUp(t.Context(), kind, missing); err != nil || found {
+			t.Errorf("LookUp of a missing %s = %t, %v", kind, found, err)
+		}
+		if err := adopter.Adopt(t.Context(), missing, marks, resources.OwnerTags{}); !errors.Is(err, drivers.ErrRejected) {
+			t.Errorf("Adopt of a missing %s: %v, want ErrRejected", kind, err)
+		}
+	}
+}
