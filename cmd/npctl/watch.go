@@ -30,8 +30,8 @@ at once, which is safe too.
 With -shadow it changes nothing. It compares its decisions with those of the processes that serve the same
 requests, such as Nodepool; see docs/zuul.md.
 
-It serves nothing to the network without -listen or -metrics-listen. It notifies systemd of readiness,
-status and watchdog, and accepts sockets from systemd.
+It serves nothing to the network without -listen, -metrics-listen or -nodepool-listen. It notifies systemd
+of readiness, status and watchdog, and accepts sockets from systemd.
 
 Examples:
   npctl watch
@@ -52,7 +52,7 @@ type watchCommand struct {
 	providers, tasks                    []string
 	socket, socketMode                  string
 	listen, cert, key, clientCA, tokens string
-	metricsListen                       string
+	metricsListen, nodepoolListen       string
 	refresh, grace, stall               time.Duration
 	lockTimeout                         time.Duration
 	parallelism                         int
@@ -82,6 +82,7 @@ func newWatchCommand(a *app) *cli.Command {
 		&cli.StringFlag{Name: "tls-client-ca", Category: categoryListen, Destination: &c.clientCA, TakesFile: true, Usage: "accept only clients with a certificate of the authority in `FILE` (PEM); they still need their token"},
 		&cli.StringFlag{Name: "token-file", Category: categoryListen, Destination: &c.tokens, TakesFile: true, Usage: "`FILE` with bearer tokens for -listen"},
 		&cli.StringFlag{Name: "metrics-listen", Category: categoryListen, Destination: &c.metricsListen, Usage: "serve /metrics, /livez and /readyz without authentication at a TCP `ADDRESS`, such as 127.0.0.1:9107"},
+		&cli.StringFlag{Name: "nodepool-listen", Category: categoryListen, Destination: &c.nodepoolListen, Usage: "serve the web endpoints of nodepool-launcher, such as /node-list, read-only and without authentication at a TCP `ADDRESS`, such as 127.0.0.1:8005"},
 	}
 	return &cli.Command{
 		Name: "watch", Category: categoryMain, Usage: "maintain nodes and images, and serve node requests", Description: watchDescription,

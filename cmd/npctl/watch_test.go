@@ -235,6 +235,7 @@ func TestWatchRefusesInvalidOptions(t *testing.T) {
 		{"-listen=127.0.0.1:0", "-listen needs -token-file"},
 		{"-tls-cert=cert.pem", "need -listen"},
 		{"-metrics-listen=192.0.2.1:1", "serve metrics"},
+		{"-nodepool-listen=192.0.2.1:1", "serve Nodepool's endpoints"},
 		{"-socket=" + dir, "listen at"},
 		{"extra", "unexpected argument"},
 	} {

@@ -12,19 +12,20 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 
 	"github.com/npctl/npctl/internal/connlimit"
+	"github.com/npctl/npctl/watch/nodepoolapi"
 )
 
 // metricsSocket is the FileDescriptorName of a socket unit for metrics. Every other socket serves the API.
 const metricsSocket = "metrics"
 
-// Limits of the metrics listener, which does not authenticate its clients.
+// Limits of listeners that do not authenticate their clients.
 const (
-	metricsConnections      = 256
-	metricsConnectionsOfOne = 32 // per client address
-	metricsHeaderTime       = 5 * time.Second
-	metricsAnswerTime       = 30 * time.Second
-	metricsHeaderSize       = 8 << 10
-	aliveWithin             = time.Minute // since the last pass
+	openConnections      = 256
+	openConnectionsOfOne = 32 // per client address
+	openHeaderTime       = 5 * time.Second
+	openAnswerTime       = 30 * time.Second
+	openHeaderSize       = 8 << 10
+	aliveWithin          = time.Minute // since the last pass
 )
 
 // listeners holds all listeners in the order of opening.
@@ -87,18 +88,25 @@ func (w *service) bindAll(ctx context.Context, f *listeners) error {
 	if err := w.bindTCP(ctx, f, api); err != nil {
 		return err
 	}
-	return w.bindMetrics(ctx, f)
-}
-
-func (w *service) bindMetrics(ctx context.Context, f *listeners) error {
-	if w.metricsListen == "" {
-		return nil
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", w.metricsListen)
-	if err != nil {
+	if err := bindOpen(ctx, f, w.metricsListen, w.serveMetrics); err != nil {
 		return hint(fmt.Errorf("serve metrics: %w", err), "-metrics-listen needs an address of this machine and a free port, such as 127.0.0.1:9107")
 	}
-	f.add(connlimit.Listen(l, metricsConnections, metricsConnectionsOfOne), w.serveMetrics)
+	if err := bindOpen(ctx, f, w.nodepoolListen, w.serveNodepool); err != nil {
+		return hint(fmt.Errorf("serve Nodepool's endpoints: %w", err), "-nodepool-listen needs an address of this machine and a free port, such as 127.0.0.1:8005")
+	}
+	return nil
+}
+
+// bindOpen opens a listener without authentication, unless the address is empty.
+func bindOpen(ctx context.Context, f *listeners, address string, serve func(context.Context, net.Listener) error) error {
+	if address == "" {
+		return nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	f.add(connlimit.Listen(l, openConnections, openConnectionsOfOne), serve)
 	return nil
 }
 
@@ -112,7 +120,7 @@ func (w *service) bindActivated(f *listeners, api api) (local bool, err error) {
 		for _, l := range listeners {
 			switch {
 			case name == metricsSocket:
-				f.add(connlimit.Listen(l, metricsConnections, metricsConnectionsOfOne), w.serveMetrics)
+				f.add(connlimit.Listen(l, openConnections, openConnectionsOfOne), w.serveMetrics)
 			case l.Addr().Network() == "unix":
 				local = true
 				f.add(l, api.Serve)
@@ -131,8 +139,18 @@ func (w *service) serveMetrics(ctx context.Context, l net.Listener) error {
 	mux.Handle("GET /metrics", w.metrics.Handler())
 	mux.HandleFunc("GET /livez", w.livez)
 	mux.HandleFunc("GET /readyz", w.readyz)
-	server := &http.Server{Handler: mux, ConnState: connlimit.ConnState, ReadHeaderTimeout: metricsHeaderTime, ReadTimeout: metricsHeaderTime, WriteTimeout: metricsAnswerTime,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: metricsHeaderSize, ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelDebug)}
+	return w.serveOpen(ctx, l, mux)
+}
+
+// serveNodepool serves the web endpoints of Nodepool until ctx is done.
+func (w *service) serveNodepool(ctx context.Context, l net.Listener) error {
+	return w.serveOpen(ctx, l, nodepoolapi.New(w.daemon))
+}
+
+// serveOpen serves a handler without authentication until ctx is done.
+func (w *service) serveOpen(ctx context.Context, l net.Listener, handler http.Handler) error {
+	server := &http.Server{Handler: handler, ConnState: connlimit.ConnState, ReadHeaderTimeout: openHeaderTime, ReadTimeout: openHeaderTime, WriteTimeout: openAnswerTime,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: openHeaderSize, ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() {
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()

@@ -115,7 +115,7 @@ case $1 in
     printf 'clouds:\n  fake:\n    auth: {auth_url: http://fake.example.org, username: fake, password: fake, project_name: fake}\n' \
       >"$DIR/clouds.yaml"
     arguments=(-c "$config" -f)
-    [ "$program" != nodepool-launcher ] || arguments+=(--no-webapp)
+    [ "$program" != nodepool-launcher ] || grep -q '^webapp:' "$config" || arguments+=(--no-webapp)
     export OS_CLIENT_CONFIG_FILE=$DIR/clouds.yaml
     start nodepool - "$(programs)/$program" "${arguments[@]}" ;;
   stop) ask INT 20 ;;

@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"fmt"
+	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,6 +17,7 @@ type Nodepool struct {
 	Provider string
 	Nodes    int
 	Labels   []string
+	Web      string // address of its web endpoints, such as 127.0.0.1:8005; empty: none
 }
 
 // Launcher is a nodepool-launcher.
@@ -30,6 +33,11 @@ func StartLauncher(t testing.TB, l *Lab, n Nodepool) *Launcher {
 	testutil.Must(t, err)
 	dir := filepath.Join(l.Dir, "nodepool-"+n.Provider)
 	launcher := &Launcher{dir: dir, configuration: dir + ".yaml"}
+	if n.Web != "" {
+		host, port, err := net.SplitHostPort(n.Web)
+		testutil.Must(t, err)
+		text += fmt.Sprintf("webapp: {listen_address: %s, port: %s}\n", host, port)
+	}
 	testutil.WriteFile(t, launcher.configuration, text)
 	t.Cleanup(func() {
 		_ = launcher.Kill() // it may have ended already
