@@ -86,7 +86,7 @@ func (a *app) command() *cli.Command {
 		Before:                    a.before,
 		Action:                    rootAction,
 		Commands: []*cli.Command{
-			newInitCommand(a), newValidateCommand(a), newFmtCommand(a),
+			newInitCommand(a), newConvertCommand(a), newValidateCommand(a), newFmtCommand(a),
 			newPlanCommand(a), newApplyCommand(a), newDestroyCommand(a), newTestCommand(a), newWatchCommand(a),
 			newRequestCommand(a), newNodeCommand(a), newStatusCommand(a), newWhyCommand(a), newEventsCommand(a), newFreezeCommand(a), newThawCommand(a), newReloadCommand(a),
 			newImageCommand(a), newBuilderCommand(a), newShowCommand(a), newGraphCommand(a), newStateCommand(a), newImportCommand(a), newForceUnlockCommand(a),

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/renameio/v2"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/internal/convert"
+)
+
+const convertDescription = `Translates Nodepool's configuration to npctl's. It reads nodepool.yaml and, if there is one, the
+secure file, queries no cloud, and prints the HCL on stdout and a report on stderr. The report
+has an entry for each key that npctl treats differently, ignores or does not support, with file
+and line; -report-all adds the keys that are converted without a difference.
+
+  -out=DIR          write several files by topic into a directory
+  -out=FILE.hcl     write one file
+  -plain            keep repetition; by default npctl moves attributes that all labels of a pool
+                    share to the pool, and repeated lists of labels to a local value
+
+The values of the secure file become sensitive variables. Their values are in the file
+secrets.auto.vars.hcl beside the configuration, with access for the user only; with a secure
+file, -out is therefore required. %(NODEPOOL_X) becomes env("NODEPOOL_X").
+
+It checks its output as npctl validate and npctl fmt -check do, before it writes. It overwrites
+files only with -force, and writes nothing if there is an error.
+
+Examples:
+  npctl convert /etc/nodepool/nodepool.yaml > npctl.hcl
+  npctl convert -out=/etc/npctl /etc/nodepool/nodepool.yaml /etc/nodepool/secure.conf
+  npctl convert -json nodepool.yaml | jq '.report[] | select(.verdict == "unsupported")'
+
+Exit codes: 0 done, 1 error.`
+
+// convertCommand implements npctl convert.
+type convertCommand struct {
+	*app
+	out, reportFile    string
+	json, force, plain bool
+	reportAll          bool
+}
+
+func newConvertCommand(a *app) *cli.Command {
+	c := &convertCommand{app: a}
+	return &cli.Command{
+		Name: "convert", Category: categoryOther, Usage: "translate a configuration of Nodepool", ArgsUsage: "NODEPOOL.YAML [SECURE.CONF]...",
+		Description: convertDescription,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "out", Destination: &c.out, TakesFile: true, Usage: "`PATH` to write to: a file *.hcl, or a directory for several files; the default is stdout"},
+			&cli.BoolFlag{Name: "force", Destination: &c.force, Usage: "overwrite existing files"},
+			&cli.BoolFlag{Name: "plain", Destination: &c.plain, Usage: "keep repetition"},
+			&cli.StringFlag{Name: "report", Destination: &c.reportFile, TakesFile: true, Usage: "`FILE` for the report instead of stderr; Markdown if it ends with .md"},
+			&cli.BoolFlag{Name: "report-all", Destination: &c.reportAll, Usage: "include the keys that are converted without a difference in the report"},
+			&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print the files and the report as one JSON document (see docs/json.md)"},
+		},
+		Action: c.run,
+	}
+}
+
+func (c *convertCommand) run(_ context.Context, cmd *cli.Command) error {
+	args := cmd.Args().Slice()
+	if len(args) == 0 || len(args) > 2 {
+		return hint(fmt.Errorf("npctl convert needs the path of nodepool.yaml, and optionally that of the secure file; it got %d arguments", len(args)),
+			"npctl convert nodepool.yaml secure.conf")
+	}
+	single := c.out == "" || strings.HasSuffix(c.out, ".hcl")
+	in := convert.Input{Name: args[0], Options: convert.Options{Split: !single, Plain: c.plain}}
+	var err error
+	if in.YAML, err = readSmall(args[0]); err != nil {
+		return err
+	}
+	if len(args) == 2 {
+		in.SecureName = args[1]
+		if in.Secure, err = readSmall(args[1]); err != nil {
+			return err
+		}
+	}
+	result, err := convert.Convert(in)
+	if err != nil {
+		return hint(fmt.Errorf("%w", err), "correct the file; nothing was written")
+	}
+	unset, err := c.check(result)
+	if err != nil {
+		return err
+	}
+	return c.write(result, unset)
+}
+
+// convertDocument is the JSON document of npctl convert.
+type convertDocument struct {
+	Files   []convertFile   `json:"files"`
+	Report  []convert.Entry `json:"report"`
+	Env     []string        `json:"env"`
+	Written bool            `json:"written"`
+}
+
+type convertFile struct {
+	Name string `json:"name"`
+	Text string `json:"text,omitempty"` // not of the file with secrets
+}
+
+// write writes the files and the report, or prints them.
+func (c *convertCommand) write(r *convert.Result, unset []string) error {
+	if c.out == "" && len(r.Files) > 1 {
+		return hint(errors.New("the secure file has values that belong into a file of their own, so stdout is not enough"), "add -out=DIR")
+	}
+	var wrote []string
+	if c.out != "" {
+		var err error
+		if wrote, err = c.writeFiles(r); err != nil {
+			return err
+		}
+	}
+	if err := c.report(r, unset); err != nil {
+		return err
+	}
+	switch {
+	case c.json:
+		doc := convertDocument{Files: []convertFile{}, Report: r.Report, Env: append([]string{}, r.Env...), Written: c.out != ""}
+		for _, f := range r.Files {
+			out := convertFile{Name: f.Name, Text: string(f.Data)}
+			if f.Name == convert.SecretsFile {
+				out.Text = ""
+			}
+			doc.Files = append(doc.Files, out)
+		}
+		return c.ui.printJSON(doc)
+	case c.out == "":
+		_, err := c.ui.out.Write(r.Files[0].Data)
+		return outputError(err)
+	}
+	return c.ui.print("Wrote %s. Next: npctl plan -config=%s", strings.Join(wrote, ", "), c.out)
+}
+
+// report prints the report on stderr, or writes it to a file.
+func (c *convertCommand) report(r *convert.Result, unset []string) error {
+	if c.reportFile != "" {
+		text := r.Text(c.reportAll)
+		if strings.HasSuffix(c.reportFile, ".md") {
+			text = r.Markdown()
+		}
+		return c.create(c.reportFile, []byte(text), 0o644)
+	}
+	if c.json {
+		return nil
+	}
+	c.ui.message("%s", strings.TrimSuffix(r.Text(c.reportAll), "\n"))
+	if len(unset) > 0 {
+		c.ui.message("Environment variables that the configuration needs: %s. Not set now: %s.", strings.Join(r.Env, ", "), strings.Join(unset, ", "))
+	}
+	return nil
+}
+
+// writeFiles writes all files or, if one of them exists, none.
+func (c *convertCommand) writeFiles(r *convert.Result) ([]string, error) {
+	dir := c.out
+	if strings.HasSuffix(c.out, ".hcl") {
+		dir = filepath.Dir(c.out)
+		r.Files[0].Name = filepath.Base(c.out)
+	} else if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	var wrote []string
+	for _, f := range r.Files {
+		path := filepath.Join(dir, f.Name)
+		if _, err := os.Lstat(path); err == nil && !c.force {
+			return nil, hint(fmt.Errorf("%s exists already; nothing was written", path), "choose another -out, or overwrite it with -force")
+		}
+		wrote = append(wrote, path)
+	}
+	for i, f := range r.Files {
+		if err := c.create(wrote[i], f.Data, f.Mode); err != nil {
+			return nil, err
+		}
+	}
+	return wrote, nil
+}
+
+func (c *convertCommand) create(path string, data []byte, mode fs.FileMode) error {
+	if _, err := os.Lstat(path); err == nil && !c.force {
+		return hint(fmt.Errorf("%s exists already", path), "choose another path, or overwrite it with -force")
+	}
+	if err := renameio.WriteFile(path, data, mode, renameio.IgnoreUmask()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// check loads the files from a temporary directory as npctl validate does, and checks their layout. It returns the
+// environment variables that are not set; the check uses 1 for them.
+func (c *convertCommand) check(r *convert.Result) (unset []string, err error) {
+	dir, err := os.MkdirTemp("", "npctl-convert-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	for _, f := range r.Files {
+		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o600); err != nil {
+			return nil, err
+		}
+		if formatted, diags := config.Format(f.Data, f.Name); diags.HasErrors() || string(formatted) != string(f.Data) {
+			return nil, fmt.Errorf("the translation is not in the layout of npctl fmt: %s; this is a bug in npctl convert, and nothing was written", f.Name)
+		}
+	}
+	for _, name := range r.Env {
+		if _, ok := c.lookupEnv(name); !ok {
+			unset = append(unset, name)
+		}
+	}
+	opts := newRegistry().languageOptions()
+	opts.Path, opts.CheckOnly = dir, true
+	opts.LookupEnv = func(name string) (string, bool) {
+		value, ok := c.lookupEnv(name)
+		if !ok && strings.HasPrefix(name, "NODEPOOL_") {
+			return "1", true
+		}
+		return value, ok
+	}
+	loaded, diags := config.Load(opts)
+	for _, d := range diags { // show the names of the files that the user gets
+		if d.Subject != nil {
+			d.Subject.Filename = filepath.Base(d.Subject.Filename)
+		}
+	}
+	files := map[string]*hcl.File{}
+	for name, f := range loaded.Files {
+		files[filepath.Base(name)] = f
+	}
+	if diags.HasErrors() {
+		c.ui.diagnostics(&diagnosed{diags, files})
+		return nil, hint(errors.New("the translation is not a valid configuration of npctl; nothing was written"),
+			"the errors above refer to the translation; correct the values in the YAML")
+	}
+	if len(diags) > 0 {
+		c.ui.diagnostics(&diagnosed{diags, files})
+	}
+	return unset, nil
+}

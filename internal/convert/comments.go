@@ -1,0 +1,82 @@
+package convert
+
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// comments returns the comments at a value itself. The second call for the same YAML node returns none, so that a
+// comment at an anchor occurs once.
+func (c *converter) comments(n *node) []string {
+	if c.emitted[n.y] {
+		return nil
+	}
+	c.emitted[n.y] = true
+	return append(append(commentLines(n.y.HeadComment), commentLines(n.y.LineComment)...), commentLines(n.y.FootComment)...)
+}
+
+// keyComments returns the comments above, beside and below a key and its scalar value.
+func (c *converter) keyComments(e *entry) (head []string, beside string, foot []string) {
+	if c.emitted[e.key] {
+		return nil, "", nil
+	}
+	c.emitted[e.key] = true
+	head = commentLines(e.key.HeadComment)
+	foot = commentLines(e.key.FootComment)
+	lines := commentLines(e.key.LineComment)
+	y := e.value.y
+	if !c.emitted[y] && y.Kind == yaml.ScalarNode {
+		c.emitted[y] = true
+		head = append(head, commentLines(y.HeadComment)...)
+		lines = append(lines, commentLines(y.LineComment)...)
+		foot = append(foot, commentLines(y.FootComment)...)
+	}
+	if len(lines) == 1 {
+		return head, lines[0], foot
+	}
+	return append(head, lines...), "", foot
+}
+
+// allComments returns the comments of a key and of everything below it.
+func (c *converter) allComments(e *entry) []string {
+	head, beside, foot := c.keyComments(e)
+	if beside != "" {
+		head = append(head, beside)
+	}
+	return append(append(head, c.deep(e.value.y, 0)...), foot...)
+}
+
+// leftComments returns the comments of the input that are not in the output yet.
+func (c *converter) leftComments(n *node) []string { return c.deep(n.y, 0) }
+
+func (c *converter) deep(y *yaml.Node, depth int) []string {
+	if depth > maxDepth {
+		return nil
+	}
+	fresh := !c.emitted[y]
+	c.emitted[y] = true
+	var out []string
+	if fresh {
+		out = append(commentLines(y.HeadComment), commentLines(y.LineComment)...)
+	}
+	for _, inner := range y.Content {
+		out = append(out, c.deep(inner, depth+1)...)
+	}
+	if fresh {
+		out = append(out, commentLines(y.FootComment)...)
+	}
+	return out
+}
+
+// commentLines returns the lines of a YAML comment in HCL.
+func commentLines(text string) []string {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.TrimRight(restoreEnv(line), " \t\r")
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}

@@ -1,0 +1,261 @@
+package convert
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// block is a block of HCL. Without a type it is the content of a file.
+type block struct {
+	kind    string
+	labels  []string
+	comment []string
+	items   []item
+	foot    []string
+}
+
+// item is an attribute, a block or a comment.
+type item struct {
+	name, expr string // attribute
+	comment    []string
+	beside     string
+	block      *block
+}
+
+func newBlock(kind string, labels ...string) *block { return &block{kind: kind, labels: labels} }
+
+func (b *block) set(name, expr string) { b.items = append(b.items, item{name: name, expr: expr}) }
+
+func (b *block) add(inner *block) { b.items = append(b.items, item{block: inner}) }
+
+func (b *block) remark(lines ...string) {
+	if len(lines) > 0 {
+		b.items = append(b.items, item{comment: lines})
+	}
+}
+
+// get returns the expression of an attribute.
+func (b *block) get(name string) (string, bool) {
+	for _, it := range b.items {
+		if it.block == nil && it.name == name {
+			return it.expr, true
+		}
+	}
+	return "", false
+}
+
+func (b *block) remove(name string) {
+	b.items = slices.DeleteFunc(b.items, func(it item) bool { return it.name == name && it.block == nil })
+}
+
+// blocks returns the inner blocks of a kind.
+func (b *block) blocks(kind string) []*block {
+	var found []*block
+	for _, it := range b.items {
+		if it.block != nil && it.block.kind == kind {
+			found = append(found, it.block)
+		}
+	}
+	return found
+}
+
+// order moves the attributes before the blocks.
+func (b *block) order() {
+	slices.SortStableFunc(b.items, func(x, y item) int {
+		switch {
+		case x.block == nil && y.block != nil:
+			return -1
+		case x.block != nil && y.block == nil:
+			return 1
+		}
+		return 0
+	})
+}
+
+// write appends the block as HCL, without a final layout.
+func (b *block) write(w *strings.Builder) {
+	writeComments(w, b.comment)
+	if b.kind != "" {
+		w.WriteString(b.kind)
+		for _, label := range b.labels {
+			w.WriteString(" " + quote(label))
+		}
+		w.WriteString(" {\n")
+	}
+	for i, it := range b.items {
+		switch {
+		case it.block != nil:
+			if i > 0 {
+				w.WriteString("\n")
+			}
+			it.block.write(w)
+		default:
+			if i > 0 && (b.items[i-1].block != nil || len(it.comment) > 0 && it.name == "") {
+				w.WriteString("\n")
+			}
+			writeComments(w, it.comment)
+			if it.name == "" {
+				continue
+			}
+			beside := it.beside
+			if beside != "" && strings.Contains(it.expr, "\n") {
+				writeComments(w, []string{beside})
+				beside = ""
+			}
+			fmt.Fprintf(w, "%s = %s", it.name, it.expr)
+			if beside != "" {
+				w.WriteString(" " + beside)
+			}
+			w.WriteString("\n")
+		}
+	}
+	writeComments(w, b.foot)
+	if b.kind != "" {
+		w.WriteString("}\n")
+	}
+}
+
+func writeComments(w *strings.Builder, lines []string) {
+	for _, line := range lines {
+		w.WriteString(line + "\n")
+	}
+}
+
+// lines counts the lines of a block.
+func (b *block) lines() int {
+	var w strings.Builder
+	b.write(&w)
+	return strings.Count(w.String(), "\n")
+}
+
+// quote returns a text as an HCL string.
+func quote(text string) string {
+	return string(hclwrite.TokensForValue(cty.StringVal(text)).Bytes())
+}
+
+var envReference = regexp.MustCompile(envOpen + `(NODEPOOL_[A-Za-z0-9_]*)` + envClose)
+
+// textExpr returns the expression of a text that may contain references to the environment.
+func (c *converter) textExpr(text string) string {
+	found := envReference.FindAllStringSubmatchIndex(text, -1)
+	if len(found) == 0 {
+		if doc, ok := heredoc(text); ok {
+			return doc
+		}
+		return quote(text)
+	}
+	var parts strings.Builder
+	last := 0
+	for _, at := range found {
+		name := text[at[2]:at[3]]
+		c.env[name] = true
+		call := "env(" + quote(name) + ")"
+		if at[0] == 0 && at[1] == len(text) {
+			return call
+		}
+		parts.WriteString(strings.Trim(quote(text[last:at[0]]), `"`) + "${" + call + "}")
+		last = at[1]
+	}
+	parts.WriteString(strings.TrimSuffix(strings.TrimPrefix(quote(text[last:]), `"`), `"`))
+	return `"` + parts.String() + `"`
+}
+
+// heredoc returns a text of several lines as a heredoc.
+func heredoc(text string) (string, bool) {
+	if strings.Count(text, "\n") < 2 || !strings.HasSuffix(text, "\n") || strings.ContainsFunc(text, func(r rune) bool {
+		return r != '\n' && r != '\t' && unicode.IsControl(r) || r == '\ufeff' || r == unicode.ReplacementChar
+	}) {
+		return "", false
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.TrimSpace(line) == "EOT" {
+			return "", false
+		}
+	}
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "${", "$${"), "%{", "%%{")
+	return "<<EOT\n" + text + "EOT", true
+}
+
+// maxWidth is the length at which a list or map gets one line for each element.
+const maxWidth = 90
+
+// element is an element of a list or map with its comments.
+type element struct {
+	key, expr     string
+	head, foot    []string
+	beside        string
+	commentedLine bool
+}
+
+func (e element) plain() bool { return len(e.head)+len(e.foot) == 0 && e.beside == "" }
+
+// collection returns the expression of a list or, with keys, of a map.
+func collection(elements []element, isMap bool) string {
+	open, end, sep := "[", "]", ", "
+	if isMap {
+		open, end = "{", "}"
+	}
+	if len(elements) == 0 {
+		return open + end
+	}
+	var parts []string
+	width, plain := 0, true
+	for _, e := range elements {
+		part := e.expr
+		if isMap {
+			part = e.key + " = " + e.expr
+		}
+		parts = append(parts, part)
+		width += len(part) + 2
+		plain = plain && e.plain() && !strings.Contains(part, "\n")
+	}
+	if plain && width <= maxWidth && (!isMap || len(elements) == 1) {
+		if isMap {
+			return "{ " + strings.Join(parts, sep) + " }"
+		}
+		return open + strings.Join(parts, sep) + end
+	}
+	var w strings.Builder
+	w.WriteString(open + "\n")
+	for i, e := range elements {
+		writeComments(&w, e.head)
+		comma := ","
+		if isMap {
+			comma = ""
+		}
+		if strings.HasSuffix(parts[i], "\nEOT") && !isMap {
+			comma = "\n,"
+		}
+		w.WriteString(parts[i] + comma)
+		if e.beside != "" {
+			w.WriteString(" " + e.beside)
+		}
+		w.WriteString("\n")
+		writeComments(&w, e.foot)
+	}
+	w.WriteString(end)
+	return w.String()
+}
+
+// mapKey returns a key of an object expression.
+func mapKey(text string) string {
+	if hclsyntax.ValidIdentifier(text) && !slices.Contains([]string{"null", "true", "false", "for"}, text) {
+		return text
+	}
+	return quote(text)
+}
+
+// ref returns a reference such as diskimage.name.
+func ref(kind, name string) string {
+	if hclsyntax.ValidIdentifier(name) {
+		return kind + "." + name
+	}
+	return kind + "[" + quote(name) + "]"
+}
