@@ -3,6 +3,7 @@ package config
 import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -42,3 +43,36 @@ func (s Scope) with(more map[string]cty.Value) *hcl.EvalContext {
 
 // IsSensitive reports whether a value or a part of it is sensitive, so that it must not be shown.
 func IsSensitive(value cty.Value) bool { return value.ContainsMarked() }
+
+// Masked returns a value in which the text "(sensitive value)" replaces every sensitive part. A list or a map with a
+// sensitive element is replaced as a whole, because its elements have one type.
+func Masked(value cty.Value) cty.Value {
+	t := value.Type()
+	switch {
+	case !value.ContainsMarked():
+		return value
+	case value.IsMarked() || !t.IsObjectType() && !t.IsTupleType():
+		return cty.StringVal("(sensitive value)")
+	case t.IsObjectType():
+		attrs := map[string]cty.Value{}
+		for name, part := range value.AsValueMap() {
+			attrs[name] = Masked(part)
+		}
+		return cty.ObjectVal(attrs)
+	default:
+		var parts []cty.Value
+		for _, part := range value.AsValueSlice() {
+			parts = append(parts, Masked(part))
+		}
+		return cty.TupleVal(parts)
+	}
+}
+
+// ExpressionText formats a value as an expression of the language, with sensitive parts masked.
+func ExpressionText(value cty.Value) string {
+	value = Masked(value)
+	if !value.IsWhollyKnown() {
+		return "(unknown value)"
+	}
+	return string(hclwrite.Format(tokensOf(value).Bytes()))
+}

@@ -199,6 +199,11 @@ func argumentText(value cty.Value) string {
 		text, _ := convert.Convert(value, cty.String)
 		return text.AsString()
 	}
+	return string(tokensOf(value).Bytes())
+}
+
+// tokensOf returns the expression of a known value.
+func tokensOf(value cty.Value) hclwrite.Tokens {
 	tokens := hclwrite.TokensForValue(value)
 	for _, t := range tokens {
 		// hclwrite writes a key with a byte order mark as an identifier, which HCL accepts only at the start of a text.
@@ -206,7 +211,7 @@ func argumentText(value cty.Value) string {
 			t.Bytes = fmt.Appendf(nil, `"\ufeff%s"`, rest)
 		}
 	}
-	return string(tokens.Bytes())
+	return tokens
 }
 
 func (r *variableReader) validateVariables(all map[string]*variable, object cty.Value, base *hcl.EvalContext) {

@@ -299,3 +299,22 @@ func TestNodeListFitsTheScreen(t *testing.T) {
 	}
 	t.Error("there were never two nodes")
 }
+
+func TestConsoleEditsLines(t *testing.T) {
+	dir := t.TempDir()
+	testutil.Must(t, os.WriteFile(filepath.Join(dir, "npctl.hcl"), []byte("variable \"size\" { default = 2 }\nlabel \"small\" {}\nprovider \"static\" \"lab\" {}\n"), 0o600))
+	x := onTerminal(t, dir, nil, "console")
+	x.expect("> ")
+	x.press("var.siz * 10" + strings.Repeat("\x1b[D", len(" * 10")) + "e\r")
+	x.expect(`(?m)^20$`)
+	x.expect(`(?s)20.*> $`) // a key before the prompt belongs to no line
+	x.press("nothing\r")
+	x.expect("There is nothing named")
+	x.expect(`(?s)named.*> $`)
+	x.press("\x1b[A\x1b[A\r") // two lines up in the history
+	x.expect(`(?s)20\n.*\n20\n`)
+	x.press("\x04")
+	if code, text := x.end(); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, text)
+	}
+}
