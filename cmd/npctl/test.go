@@ -87,7 +87,7 @@ type testedRun struct {
 	Diagnostics []config.JSONDiagnostic `json:"diagnostics,omitempty"`
 	Error       string                  `json:"error,omitempty"`
 
-	failure error // what the terminal shows
+	failure error // for the terminal
 }
 
 func (c *testCommand) run(ctx context.Context, cmd *cli.Command) error {

@@ -29,7 +29,7 @@ import (
 	"github.com/npctl/npctl/state/bolt"
 )
 
-// testWorld is what the runs of one file share: a state in a temporary directory, clouds in memory, and builders that
+// testWorld holds the objects that the runs of one file share: a state in a temporary directory, clouds in memory, and builders that
 // write small files. It reaches nothing outside of these.
 type testWorld struct {
 	app      *app
