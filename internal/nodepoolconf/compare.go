@@ -1,0 +1,120 @@
+package nodepoolconf
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// Comparison is the result of Compare.
+type Comparison struct {
+	Compared    int          // number of attributes that both sides have, and of those that only one has
+	Differences []Difference // sorted by path
+	Deliberate  []Difference // with a reason; sorted by path
+}
+
+// Difference is one attribute with different values. An absent attribute has the value "absent".
+type Difference struct {
+	Path            string
+	Nodepool, Npctl string
+	Line            int    // in nodepool.yaml; 0 if only npctl has the attribute
+	Reason          string // of a deliberate difference
+}
+
+// String masks no value; Secret reports whether it may be printed.
+func (d Difference) String() string {
+	nodepool, npctl := d.Nodepool, d.Npctl
+	if d.Secret() {
+		nodepool, npctl = "(sensitive)", "(sensitive)"
+	}
+	text := fmt.Sprintf("%s: Nodepool has %s, npctl has %s", d.Path, nodepool, npctl)
+	if d.Line > 0 {
+		text = fmt.Sprintf("line %d: %s", d.Line, text)
+	}
+	return text
+}
+
+// Secret reports whether the values may contain secrets.
+func (d Difference) Secret() bool {
+	return strings.HasSuffix(d.Path, ".env-vars") || strings.HasSuffix(d.Path, ".userdata")
+}
+
+const absent = "absent"
+
+// deliberate is one row of the table of deliberate differences.
+type deliberate struct {
+	key    string // the last part of the path
+	holds  func(path string, nodepool, npctl Value) bool
+	reason string
+}
+
+func notSet(_ string, nodepool, _ Value) bool { return !nodepool.Set }
+
+// differences are the attributes in which npctl differs from Nodepool on purpose.
+var differences = []deliberate{
+	{"images-dir", notSet, "npctl has a default; Nodepool's builder needs a value"},
+	{"build-log-dir", notSet, "npctl's default is beside the configuration, because /var/log/nodepool belongs to Nodepool"},
+	{"metadata", superset, "npctl merges the properties of an image with those of its parent; Nodepool drops the parent's"},
+	{"meta", superset, "npctl merges the properties of an image with those of its parent; Nodepool drops the parent's"},
+}
+
+func superset(_ string, nodepool, npctl Value) bool {
+	var less, more map[string]string
+	if json.Unmarshal([]byte(nodepool.Text), &less) != nil || json.Unmarshal([]byte(npctl.Text), &more) != nil {
+		return false
+	}
+	for key, text := range less {
+		if more[key] != text {
+			return false
+		}
+	}
+	return true
+}
+
+// Compare compares the configuration of Nodepool with that of npctl, attribute by attribute.
+func Compare(nodepool Model, d resources.Desired) Comparison {
+	npctl := FromDesired(d)
+	var c Comparison
+	paths := slices.Collect(maps.Keys(nodepool))
+	for path := range npctl {
+		if _, ok := nodepool[path]; !ok {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	for _, path := range paths {
+		c.Compared++
+		a, inNodepool := nodepool[path]
+		b, inNpctl := npctl[path]
+		if !inNodepool {
+			a.Text = absent
+		}
+		if !inNpctl {
+			b.Text = absent
+		}
+		if a.Text == b.Text {
+			continue
+		}
+		diff := Difference{Path: path, Nodepool: a.Text, Npctl: b.Text, Line: a.Line}
+		if diff.Reason = reasonFor(path, a, b); diff.Reason == "" {
+			c.Differences = append(c.Differences, diff)
+		} else {
+			c.Deliberate = append(c.Deliberate, diff)
+		}
+	}
+	return c
+}
+
+func reasonFor(path string, nodepool, npctl Value) string {
+	key := path[strings.LastIndex(path, ".")+1:]
+	for _, row := range differences {
+		if row.key == key && row.holds(path, nodepool, npctl) {
+			return row.reason
+		}
+	}
+	return ""
+}
