@@ -131,6 +131,17 @@ func (p *importPlanner) missingTarget(one *resources.Import) (text, hint string)
 	}
 }
 
+// imported returns the IDs of the objects of a provider that the plan imports.
+func (d *draft) imported(provider string) map[string]bool {
+	ids := map[string]bool{}
+	for i := range d.steps {
+		if s := &d.steps[i]; s.Action == ActionImport && s.Provider == provider {
+			ids[s.External] = true
+		}
+	}
+	return ids
+}
+
 // MissingImports returns the imports whose addresses are not configured, with their objects: those for which a
 // configuration can be generated.
 func MissingImports(want resources.Desired, seen Observed) (imports []resources.Import, objects []ImportView) {

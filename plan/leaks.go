@@ -210,10 +210,10 @@ func (d *draft) noteForeignResources() {
 		}
 		var others int
 		var use resources.ResourceAmounts
-		adopted := d.world.adoptedNodes(provider)
+		adopted, imported := d.world.adoptedNodes(provider), d.imported(provider)
 		for k := range view.Instances {
 			i := &view.Instances[k]
-			if i.Marks.Installation == d.world.seen.Installation || i.Marks.Installation == "" && adopted[i.ID] != nil {
+			if i.Marks.Installation == d.world.seen.Installation || i.Marks.Installation == "" && adopted[i.ID] != nil || imported[i.ID] {
 				continue
 			}
 			others++

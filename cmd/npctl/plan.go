@@ -42,6 +42,7 @@ type planCommand struct {
 	*app
 	planOptions
 	out, markdown string
+	generateOut   string
 	detailed      bool
 	lock          bool
 }
@@ -53,6 +54,7 @@ func newPlanCommand(a *app) *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "out", Category: categoryOutput, Destination: &c.out, TakesFile: true, Usage: "save the plan to `FILE`, for npctl apply FILE"},
 			&cli.BoolFlag{Name: "detailed-exitcode", Category: categoryOutput, Destination: &c.detailed, Usage: "exit with 2 when there are changes"},
+			&cli.StringFlag{Name: "generate-config-out", Category: categoryOutput, Destination: &c.generateOut, TakesFile: true, Usage: "write the blocks that imports lack to a new `FILE`, with the settings that the clouds report"},
 			&cli.StringFlag{Name: "markdown", Category: categoryOutput, Destination: &c.markdown, TakesFile: true, Usage: "write the plan to `FILE` for a review comment as well (-: to stdout instead of the text)"},
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print one JSON document (see docs/plan-json.md)"},
 			&cli.BoolFlag{Name: "lock", Category: categoryRun, Destination: &c.lock, Value: true, Usage: "wait for another npctl as -lock-timeout says and warn of it; -lock=false does neither (a plan never takes the lock)"},
@@ -82,6 +84,9 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	if err := c.show(s, p, opt); err != nil {
+		return err
+	}
+	if err := c.generate(s.config.Desired, s.seen); err != nil {
 		return err
 	}
 	if err := c.save(s, p, opt); err != nil {

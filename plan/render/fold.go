@@ -16,13 +16,13 @@ type foldKey struct {
 	from, to                                                                          plan.NodePlacement // of a move
 }
 
-// fold joins entries that differ only in their object. Leaks are always printed one by one: each is a claim
-// that an object is ours.
+// fold joins entries that differ only in their object. Leaks and imports are always printed one by one: each is
+// a claim that an object is ours, or is to become ours.
 func fold(entries []entry, all bool) []entry {
 	at := make(map[foldKey]int, len(entries))
 	folded := entries[:0:0]
 	for _, e := range entries {
-		if e.symbol == symbolLeak {
+		if e.symbol == symbolLeak || e.lead[0].Action == plan.ActionImport {
 			folded = append(folded, e)
 			continue
 		}
