@@ -338,6 +338,11 @@ func (e *explanation) node(id string) error {
 	since := e.since(n.StateTime)
 	switch n.State {
 	case resources.StateInit, resources.StateBuilding:
+		if n.Importing != "" {
+			e.Summary = fmt.Sprintf("The import of server %s has been in progress for %s; then the node is in state %s.", n.ExternalID, e.since(n.Created), n.Importing)
+			e.wait("import", "the next plan or apply finishes the import")
+			break
+		}
 		e.Summary = fmt.Sprintf("It has been launching for %s.", e.since(n.Created))
 		e.wait("launch", "the cloud creates it, and then it must be reachable")
 	case resources.StateReady:
