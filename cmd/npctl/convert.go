@@ -95,6 +95,9 @@ func (c *convertCommand) run(_ context.Context, cmd *cli.Command) error {
 	return c.write(result, unset)
 }
 
+// hookNotFound is the summary of the error for a post_upload_hook that does not exist.
+const hookNotFound = "Hook not found"
+
 // convertDocument is the JSON document of npctl convert.
 type convertDocument struct {
 	Files   []convertFile   `json:"files"`
@@ -234,6 +237,11 @@ func (c *convertCommand) check(r *convert.Result) (unset []string, err error) {
 	files := map[string]*hcl.File{}
 	for name, f := range loaded.Files {
 		files[filepath.Base(name)] = f
+	}
+	for _, d := range diags {
+		if d.Summary == hookNotFound { // relative to the directory of the output, and perhaps on another machine
+			d.Severity = hcl.DiagWarning
+		}
 	}
 	if diags.HasErrors() {
 		c.ui.diagnostics(&diagnosed{diags, files})

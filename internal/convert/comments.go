@@ -2,6 +2,7 @@ package convert
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -67,6 +68,34 @@ func (c *converter) deep(y *yaml.Node, depth int) []string {
 		out = append(out, commentLines(y.FootComment)...)
 	}
 	return out
+}
+
+// lostComments returns comments at positions for which the YAML library does not report them, such as behind the
+// bracket that opens a list.
+func (c *converter) lostComments(root *node) []string {
+	var all strings.Builder // all comments and texts
+	var walk func(y *yaml.Node)
+	walk = func(y *yaml.Node) {
+		for _, text := range []string{y.HeadComment, y.LineComment, y.FootComment, y.Value} {
+			all.WriteString(text + "\n")
+		}
+		for _, inner := range y.Content {
+			walk(inner)
+		}
+	}
+	walk(root.y)
+	known := restoreEnv(all.String())
+	var lost []string
+	for line := range strings.SplitSeq(string(root.src.text), "\n") {
+		at := strings.LastIndex(" "+line, " #")
+		if at < 0 {
+			continue
+		}
+		if comment := strings.TrimSpace(line[at:]); !strings.Contains(known, comment) && utf8.ValidString(comment) {
+			lost = append(lost, comment)
+		}
+	}
+	return lost
 }
 
 // commentLines returns the lines of a YAML comment in HCL.

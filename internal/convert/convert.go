@@ -168,6 +168,15 @@ func (c *converter) note(e *entry, verdict Verdict, note, anchor string) {
 	c.report = append(c.report, Entry{e.value.src.name, e.path, e.line, verdict, note, link})
 }
 
+// amend changes the entry of a key in the report.
+func (c *converter) amend(e *entry, verdict Verdict, note, anchor string) {
+	for i := range c.report {
+		if r := &c.report[i]; r.Path == e.path && r.File == e.value.src.name {
+			r.Verdict, r.Note, r.Link = verdict, note, guide+anchor
+		}
+	}
+}
+
 // translate fills the output. Labels and images come first because the others refer to them.
 func (c *converter) translate(root, secure *node) {
 	if root.kind != mappingNode {
@@ -181,7 +190,7 @@ func (c *converter) translate(root, secure *node) {
 	c.diskimages(root, secrets)
 	c.providers(root)
 	c.rest(root, nil, topKeys)
-	c.out.foot = c.leftComments(root)
+	c.out.foot = append(c.leftComments(root), c.lostComments(root)...)
 }
 
 var topKeys = []string{"webapp", "elements-dir", "images-dir", "build-log-dir", "build-log-retention", "zookeeper-servers", "zookeeper-tls",

@@ -160,7 +160,25 @@ func (c *converter) list(e *entry) []*node {
 		}
 		items = append(items, it)
 	}
-	return items
+	return c.withoutRepeats(e.name, items)
+}
+
+// withoutRepeats removes items with the name of a later one: Nodepool uses the last one.
+func (c *converter) withoutRepeats(key string, items []*node) []*node {
+	last := map[string]*node{}
+	for _, it := range items {
+		if e := it.get("name"); e != nil && e.value.kind == scalarNode {
+			last[e.value.text] = it
+		}
+	}
+	return slices.DeleteFunc(items, func(it *node) bool {
+		e := it.get("name")
+		if e == nil || last[e.value.text] == nil || last[e.value.text] == it || key == "nodes" {
+			return false
+		}
+		c.markAll(it, NoEffect, fmt.Sprintf("Nodepool uses the last entry with this name, on line %d", last[e.value.text].line), "")
+		return true
+	})
 }
 
 // heading returns the comments above a list item. Those of the key of the list belong to its first item.

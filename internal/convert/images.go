@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -35,10 +36,6 @@ func (c *converter) diskimages(root *node, s secrets) {
 		if !ok {
 			continue
 		}
-		if c.images[name] != nil {
-			c.fail(it, "the diskimage %q is defined twice", name)
-			continue
-		}
 		c.images[name] = &image{name: name, n: it}
 		c.imageOrder = append(c.imageOrder, name)
 	}
@@ -54,6 +51,7 @@ func (c *converter) diskimages(root *node, s secrets) {
 	if len(c.errs) > 0 {
 		return
 	}
+	c.addElements()
 	c.secretEnv(s)
 	c.elementPaths()
 	for _, name := range c.imageOrder {
@@ -93,6 +91,9 @@ func (c *converter) diskimage(im *image, list *entry, first bool) {
 		c.metadata(im, e)
 	}
 	builder := newBlock("builder", "dib")
+	if e := n.get("env-vars"); e != nil && !e.done {
+		c.directories(e, builder)
+	}
 	c.fields(n, builder, dibFields)
 	if e := n.get("dib-cmd"); e != nil && !e.done {
 		verdict, note := Converted, ""
@@ -106,6 +107,43 @@ func (c *converter) diskimage(im *image, list *entry, first bool) {
 	known := append(append(keysOf(imageFields), keysOf(dibFields)...), "name", "abstract", "parent", "metadata", "dib-cmd")
 	c.rest(n, im.b, known)
 	im.b.foot = c.leftComments(n)
+}
+
+// directories sets tmp_dir from the variables that name the directory for temporary files.
+func (c *converter) directories(e *entry, builder *block) {
+	for _, name := range []string{"TMPDIR", "TMP_DIR"} {
+		v := e.value.get(name)
+		if v == nil || v.value.kind != scalarNode {
+			continue
+		}
+		builder.remove("tmp_dir")
+		c.attribute(v, builder, "tmp_dir", text)
+		c.note(v, Changed, "each build has a directory of its own below tmp_dir", toImages)
+		e.value.entries = slices.DeleteFunc(slices.Clone(e.value.entries), func(other *entry) bool { return other == v })
+	}
+}
+
+// addElements completes images for which nodepool.yaml has no elements, as in the configuration of a launcher whose
+// images another machine builds.
+func (c *converter) addElements() {
+	for _, name := range c.imageOrder {
+		im, found := c.images[name], false
+		for at := im; at != nil && !found; at = c.images[at.parent] {
+			_, found = at.b.blocks("builder")[0].get("elements")
+		}
+		if found || im.abstract {
+			continue
+		}
+		note := "the image has no elements, so npctl cannot build it; import the builder's configuration, or run npctl watch -serve=nodes"
+		builder := im.b.blocks("builder")[0]
+		builder.items = append(builder.items, item{name: "elements", expr: `["none"]`, comment: []string{"# nodepool.yaml has no elements: complete them, or build the image elsewhere."}})
+		if e := im.n.get("name"); e != nil {
+			c.amend(e, Changed, note, toImages)
+		}
+		if _, set := im.b.get("pause"); !set {
+			im.b.items = append([]item{{name: "pause", expr: "true", beside: "# until it has elements"}}, im.b.items...)
+		}
+	}
 }
 
 // falsy reports whether Nodepool ignores the value in a diskimage.

@@ -21,17 +21,11 @@ var driversWithout = []string{"aws", "azure", "gce", "ibmvpc", "kubernetes", "me
 
 func (c *converter) providers(root *node) {
 	list := root.get("providers")
-	names := map[string]bool{}
 	for i, it := range c.list(list) {
 		name, ok := c.name(it, "name", "provider", false)
 		if !ok {
 			continue
 		}
-		if names[name] {
-			c.fail(it, "the provider %q is defined twice", name)
-			continue
-		}
-		names[name] = true
 		p := &provider{name: name, driver: "openstack", cloudImages: map[string]*image{}, diskimages: map[string]*image{}, used: map[string]bool{}}
 		if e := it.get("driver"); e != nil && e.value.kind != nullNode {
 			if _, ok := text(c, e.value); !ok {
@@ -72,11 +66,7 @@ func (c *converter) unsupportedProvider(p *provider, n *node) {
 	for _, e := range n.entries {
 		e.done = e.name != "name" && e.name != "driver" && e.done
 		if e.name == "name" || e.name == "driver" {
-			for i := range c.report {
-				if c.report[i].Path == e.path && c.report[i].File == n.src.name {
-					c.report[i].Verdict, c.report[i].Note = Unsupported, note
-				}
-			}
+			c.amend(e, Unsupported, note, toEvery)
 			continue
 		}
 		c.markEntry(e, Unsupported, note, toEvery)
@@ -227,10 +217,6 @@ func (c *converter) readProviderImages(p *provider, n *node) {
 		c.readConfigDrive(im)
 		c.rest(it, im.b, keysOf(providerImageFields))
 		im.b.foot = c.leftComments(it)
-		if p.diskimages[name] != nil {
-			c.fail(it, "the provider %q lists the diskimage %q twice", p.name, name)
-			continue
-		}
 		p.diskimages[name] = im
 		p.order = append(p.order, name)
 	}
@@ -264,11 +250,7 @@ func (c *converter) imageBlocks(p *provider) {
 		im := p.diskimages[name]
 		if !p.used[name] && !c.images[name].abstract {
 			note := "no label of the provider uses the image, so npctl does not upload it there"
-			for i := range c.report {
-				if e := im.n.get("name"); c.report[i].Path == e.path && c.report[i].File == e.value.src.name {
-					c.report[i].Verdict, c.report[i].Note, c.report[i].Link = Changed, note, guide+toEvery
-				}
-			}
+			c.amend(im.n.get("name"), Changed, note, toEvery)
 			p.b.remark(fmt.Sprintf("# diskimages: %s of nodepool.yaml, line %d: %s", name, im.n.line, note))
 			p.b.remark(im.b.comment...)
 			continue
@@ -302,10 +284,6 @@ func (c *converter) cloudImages(p *provider, n *node) {
 		}
 		c.note(e, Converted, "", toOpenStack)
 		name := blockName(e.value.text)
-		if p.cloudImages[e.value.text] != nil {
-			c.fail(it, "the cloud-image %q is defined twice", e.value.text)
-			continue
-		}
 		im := &image{name: name, n: it, b: newBlock("cloud_image", name)}
 		im.b.comment = c.heading(list, it, i == 0)
 		c.fields(it, im.b, cloudImageFields)
@@ -361,17 +339,11 @@ func (c *converter) eachPool(p *provider, n *node, translate func(*provider, *no
 	if list == nil {
 		return
 	}
-	known := map[string]bool{}
 	for i, it := range c.list(list) {
 		name, ok := c.name(it, "name", "pool", false)
 		if !ok {
 			continue
 		}
-		if known[name] {
-			c.fail(it, "the provider %q has the pool %q twice", p.name, name)
-			continue
-		}
-		known[name] = true
 		b := newBlock("pool", name)
 		b.comment = c.heading(list, it, i == 0)
 		translate(p, it, b)
@@ -388,7 +360,6 @@ func (c *converter) openstackPool(p *provider, n *node, b *block) {
 		c.nodepoolDefault(b, "host_key_checking", "false")
 	}
 	list := n.get("labels")
-	known := map[string]bool{}
 	for i, it := range c.list(list) {
 		name, ok := c.name(it, "name", "label", true)
 		if !ok {
@@ -398,11 +369,6 @@ func (c *converter) openstackPool(p *provider, n *node, b *block) {
 			c.unknown(it.get("name").value, "label", name, sortedKeys(c.labels))
 			continue
 		}
-		if known[name] {
-			c.fail(it, "the pool has the label %q twice", name)
-			continue
-		}
-		known[name] = true
 		l := newBlock("label", name)
 		l.comment = c.heading(list, it, i == 0)
 		c.openstackLabel(p, it, l)

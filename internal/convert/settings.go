@@ -91,7 +91,7 @@ func (c *converter) settings(root *node, s secrets) {
 	c.zookeeper(root, s, b)
 	limits := root.get("tenant-resource-limits")
 	for i, it := range c.list(limits) {
-		name, ok := c.name(it, "tenant-name", "tenant", true)
+		name, ok := c.tenant(it)
 		if !ok {
 			continue
 		}
@@ -112,6 +112,17 @@ func (c *converter) settings(root *node, s secrets) {
 	}
 }
 
+// tenant reads the name of a tenant, which may contain any characters.
+func (c *converter) tenant(n *node) (string, bool) {
+	e := n.get("tenant-name")
+	if e == nil || e.value.kind != scalarNode || e.value.text == "" || hasEnv(e.value) {
+		c.fail(n, "the tenant limit has no tenant-name")
+		return "", false
+	}
+	c.note(e, Converted, "", "")
+	return e.value.text, true
+}
+
 var tenantFields = []field{
 	{key: "max-servers", attr: "max_servers", read: limit}, {key: "max-cores", attr: "max_cores", read: limit},
 	{key: "max-ram", attr: "max_ram", read: limit}, {key: "max-volumes", attr: "max_volumes", read: limit},
@@ -130,7 +141,7 @@ func (c *converter) webapp(e *entry, b *block) {
 			}
 		}
 	}
-	note := fmt.Sprintf("an option of the daemon: npctl watch -listen=%s:%s", address, port)
+	note := fmt.Sprintf("an option of the daemon: npctl watch -nodepool-listen=%s:%s", address, port)
 	b.remark(append(c.allComments(e), "# webapp: "+note)...)
 	c.note(e, Changed, note, toGlobal)
 	c.markAll(e.value, Changed, note, toGlobal)
@@ -207,8 +218,10 @@ func (c *converter) servers(servers *entry, z *block) {
 			address = "[" + address + "]"
 		}
 		if port != nil && port.value.kind != nullNode {
-			if _, ok := integer(c, port.value); ok {
-				number = port.value.text
+			if expr, ok := integer(c, port.value); ok {
+				if number = expr; hasEnv(port.value) {
+					number = port.value.text
+				}
 			}
 			c.note(port, Converted, "", "")
 		}
@@ -321,10 +334,6 @@ func (c *converter) labelBlocks(root *node) {
 	for i, it := range c.list(labels) {
 		name, ok := c.name(it, "name", "label", true)
 		if !ok {
-			continue
-		}
-		if c.labels[name] {
-			c.fail(it, "the label %q is defined twice", name)
 			continue
 		}
 		c.labels[name] = true

@@ -215,9 +215,10 @@ func (s *source) mapping(n *node, above []*yaml.Node) {
 			merged = append(merged, parts...)
 			continue
 		}
-		if line, twice := lines[key.Value]; twice {
-			s.c.fail(&node{src: s, line: key.Line}, "the key %q is set twice; first on line %d", restoreEnv(key.Value), line)
-			continue
+		if line, twice := lines[key.Value]; twice { // the last one counts
+			earlier := n.get(key.Value)
+			s.c.report = append(s.c.report, Entry{s.name, earlier.path, line, NoEffect, fmt.Sprintf("the key is set again on line %d", key.Line), ""})
+			n.entries = slices.DeleteFunc(n.entries, func(e *entry) bool { return e == earlier })
 		}
 		lines[key.Value] = key.Line
 		path := restoreEnv(key.Value)

@@ -52,15 +52,21 @@ func integer(c *converter, n *node) (string, bool) {
 
 func (c *converter) wholeNumber(n *node) (int64, bool) {
 	if n.kind == scalarNode {
-		if f, err := strconv.ParseFloat(strings.ReplaceAll(n.text, "_", ""), 64); err == nil && f == math.Trunc(f) && math.Abs(f) < 1e15 {
+		if f, ok := number(n.text); ok && f == math.Trunc(f) && math.Abs(f) < 1e15 {
 			return int64(f), true
-		}
-		if i, err := strconv.ParseInt(n.text, 0, 64); err == nil {
-			return i, true
 		}
 	}
 	c.wrong(n, "a whole number")
 	return 0, false
+}
+
+// number reads a number of YAML 1.1, such as 010, 0x10 and 1_000.
+func number(text string) (float64, bool) {
+	if i, err := strconv.ParseInt(text, 0, 64); err == nil {
+		return float64(i), true
+	}
+	f, err := strconv.ParseFloat(strings.ReplaceAll(text, "_", ""), 64)
+	return f, err == nil && !math.IsNaN(f)
 }
 
 // limit reads the upper limit of a pool; Nodepool treats a negative number as 0.
@@ -99,7 +105,7 @@ func seconds(c *converter, n *node) (string, bool) {
 		return `"${` + c.textExpr(n.text) + `}s"`, true
 	}
 	if n.kind == scalarNode {
-		if f, err := strconv.ParseFloat(strings.ReplaceAll(n.text, "_", ""), 64); err == nil && f >= 0 && f < 1e9 {
+		if f, ok := number(n.text); ok && f >= 0 && f < 1e9 {
 			return quote(duration(int64(math.Ceil(f)))), true
 		}
 	}
@@ -124,7 +130,7 @@ func rate(c *converter, n *node) (string, bool) {
 		return "1 / " + c.textExpr(n.text), true
 	}
 	if n.kind == scalarNode {
-		if f, err := strconv.ParseFloat(n.text, 64); err == nil && f >= 0 && !math.IsInf(f, 0) {
+		if f, ok := number(n.text); ok && f >= 0 && !math.IsInf(f, 0) {
 			if f == 0 {
 				return "0", true
 			}
