@@ -190,6 +190,9 @@ func (c *converter) translate(root, secure *node) {
 	c.diskimages(root, secrets)
 	c.providers(root)
 	c.rest(root, nil, topKeys)
+	if secure != nil && len(c.out.secrets) > 0 {
+		c.out.secrets[0].foot = c.leftComments(secure)
+	}
 	c.out.foot = append(c.leftComments(root), c.lostComments(root)...)
 }
 

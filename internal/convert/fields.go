@@ -203,7 +203,10 @@ func (c *converter) heading(list *entry, n *node, first bool) []string {
 	return lines
 }
 
-var plainName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+var (
+	plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+	looseName = regexp.MustCompile(`^[A-Za-z0-9_:][^\x00-\x20",\\\x7f]*$`)
+)
 
 // name reads the required name of a list item. loose permits the characters of labels and host names.
 func (c *converter) name(n *node, key, what string, loose bool) (string, bool) {
@@ -217,8 +220,10 @@ func (c *converter) name(n *node, key, what string, loose bool) (string, bool) {
 	switch {
 	case hasEnv(e.value):
 		c.fail(e.value, "the name of the %s is %q; npctl needs the name itself and not a reference to the environment", what, restoreEnv(name))
-	case loose && strings.ContainsAny(name, " ,\"'\\\t\n"), !loose && !plainName.MatchString(name):
-		c.fail(e.value, "the %s is called %q, and npctl accepts letters, digits, dots, dashes and underscores in a name", what, shorten(name, 60))
+	case loose && !looseName.MatchString(name):
+		c.fail(e.value, "the %s is called %q; npctl accepts names that start with an ASCII letter or a digit, without blanks, commas and quotes", what, shorten(name, 60))
+	case !loose && !plainName.MatchString(name):
+		c.fail(e.value, "the %s is called %q; npctl accepts names of ASCII letters, digits, dots, dashes and underscores", what, shorten(name, 60))
 	default:
 		return name, true
 	}

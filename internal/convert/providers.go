@@ -305,7 +305,7 @@ func (c *converter) cloudImages(p *provider, n *node) {
 // blockName replaces the characters that npctl does not accept in a name.
 func blockName(name string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
-		if plainName.MatchString(string(r)) {
+		if plainName.MatchString("_" + string(r)) {
 			return r
 		}
 		return '-'

@@ -191,7 +191,9 @@ func (c *converter) zookeeper(root *node, s secrets, b *block) {
 		return
 	}
 	z := newBlock("state", "zookeeper")
-	z.comment = c.heading(servers, servers.value, true)
+	if !servers.value.src.secure {
+		z.comment = c.heading(servers, servers.value, true)
+	}
 	c.servers(servers, z)
 	if timeout != nil {
 		c.attribute(timeout, z, "session_timeout", seconds)

@@ -3,6 +3,8 @@ package convert
 import (
 	"slices"
 	"strings"
+
+	"golang.org/x/crypto/ssh"
 )
 
 var staticFields = []field{
@@ -15,7 +17,7 @@ var nodeFields = []field{
 	{key: "username", attr: "username", read: text, anchor: toStatic},
 	{key: "timeout", attr: "timeout", read: seconds, anchor: toStatic},
 	{key: "host-key-checking", attr: "host_key_checking", read: boolean, anchor: toStatic},
-	{key: "host-key", attr: "host_keys", read: texts, anchor: toStatic},
+	{key: "host-key", attr: "host_keys", read: hostKeys, anchor: toStatic},
 	{key: "connection-type", attr: "connection_type", read: text, anchor: toStatic},
 	{key: "connection-port", attr: "connection_port", read: integer, anchor: toStatic},
 	{key: "shell-type", attr: "shell_type", read: text, anchor: toStatic},
@@ -80,6 +82,22 @@ func (c *converter) sshPort(e *entry, b *block) {
 	}
 	c.attribute(e, b, "connection_port", integer)
 	c.note(e, Converted, "the old name of connection-port", toStatic)
+}
+
+// hostKeys reads SSH host keys and checks their form.
+func hostKeys(c *converter, n *node) (string, bool) {
+	keys := n.items
+	if n.kind == scalarNode {
+		keys = []*node{n}
+	}
+	for _, key := range keys {
+		if key.kind == scalarNode && !hasEnv(key) {
+			if _, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(strings.TrimSpace(key.text))); err != nil || len(rest) > 0 {
+				c.fail(key, "%q is not an SSH host key; write it like \"ssh-ed25519 AAAA…\", as ssh-keyscan prints it after the host", shorten(key.text, 60))
+			}
+		}
+	}
+	return texts(c, n)
 }
 
 // staticLabels splits a text at its blanks, as Nodepool does.

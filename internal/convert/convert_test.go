@@ -1,0 +1,244 @@
+package convert
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// small is the rest of a configuration around the providers that a test writes.
+const small = `labels:
+  - name: debian
+diskimages:
+  - name: debian-12
+    elements: [debian-minimal, vm]
+providers:
+  - name: cloud
+    cloud: cloud
+`
+
+func converted(t *testing.T, in Input) (string, *Result) {
+	t.Helper()
+	r, err := Convert(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, f := range r.Files {
+		if f.Name != SecretsFile {
+			all.Write(f.Data)
+		}
+	}
+	return all.String(), r
+}
+
+func wantLines(t *testing.T, text string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), strings.Join(strings.Fields(line), " ")) {
+			t.Errorf("the translation has no %q:\n%s", line, text)
+		}
+	}
+}
+
+func entryOf(t *testing.T, r *Result, path string) Entry {
+	t.Helper()
+	i := slices.IndexFunc(r.Report, func(e Entry) bool { return e.Path == path })
+	if i < 0 {
+		t.Fatalf("the report has no entry for %s:\n%s", path, r.Text(true))
+	}
+	return r.Report[i]
+}
+
+func TestDefaultsThatDifferAreWritten(t *testing.T) {
+	text, _ := converted(t, Input{YAML: []byte(small + "    pools:\n      - name: main\n        labels: [{name: debian, diskimage: debian-12, flavor-name: small}]\n")})
+	wantLines(t, text, `boot_timeout = "1m" # Nodepool's default`, `rate = 1 # Nodepool's default`,
+		`auto_floating_ip = true # Nodepool's default`, `build_log_dir = "/var/log/nodepool/builds"`)
+}
+
+func TestRateIsInverse(t *testing.T) {
+	for in, want := range map[string]string{"0.1": "10", "0.001": "1000", "2": "0.5", "0": "0", "3": "0.333333"} {
+		text, r := converted(t, Input{YAML: []byte(small + "    rate: " + in + "\n")})
+		wantLines(t, text, "rate = "+want+"\n")
+		if e := entryOf(t, r, "providers[cloud].rate"); e.Verdict != Changed || e.Line != 9 || !strings.HasPrefix(e.Link, guide) {
+			t.Errorf("entry of rate: %+v", e)
+		}
+	}
+}
+
+func TestTimesHaveUnits(t *testing.T) {
+	for in, want := range map[string]string{"28800": "8h", "86400": "24h", "604800": "7d", "90": "90s", "120": "2m", "0": "0s", "0x10": "16s"} {
+		text, _ := converted(t, Input{YAML: []byte("labels:\n  - {name: x, max-ready-age: " + in + "}\n")})
+		wantLines(t, text, `max_ready_age = "`+want+`"`)
+	}
+}
+
+func TestMergesAndAnchorsAreResolved(t *testing.T) {
+	text, r := converted(t, Input{YAML: []byte(`labels: [{name: a}, {name: b}]
+common: &common
+  flavor-name: small # the usual size
+  key-name: infra
+providers:
+  - name: p
+    cloud: c
+    cloud-images: [{name: debian}]
+    pools:
+      - name: main
+        labels:
+          - {<<: *common, name: a, cloud-image: debian}
+          - {<<: *common, name: b, cloud-image: debian, flavor-name: large}
+`)})
+	wantLines(t, text, "# the usual size", `flavor = "small"`, `flavor = "large"`, `key_name = "infra"`)
+	if strings.Count(text, `key_name`) != 1 {
+		t.Errorf("the attribute that both labels have is not at the pool:\n%s", text)
+	}
+	if e := entryOf(t, r, "common"); e.Verdict != NoEffect {
+		t.Errorf("entry of the key with the anchor: %+v", e)
+	}
+}
+
+func TestPlainKeepsRepetition(t *testing.T) {
+	yaml := small + `    pools:
+      - name: main
+        labels:
+          - {name: debian, diskimage: debian-12, flavor-name: small, key-name: k}
+          - {name: other, diskimage: debian-12, flavor-name: small, key-name: k}
+`
+	yaml = strings.Replace(yaml, "- name: debian\n", "- name: debian\n  - name: other\n", 1)
+	text, _ := converted(t, Input{YAML: []byte(yaml), Options: Options{Plain: true}})
+	if strings.Count(text, "key_name") != 2 {
+		t.Errorf("the output is not plain:\n%s", text)
+	}
+}
+
+func TestCommentsStayAtWhatTheyDescribe(t *testing.T) {
+	text, _ := converted(t, Input{YAML: []byte(`# The CI of the museum.
+
+labels:
+  # for reviews
+  - name: x
+    min-ready: 3 # since the flood
+providers:
+  # the cheap one
+  - name: p
+    cloud: c # in clouds.yaml
+    cloud-images: [ # a list
+      {name: debian} ]
+    pools:
+      - name: main
+        max-servers: 5
+        # not more
+        labels:
+          - name: x
+            cloud-image: debian
+            # bigger than it was
+            flavor-name: large
+# the end
+`)})
+	wantLines(t, text, "# The CI of the museum.", "# for reviews\nlabel \"x\"", "min_ready = 3 # since the flood", "# the cheap one\nprovider",
+		`cloud = "c" # in clouds.yaml`, "# a list", "# not more", "# bigger than it was\nflavor = \"large\"", "# the end")
+}
+
+func TestSecureValuesAreInTheirOwnFileOnly(t *testing.T) {
+	text, r := converted(t, Input{YAML: []byte(small), SecureName: "secure.conf", Secure: []byte(`# the password of 2014: tulip99
+zookeeper-servers: [{host: hidden-host, port: 2222, chroot: /hidden-root}]
+zookeeper-tls: {cert: /hidden/cert, key: /hidden/key, ca: /hidden/ca}
+diskimages:
+  - name: debian-12
+    env-vars: {TOKEN: hidden-token, OTHER: "%(NODEPOOL_OTHER)"}
+`)})
+	secret := r.Files[slices.IndexFunc(r.Files, func(f File) bool { return f.Name == SecretsFile })]
+	if secret.Mode != fs.FileMode(0o600) {
+		t.Errorf("mode of the file with secrets: %o", secret.Mode)
+	}
+	wantLines(t, string(secret.Data), `zookeeper_hosts = ["hidden-host:2222"]`, `zookeeper_chroot = "/hidden-root"`, `TOKEN = "hidden-token"`)
+	for _, value := range []string{"hidden", "tulip"} {
+		if strings.Contains(text+r.Text(true)+r.Markdown(), value) {
+			t.Errorf("%q is outside the file with secrets", value)
+		}
+	}
+	wantLines(t, text, "hosts = var.zookeeper_hosts", `secret_env = merge(var.diskimage_secret_env["debian-12"], { OTHER = env("NODEPOOL_OTHER") })`, "sensitive = true")
+	if !slices.Equal(r.Env, []string{"NODEPOOL_OTHER"}) {
+		t.Errorf("environment variables: %q", r.Env)
+	}
+}
+
+func TestErrorsInTheSecureFileShowNoValues(t *testing.T) {
+	for _, secure := range []string{"hidden-token", "a: [hidden-token", "diskimages: [{name: debian-12, env-vars: hidden-token}]", "zookeeper-servers: [{host: h, port: hidden-token}]",
+		"diskimages: [{name: debian-12, env-vars: {A: 'hidden-token%(NODEPOOL_X)'}}]"} {
+		_, err := Convert(Input{YAML: []byte(small), Secure: []byte(secure)})
+		if err == nil || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%s: error %v", secure, err)
+		}
+	}
+}
+
+func TestEnvironmentIsReferred(t *testing.T) {
+	text, r := converted(t, Input{YAML: []byte(small + "    region-name: %(NODEPOOL_REGION)\n    boot-timeout: %(NODEPOOL_BOOT)\n    rate: %(NODEPOOL_RATE)\n    image-name-format: a-%(NODEPOOL_NAME)-{timestamp}\n")})
+	wantLines(t, text, `region = env("NODEPOOL_REGION")`, `boot_timeout = "${env("NODEPOOL_BOOT")}s"`, `rate = 1 / env("NODEPOOL_RATE")`,
+		`image_name_format = "a-${env("NODEPOOL_NAME")}-{timestamp}"`)
+	if len(r.Env) != 4 {
+		t.Errorf("environment variables: %q", r.Env)
+	}
+}
+
+func TestDriversThatNpctlDoesNotHave(t *testing.T) {
+	text, r := converted(t, Input{YAML: []byte("labels: [{name: x}]\nproviders:\n  - name: amazon\n    driver: aws\n    region-name: us-east-1\n    pools:\n      - name: main\n        labels: [{name: x, instance-type: t3}] # small\n")})
+	wantLines(t, text, `label "x"`, `# The provider "amazon" is not converted`, "# | region-name: us-east-1", "# small")
+	for _, path := range []string{"providers[amazon].name", "providers[amazon].region-name", "providers[amazon].pools[main].labels[x].instance-type"} {
+		if e := entryOf(t, r, path); e.Verdict != Unsupported {
+			t.Errorf("entry of %s: %+v", path, e)
+		}
+	}
+}
+
+func TestUnknownKeysAreReportedWithNearOnes(t *testing.T) {
+	text, r := converted(t, Input{YAML: []byte(small + "    boott-timeout: 77\n")})
+	if e := entryOf(t, r, "providers[cloud].boott-timeout"); e.Verdict != Unsupported || !strings.Contains(e.Note, "did you mean boot-timeout?") {
+		t.Errorf("entry: %+v", e)
+	}
+	wantLines(t, text, "boott-timeout: 77")
+}
+
+func TestMistakesHaveTheirLines(t *testing.T) {
+	for yaml, want := range map[string]string{
+		"labels: [":         "n.yaml:1: invalid YAML",
+		"a: b\n---\nc: d\n": "second document",
+		"- a\n":             "n.yaml:1: n.yaml is not a configuration of Nodepool",
+		"labels: 3\n":       `n.yaml:1: labels is "3"; it has to be a list`,
+		"labels:\n  - name: x\n    min-ready: many\n": `n.yaml:3: min-ready is "many"; it has to be a whole number`,
+		"labels:\n  - min-ready: 1\n":                 "n.yaml:2: the label has no name",
+		small + "    boot-timeout: soon\n":            `n.yaml:9: boot-timeout is "soon"; it has to be a number of seconds`,
+		small + "    pools:\n      - name: m\n        labels:\n          - {name: debain, diskimage: debian-12, min-ram: 1}\n": `n.yaml:12: there is no label "debain"; did you mean "debian"?`,
+		small + "    pools:\n      - name: m\n        labels:\n          - {name: debian, diskimage: debian-21, min-ram: 1}\n": `n.yaml:12: there is no diskimage "debian-21"; did you mean "debian-12"?`,
+		"diskimages:\n  - {name: a, parent: b}\n":                                          `n.yaml:2: there is no diskimage "b"`,
+		"diskimages:\n  - {name: a, parent: b, elements: [x]}\n  - {name: b, parent: a}\n": "is its own parent",
+		"providers:\n  - {name: p, driver: openstak}\n":                                    `there is no driver "openstak"; did you mean "openstack"?`,
+		"labels: &a\n  - *a\n":                                                             "refers to a value that contains it",
+	} {
+		_, err := Convert(Input{Name: "n.yaml", YAML: []byte(yaml)})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, not %q", yaml, err, want)
+		}
+	}
+	_, err := Convert(Input{Name: "n.yaml", YAML: []byte("labels: 3\ndiskimages: 4\n")})
+	if at, ok := errors.AsType[*Error](err); !ok || at.Line != 1 || !strings.Contains(err.Error(), "n.yaml:2:") {
+		t.Errorf("two mistakes: %v", err)
+	}
+}
+
+func TestAliasBombsAreRefused(t *testing.T) {
+	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	for i := range 9 {
+		from, to := string(rune('0'+i)), string(rune('1'+i))
+		bomb += "a" + to + ": &a" + to + " [" + strings.TrimSuffix(strings.Repeat("*a"+from+", ", 10), ", ") + "]\n"
+	}
+	if _, err := Convert(Input{YAML: []byte(bomb)}); err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := Convert(Input{YAML: []byte(strings.Repeat("# x\n", maxBytes/4+1))}); err == nil || !strings.Contains(err.Error(), "MiB") {
+		t.Errorf("error %v", err)
+	}
+}
