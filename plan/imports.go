@@ -307,10 +307,10 @@ func (ip *imagePlanner) imports(img *resources.Image) (importing bool) {
 }
 
 // unfinishedImport resumes the import of an image, or removes its record if the image is gone or has another owner.
-func (ip *imagePlanner) unfinishedImport(u *resources.Upload) string {
+func (ip *imagePlanner) unfinishedImport(u *resources.Upload) {
 	view, looked := ip.world.view(u.Provider)
 	if !looked || ip.world.busy(u.Key()) {
-		return ""
+		return
 	}
 	s := Step{Address: uploadAddress(u.Provider, u.Image), Thing: ThingUpload, Image: u.Image, Build: u.Build, Provider: u.Provider,
 		Record: u.Key(), External: u.ExternalID, Format: u.Format, Evidence: []Fact{{"image", u.ExternalID}, {"name", u.Name}}}
@@ -318,7 +318,8 @@ func (ip *imagePlanner) unfinishedImport(u *resources.Upload) string {
 	object, asked := view.Imports[ImportKey{resources.KindUpload, u.ExternalID}]
 	switch {
 	case tagged && (ip.world.images[u.Image] == nil || ip.world.opt.Destroy):
-		return ip.deleteUpload(u, ip.world.because(ReasonImageRemoved))
+		ip.deleteUpload(u, ip.world.because(ReasonImageRemoved))
+		return
 	case !tagged && (ip.world.images[u.Image] == nil || ip.world.opt.Destroy):
 		s.ID, s.Action, s.Reason = "forget upload "+u.ID, ActionForget, ip.world.because(ReasonImageRemoved)
 	case !tagged && asked && object.Err == "" && !object.Found:
@@ -328,7 +329,7 @@ func (ip *imagePlanner) unfinishedImport(u *resources.Upload) string {
 	default:
 		s.ID, s.Action, s.Reason = "import upload "+u.ID, ActionImport, ReasonUnfinished
 	}
-	return ip.draft.add(s)
+	ip.draft.add(s)
 }
 
 // unfinishedImport resumes the import of a server, or removes its record if the server is gone or has another owner.

@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -123,4 +124,30 @@ func (l *lab) stays(t *testing.T, where string, ids ...string) {
 			t.Errorf("killed %s: object %s was deleted", where, id)
 		}
 	}
+}
+
+// TestImportInASharedStore imports with claims: other processes ignore the node until it has its final state.
+func TestImportInASharedStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, oneCloud(), goldenCloud)
+		server, image := l.handmade(t)
+		l.config = withImports(server, image)
+		l.shared = &claimedStore{writes: map[string][]string{}}
+		l.mustRun(t, plan.Options{})
+		if len(l.shared.writes) != 1 {
+			t.Fatalf("there were writes of the nodes %v, want one", l.shared.writes)
+		}
+		for id, got := range l.shared.writes {
+			if want := []string{"init", "claim and building", "hold and release"}; !slices.Equal(got, want) {
+				t.Errorf("node %s: %q, want %q", id, got, want)
+			}
+		}
+		if p := l.plan(plan.Options{}); len(p.Steps) > 0 {
+			t.Errorf("there is still something to do:\n%s", text(p))
+		}
+		l.mustRun(t, plan.Options{Destroy: true, AllowDestroy: plan.AllowAll})
+		if nodes, builds := l.nodes(), l.records(resources.KindBuild); len(nodes)+len(builds) > 0 {
+			t.Errorf("%d nodes and %d builds are left", len(nodes), len(builds))
+		}
+	})
 }

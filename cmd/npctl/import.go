@@ -85,10 +85,11 @@ func (c *importCommand) adopt(ctx context.Context, one resources.Import, events 
 	if err != nil {
 		return err
 	}
-	others := slices.DeleteFunc(slices.Clone(config.Desired.Imports), func(i resources.Import) bool {
+	imports := slices.DeleteFunc(slices.Clone(config.Desired.Imports), func(i resources.Import) bool {
 		return i.ID == one.ID && i.Provider == one.Provider && i.Kind() == one.Kind()
 	})
-	config.Desired.Imports = append(others, one)
+	imports = append(imports, one)
+	config.Desired.Imports = imports
 	c.refresh, c.imports = true, []plan.ImportKey{{Kind: one.Kind(), ID: one.ID}}
 	s, err := c.openSession(ctx, config, c.parallelism, writeState)
 	if err != nil {

@@ -107,7 +107,7 @@ func drawBuild(r *rapid.T) *resources.Build {
 		State: drawState(r, "building", "ready", "deleting", "failed"), StateTime: drawTime(r, "state time"), Created: drawTime(r, "created"),
 		Builder: drawText(r, "builder"), Host: drawText(r, "host"), HostID: drawText(r, "host id"), Hash: resources.Hash(drawText(r, "hash")),
 		Login: drawLogin(r), Seconds: 2.25, Error: drawText(r, "error"), Extra: drawMap(r, "extra"), Version: drawText(r, "version"),
-		VersionTime: drawTime(r, "dated"), Remote: rapid.Bool().Draw(r, "remote")}
+		VersionTime: drawTime(r, "dated"), Imported: rapid.Bool().Draw(r, "imported"), Remote: rapid.Bool().Draw(r, "remote")}
 	for _, format := range rapid.SliceOfN(rapid.SampledFrom([]string{"qcow2", "raw", "vhd", ""}), 0, 3).Draw(r, "formats") {
 		b.Files = append(b.Files, resources.ImageFile{Format: format, Name: drawText(r, "file"), Size: 1 << 40, SHA256: drawText(r, "sum")})
 	}
@@ -119,7 +119,7 @@ func drawUpload(r *rapid.T) *resources.Upload {
 		Image: "noble", Build: buildHex, Provider: "cloud", State: drawState(r, "uploading", "ready", "deleting", "failed"),
 		StateTime: drawTime(r, "state time"), Created: drawTime(r, "created"), Format: drawText(r, "format"), ExternalID: drawText(r, "external"),
 		Name: drawText(r, "name"), Size: rapid.Int64Min(0).Draw(r, "size"), Hash: resources.Hash(drawText(r, "hash")), Login: drawLogin(r),
-		Seconds: 2.25, Error: drawText(r, "error"), Unmarked: rapid.Bool().Draw(r, "unmarked")}
+		Seconds: 2.25, Error: drawText(r, "error"), Unmarked: rapid.Bool().Draw(r, "unmarked"), Importing: rapid.Bool().Draw(r, "importing")}
 }
 
 // drawRecord draws a record with the path of its znode.
