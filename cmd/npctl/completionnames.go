@@ -45,7 +45,7 @@ var valueSources = map[string]completionSource{
 
 // argumentSources maps commands to the sources of their arguments.
 var argumentSources = map[string]completionSource{
-	"apply": single(files), "show": single(files), "fmt": files, "state push": single(files),
+	"apply": single(files), "show": single(files), "fmt": files, "convert": files, "state push": single(files),
 	"image show": imageNames, "image log": imageNames, "image build": imageNames, "image upload": imageNames,
 	"image delete": imageNames, "image pause": imageNames, "image unpause": imageNames,
 	"node show": records(resources.KindNode), "node hold": records(resources.KindNode), "node release": records(resources.KindNode),

@@ -9,7 +9,7 @@ import (
 )
 
 // planned are commands that pages describe as future ones. When a command exists, those pages are wrong.
-var planned = []string{"convert"}
+var planned = []string{}
 
 // disputed are commands in pages that npctl does not have, until one of the two is changed. Keep it empty.
 var disputed = map[string]string{}
