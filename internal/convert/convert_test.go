@@ -242,3 +242,23 @@ func TestAliasBombsAreRefused(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+func TestPoolsWithTheSameLabelsShareThem(t *testing.T) {
+	pools := `    diskimages: [{name: debian-12}]
+    pools:
+      - name: main
+        labels: &labels
+          - {name: debian, diskimage: debian-12, flavor-name: s}
+          - {name: big, diskimage: debian-12, flavor-name: l}
+          - {name: huge, diskimage: debian-12, min-ram: 64000}
+      - {name: second, labels: *labels}
+`
+	yaml := strings.Replace(small, "- name: debian\n", "- name: debian\n  - name: big\n  - name: huge\n", 1) + pools
+	text, _ := converted(t, Input{YAML: []byte(yaml)})
+	wantLines(t, text, `labels = {`, `"huge" = { image = "debian-12", min_ram = 64000 }`, `dynamic "label" {`, "for_each = local.labels",
+		"image = diskimage[label.value.image]", "min_ram = try(label.value.min_ram, null)")
+	text, _ = converted(t, Input{YAML: []byte(yaml), Options: Options{Plain: true}})
+	if strings.Contains(text, "dynamic") || strings.Count(text, `label "huge"`) != 3 {
+		t.Errorf("the output is not plain:\n%s", text)
+	}
+}
