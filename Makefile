@@ -8,7 +8,7 @@ DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 RACE := CGO_ENABLED=1 go test -race -timeout=30m
 
-.PHONY: help build test race check lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz integration integration-openstack integration-images \
+.PHONY: help build build-windows test race check lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz integration integration-openstack integration-images \
 	integration-newcomer integration-sandbox integration-completion integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-systemd \
 	integration-zookeeper clean
 
@@ -18,6 +18,9 @@ help: ## show this list
 build: ## build bin/npctl, one static binary
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/npctl ./cmd/npctl
 
+build-windows: ## build bin/npctl.exe, for build hosts with Windows
+	GOOS=windows GOARCH=amd64 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/npctl.exe ./cmd/npctl
+
 test: ## run the tests (no root, no network, no services)
 	go test ./...
 
@@ -26,10 +29,12 @@ race: ## run the tests with the race detector (needs a C compiler)
 
 check: lint vuln docs-check race ## everything a change has to pass before review, except the integration targets
 
-lint: ## gofmt, go vet, golangci-lint, functions that nothing calls
+lint: ## gofmt, go vet, golangci-lint, builds for Windows and macOS, functions that nothing calls
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: run make fmt'; exit 1; }
 	go vet ./...
 	go vet -tags integration,gearman,zuul ./...
+	GOOS=windows GOARCH=amd64 go build ./...
+	GOOS=darwin GOARCH=arm64 go build ./...
 	go run $(GOLANGCI) run --build-tags integration,gearman,zuul ./...
 	@dead=$$(go run $(DEADCODE) -test -tags integration,gearman,zuul,openstackclient ./...) && test -z "$$dead" || { echo "$$dead"; exit 1; }
 

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +27,9 @@ func (r *run) checkNothingLeft(t *testing.T, atLeast int) {
 	for _, pid := range pids {
 		if _, alive := process.StartTime(pid); alive {
 			t.Errorf("process %d outlives the build", pid)
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+			if hanging, err := os.FindProcess(pid); err == nil {
+				_ = hanging.Kill()
+			}
 		}
 	}
 	points, err := mounts.Below(r.job.Dir)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
-	"golang.org/x/sys/unix"
 
+	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/internal/process"
 )
 
@@ -140,11 +140,7 @@ func await(requests <-chan *ssh.Request, result chan<- exitStatus) {
 			result <- exitStatus{code: int(status.Status)}
 			return
 		case request.Type == "exit-signal" && ssh.Unmarshal(request.Payload, &signal) == nil:
-			number := unix.SignalNum("SIG" + signal.Name)
-			if number == 0 {
-				number = unix.SIGKILL
-			}
-			result <- exitStatus{code: -1, signal: number}
+			result <- exitStatus{code: -1, signal: host.Signal(signal.Name)}
 			return
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/npctl/npctl/internal/process"
@@ -107,8 +106,7 @@ func (t tokenSource) run(ctx context.Context) (string, error) {
 	command := exec.CommandContext(ctx, t.command[0], t.command[1:]...) //nolint:gosec // the command is from the configuration
 	command.Dir, command.Stdout, command.Stderr = t.dir, &out, &complaints
 	command.Env = process.BaseEnv(os.Environ())
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
+	process.KillWithGroup(command)
 	command.WaitDelay = time.Second
 	err := command.Run()
 	switch {

@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/internal/convert"
+	"github.com/npctl/npctl/internal/host"
 )
 
 const convertDescription = `Translates Nodepool's configuration to npctl's. It reads nodepool.yaml and, if there is one, the
@@ -192,7 +192,7 @@ func (c *convertCommand) create(path string, data []byte, mode fs.FileMode) erro
 	if _, err := os.Lstat(path); err == nil && !c.force {
 		return hint(fmt.Errorf("%s exists already", path), "choose another path, or overwrite it with -force")
 	}
-	if err := renameio.WriteFile(path, data, mode, renameio.IgnoreUmask()); err != nil {
+	if err := host.ReplaceFile(path, data, mode); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil

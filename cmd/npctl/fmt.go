@@ -11,10 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/internal/host"
 
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/internal/text"
@@ -150,7 +151,7 @@ func (c *fmtCommand) file(path string) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	if err := renameio.WriteFile(path, after, info.Mode().Perm(), renameio.WithExistingPermissions()); err != nil {
+	if err := host.ReplaceFile(path, after, info.Mode().Perm()); err != nil {
 		return true, fmt.Errorf("write %s: %w", path, err)
 	}
 	return true, nil

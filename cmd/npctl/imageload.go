@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/imagefile"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
@@ -120,8 +120,5 @@ func diskUse(path string) (int64, bool) {
 	if err != nil {
 		return 0, false
 	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		return stat.Blocks * 512, true
-	}
-	return info.Size(), true
+	return imagefile.Allocated(info), true
 }

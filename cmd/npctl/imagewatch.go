@@ -5,8 +5,7 @@ import (
 	"errors"
 	"os"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -59,8 +58,8 @@ func (b *buildWatch) ended(ctx context.Context) (bool, error) {
 // isDead reports whether the process that holds a lock is known to have exited. It reports false for a process on
 // another host.
 func isDead(h state.Holder) bool {
-	host, err := os.Hostname()
-	return err == nil && host == h.Host && h.PID > 0 && errors.Is(unix.Kill(h.PID, 0), unix.ESRCH)
+	name, err := os.Hostname()
+	return err == nil && name == h.Host && h.PID > 0 && !host.IsRunning(h.PID)
 }
 
 // buildOutcome returns the state of a build and the error of a failed one. A failed build may have no record; its error

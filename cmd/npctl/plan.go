@@ -1,14 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
 
-	"github.com/google/renameio/v2"
 	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/internal/host"
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/planfile"
@@ -152,15 +154,11 @@ func (c *planCommand) show(s *session, p plan.Plan, opt plan.Options) error {
 
 // writeMarkdown replaces a file atomically.
 func writeMarkdown(p plan.Plan, path string) error {
-	file, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o644))
-	if err != nil {
-		return fmt.Errorf("write Markdown: %w", err)
-	}
-	defer file.Cleanup() //nolint:errcheck // nothing to clean up after success
-	if err := render.Markdown(file, p, 0); err != nil {
+	var text bytes.Buffer
+	if err := render.Markdown(&text, p, 0); err != nil {
 		return fmt.Errorf("write Markdown to %s: %w", path, err)
 	}
-	if err := file.CloseAtomicallyReplace(); err != nil {
+	if err := host.ReplaceReadableFile(path, text.Bytes()); err != nil {
 		return fmt.Errorf("write Markdown to %s: %w", path, err)
 	}
 	return nil

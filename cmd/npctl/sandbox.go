@@ -8,8 +8,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/internal/host"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 )
@@ -85,7 +86,7 @@ func (c *sandboxCommand) run(ctx context.Context, cmd *cli.Command) error {
 func (c *sandboxCommand) announce(url string) error {
 	yaml := sandboxcloud.CloudsYAML(url)
 	if c.clouds != "" {
-		if err := renameio.WriteFile(c.clouds, []byte(yaml), 0o600); err != nil {
+		if err := host.ReplaceFile(c.clouds, []byte(yaml), 0o600); err != nil {
 			return fmt.Errorf("write %s: %w", c.clouds, err)
 		}
 		c.ui.message("Serving an OpenStack at %s until ^C. Use it with: OS_CLIENT_CONFIG_FILE=%s openstack --os-cloud=sandbox server list", url, c.clouds)

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
-	"golang.org/x/sys/unix"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
@@ -36,11 +36,11 @@ func (n *notifier) stopping() {
 
 // reloading notifies systemd of a reload and its start time, which Type=notify-reload requires.
 func (n *notifier) reloading() {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+	now, ok := host.Monotonic()
+	if !ok {
 		return // only systems without CLOCK_MONOTONIC
 	}
-	n.send(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, now.Nano()/int64(time.Microsecond)))
+	n.send(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, now.Microseconds()))
 }
 
 // keep reports that the service is ready after the first pass. From then on it reports the status when it changes and

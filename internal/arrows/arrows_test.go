@@ -23,10 +23,10 @@ var arrows = map[string][]string{
 	"config":           {"resources", "resources/schema"},
 	"plan":             {"resources"},
 	"plan/render":      {"plan", "resources"},
-	"plan/planfile":    {"plan", "resources"},
+	"plan/planfile":    {"plan", "resources", "internal/host"},
 	"plan/plantest":    {"plan", "resources"},
 	"state":            {"resources", "resources/schema"},
-	"state/*":          {"state", "resources", "resources/schema"},
+	"state/*":          {"state", "resources", "resources/schema", "internal/host"},
 	// these two know the implementations of the contract
 	"state/location": {"state/bolt", "state/zookeeper", "resources", "resources/schema", "internal/hints"},
 	"state/migrate":  {"state", "state/location", "state/bolt", "state/zookeeper", "resources", "plan", "reconcile", "internal/hints"},

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // partSuffix ends the name of an incomplete file. A process may delete such a file if no process writes it.
@@ -54,7 +55,14 @@ func Accept(path, format string) error {
 
 // syncFile flushes a file or directory to the disk, so that it survives a power failure.
 func syncFile(path string) error {
-	file, err := os.Open(path)
+	how := os.O_RDONLY
+	if runtime.GOOS == "windows" { // it syncs no directory, and no file that is open for reading
+		if info, err := os.Stat(path); err != nil || info.IsDir() {
+			return err
+		}
+		how = os.O_RDWR
+	}
+	file, err := os.OpenFile(path, how, 0)
 	if err != nil {
 		return err
 	}

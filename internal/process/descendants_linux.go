@@ -15,6 +15,9 @@ import (
 // processes with the same ID.
 type descendants map[int]uint64
 
+// adopt does nothing: add finds the processes of the run.
+func (f descendants) adopt(int) {}
+
 // add finds the processes that are in the leader's group, descend from it, or have the run's ID in their environment.
 func (f descendants) add(leader int, runID string) {
 	all := processes()

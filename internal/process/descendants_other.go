@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build unix && !linux
 
 package process
 
@@ -10,6 +10,7 @@ import (
 // descendants is empty without /proc: only the process group is known.
 type descendants map[int]uint64
 
+func (d descendants) adopt(int)                {}
 func (d descendants) add(int, string)          {}
 func (d descendants) kill()                    {}
 func (d descendants) gone(time.Duration) []int { return nil }

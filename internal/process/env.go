@@ -18,18 +18,16 @@ var inheritedVariables = []string{
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE",
 }
 
-const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 // BaseEnv returns the base environment of every builder's program: from environ (such as os.Environ()) only the
 // variables that a program needs to run and to reach the network, with PATH, HOME and LANG always set.
 func BaseEnv(environ []string) []string {
 	var base []string
-	for _, name := range inheritedVariables {
+	for _, name := range slices.Concat(inheritedVariables, platformVariables) {
 		if value := Getenv(environ, name); value != "" {
 			base = append(base, name+"="+value)
 		}
 	}
-	for name, value := range map[string]string{"PATH": defaultPath, "HOME": home(), "LANG": "C.UTF-8", "USER": username()} {
+	for name, value := range map[string]string{"PATH": systemPath, "HOME": home(), "LANG": "C.UTF-8", "USER": username()} {
 		if Getenv(base, name) == "" {
 			base = Setenv(base, name, value)
 		}

@@ -84,10 +84,15 @@ func summary(err error) string {
 // lookPath finds the program as the child's shell would.
 func lookPath(spec Spec) (string, error) {
 	name := spec.Args[0]
-	if strings.Contains(name, "/") {
+	if isPath(name) {
 		path := name
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(spec.Dir, path)
+		}
+		for _, file := range fileNames(path) {
+			if executable(file) == nil {
+				return file, nil
+			}
 		}
 		return path, executable(path)
 	}
@@ -106,9 +111,10 @@ func Installed(name, search string) bool { return find(name, search) != "" }
 
 func find(name, search string) string {
 	for _, dir := range filepath.SplitList(search) {
-		path := filepath.Join(dir, name)
-		if filepath.IsAbs(path) && executable(path) == nil {
-			return path
+		for _, file := range fileNames(name) {
+			if path := filepath.Join(dir, file); filepath.IsAbs(path) && executable(path) == nil {
+				return path
+			}
 		}
 	}
 	return ""
@@ -123,7 +129,7 @@ func executable(path string) error {
 		return err
 	case info.IsDir():
 		return fmt.Errorf("%s is a directory, not a program", path)
-	case info.Mode()&0o111 == 0:
+	case !isExecutable(info):
 		return fmt.Errorf("%s is not executable: chmod +x it, or name its interpreter first (\"sh\", %q)", path, path)
 	}
 	return nil

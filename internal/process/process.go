@@ -112,12 +112,22 @@ func start(program string, spec Spec) (*child, error) {
 		spec: spec, sandbox: sandbox, pid: cmd.Process.Pid, runID: runID, output: newOutput(spec), pipe: read,
 		pumped: make(chan struct{}), exited: make(chan error, 1), family: descendants{},
 	}
+	c.family.adopt(c.pid)
 	if spec.Started != nil {
 		spec.Started(c.pid)
 	}
 	go func() { c.output.pump(read); close(c.pumped) }()
 	go func() { c.exited <- cmd.Wait() }()
 	return c, nil
+}
+
+// KillWithGroup makes the end of the command's context kill the command and its process group.
+func KillWithGroup(command *osexec.Cmd) {
+	command.SysProcAttr = ownGroup()
+	command.Cancel = func() error {
+		killGroup(command.Process.Pid)
+		return nil
+	}
 }
 
 // launch starts the program, in its own mount namespace if permitted, and returns the directory of its sandbox.
@@ -139,7 +149,7 @@ func launch(program string, spec Spec, output *os.File) (cmd *osexec.Cmd, sandbo
 			return cmd, "", err
 		}
 	}
-	return cmd, "", attempt(&syscall.SysProcAttr{Setpgid: true})
+	return cmd, "", attempt(ownGroup())
 }
 
 // run waits for the program, stops it when ctx ends, and cleans up.

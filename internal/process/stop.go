@@ -3,7 +3,6 @@ package process
 import (
 	"fmt"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -20,13 +19,13 @@ func (c *child) stop(cause error) (*StoppedError, error) {
 	// Find descendants before the signal: after the parent of a process has ended, nothing links the process to the
 	// run.
 	c.family.add(c.pid, c.runID)
-	_ = syscall.Kill(c.pid, syscall.SIGTERM)
+	terminate(c.pid)
 	if ended, err := await(c.exited, stopped.Grace); ended {
 		return stopped, err
 	}
 	stopped.Killed = true
 	c.family.add(c.pid, c.runID)
-	_ = syscall.Kill(-c.pid, syscall.SIGKILL)
+	killGroup(c.pid)
 	c.family.kill()
 	_, err := await(c.exited, killWait)
 	return stopped, err
@@ -52,7 +51,7 @@ func (c *child) clear() error {
 	case <-c.pumped:
 	case <-timer.C:
 	}
-	_ = syscall.Kill(-c.pid, syscall.SIGKILL)
+	killGroup(c.pid)
 	c.family.add(c.pid, c.runID)
 	c.family.kill()
 	left := c.family.gone(killWait)
@@ -72,7 +71,7 @@ func Kill(pid int, started uint64, runID string) {
 	left := descendants{}
 	if now, alive := StartTime(pid); pid > 1 && pid != os.Getpid() && alive && now == started {
 		left.add(pid, runID)
-		_ = syscall.Kill(-pid, syscall.SIGKILL)
+		killGroup(pid)
 	}
 	left.add(noLeader, runID)
 	left.kill()

@@ -14,11 +14,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
-	"syscall"
 
 	"github.com/google/uuid"
 
+	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/internal/mounts"
 	"github.com/npctl/npctl/internal/process"
 )
@@ -105,6 +106,9 @@ func (d *Dir) write() error {
 // directory. It does so even after ctx has ended.
 func (d *Dir) Remove(ctx context.Context) error {
 	defer func() { _ = d.lease.Close() }()
+	if runtime.GOOS == "windows" { // it deletes no open file
+		_ = d.lease.Close() // the content is not needed any more
+	}
 	err := errors.Join(mounts.Clear(ctx, d.build), clearUp(ctx, d.path))
 	if err != nil {
 		return fmt.Errorf("clean up after the build in %s: %w", d.build, err)
@@ -175,10 +179,8 @@ func sweep(ctx context.Context, link string) error {
 		return err
 	}
 	defer func() { _ = lease.Close() }()
-	if err := lock(lease); errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil // its npctl is running
-	} else if err != nil {
-		return err
+	if locked, err := host.TryLock(lease, true); err != nil || !locked {
+		return err // without an error its npctl is running
 	}
 	left := read(lease)
 	process.Kill(left.PID, left.Started, left.RunID)
@@ -201,11 +203,18 @@ func read(lease io.ReaderAt) leaseContent {
 	return n
 }
 
-func lock(file *os.File) error { return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
-
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	return err
+}
+
+// lock locks a new lease.
+func lock(lease *os.File) error {
+	locked, err := host.TryLock(lease, true)
+	if err == nil && !locked {
+		err = errors.New("another process has locked the lease")
 	}
 	return err
 }

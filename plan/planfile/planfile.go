@@ -10,10 +10,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 
-	"github.com/google/renameio/v2"
+	"github.com/npctl/npctl/internal/host"
 
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
@@ -72,16 +71,7 @@ func (f File) Write(path string) error {
 	if err != nil {
 		return fmt.Errorf("save plan to %s: %w", path, err)
 	}
-	pending, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(0o600),
-		renameio.WithTempDir(filepath.Dir(path)))
-	if err != nil {
-		return fmt.Errorf("save plan: %w", err)
-	}
-	defer pending.Cleanup() //nolint:errcheck // after success there is nothing to clean up
-	if _, err := pending.Write(content); err != nil {
-		return fmt.Errorf("save plan to %s: %w", path, err)
-	}
-	if err := pending.CloseAtomicallyReplace(); err != nil {
+	if err := host.ReplaceFile(path, content, 0o600); err != nil {
 		return fmt.Errorf("save plan to %s: %w", path, err)
 	}
 	return nil

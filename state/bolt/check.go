@@ -7,8 +7,6 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // The layout of a bbolt file, version 2, in the byte order of the machine
@@ -102,11 +100,11 @@ func metaAt(r io.ReaderAt, offset int64) (m meta, ok, known bool) {
 // that its elements are within the page and in order.
 func checkPages(f *os.File, m meta) error {
 	length := m.highWater * m.pageSize
-	data, err := unix.Mmap(int(f.Fd()), 0, int(length), unix.PROT_READ, unix.MAP_SHARED)
+	data, release, err := mapFile(f, int(length))
 	if err != nil {
 		return &os.PathError{Op: "map", Path: f.Name(), Err: err}
 	}
-	defer func() { _ = unix.Munmap(data) }()
+	defer release()
 	return walk(data, m)
 }
 

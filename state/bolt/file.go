@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
-	"golang.org/x/sys/unix"
+
+	"github.com/npctl/npctl/internal/host"
 )
 
 // file accesses a bbolt file that is open only during a transaction; see
@@ -119,9 +119,7 @@ func (f *file) transact(ctx context.Context, why accessMode, do func(*bbolt.Tx, 
 // release releases the file lock if bbolt did not: after a panic its mapping remains, which keeps the file locked even
 // when the descriptor is closed. A second call is harmless.
 func release(osFile *os.File) {
-	if raw, err := osFile.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { _ = unix.Flock(int(fd), unix.LOCK_UN) })
-	}
+	host.Unlock(osFile)
 	_ = osFile.Close()
 }
 
@@ -166,15 +164,16 @@ func (f *file) tryAcquire(why accessMode) (*os.File, error) {
 	if err := regular(f.path); err != nil {
 		return nil, err
 	}
-	how, mode := unix.LOCK_SH, os.O_RDONLY
+	mode := os.O_RDONLY
 	if why == writing {
-		how, mode = unix.LOCK_EX, os.O_RDWR
+		mode = os.O_RDWR
 	}
 	osFile, err := os.OpenFile(f.path, mode, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err = unix.Flock(int(osFile.Fd()), how|unix.LOCK_NB); err == nil {
+	locked, err := host.TryLock(osFile, why == writing)
+	if locked {
 		have, openErr := osFile.Stat()
 		now, pathErr := os.Stat(f.path)
 		if openErr == nil && pathErr == nil && os.SameFile(have, now) {
@@ -182,7 +181,7 @@ func (f *file) tryAcquire(why accessMode) (*os.File, error) {
 		}
 	}
 	osFile.Close()
-	if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
 	return nil, nil
@@ -228,9 +227,7 @@ func versionOf(osFile *os.File) (version, metas, error) {
 		return version{}, metas{}, err
 	}
 	at := version{txid: m.newest.txid}
-	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
-		at.dev, at.ino = uint64(sys.Dev), sys.Ino //nolint:unconvert // narrower on some systems
-	}
+	at.dev, at.ino = identityOf(osFile, info)
 	return at, m, nil
 }
 

@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/state"
 )
 
@@ -410,7 +410,7 @@ func firstLine(path string) string {
 // startOf returns the start time of the process. It is empty if /proc is missing or cannot be read. The error is
 // os.ErrProcessDone if no such process runs.
 func startOf(pid int) (string, error) {
-	if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
+	if !host.IsRunning(pid) {
 		return "", os.ErrProcessDone
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package pty opens terminals for tests.
 package pty
 

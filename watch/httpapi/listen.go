@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
-	"golang.org/x/sys/unix"
 
 	"github.com/npctl/npctl/internal/connlimit"
 )
@@ -53,7 +52,7 @@ func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	}}
 	l, err := config.Listen(context.Background(), "unix", path)
 	if err != nil {
-		if errors.Is(err, unix.EADDRINUSE) {
+		if errors.Is(err, syscall.EADDRINUSE) {
 			err = ErrInUse
 		}
 		return nil, fmt.Errorf("listen at %s: %w", path, err)
@@ -82,7 +81,7 @@ func removeStale(path string) error {
 		_ = conn.Close()
 		return ErrInUse
 	}
-	if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
+	if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot determine whether a process listens there: %w", err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	jsonv1 "github.com/go-json-experiment/json/v1"
-	"github.com/google/renameio/v2"
+	"github.com/npctl/npctl/internal/host"
 	"github.com/rogpeppe/go-internal/lockedfile"
 )
 
@@ -227,7 +227,7 @@ func (s *store) save() error {
 	if err != nil {
 		return fmt.Errorf("write sandbox state %s: %w", s.path, err)
 	}
-	if err := renameio.WriteFile(s.path, text, 0o600); err != nil {
+	if err := host.ReplaceFile(s.path, text, 0o600); err != nil {
 		return fmt.Errorf("write sandbox state: %w", err)
 	}
 	s.stamp, err = stampOf(s.path)

@@ -371,11 +371,3 @@ func CheckNamedSocket(path string) error {
 	}
 	return nil
 }
-
-func ownerOf(info os.FileInfo) (int, bool) {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, false
-	}
-	return int(stat.Uid), true
-}

@@ -1,0 +1,17 @@
+//go:build unix
+
+package client
+
+import (
+	"os"
+	"syscall"
+)
+
+// ownerOf returns the ID of the user who owns a file.
+func ownerOf(info os.FileInfo) (int, bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(stat.Uid), true
+}
