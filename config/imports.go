@@ -23,7 +23,7 @@ var importBlock = schema.Block{
 			Doc: "What the object becomes: `provider.NAME.pool.NAME.label.NAME` makes a server a node, `provider.NAME.image.NAME` makes an image a build with an upload. With quotes it may be a template, such as `\"provider.one.pool.main.label.${each.key}\"`."},
 		{Name: "id", Type: cty.String, Required: true, Check: schema.CheckNotEmpty, Doc: "ID of the object in the cloud."},
 		{Name: "state", Type: cty.String, Default: cty.StringVal(string(resources.StateHold)), OneOf: []string{string(resources.StateHold), string(resources.StateReady)},
-			Doc: "State of the node of a server: on hold until a person releases it, or ready for requests, after it has presented its SSH host keys."},
+			Doc: "State of the node of a server: on hold, and deleted after `npctl node release`, or ready for requests, after it has presented its SSH host keys."},
 	},
 }
 

@@ -17,7 +17,8 @@ npctl's ownership tags to it, and records it. It changes nothing else.
 
 ADDRESS is provider.NAME.pool.NAME.label.NAME for a server, which becomes a node, or
 provider.NAME.image.NAME for an image, which becomes a build with an upload. ID is that of the cloud.
-The node of a server is on hold until npctl node release, or ready at once with -state=ready.
+The node of a server is on hold, and deleted after npctl node release. With -state=ready it is available
+for requests.
 
 Examples:
   npctl import provider.vexxhost.pool.main.label.debian-small 5c01f580-9925-4e70-abc0-c8c329c52b5b
