@@ -69,7 +69,7 @@ func TestRateIsInverse(t *testing.T) {
 }
 
 func TestTimesHaveUnits(t *testing.T) {
-	for in, want := range map[string]string{"28800": "8h", "86400": "24h", "604800": "7d", "90": "90s", "120": "2m", "0": "0s", "0x10": "16s"} {
+	for in, want := range map[string]string{"28800": "8h", "86400": "24h", "604800": "7d", "90": "90s", "120": "2m", "0": "0s", "12.5": "12.5s", "0x10": "16s"} {
 		text, _ := converted(t, Input{YAML: []byte("labels:\n  - {name: x, max-ready-age: " + in + "}\n")})
 		wantLines(t, text, `max_ready_age = "`+want+`"`)
 	}

@@ -123,8 +123,8 @@ func (c *converter) directories(e *entry, builder *block) {
 	}
 }
 
-// addElements completes images for which nodepool.yaml has no elements, as in the configuration of a launcher whose
-// images another machine builds.
+// addElements completes images for which nodepool.yaml has no elements, as in the configuration of a launcher without
+// a builder.
 func (c *converter) addElements() {
 	for _, name := range c.imageOrder {
 		im, found := c.images[name], false

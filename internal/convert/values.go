@@ -106,7 +106,10 @@ func seconds(c *converter, n *node) (string, bool) {
 	}
 	if n.kind == scalarNode {
 		if f, ok := number(n.text); ok && f >= 0 && f < 1e9 {
-			return quote(duration(int64(math.Ceil(f)))), true
+			if f != math.Trunc(f) {
+				return quote(strconv.FormatFloat(f, 'f', -1, 64) + "s"), true
+			}
+			return quote(duration(int64(f))), true
 		}
 	}
 	return c.wrong(n, "a number of seconds")
