@@ -182,11 +182,17 @@ func TestEnvironmentIsReferred(t *testing.T) {
 	if len(r.Env) != 4 {
 		t.Errorf("environment variables: %q", r.Env)
 	}
+	text, _ = converted(t, Input{YAML: []byte(small + "    region-name: 'a\"$%(NODEPOOL_REGION)${x}'\n")})
+	wantLines(t, text, `region = "a\"${"$"}${env("NODEPOOL_REGION")}$${x}"`)
 }
 
 func TestDriversThatNpctlDoesNotHave(t *testing.T) {
 	text, r := converted(t, Input{YAML: []byte("labels: [{name: x}]\nproviders:\n  - name: amazon\n    driver: aws\n    region-name: us-east-1\n    pools:\n      - name: main\n        labels: [{name: x, instance-type: t3}] # small\n")})
 	wantLines(t, text, `label "x"`, `# The provider "amazon" is not converted`, "# | region-name: us-east-1", "# small")
+	text, r2 := converted(t, Input{YAML: []byte(`{"labels": [{"name": "x"}], "providers": [{"name": "amazon", "driver": "aws"}, {"name": "p", "cloud": "other-cloud"}]}`)})
+	if strings.Count(text, "other-cloud") != 1 || len(r2.Report) != 7 {
+		t.Errorf("the comment of a provider in one line has more than the provider:\n%s%s", text, r2.Text(true))
+	}
 	for _, path := range []string{"providers[amazon].name", "providers[amazon].region-name", "providers[amazon].pools[main].labels[x].instance-type"} {
 		if e := entryOf(t, r, path); e.Verdict != Unsupported {
 			t.Errorf("entry of %s: %+v", path, e)

@@ -160,11 +160,22 @@ func (c *converter) textExpr(text string) string {
 		if at[0] == 0 && at[1] == len(text) {
 			return call
 		}
-		parts.WriteString(strings.Trim(quote(text[last:at[0]]), `"`) + "${" + call + "}")
+		before := text[last:at[0]]
+		if n := len(before); n > 0 && (before[n-1] == '$' || before[n-1] == '%') { // $${ would be an escape
+			parts.WriteString(unquoted(before[:n-1]) + `${"` + before[n-1:] + `"}`)
+		} else {
+			parts.WriteString(unquoted(before))
+		}
+		parts.WriteString("${" + call + "}")
 		last = at[1]
 	}
-	parts.WriteString(strings.TrimSuffix(strings.TrimPrefix(quote(text[last:]), `"`), `"`))
+	parts.WriteString(unquoted(text[last:]))
 	return `"` + parts.String() + `"`
+}
+
+// unquoted returns a text as a part of an HCL string.
+func unquoted(text string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(quote(text), `"`), `"`)
 }
 
 // heredoc returns a text of several lines as a heredoc.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // provider is one provider in translation.
@@ -91,6 +93,13 @@ func (c *converter) unchecked(e *entry) []*node {
 
 // sourceLines returns the lines of the input that define a list item: its first line and all that are indented more.
 func sourceLines(n *node) []string {
+	if n.y.Style&yaml.FlowStyle != 0 { // its line can contain other items
+		text, err := yaml.Marshal(n.y)
+		if err != nil {
+			return nil
+		}
+		return strings.Split(strings.TrimSpace(restoreEnv(string(text))), "\n")
+	}
 	lines := strings.Split(string(n.src.text), "\n")
 	first, indent := n.y.Line-1, n.y.Column-1
 	if first < 0 || first >= len(lines) {
