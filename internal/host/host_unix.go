@@ -35,6 +35,18 @@ func replace(path string, content []byte, perm renameio.Option) error {
 	return pending.CloseAtomicallyReplace()
 }
 
+// SyncDir makes new entries of a directory survive a power failure.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// SyncFile makes the content of a closed file survive a power failure.
+func SyncFile(path string) error { return SyncDir(path) }
+
 // Signal returns the signal with a name such as KILL. An unknown name counts as KILL.
 func Signal(name string) syscall.Signal {
 	if number := unix.SignalNum("SIG" + name); number != 0 {

@@ -31,6 +31,18 @@ func ReplaceFile(path string, content []byte, _ os.FileMode) error {
 // ReplaceReadableFile is ReplaceFile.
 func ReplaceReadableFile(path string, content []byte) error { return ReplaceFile(path, content, 0) }
 
+// SyncDir does nothing: Windows syncs no directory.
+func SyncDir(string) error { return nil }
+
+// SyncFile makes the content of a closed file survive a power failure.
+func SyncFile(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0) // a file that is open for reading cannot be synced
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}
+
 // Signal returns the signal with a name such as KILL. Windows knows no names of signals.
 func Signal(string) syscall.Signal { return syscall.SIGKILL }
 

@@ -6,7 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
+
+	"github.com/npctl/npctl/internal/host"
 )
 
 // partSuffix ends the name of an incomplete file. A process may delete such a file if no process writes it.
@@ -18,13 +19,13 @@ func PartName(final string) string { return final + partSuffix }
 // Publish gives the complete PartName(final) its final name. It syncs the content before and the name after.
 func Publish(final string) error {
 	part := PartName(final)
-	if err := syncFile(part); err != nil {
+	if err := host.SyncFile(part); err != nil {
 		return fmt.Errorf("write %s to disk: %w", part, err)
 	}
 	if err := os.Rename(part, final); err != nil {
 		return err
 	}
-	if err := syncFile(filepath.Dir(final)); err != nil {
+	if err := host.SyncDir(filepath.Dir(final)); err != nil {
 		return fmt.Errorf("write directory of %s to disk: %w", final, err)
 	}
 	return nil
@@ -50,21 +51,5 @@ func Accept(path, format string) error {
 	if err := CheckFormat(path, format); err != nil {
 		return err
 	}
-	return syncFile(path)
-}
-
-// syncFile flushes a file or directory to the disk, so that it survives a power failure.
-func syncFile(path string) error {
-	how := os.O_RDONLY
-	if runtime.GOOS == "windows" { // it syncs no directory, and no file that is open for reading
-		if info, err := os.Stat(path); err != nil || info.IsDir() {
-			return err
-		}
-		how = os.O_RDWR
-	}
-	file, err := os.OpenFile(path, how, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Sync(), file.Close())
+	return host.SyncFile(path)
 }

@@ -184,6 +184,9 @@ func sweep(ctx context.Context, link string) error {
 	}
 	left := read(lease)
 	process.Kill(left.PID, left.Started, left.RunID)
+	if runtime.GOOS == "windows" { // as in Remove
+		_ = lease.Close()
+	}
 	if err := errors.Join(mounts.Clear(ctx, filepath.Dir(link)), clearUp(ctx, path)); err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"go.etcd.io/bbolt"
 
+	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
 	"github.com/npctl/npctl/state"
@@ -249,7 +250,7 @@ func (s *Store) create() error {
 	if err := os.Link(temp.Name(), s.opts.Path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncDir(dir)
+	return host.SyncDir(dir)
 }
 
 // initialize writes an empty store with a new lineage.
@@ -269,16 +270,6 @@ func (s *Store) initialize(path string) error {
 		return h.save(tx)
 	})
 	return errors.Join(err, db.Close())
-}
-
-// syncDir makes a new directory entry survive a power failure.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 // ErrDamaged reports damage to a file that was a valid state file.
