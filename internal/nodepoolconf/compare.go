@@ -48,23 +48,34 @@ const absent = "absent"
 // deliberate is one row of the table of deliberate differences.
 type deliberate struct {
 	key    string // the last part of the path
-	holds  func(path string, nodepool, npctl Value) bool
+	holds  func(nodepool, npctl Model, path string) bool
 	reason string
 }
 
-func notSet(_ string, nodepool, _ Value) bool { return !nodepool.Set }
+const (
+	unusedImage  = "npctl uploads the images that labels use, and this one has no label"
+	builderImage = "the image has no elements here, because another nodepool.yaml defines it"
+)
 
 // differences are the attributes in which npctl differs from Nodepool on purpose.
 var differences = []deliberate{
-	{"images-dir", notSet, "npctl has a default; Nodepool's builder needs a value"},
-	{"build-log-dir", notSet, "npctl's default is beside the configuration, because /var/log/nodepool belongs to Nodepool"},
+	{"images-dir", isDefault("images"), "npctl has a default; Nodepool's builder needs a value"},
+	{"build-log-dir", isDefault("build-logs"), "npctl's default is beside the configuration, because /var/log/nodepool belongs to Nodepool"},
 	{"metadata", superset, "npctl merges the properties of an image with those of its parent; Nodepool drops the parent's"},
 	{"meta", superset, "npctl merges the properties of an image with those of its parent; Nodepool drops the parent's"},
+	{"meta", notUploaded, unusedImage}, {"pause", notUploaded, unusedImage},
+	{"connection-type", notUploaded, unusedImage}, {"connection-port", notUploaded, unusedImage},
+	{"elements", withoutElements, builderImage}, {"pause", withoutElements, builderImage},
 }
 
-func superset(_ string, nodepool, npctl Value) bool {
+// isDefault reports whether neither side sets the attribute.
+func isDefault(npctlDefault string) func(nodepool, npctl Model, path string) bool {
+	return func(nodepool, npctl Model, path string) bool { return !nodepool[path].Set && npctl[path].Text == npctlDefault }
+}
+
+func superset(nodepool, npctl Model, path string) bool {
 	var less, more map[string]string
-	if json.Unmarshal([]byte(nodepool.Text), &less) != nil || json.Unmarshal([]byte(npctl.Text), &more) != nil {
+	if json.Unmarshal([]byte(nodepool[path].Text), &less) != nil || json.Unmarshal([]byte(npctl[path].Text), &more) != nil {
 		return false
 	}
 	for key, text := range less {
@@ -73,6 +84,28 @@ func superset(_ string, nodepool, npctl Value) bool {
 		}
 	}
 	return true
+}
+
+// notUploaded reports whether the path is that of an image in a provider in which no label uses the image.
+func notUploaded(nodepool, npctl Model, path string) bool {
+	provider, rest, ok := strings.Cut(path, `.diskimage "`)
+	if _, uploaded := npctl[path]; !ok || uploaded || !strings.HasPrefix(provider, "provider ") {
+		return false
+	}
+	ref := "diskimage " + rest[:strings.LastIndex(rest, `"`)]
+	for other, v := range nodepool {
+		if v.Text == ref && strings.HasPrefix(other, provider+".pool ") && strings.HasSuffix(other, ".image") {
+			return false
+		}
+	}
+	return true
+}
+
+// withoutElements reports whether the path is that of an image that Nodepool cannot build with this file. npctl needs
+// an element, so the image is paused.
+func withoutElements(nodepool, npctl Model, path string) bool {
+	image := path[:strings.LastIndex(path, ".")+1]
+	return strings.HasPrefix(path, "diskimage ") && nodepool[image+"elements"].Text == "[]" && npctl[image+"pause"].Text == "true"
 }
 
 // Compare compares the configuration of Nodepool with that of npctl, attribute by attribute.
@@ -100,7 +133,7 @@ func Compare(nodepool Model, d resources.Desired) Comparison {
 			continue
 		}
 		diff := Difference{Path: path, Nodepool: a.Text, Npctl: b.Text, Line: a.Line}
-		if diff.Reason = reasonFor(path, a, b); diff.Reason == "" {
+		if diff.Reason = reasonFor(nodepool, npctl, path); diff.Reason == "" {
 			c.Differences = append(c.Differences, diff)
 		} else {
 			c.Deliberate = append(c.Deliberate, diff)
@@ -109,10 +142,10 @@ func Compare(nodepool Model, d resources.Desired) Comparison {
 	return c
 }
 
-func reasonFor(path string, nodepool, npctl Value) string {
+func reasonFor(nodepool, npctl Model, path string) string {
 	key := path[strings.LastIndex(path, ".")+1:]
 	for _, row := range differences {
-		if row.key == key && row.holds(path, nodepool, npctl) {
+		if row.key == key && row.holds(nodepool, npctl, path) {
 			return row.reason
 		}
 	}

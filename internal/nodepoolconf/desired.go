@@ -108,6 +108,9 @@ func (m Model) image(img *resources.Image) {
 	for key, text := range b.textMap("secret_env") {
 		env[key] = text
 	}
+	if dir := b.text("tmp_dir"); dir != "" { // npctl rejects TMPDIR in env
+		env["TMPDIR"] = dir
+	}
 	put("elements", list(b.texts("elements")))
 	put("elements-dir", list(b.texts("element_paths")))
 	put("env-vars", textMap(env))
