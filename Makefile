@@ -58,12 +58,13 @@ demo: build ## plan, apply, plan again, change, destroy: on the sandbox cloud
 bench: ## the benchmarks behind docs/performance.md
 	go test -run '^$$' -bench . -benchmem ./plan/... ./config ./state/bolt ./reconcile ./drivers/openstack ./internal/imagefile ./watch ./cmd/npctl
 
-fuzz: ## fuzz the loader, the state file and gearman for a minute each
+fuzz: ## fuzz the loader, the state file, gearman and npctl convert for a minute each
 	go test -run '^$$' -fuzz FuzzLoad -fuzztime 60s ./config
 	go test -run '^$$' -fuzz FuzzTestFile -fuzztime 60s ./config
 	go test -run '^$$' -fuzz Fuzz -fuzztime 60s ./state/bolt
 	go test -run '^$$' -fuzz FuzzPacket -fuzztime 60s ./internal/gearman
 	go test -run '^$$' -fuzz FuzzRequests -fuzztime 60s ./builders/gearman
+	go test -run '^$$$$' -fuzz FuzzConvert -fuzztime 60s ./internal/convert
 
 bench-uploads: build ## uploads against dd and the openstack client (installs the client into a temporary venv)
 	./test/bench/uploads.sh

@@ -99,7 +99,7 @@ func TestModelIsThatOfNodepool(t *testing.T) {
 		},
 		"static-windows": {
 			`provider "desk".pool "windows".node "zuul@win2.example.net:22".connection-type`: "winrm",
-			`provider "desk".pool "others".node "zuul@sw1.example.net:8022".host-key`:        `["ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBAhK18Hf5vl5lmeThl4bsbCfXIyAT+E9yKAXvfx/+rLIWrC+wUQpciZXktZD6mFdZC2t70HBr54/ukgdDMId0P0=","ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABAQDd1VfZR0BkGEOhKFlMUQRqZjsS8py04UPkVYBCDPJ2ERMQ1k0kAekkQDLQzJ+i84VJSdtW0018AGI+FdtvmEwDR6ePgc6/PSJgXBQsacRMM7TqO2WN2nU2TaLIiHDyf0SBwqODZ4JcB9cbQTPQbEwAyriGcrd3w6v3vafiBe6DEQSkR+eoJOk00bzySt6NrvTcGyvbZ9bvbl/AczhXChw0YqKMnBaJ4wT5CK6If0++RMX9hir9KjDiR/iWFJ6MysY2ay4CfebmHkYKm5MabsMJOitEjF18xklo5RAX/9pCNHayRTGx3k/nIxJfEPN3vI+WyYJw86XQg6JSmUPGHhXX"]`,
+			`provider "desk".pool "others".node "zuul@sw1.example.net:8022".host-key`:        `["ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBJMKrsaC+xyychdiIsP2WdWR7ZUzi8pBaPPzXHWtfBlPc2KEfmhMCRZff3dVK/a7majdhUCmGFL7eF5HC+23PMY=","ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIF1NIiQcDs8Z12vlnEz5KTI7OMGh4OGexgWfGohIE9DJ"]`,
 			`provider "desk".pool "others".priority`:                                         "50",
 		},
 		"static-merges": {
