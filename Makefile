@@ -64,7 +64,7 @@ fuzz: ## fuzz the loader, the state file, gearman and npctl convert for a minute
 	go test -run '^$$' -fuzz Fuzz -fuzztime 60s ./state/bolt
 	go test -run '^$$' -fuzz FuzzPacket -fuzztime 60s ./internal/gearman
 	go test -run '^$$' -fuzz FuzzRequests -fuzztime 60s ./builders/gearman
-	go test -run '^$$$$' -fuzz FuzzConvert -fuzztime 60s ./internal/convert
+	go test -run '^$$' -fuzz FuzzConvert -fuzztime 60s ./internal/convert
 
 bench-uploads: build ## uploads against dd and the openstack client (installs the client into a temporary venv)
 	./test/bench/uploads.sh
