@@ -268,3 +268,17 @@ func TestPoolsWithTheSameLabelsShareThem(t *testing.T) {
 		t.Errorf("the output is not plain:\n%s", text)
 	}
 }
+
+func TestLinksOfTheReportExist(t *testing.T) {
+	headings := map[string]bool{}
+	for line := range strings.SplitSeq(string(read(t, "../../docs/coming-from-nodepool.md")), "\n") {
+		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "##") {
+			headings[strings.ReplaceAll(strings.ToLower(title), " ", "-")] = true
+		}
+	}
+	for _, anchor := range []string{toGlobal, toImages, toEvery, toOpenStack, toStatic, toBehavior, toLabels} {
+		if !headings[anchor] {
+			t.Errorf("docs/coming-from-nodepool.md has no heading for #%s", anchor)
+		}
+	}
+}

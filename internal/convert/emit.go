@@ -128,13 +128,6 @@ func writeComments(w *strings.Builder, lines []string) {
 	}
 }
 
-// lines counts the lines of a block.
-func (b *block) lines() int {
-	var w strings.Builder
-	b.write(&w)
-	return strings.Count(w.String(), "\n")
-}
-
 // quote returns a text as an HCL string.
 func quote(text string) string {
 	return string(hclwrite.TokensForValue(cty.StringVal(text)).Bytes())
@@ -199,10 +192,9 @@ const maxWidth = 90
 
 // element is an element of a list or map with its comments.
 type element struct {
-	key, expr     string
-	head, foot    []string
-	beside        string
-	commentedLine bool
+	key, expr  string
+	head, foot []string
+	beside     string
 }
 
 func (e element) plain() bool { return len(e.head)+len(e.foot) == 0 && e.beside == "" }
