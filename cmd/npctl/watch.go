@@ -53,6 +53,7 @@ type watchCommand struct {
 	socket, socketMode                  string
 	listen, cert, key, clientCA, tokens string
 	metricsListen, nodepoolListen       string
+	statsd, statsdPrefix                string
 	refresh, grace, stall               time.Duration
 	lockTimeout                         time.Duration
 	parallelism                         int
@@ -83,6 +84,8 @@ func newWatchCommand(a *app) *cli.Command {
 		&cli.StringFlag{Name: "token-file", Category: categoryListen, Destination: &c.tokens, TakesFile: true, Usage: "`FILE` with bearer tokens for -listen"},
 		&cli.StringFlag{Name: "metrics-listen", Category: categoryListen, Destination: &c.metricsListen, Usage: "serve /metrics, /livez and /readyz without authentication at a TCP `ADDRESS`, such as 127.0.0.1:9107"},
 		&cli.StringFlag{Name: "nodepool-listen", Category: categoryListen, Destination: &c.nodepoolListen, Usage: "serve the web endpoints of nodepool-launcher, such as /node-list, read-only and without authentication at a TCP `ADDRESS`, such as 127.0.0.1:8005"},
+		&cli.StringFlag{Name: "statsd", Category: categoryListen, Destination: &c.statsd, Usage: "send metrics under Nodepool's names to the statsd server at `HOST:PORT`; default: STATSD_HOST and STATSD_PORT, if set"},
+		&cli.StringFlag{Name: "statsd-prefix", Category: categoryListen, Destination: &c.statsdPrefix, Usage: "`PREFIX` of the names for statsd, such as ci.west"},
 	}
 	return &cli.Command{
 		Name: "watch", Category: categoryMain, Usage: "maintain nodes and images, and serve node requests", Description: watchDescription,

@@ -1,22 +1,29 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/metrics"
+	"github.com/npctl/npctl/watch/statsd"
 )
 
 // watchOperation is the operation in the state lock of npctl watch.
 const watchOperation = "watch"
+
+// statsdPort is the default port of statsd.
+const statsdPort = "8125"
 
 // stepStopTimeout is the time that cancelled steps have to end before the process exits.
 const stepStopTimeout = 10 * time.Second
@@ -65,13 +72,22 @@ func (c *watchCommand) serve(ctx context.Context, s *session) error {
 	s.engine.OnCall = func(r drivers.Report) { m.Call(r.Provider, r.Name, r.Took, r.Err) }
 	s.engine.ReadOnly = c.shadow
 	s.engine.Store = m.Timed(s.store)
+	onPass, onStep := m.Pass, m.Step
+	stats := c.newStatsd()
+	if stats != nil {
+		onPass = func(p watch.Pass) { m.Pass(p); stats.Pass(p) }
+		onStep = func(e reconcile.Event) { m.Step(e); stats.Step(e) }
+	}
 	d, err := watch.New(ctx, watch.Options{Engine: s.engine, Load: c.loadConfiguration, Providers: c.providers, Tasks: c.does(), Refresh: c.refresh, Log: c.log,
-		AllowDestroy: c.allowDestroy, Stall: c.stall, Shadow: c.shadow, Compared: m.Compared, OnPass: m.Pass, OnStep: m.Step, OnTaken: m.RequestTaken, RequestRefused: m.RequestRefused, Reloaded: c.reloaded(m)})
+		AllowDestroy: c.allowDestroy, Stall: c.stall, Shadow: c.shadow, Compared: m.Compared, OnPass: onPass, OnStep: onStep, OnTaken: m.RequestTaken, RequestRefused: m.RequestRefused, Reloaded: c.reloaded(m)})
 	if err != nil {
 		return err
 	}
 	m.Watch(d)
-	w := &service{watchCommand: c, session: s, daemon: d, metrics: m}
+	if stats != nil {
+		stats.Running = d.Runner().Running
+	}
+	w := &service{watchCommand: c, session: s, daemon: d, metrics: m, statsd: stats}
 	return w.run(ctx)
 }
 
@@ -81,6 +97,24 @@ type service struct {
 	session *session
 	daemon  *watch.Daemon
 	metrics *metrics.Metrics
+	statsd  *statsd.Reporter // nil: none
+}
+
+// newStatsd returns a reporter for the server of -statsd or, as for Nodepool, of STATSD_HOST and STATSD_PORT. It returns
+// nil without one.
+func (c *watchCommand) newStatsd() *statsd.Reporter {
+	address := c.statsd
+	if address == "" {
+		host, _ := c.lookupEnv("STATSD_HOST")
+		if host == "" {
+			return nil
+		}
+		port, _ := c.lookupEnv("STATSD_PORT")
+		address = net.JoinHostPort(host, cmp.Or(port, statsdPort))
+	} else if _, _, err := net.SplitHostPort(address); err != nil {
+		address = net.JoinHostPort(address, statsdPort)
+	}
+	return statsd.New(statsd.Options{Address: address, Prefix: c.statsdPrefix, Classify: errorKind, Log: c.log})
 }
 
 // run opens the listeners first and closes them last, so that clients get responses while the daemon stops.
@@ -111,6 +145,9 @@ func (w *service) run(ctx context.Context) error {
 	helpers.Go(func() error { reloadOnHangup(side, w.reloads, w.log, w.reload); return nil })
 	tell := newNotifier(w.log)
 	helpers.Go(func() error { tell.keep(side, w.daemon); return nil })
+	if w.statsd != nil {
+		helpers.Go(func() error { w.statsd.Run(side); return nil })
+	}
 	w.log.Info("watching", "version", version(), "state", w.place.String(), "providers", len(w.session.config.Desired.Providers),
 		"addresses", front.addresses())
 	if w.shadow {
