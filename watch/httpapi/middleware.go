@@ -187,7 +187,9 @@ func (s *Server) noRoute(c *call) error {
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 		again := c.r.Clone(c.r.Context())
 		again.Method = method
-		if _, pattern := s.mux.Handler(again); pattern != "/" && (c.local || !strings.HasPrefix(c.r.URL.Path, storePath)) {
+		_, pattern := s.mux.Handler(again)
+		hidden := !c.local && (strings.HasPrefix(c.r.URL.Path, storePath) || strings.HasPrefix(c.r.URL.Path, debugPath))
+		if pattern != "/" && !hidden {
 			ways = append(ways, method)
 		}
 	}

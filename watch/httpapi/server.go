@@ -89,6 +89,7 @@ func New(daemon *watch.Daemon, o Options) *Server {
 	s.locks = newLocks(daemon, s.Version)
 	s.addOperations()
 	s.addStore()
+	s.addDebug()
 	return s
 }
 

@@ -67,7 +67,7 @@ func New(o Options) *Reporter {
 	return r
 }
 
-// Pass sends the gauges of a pass, and the launches whose nodes it observed. It is for watch.Options.OnPass.
+// Pass sends the gauges of a pass, and the launches of the nodes that it observed. It is for watch.Options.OnPass.
 func (r *Reporter) Pass(p watch.Pass) {
 	r.mu.Lock()
 	r.last = p
