@@ -86,7 +86,7 @@ func (e endpoints) serve(w http.ResponseWriter, r *http.Request, read func(*insp
 	write(w, r, body, now)
 }
 
-// fleet returns the current records, with what the newest pass observed beside them.
+// fleet returns the current records, and the claims, pools and build requests of a shared store.
 func (e endpoints) fleet() *inspect.Fleet {
 	w := inspect.Fleet{Desired: e.daemon.Desired(), Observed: plan.Observed{}}
 	w.Observed.Records, w.Observed.Busy = e.daemon.Runner().Records()

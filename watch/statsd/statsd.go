@@ -54,7 +54,7 @@ type Reporter struct {
 	launched map[string]time.Duration // durations of launches that are not sent yet, by ID of the node
 }
 
-// New returns a reporter. Run sends what Pass and Step add.
+// New returns a reporter. Run sends the metrics that Pass and Step queue.
 func New(o Options) *Reporter {
 	if o.Host == "" {
 		o.Host, _ = os.Hostname() // the name stays empty
