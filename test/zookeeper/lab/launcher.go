@@ -80,3 +80,6 @@ func (l *Launcher) do(command string) error {
 	_, err := script("launcher.sh", command, l.dir)
 	return err
 }
+
+// Configuration returns the path of its nodepool.yaml.
+func (l *Launcher) Configuration() string { return l.configuration }
