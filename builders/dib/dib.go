@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -51,6 +52,9 @@ func (*Builder) Kind() string { return "dib" }
 
 // Build implements builders.Builder.
 func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (builders.Artifact, error) {
+	if runtime.GOOS == "windows" {
+		return builders.Artifact{}, errors.New("diskimage-builder does not run on Windows; use builder \"exec\" there")
+	}
 	settings, err := b.read(job.Config, job.BaseDir)
 	if err != nil {
 		return builders.Artifact{}, err

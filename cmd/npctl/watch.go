@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -94,6 +95,9 @@ func newWatchCommand(a *app) *cli.Command {
 }
 
 func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
+	if runtime.GOOS == "windows" {
+		return hint(errors.New("npctl watch does not run on Windows"), "run it on Linux; npctl builder builds images on Windows")
+	}
 	if err := c.check(); err != nil {
 		return err
 	}
