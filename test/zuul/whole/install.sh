@@ -15,6 +15,7 @@ packages=(
   zookeeper openjdk-17-jre-headless openssl netcat-openbsd # shared by Zuul and npctl
   postgresql curl                                          # stores the builds; queries zuul-web
   bubblewrap procps git python3                            # bwrap isolates jobs; executor and merger use git
+  zstd                                                     # compresses images
   openssh-client openssh-server                            # connects jobs to machines; emulates machines
 )
 

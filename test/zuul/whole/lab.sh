@@ -16,11 +16,13 @@ die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 
 machines=(127.77.0.1 127.77.0.2 127.77.0.3)
 
-repositories() { # the projects "config" and "app", and a working copy of "app" to push from
-  local name
-  for name in config app; do
+repositories() { # the projects "config", "app" and "roles", and a working copy of "app" to push from
+  local name from
+  for name in config app roles; do
+    from=$source/git/$name
+    if [ "$name" = roles ]; then from=$source/../../../packaging/ansible; fi
     git init -q --bare -b main "$DIR/git/$name"
-    cp -r "$source/git/$name" "$DIR/work-$name"
+    cp -r "$from" "$DIR/work-$name"
     git init -q -b main "$DIR/work-$name"
     git -C "$DIR/work-$name" config user.name tester
     git -C "$DIR/work-$name" config user.email tester@example.org
@@ -45,7 +47,7 @@ sshds() { # port
 }
 
 # Disables the load limits of the executor, because the host runs other processes too.
-settings() { # finger port, web port, ansible
+settings() { # finger port, web port, ansible, port of published images
   zuul_conf "$2"
   cat >>"$DIR/zuul.conf" <<CONF
 [connection git]
@@ -75,14 +77,14 @@ min_avail_mem=1
 min_avail_hdd=1
 sigterm_method=stop
 CONF
-  printf '%s\n' "npctl_site: $DIR" 'zuul_console_disabled: true' "ansible_remote_tmp: $DIR/ansible-remote" >"$DIR/site.yaml"
+  printf '%s\n' "npctl_site: $DIR" "npctl_images: http://$ADDRESS:$4" 'zuul_console_disabled: true' "ansible_remote_tmp: $DIR/ansible-remote" >"$DIR/site.yaml"
   cat >"$DIR/tenants.yaml" <<CONF
 - tenant:
     name: site
     source:
       git:
         config-projects: [{config: {load-branch: main}}]
-        untrusted-projects: [app]
+        untrusted-projects: [app, roles]
 CONF
 }
 
@@ -102,14 +104,15 @@ sys.exit(not all(any(c["state"] == "running" for c in there.get(kind, [])) for k
 case $1 in
   start)
     venv=$(realpath "${3:?virtual environment with zuul}") ansible=$(realpath "${4:?directory with ansible}")
-    mkdir -p "$RUN" "$LOG" "$DIR"/{state,builds,ran,go,git}
+    mkdir -p "$RUN" "$LOG" "$DIR"/{state,builds,ran,go,git,images}
     chmod 755 "$DIR" # the database runs as another user
     meeting_place
     postgres
     repositories
-    read -r finger web ssh < <(choose_ports 3)
+    read -r finger web ssh images < <(choose_ports 4)
     sshds "$ssh"
-    settings "$finger" "$web" "$ansible"
+    settings "$finger" "$web" "$ansible" "$images"
+    start images - python3 -m http.server "$images" --bind "$ADDRESS" --directory "$DIR/images"
     for name in scheduler merger executor web; do begin "$name" "$venv"; done
     wait_for web 180 is_up "$web"
     for name in scheduler merger executor; do
@@ -121,7 +124,7 @@ case $1 in
       NPCTL_TEST_ZUUL_MACHINES "${machines[*]}" NPCTL_TEST_ZUUL_TOKEN "$DIR/admin-token" NPCTL_TEST_ZUUL_VENV "$venv" >>"$DIR/env.sh"
     echo "Zuul is at http://$ADDRESS:$web/, its machines at port $ssh of ${machines[*]}" ;;
   stop)
-    for name in web executor merger scheduler; do stop "$name" 10; done
+    for name in images web executor merger scheduler; do stop "$name" 10; done
     for address in "${machines[@]}"; do stop "sshd-$address" 2; done
     stop postgres 10
     leave_meeting_place ;;
