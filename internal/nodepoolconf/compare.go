@@ -25,7 +25,7 @@ type Difference struct {
 	Reason          string // of a deliberate difference
 }
 
-// String masks no value; Secret reports whether it may be printed.
+// String describes the difference without values that may be secret.
 func (d Difference) String() string {
 	nodepool, npctl := d.Nodepool, d.Npctl
 	if d.Secret() {

@@ -49,7 +49,7 @@ func asJSON(v any) string {
 	return string(text)
 }
 
-// list returns an ordered list, set one whose order has no meaning.
+// list formats an ordered list, set formats a list without a meaningful order.
 func list(texts []string) string {
 	if len(texts) == 0 {
 		return "[]"

@@ -62,7 +62,7 @@ func each(parent value, key string, f func(name string, item value) error) error
 	return nil
 }
 
-// text records a text with a default; numeric, flag and seconds do so for other types.
+// text records a text with a default; numeric and flag do so for other types.
 func (r *reader) text(path string, at value, key, byDefault string) string {
 	v, ok := at.get(key)
 	text, line := byDefault, at.line

@@ -236,7 +236,7 @@ func (v value) get(key string) (value, bool) {
 	return one, ok
 }
 
-// seconds and the other conversions return an error that names the line.
+// number returns a number, or an error with the line.
 func (v value) number() (float64, error) {
 	switch s := v.scalar.(type) {
 	case int64:

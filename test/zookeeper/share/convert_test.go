@@ -40,4 +40,15 @@ func TestConvertedConfigurationPlansNoChanges(t *testing.T) {
 	if err != nil || !strings.Contains(out, "No changes.") {
 		t.Fatalf("plan: %v\n%s", err, out)
 	}
+
+	files, err := filepath.Glob(filepath.Join(dir, "*.hcl"))
+	testutil.Must(t, err)
+	for _, file := range files { // another machine is a change
+		text, err := os.ReadFile(file)
+		testutil.Must(t, err)
+		testutil.WriteFile(t, file, strings.ReplaceAll(string(text), "127.1.0.1", "127.1.0.99"))
+	}
+	if out, err := run("-chdir="+dir, "plan"); err != nil || strings.Contains(out, "No changes.") || !strings.Contains(out, "127.1.0.99") {
+		t.Errorf("plan with another machine: %v\n%s", err, out)
+	}
 }
