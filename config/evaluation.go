@@ -14,7 +14,7 @@ type Scope struct {
 	declared map[string][]string
 }
 
-// Evaluate evaluates an expression in text that is in no file, such as one that an operator has typed. name stands for
+// Evaluate evaluates an expression in text that is in no file, such as the input of an operator. name stands for
 // the file in diagnostics, more has further roots of references. The value may be sensitive, see IsSensitive.
 func (s Scope) Evaluate(src []byte, name string, more map[string]cty.Value) (cty.Value, hcl.Diagnostics) {
 	r := newReport()

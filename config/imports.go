@@ -15,7 +15,7 @@ import (
 )
 
 // importBlock is the schema of an import block. The plan checks that the address exists, because -generate-config-out
-// writes the block of one that does not.
+// writes the block of a missing one.
 var importBlock = schema.Block{
 	Doc: "A server or an image that exists in a cloud and that npctl adopts; see [Import](refactoring.md#import). The block may be repeated with `for_each`, and may stay after the import.",
 	Attributes: []schema.Attribute{

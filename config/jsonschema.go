@@ -12,7 +12,7 @@ import (
 // jsonSchema is a JSON Schema, ready for encoding/json.
 type jsonSchema = map[string]any
 
-// template is the pattern of a string that contains an expression, whose value only Load determines.
+// template is the pattern of a string that contains an expression; only Load determines its value.
 const template = `[$%]\{`
 
 // JSONSchema returns a JSON Schema of the configuration in HCL's JSON syntax (files that end with .hcl.json). Editors

@@ -142,8 +142,8 @@ func (d *draft) imported(provider string) map[string]bool {
 	return ids
 }
 
-// MissingImports returns the imports whose addresses are not configured, with their objects: those for which a
-// configuration can be generated.
+// MissingImports returns the imports whose addresses are not configured, with their objects. A configuration can be generated for
+// them.
 func MissingImports(want resources.Desired, seen Observed) (imports []resources.Import, objects []ImportView) {
 	w := newWorld(want, seen, Options{})
 	p := &importPlanner{world: w}

@@ -9,7 +9,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// TestImportsAreDecidedByTheirObject: what an object is decides whether it is imported, refused, resumed or left alone.
+// TestImportsAreDecidedByTheirObject: tags, records and status of an object decide whether npctl imports it.
 func TestImportsAreDecidedByTheirObject(t *testing.T) {
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	server := func(marks resources.OwnerTags) plan.ImportView {

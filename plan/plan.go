@@ -306,7 +306,7 @@ type ProviderView struct {
 	Offers            map[OfferKey]OfferView
 	// CloudImages are the resolved cloud_image blocks by name.
 	CloudImages map[string]CloudImageView
-	// Imports are the objects that imports name, without those that have been imported.
+	// Imports are the objects that imports name, except the imported ones.
 	Imports map[ImportKey]ImportView
 }
 

@@ -43,7 +43,7 @@ func (e *Engine) lookUpImports(ctx context.Context, name string, cloud drivers.C
 	return nil
 }
 
-// errTaken is the error of an import whose object is gone, or has another owner, since the plan.
+// errTaken is the error of an import if the object is gone, or has another owner, since the plan.
 var errTaken = fmt.Errorf("%w: the object has changed since the plan", drivers.ErrRejected)
 
 // adopter opens the provider of a step.
@@ -238,7 +238,7 @@ func (x *execution) rememberImport(ctx context.Context, s plan.Step) error {
 	return x.cache.put(ctx, record)
 }
 
-// stillImported returns the IDs whose imports the configuration still has.
+// stillImported returns the IDs that imports of the configuration still name.
 func stillImported(e *Engine, provider string, ids []string) (kept []string) {
 	for _, id := range ids {
 		named := func(i resources.Import) bool { return i.Provider == provider && i.ID == id }
@@ -322,7 +322,7 @@ func (x *execution) intendImageImport(ctx context.Context, s plan.Step) (*resour
 	return upload, x.cache.putFor(ctx, s.ID, append(records, upload)...)
 }
 
-// dropImageImport removes the records of an import whose image can never be imported.
+// dropImageImport removes the records of an import that can never succeed.
 func (x *execution) dropImageImport(ctx context.Context, upload *resources.Upload) error {
 	keys := []resources.Key{upload.Key()}
 	others := slices.ContainsFunc(all[resources.Upload](x.cache), func(u *resources.Upload) bool { return u.Build == upload.Build && u.ID != upload.ID })

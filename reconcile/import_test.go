@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// withImports adds imports of a server and of an image to one cloud whose label needs no further nodes.
+// withImports adds imports of a server and of an image to one cloud with a label that needs no nodes.
 func withImports(server, image string) string {
 	config := strings.Replace(oneCloud(), "min_ready = 2", "min_ready = 0", 1)
 	return config + `

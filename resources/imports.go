@@ -50,11 +50,11 @@ func ParseImport(address, id string) (Import, error) {
 	return Import{}, fmt.Errorf("%q is not an address to import into; a server is imported into provider.NAME.pool.NAME.label.NAME, an image into provider.NAME.image.NAME", address)
 }
 
-// ExistingObject is a server or an image of a cloud, whoever created it.
+// ExistingObject is a server or an image of a cloud, of any owner.
 type ExistingObject struct {
 	Instance Instance    // of a server
 	Image    RemoteImage // of an image
-	Program  string      // another program whose tags it has, such as `Nodepool (provider one, node 0000000012)`; empty without such tags
+	Program  string      // the program of other tags, such as `Nodepool (provider one, node 0000000012)`; empty without such tags
 	// Settings are the attributes of a label block with which the cloud describes a server, such as flavor and networks.
 	Settings map[string][]string
 	BootedOf string // of a server: name or ID of its image

@@ -119,7 +119,7 @@ type ProviderRecord struct {
 	Location       string          `json:"place,omitempty"` // location of its nodes and images, such as a project in a region
 	PreventDestroy bool            `json:"prevent_destroy,omitempty"`
 	Frozen         bool            `json:"frozen,omitempty"` // frozen by command
-	// Imported lists the cloud IDs of import blocks whose objects npctl has adopted. An object may be gone since.
+	// Imported lists the cloud IDs of adopted objects that import blocks name. An object may be gone since.
 	Imported []string `json:"imported,omitempty"`
 }
 

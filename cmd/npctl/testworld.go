@@ -193,7 +193,7 @@ func expressionValues(all map[string]any) (map[string]cty.Value, error) {
 	return values, nil
 }
 
-// expectFailures compares the errors of a configuration with those that a run expects. It returns nil if these and no
+// expectFailures compares the errors of a configuration with the expected errors of a run. It returns nil if these and no
 // others occurred.
 func expectFailures(run config.TestRun, found *diagnosed) error {
 	missing := slices.Clone(run.Expected)

@@ -12,7 +12,7 @@ import (
 
 // Comparison is the result of Compare.
 type Comparison struct {
-	Compared    int          // number of attributes that both sides have, and of those that only one has
+	Compared    int          // number of attributes that both sides or one side has
 	Differences []Difference // sorted by path
 	Deliberate  []Difference // with a reason; sorted by path
 }

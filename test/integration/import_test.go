@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// adopting is a configuration with a label that boots from an image that nobody has built yet.
+// adopting is a configuration with a label that boots from an image without a build.
 const adopting = `
 npctl {
   images_dir = "images"
