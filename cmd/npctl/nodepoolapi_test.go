@@ -17,7 +17,7 @@ func TestNodepoolEndpointsServeTheirUsers(t *testing.T) {
 	writeConfig(t, dir, watchedFleet)
 	w := startWatch(t, dir, "-nodepool-listen=127.0.0.1:0")
 	base := "http://" + w.address("tcp://")
-	get := func(method, path string, headers ...string) (*http.Response, string) {
+	get := func(method, path string, headers ...string) (int, http.Header, string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, base+path, nil)
 		testutil.Must(t, err)
@@ -29,19 +29,19 @@ func TestNodepoolEndpointsServeTheirUsers(t *testing.T) {
 		defer answer.Body.Close() //nolint:errcheck // read below
 		body, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 		testutil.Must(t, err)
-		return answer, string(body)
+		return answer.StatusCode, answer.Header, string(body)
 	}
 
 	// a load balancer
-	w.await("the probe succeeds", func() bool { answer, body := get("GET", "/ready"); return answer.StatusCode == 200 && body == "OK" })
+	w.await("the probe succeeds", func() bool { status, _, body := get("GET", "/ready"); return status == http.StatusOK && body == "OK" })
 
 	// a page in a browser, from another origin
 	var nodes []map[string]any
 	w.await("the machine is ready", func() bool {
-		answer, body := get("GET", "/node-list", "Accept", "application/json", "Origin", "https://dashboard.example.com")
+		_, h, body := get("GET", "/node-list", "Accept", "application/json", "Origin", "https://dashboard.example.com")
 		nodes = nil
 		testutil.Must(t, json.Unmarshal([]byte(body), &nodes))
-		if h := answer.Header; h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Content-Type") != "application/json" ||
+		if h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Content-Type") != "application/json" ||
 			h.Get("Cache-Control") != "public, max-age=1" || h.Get("Last-Modified") == "" || h.Get("Expires") == "" {
 			t.Fatalf("headers %v", h)
 		}
@@ -53,16 +53,16 @@ func TestNodepoolEndpointsServeTheirUsers(t *testing.T) {
 	}
 
 	// a cache
-	answer, _ := get("GET", "/label-list")
-	modified := answer.Header.Get("Last-Modified")
+	_, old, _ := get("GET", "/label-list")
+	modified := old.Get("Last-Modified")
 	w.await("an unchanged document is not sent again", func() bool { // within the same second
-		first, _ := get("GET", "/label-list")
-		second, body := get("GET", "/label-list", "If-Modified-Since", first.Header.Get("Last-Modified"))
-		return second.StatusCode == http.StatusNotModified && body == ""
+		_, first, _ := get("GET", "/label-list")
+		status, _, body := get("GET", "/label-list", "If-Modified-Since", first.Get("Last-Modified"))
+		return status == http.StatusNotModified && body == ""
 	})
 	w.await("a document is sent again after a second", func() bool {
-		again, body := get("GET", "/label-list", "If-Modified-Since", modified)
-		return again.StatusCode == 200 && strings.Contains(body, "metal")
+		status, _, body := get("GET", "/label-list", "If-Modified-Since", modified)
+		return status == http.StatusOK && strings.Contains(body, "metal")
 	})
 
 	// scripts
@@ -76,20 +76,20 @@ func TestNodepoolEndpointsServeTheirUsers(t *testing.T) {
 		"/dib-image-list": "| Builder |",
 		"/image-status":   "| Build Request Age |",
 	} {
-		answer, body := get("GET", path, "User-Agent", "curl/7.88.1", "Accept", "*/*")
-		if answer.StatusCode != 200 || answer.Header.Get("Content-Type") != "text/plain; charset=UTF-8" || !strings.Contains(body, want) {
-			t.Errorf("%s: %d %s\n%s\nwant %s", path, answer.StatusCode, answer.Header.Get("Content-Type"), body, want)
+		status, h, body := get("GET", path, "User-Agent", "curl/7.88.1", "Accept", "*/*")
+		if status != http.StatusOK || h.Get("Content-Type") != "text/plain; charset=UTF-8" || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s\n%s\nwant %s", path, status, h.Get("Content-Type"), body, want)
 		}
 	}
-	if answer, body := get("HEAD", "/node-list"); answer.StatusCode != 200 || body != "" {
-		t.Errorf("HEAD: %d %q", answer.StatusCode, body)
+	if status, _, body := get("HEAD", "/node-list"); status != http.StatusOK || body != "" {
+		t.Errorf("HEAD: %d %q", status, body)
 	}
 
 	// everything else of npctl is not there
 	for _, call := range []string{"GET /", "GET /v1/nodes", "GET /metrics", "GET /node-list.json", "POST /node-list", "DELETE /node-list", "GET /debug/pprof/"} {
 		method, path, _ := strings.Cut(call, " ")
-		if answer, _ := get(method, path); answer.StatusCode != http.StatusNotFound && answer.StatusCode != http.StatusMethodNotAllowed {
-			t.Errorf("%s: %d", call, answer.StatusCode)
+		if status, _, _ := get(method, path); status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
+			t.Errorf("%s: %d", call, status)
 		}
 	}
 	if code := w.end(); code != 0 {
