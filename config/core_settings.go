@@ -74,3 +74,24 @@ var validationBlock = schema.Block{
 		{Name: "error_message", Type: cty.String, Required: true, Doc: "Error message if the condition is false."},
 	},
 }
+
+var outputBlock = schema.Block{
+	Doc: "A value for other programs, which `npctl output` prints.",
+	Attributes: []schema.Attribute{
+		{Name: "value", Type: cty.DynamicPseudoType, Required: true, Doc: "Value of any type. It may refer to everything that a block may refer to."},
+		{Name: "description", Type: cty.String, Doc: "Purpose of the output."},
+		{Name: "sensitive", Type: cty.Bool, Default: no, Doc: "Whether npctl masks the value. Only `npctl output -raw NAME` prints it."},
+	},
+}
+
+var checkBlock = schema.Block{
+	Doc: "Statements about the configuration. A statement that is false is a warning of `validate`, `plan` and `apply`, and an error of `npctl validate -strict`.",
+}
+
+var assertBlock = schema.Block{
+	Doc: "A statement about the configuration. There is at least one.",
+	Attributes: []schema.Attribute{
+		{Name: "condition", Type: cty.Bool, Required: true, Doc: "The statement. It may refer to everything that a block may refer to, and to outputs."},
+		{Name: "error_message", Type: cty.String, Required: true, Doc: "Message if the condition is false."},
+	},
+}

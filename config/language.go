@@ -139,6 +139,8 @@ func (s *specs) part(name string, nested *nestedSpec, d *driverSpecs) BlockSynta
 		able := maps.Clone(s.builders)
 		delete(able, zuulBuilder) // part of zuul_image
 		return kinds(builderBlock.Doc, able)
+	case partAssert.Name:
+		return s.describe(s.assert, nil)
 	case partValidation.Name:
 		return s.describe(s.validation, nil)
 	default:

@@ -44,6 +44,10 @@ type Result struct {
 	Scope Scope
 	// Unset lists the variables without a value, in order. It is empty without CheckOnly.
 	Unset []string
+	// Outputs are the output blocks of the root directory, by name. It is nil after an error.
+	Outputs map[string]Output
+	// Checks are the results of all assert blocks.
+	Checks []CheckResult
 }
 
 // loader runs the steps of one Load. Each step is a type of its own; they share the report.
@@ -56,6 +60,8 @@ type loader struct {
 	bodies    *decoder
 	variables *variableReader
 	scope     Scope
+	outputs   map[string]Output
+	checks    []CheckResult
 }
 
 // Load reads, evaluates and checks a configuration. After an error the Result still has Files; it is never nil.
@@ -73,7 +79,8 @@ func Load(opts Options) (result *Result, diags hcl.Diagnostics) {
 	if diags.HasErrors() {
 		return l.failed(), diags
 	}
-	return &Result{Desired: desired, Files: l.sources.shownFiles(), Variables: l.variables.shown, Scope: l.scope, Unset: l.variables.unset}, diags
+	return &Result{Desired: desired, Files: l.sources.shownFiles(), Variables: l.variables.shown, Scope: l.scope, Unset: l.variables.unset,
+		Outputs: l.outputs, Checks: l.checks}, diags
 }
 
 const internalError = "Internal error"
@@ -106,8 +113,8 @@ func (l *loader) load() resources.Desired {
 	}
 	top := l.readAll(found.config)
 	full, g := l.evaluateTop(top, found.auto, dir)
-	l.scope = Scope{full, l.bodies.eval.declared}
 	w, settings, digests := l.readBlocks(top, g, full, dir)
+	l.readOutputs(top, full)
 	(&ruleChecker{report: l.report, config: w}).checkAll(settings.Gearman)
 	if l.diags.HasErrors() {
 		return resources.Desired{}
@@ -137,6 +144,16 @@ func (l *loader) evaluateTop(top map[string][]*hclsyntax.Block, auto []string, d
 	scope.Variables = map[string]cty.Value{"var": variables}
 	g := newGraph(top, l.report, l.bodies.eval, l.expand)
 	return g.evaluate(scope), g
+}
+
+// readOutputs evaluates outputs and checks. Checks, and the scope of the Result, have the root output.
+func (l *loader) readOutputs(top map[string][]*hclsyntax.Block, full *hcl.EvalContext) {
+	reader := &outputReader{&blockReader{report: l.report, specs: l.specs, bodies: l.bodies}}
+	outputs, values := reader.readOutputs(top["output"], full)
+	scope := full.NewChild()
+	scope.Variables = map[string]cty.Value{"output": values}
+	l.outputs, l.checks = outputs, reader.readChecks(top["check"], scope)
+	l.scope = Scope{scope, l.bodies.eval.declared}
 }
 
 // readBlocks converts all blocks to resources.
@@ -198,7 +215,7 @@ func (l *loader) readAll(files []string) map[string][]*hclsyntax.Block {
 // topLevel maps the types of top-level blocks to the meanings of their labels.
 var topLevel = map[string][]string{
 	"npctl": nil, "variable": {"name"}, "locals": nil, "label": {"name"}, "diskimage": {"name"}, "zuul_image": {"name"},
-	"provider": {"driver", "name"}, "import": nil,
+	"provider": {"driver", "name"}, "import": nil, "output": {"name"}, "check": {"name"},
 }
 
 func (l *loader) sortBlocks(top map[string][]*hclsyntax.Block, body *hclsyntax.Body) {

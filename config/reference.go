@@ -76,6 +76,9 @@ func (r *reference) core(builders, states map[string]schema.Block) {
 	}
 	r.block(2, `variable "name"`, variableBlock)
 	r.block(3, "variable: validation", validationBlock)
+	r.block(2, `output "name"`, outputBlock)
+	r.block(2, `check "name"`, checkBlock)
+	r.block(3, "check: assert", assertBlock)
 	r.block(2, `label "name"`, labelBlock)
 	r.block(2, "import", importBlock)
 	r.block(2, `diskimage "name"`, diskimageBlock)

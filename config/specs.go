@@ -10,7 +10,7 @@ import (
 
 // specs are the prepared schemas of all blocks, including those of drivers, builders and stores.
 type specs struct {
-	variable, validation, npctl, label, diskimage, zuulImage, importing *spec
+	variable, validation, npctl, label, diskimage, zuulImage, importing, output, check, assert *spec
 	builders, states                                                    map[string]*spec
 	drivers                                                             map[string]*driverSpecs
 	insideOf                                                            map[string]string // the parent of each block type that is not top-level
@@ -31,6 +31,7 @@ type driverSpecs struct {
 var (
 	partBuilder    = schema.NestedBlock{Name: "builder", Label: "kind", Max: 1}
 	partState      = schema.NestedBlock{Name: "state", Label: "kind", Max: 1}
+	partAssert     = schema.NestedBlock{Name: "assert"}
 	partValidation = schema.NestedBlock{Name: "validation"}
 	providerParts  = []schema.NestedBlock{{Name: "pool", Label: "name"}, {Name: "cloud_image", Label: "name"}, {Name: "image", Label: "image"}}
 	poolParts      = []schema.NestedBlock{{Name: "label", Label: "name"}, {Name: "node", Label: "host name"}}
@@ -44,13 +45,16 @@ func newSpecs(opts Options) *specs {
 		label:      newSpec("label", labelBlock).repeating(),
 		diskimage:  newSpec("diskimage", diskimageBlock).withParts(partBuilder).repeating(),
 		zuulImage:  newSpec("zuul_image", zuulImageBlock, opts.Builders[zuulBuilder]).repeating(),
+		output:     newSpec("output", outputBlock).unguarded(),
+		check:      newSpec("check", checkBlock).withParts(partAssert),
+		assert:     newSpec("assert", assertBlock),
 		importing:  newSpec("import", importBlock).repeating(),
 		builders:   map[string]*spec{}, states: map[string]*spec{}, drivers: map[string]*driverSpecs{},
 		insideOf: map[string]string{
 			"builder": "a diskimage block", "state": "the npctl block", "gearman": "the npctl block",
 			"tenant_limit": "the npctl block", "pool": "a provider block", "cloud_image": "a provider block",
 			"image": "a provider block", "node": "a pool block", "artifact": "a zuul_image block",
-			"validation": "a variable block",
+			"validation": "a variable block", "assert": "a check block",
 		},
 	}
 	for kind, block := range opts.Builders {
@@ -68,7 +72,7 @@ func newSpecs(opts Options) *specs {
 // top returns the specs of the top-level blocks except provider, which has one for each driver, and locals, which has
 // none.
 func (s *specs) top() map[string]*spec {
-	return map[string]*spec{"npctl": s.npctl, "variable": s.variable, "label": s.label, "diskimage": s.diskimage, "zuul_image": s.zuulImage, "import": s.importing}
+	return map[string]*spec{"npctl": s.npctl, "variable": s.variable, "label": s.label, "diskimage": s.diskimage, "zuul_image": s.zuulImage, "import": s.importing, "output": s.output, "check": s.check}
 }
 
 func newDriverSpecs(kind string, d schema.Driver) *driverSpecs {

@@ -61,8 +61,7 @@ func (r *variableReader) variables(blocks []*hclsyntax.Block, auto []string, bas
 			continue
 		}
 		if !hclsyntax.ValidIdentifier(name) {
-			r.problem(block.LabelRanges[0].Ptr(), "Invalid name", fmt.Sprintf("%q cannot be the name of a variable: a name "+
-				"starts with a letter and consists of letters, digits, dashes and underscores.", name))
+			r.invalidIdentifier(block, "a variable")
 			continue
 		}
 		all[name] = r.variable(block, base)
@@ -226,54 +225,19 @@ func (r *variableReader) validateVariables(all map[string]*variable, object cty.
 
 // validate checks one condition of a variable. It shows the author's message unless the message contains a secret.
 func (r *variableReader) validate(v *variable, block *hclsyntax.Block, ctx *hcl.EvalContext) {
-	for name, attr := range block.Body.Attributes {
-		if _, ok := r.specs.validation.attrs[name]; !ok {
-			r.bodies.unknownAttribute(r.specs.validation, attr)
-		}
-	}
-	for _, inner := range block.Body.Blocks {
-		r.bodies.unknownBlock(r.specs.validation, inner)
-	}
-	condition, message := block.Body.Attributes["condition"], block.Body.Attributes["error_message"]
-	if condition == nil || message == nil {
-		r.problem(block.DefRange().Ptr(), "Missing attribute", "A validation block needs condition and error_message.")
-		return
-	}
-	value, ok := r.eval.evaluate(condition.Expr, ctx)
+	condition, message, ok := r.conditionOf(block, r.specs.validation)
 	if !ok {
 		return
 	}
-	passed, err := convert.Convert(value, cty.Bool)
-	if err != nil || passed.IsNull() {
-		r.problem(condition.Expr.Range().Ptr(), "Invalid condition", "A condition must be true or false.")
-		return
-	}
-	passed, _ = passed.Unmark()
-	if !passed.IsKnown() || passed.True() {
+	passed, ok := r.condition(condition, ctx)
+	if !ok || !passed.IsKnown() || passed.True() {
 		return
 	}
 	r.add(&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid value for variable", Subject: v.origin(), Extra: FailedRule{"var." + v.name},
-		Detail: fmt.Sprintf("%s\n\nThis was checked by the validation rule at %s.", r.validationMessage(v, message, ctx), rangeText(block.DefRange()))})
-}
+		Detail: fmt.Sprintf("%s
 
-func (r *variableReader) validationMessage(v *variable, attr *hclsyntax.Attribute, ctx *hcl.EvalContext) string {
-	fallback := fmt.Sprintf("The value of %q is not valid.", v.name)
-	value, ok := r.eval.evaluate(attr.Expr, ctx)
-	if !ok {
-		return fallback
-	}
-	text, err := convertTo(value, cty.String)
-	if err == nil && !text.IsKnown() {
-		return fallback
-	}
-	if err != nil || text.IsNull() {
-		r.problem(attr.Expr.Range().Ptr(), "Invalid error message", "An error_message must be a string.")
-		return fallback
-	}
-	if text.IsMarked() {
-		return fallback + " The error message is hidden, because it contains a sensitive value."
-	}
-	return text.AsString()
+This was checked by the validation rule at %s.",
+			r.errorMessage(message, ctx, fmt.Sprintf("The value of %q is not valid.", v.name)), rangeText(block.DefRange()))})
 }
 
 // origin returns the position of the value, or else that of the variable.

@@ -19,22 +19,29 @@ Examples:
   npctl validate
   npctl validate -config=nodes.hcl -var-file=prod.vars.hcl
   npctl validate -json
+  npctl validate -strict    (failed checks and other warnings are errors)
 
-Exit codes: 0 the configuration is valid (warnings are allowed), 1 it is not.`
+Exit codes: 0 the configuration is valid (warnings are allowed), 1 it is not, or
+it has warnings and -strict is given.`
 
 func newValidateCommand(a *app) *cli.Command {
 	var v variableOptions
-	asJSON := false
+	asJSON, strict := false, false
 	return &cli.Command{
 		Name: "validate", Category: categoryMain, Usage: "check the configuration", Description: validateDescription,
-		Flags: append(v.flags(), a.compactFlag(), &cli.BoolFlag{Name: "json", Destination: &asJSON, Usage: "print one JSON document (see docs/json.md)"}),
+		Flags: append(v.flags(), a.compactFlag(), &cli.BoolFlag{Name: "strict", Destination: &strict, Usage: "fail when there are warnings, such as failed checks (default: false)"},
+			&cli.BoolFlag{Name: "json", Destination: &asJSON, Usage: "print one JSON document (see docs/json.md)"}),
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			if asJSON {
-				return a.validateJSON(v)
+				return a.validateJSON(v, strict)
 			}
 			c, err := a.loadToCheck(v)
 			if err != nil {
 				return err
+			}
+			if strict && c.warnings != nil {
+				a.ui.diagnostics(c.warnings)
+				return errors.New("the configuration has warnings, which are errors with -strict")
 			}
 			return a.valid(c)
 		},
@@ -54,7 +61,7 @@ func (a *app) valid(c *configuration) error {
 	return a.ui.print("The configuration is valid%s.", with)
 }
 
-func (a *app) validateJSON(v variableOptions) error {
+func (a *app) validateJSON(v variableOptions, strict bool) error {
 	c, err := a.loadToCheck(v)
 	wrong := &diagnosed{}
 	switch {
@@ -71,7 +78,7 @@ func (a *app) validateJSON(v variableOptions) error {
 	if printErr := a.ui.printJSON(doc); printErr != nil {
 		return printErr
 	}
-	if err != nil {
+	if err != nil || strict && c.warnings != nil {
 		return exitCode(1)
 	}
 	return nil
