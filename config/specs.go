@@ -11,9 +11,9 @@ import (
 // specs are the prepared schemas of all blocks, including those of drivers, builders and stores.
 type specs struct {
 	variable, validation, npctl, label, diskimage, zuulImage, importing, output, check, assert *spec
-	builders, states                                                    map[string]*spec
-	drivers                                                             map[string]*driverSpecs
-	insideOf                                                            map[string]string // the parent of each block type that is not top-level
+	builders, states                                                                           map[string]*spec
+	drivers                                                                                    map[string]*driverSpecs
+	insideOf                                                                                   map[string]string // the parent of each block type that is not top-level
 }
 
 // driverSpecs are the prepared schemas of one driver's blocks.

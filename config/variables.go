@@ -234,9 +234,7 @@ func (r *variableReader) validate(v *variable, block *hclsyntax.Block, ctx *hcl.
 		return
 	}
 	r.add(&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid value for variable", Subject: v.origin(), Extra: FailedRule{"var." + v.name},
-		Detail: fmt.Sprintf("%s
-
-This was checked by the validation rule at %s.",
+		Detail: fmt.Sprintf("%s\n\nThis was checked by the validation rule at %s.",
 			r.errorMessage(message, ctx, fmt.Sprintf("The value of %q is not valid.", v.name)), rangeText(block.DefRange()))})
 }
 

@@ -55,7 +55,8 @@ var argumentSources = map[string]completionSource{
 	"request take": records(resources.KindRequest),
 	"freeze":       freezable, "thaw": freezable, "why": single(subjects),
 	"state list": recordAddresses, "state show": recordAddresses, "state rm": recordAddresses,
-	"import": single(addressCandidates), "completion": single(fixed("bash", "zsh", "fish")),
+	"import": single(addressCandidates), "output": single(outputNames),
+	"completion": single(fixed("bash", "zsh", "fish")),
 }
 
 // single returns source for a command with one argument: it has no candidates for a second one.
@@ -256,6 +257,17 @@ func subjects(ctx context.Context, c *completion, _ string) []candidate {
 }
 
 // variableNames returns the names of the variables that the configuration declares.
+func outputNames(_ context.Context, c *completion, _ string) []candidate {
+	_, sources := c.read()
+	var all []candidate
+	for _, block := range topBlocks(sources) {
+		if block.Type == "output" && len(block.Labels) == 1 {
+			all = append(all, candidate{block.Labels[0], "output"})
+		}
+	}
+	return all
+}
+
 func variableNames(_ context.Context, c *completion, _ string) []candidate {
 	_, sources := c.read()
 	var all []candidate

@@ -39,7 +39,7 @@ func newOutputCommand(a *app) *cli.Command {
 		Name: "output", Category: categoryOther, Usage: "print the outputs of the configuration", ArgsUsage: "[NAME]", Description: outputDescription,
 		Flags: append(c.variables.flags(), a.compactFlag(),
 			&cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print one JSON document (see docs/json.md)"},
-			&cli.BoolFlag{Name: "raw", Destination: &c.raw, Usage: "print the string, number or bool NAME without quotes, even a sensitive one (default: false)"}),
+			&cli.BoolFlag{Name: "raw", Destination: &c.raw, Usage: "print the string, number or bool NAME without quotes, even a sensitive one"}),
 		Action: c.run,
 	}
 }

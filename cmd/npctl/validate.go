@@ -29,7 +29,7 @@ func newValidateCommand(a *app) *cli.Command {
 	asJSON, strict := false, false
 	return &cli.Command{
 		Name: "validate", Category: categoryMain, Usage: "check the configuration", Description: validateDescription,
-		Flags: append(v.flags(), a.compactFlag(), &cli.BoolFlag{Name: "strict", Destination: &strict, Usage: "fail when there are warnings, such as failed checks (default: false)"},
+		Flags: append(v.flags(), a.compactFlag(), &cli.BoolFlag{Name: "strict", Destination: &strict, Usage: "fail when there are warnings, such as failed checks"},
 			&cli.BoolFlag{Name: "json", Destination: &asJSON, Usage: "print one JSON document (see docs/json.md)"}),
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			if asJSON {
