@@ -8,7 +8,6 @@ var alternatives = map[string]string{
 	"import":    "npctl manages only objects that it created; declare an existing image as a cloud_image block, an existing machine as a node block of a static provider",
 	"login":     "npctl logs in to clouds with clouds.yaml and OS_* variables, and to npctl watch with NPCTL_SOCKET and NPCTL_TOKEN",
 	"metadata":  "npctl docs prints the reference of the language with its functions",
-	"output":    "there are no outputs: npctl show -json, npctl node list -json and npctl image list -json print what exists",
 	"providers": "npctl version -json lists the drivers, builders and states of this npctl, npctl docs describes them; all are built in",
 	"refresh":   "npctl plan -refresh-only shows how the state differs from the clouds, npctl apply -refresh-only brings it in line",
 	"taint":     "npctl apply -replace=ADDRESS replaces one object",
