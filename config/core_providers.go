@@ -34,6 +34,7 @@ var cloudImageBlock = schema.Block{
 var providerImageBlock = schema.Block{
 	Doc: "Settings of this provider for an uploaded image. The block's label is the name of a `diskimage` or `zuul_image`. By default, the settings of the image apply.",
 	Attributes: slices.Concat([]schema.Attribute{
+		{Name: "upload", Type: cty.Bool, Doc: "Whether npctl uploads the image although no label of the provider boots from it. npctl always uploads the images of labels."},
 		{Name: "pause", Type: cty.Bool, Default: no, Doc: "Whether uploads to this provider are paused."},
 		{Name: "properties", Type: textMap, Default: noTextsM, Class: schema.AppliedToNew, Doc: "Properties of uploads. They override the properties of the image."},
 		{Name: "tags", Type: texts, Default: noTexts, Class: schema.AppliedToNew, Doc: "Tags of uploads, in addition to the tags of the image."},

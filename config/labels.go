@@ -19,6 +19,7 @@ func (r *blockReader) readLabels(vertices map[string]*vertex, ctx *hcl.EvalConte
 		r.digests.add("label."+one.name, "", at, all)
 		labels[one.name] = &parsedLabel{at: at, Label: resources.Label{Name: one.name, Source: sourceOf(at)}}
 		all.decode(&labels[one.name].Label)
+		labels[one.name].MinReady = max(labels[one.name].MinReady, 0)
 	}
 	return labels
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,36 @@ provider "acme" "one" {
   }
 }
 `
+
+func TestMinReadyOfMinusOneMeansNone(t *testing.T) {
+	d := source(t, `label "small" { min_ready = -1 }`)
+	same(t, "min_ready", d.Labels[0].MinReady, int64(0))
+	if got := loadErrors(t, write(t, map[string]string{"a.hcl": `label "small" { min_ready = -2 }`})); !strings.Contains(got, "-1") {
+		t.Errorf("the limit is missing in:\n%s", got)
+	}
+}
+
+func TestListedImageOfProviderIsUsed(t *testing.T) {
+	for upload, warnings := range map[string]int{"": 1, "upload = false": 1, "upload = true": 0} {
+		files := map[string]string{"a.hcl": `
+diskimage "debian" {
+  builder "dib" { elements = ["vm"] }
+}
+provider "acme" "one" {
+  cloud = "x"
+  image "debian" {
+    ` + upload + `
+  }
+}
+`}
+		result, diags := Load(write(t, files))
+		if got := strings.Count(text(t, diags, result.Files), "Unused image"); got != warnings || diags.HasErrors() {
+			t.Fatalf("%q: want %d warnings of unused images, got:\n%s", upload, warnings, text(t, diags, result.Files))
+		}
+		d := result.Desired
+		same(t, "used with "+upload, d.Providers[0].Uses(d.Images[0].Ref()), warnings == 0)
+	}
+}
 
 func TestEmptyBlocksGetDefaults(t *testing.T) {
 	d := source(t, `label "small" {}`)

@@ -170,6 +170,7 @@ func (c *ruleChecker) checkProviderImages(p *parsedProvider) {
 			c.problem(own.at.Ptr(), "Abstract image", fmt.Sprintf("The image %s is abstract, so it is never uploaded.", image.Ref()))
 		default:
 			own.Image.Kind = image.Kind
+			image.used = image.used || own.Upload
 		}
 	}
 }

@@ -105,7 +105,7 @@ type ImageUpload struct {
 // ImageProvider is a provider that uses the image or still has an upload of it.
 type ImageProvider struct {
 	Name   string `json:"name"`
-	Wanted bool   `json:"wanted"` // a label there boots from it
+	Wanted bool   `json:"wanted"` // a label there boots from it, or the image block there has upload = true
 	Paused bool   `json:"paused,omitempty"`
 	Format string `json:"format,omitempty"`
 	Upload string `json:"upload,omitempty"` // that new nodes boot from

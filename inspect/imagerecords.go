@@ -27,12 +27,11 @@ func ImageRecord(r plan.Records, name string) *resources.ImageRecord {
 	return &resources.ImageRecord{Name: name}
 }
 
-// ImageUsers returns the providers with a label that boots from the image, sorted by name.
+// ImageUsers returns the providers to which the image is uploaded, sorted by name.
 func ImageUsers(want resources.Desired, img *resources.Image) []*resources.Provider {
 	var users []*resources.Provider
 	for i := range want.Providers {
-		p := &want.Providers[i]
-		if len(LabelsOf(p, img.Ref())) > 0 {
+		if p := &want.Providers[i]; p.Uses(img.Ref()) {
 			users = append(users, p)
 		}
 	}

@@ -127,15 +127,11 @@ func (ip *imagePlanner) unfinishedBuilds(img *resources.Image) (resumed *resourc
 	return resumed
 }
 
-// users returns the providers with an offer of the image, by name.
+// users returns the providers to which the image is uploaded, by name.
 func (ip *imagePlanner) users(img *resources.Image) []*resources.Provider {
 	var users []*resources.Provider
 	for i := range ip.world.want.Providers {
-		p := &ip.world.want.Providers[i]
-		uses := slices.ContainsFunc(p.Pools, func(pool resources.Pool) bool {
-			return slices.ContainsFunc(pool.Offers, func(o resources.Offer) bool { return o.Image == img.Ref() })
-		})
-		if uses {
+		if p := &ip.world.want.Providers[i]; p.Uses(img.Ref()) {
 			users = append(users, p)
 		}
 	}

@@ -37,6 +37,34 @@ func TestNamedOlderBuildIsUploaded(t *testing.T) {
 	}
 }
 
+func TestImageOfProviderListIsUploadedWithoutLabel(t *testing.T) {
+	for _, test := range []struct {
+		upload bool
+		want   []string
+	}{
+		{false, nil},
+		{true, []string{"upload provider.cloud.image.debian"}},
+	} {
+		d, o := fleet(), settled()
+		d.Labels, d.Providers[0].Pools[0].Offers = nil, nil
+		d.Images[0].Formats = []string{"qcow2"}
+		d.Providers[0].Images = []resources.ProviderImage{{Image: d.Images[0].Ref(), Upload: test.upload}}
+		o.Records.Uploads, o.Records.Nodes = nil, nil
+		view := o.Providers["cloud"]
+		view.Images, view.Instances = nil, nil
+		o.Providers["cloud"] = view
+		var uploads []string
+		for _, s := range Compute(d, o, Options{}).Steps {
+			if s.Action == ActionUpload {
+				uploads = append(uploads, s.ID)
+			}
+		}
+		if diff := cmp.Diff(test.want, uploads); diff != "" {
+			t.Errorf("upload = %v: steps (-want +got):\n%s", test.upload, diff)
+		}
+	}
+}
+
 func TestRepeatedUploadReplacesExistingOne(t *testing.T) {
 	d, o := fleet(), settled()
 	o.Records.Nodes = o.Records.Nodes[2:]

@@ -442,9 +442,7 @@ func (x *execution) changeFiles(ctx context.Context, build string, change func([
 func (x *execution) rememberUnconverted(ctx context.Context, b *resources.Build, format string, cause error) error {
 	ref := resources.ImageRef{Kind: b.Kind, Name: b.Image}
 	waits := func(p resources.Provider) bool {
-		return x.seen.Formats[p.Name] == format && slices.ContainsFunc(p.Pools, func(pool resources.Pool) bool {
-			return slices.ContainsFunc(pool.Offers, func(o resources.Offer) bool { return o.Image == ref })
-		})
+		return x.seen.Formats[p.Name] == format && p.Uses(ref)
 	}
 	has := map[string]bool{}
 	for _, u := range all[resources.Upload](x.cache) {

@@ -157,7 +157,7 @@ type TLS struct {
 // Label is the name by which a request asks for a node.
 type Label struct {
 	Name        string
-	MinReady    int64         `config:"min_ready" default:"0" min:"0" doc:"Number of ready, unassigned nodes that npctl maintains."`
+	MinReady    int64         `config:"min_ready" default:"0" min:"-1" doc:"Number of ready, unassigned nodes that npctl maintains. '-1' means the same as '0', as in Nodepool."`
 	MaxReadyAge time.Duration `config:"max_ready_age" default:"0s" doc:"Age at which npctl replaces a ready node that is not in use; '\"0s\"' means never."`
 	Source      Source
 }
@@ -265,10 +265,19 @@ type Provider struct {
 	Source         Source
 }
 
+// Uses reports whether uploads of the image belong in the provider: a label boots from it, or the provider's own block
+// of the image says so.
+func (p *Provider) Uses(image ImageRef) bool {
+	boots := func(o Offer) bool { return o.Image == image }
+	return slices.ContainsFunc(p.Images, func(own ProviderImage) bool { return own.Image == image && own.Upload }) ||
+		slices.ContainsFunc(p.Pools, func(pool Pool) bool { return slices.ContainsFunc(pool.Offers, boots) })
+}
+
 // ProviderImage holds a provider's settings for an uploaded image.
 type ProviderImage struct {
 	Image      ImageRef
-	Pause      bool              `config:"pause"` // pauses uploads to this provider
+	Upload     bool              `config:"upload"` // uploads the image although no label boots from it
+	Pause      bool              `config:"pause"`  // pauses uploads to this provider
 	Properties map[string]string `config:"properties"`
 	Tags       []string          `config:"tags"`
 	Login      Login             `config:",inline"`

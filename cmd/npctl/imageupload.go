@@ -127,7 +127,7 @@ func (wish imageUploadOptions) targetProviders(want resources.Desired, img *reso
 		names = append(names, p.Name)
 	}
 	if len(names) == 0 {
-		return nil, hint(fmt.Errorf("no provider has a label that boots from %s", img.Name), "npctl uploads an image to the providers whose labels name it")
+		return nil, hint(fmt.Errorf("no provider has a label that boots from %s", img.Name), "npctl uploads an image to the providers whose labels name it, or whose image block has upload = true")
 	}
 	for _, p := range wish.providers {
 		if !slices.Contains(names, p) {
