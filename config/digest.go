@@ -28,7 +28,10 @@ func digestOf(d resources.Desired) resources.HashSource {
 }
 
 // derived fields repeat the content of other fields.
-var derived = map[string]bool{"Hashes": true, "Hashed": true, "Static": true, "Digests": true, "Blocks": true, "Values": true}
+var derived = map[string]bool{"Hashes": true, "Hashed": true, "Static": true, "Digests": true, "Blocks": true, "Values": true, "Former": true, "FormerHashed": true}
+
+// optional fields of Desired do not count while they are empty, so that digests of earlier npctl versions stay valid.
+var optional = map[string]bool{"Imports": true, "Moves": true}
 
 // digestValue writes a value so that different values never produce the same bytes: a length or a name precedes every
 // part.
@@ -43,7 +46,7 @@ func digestValue(sum hash.Hash, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if derived[v.Type().Field(i).Name] || v.Type().Field(i).Name == "Imports" && v.Field(i).Len() == 0 {
+			if derived[v.Type().Field(i).Name] || optional[v.Type().Field(i).Name] && v.Field(i).Len() == 0 {
 				continue
 			}
 			fmt.Fprintf(sum, "%s:", v.Type().Field(i).Name)

@@ -161,13 +161,15 @@ func (l *loader) readBlocks(top map[string][]*hclsyntax.Block, g *graph, full *h
 	blocks := &blockReader{report: l.report, specs: l.specs, bodies: l.bodies, digests: &blockDigests{}}
 	settings := &settingsReader{blockReader: blocks, dir: dir, version: l.opts.Version, states: l.opts.States}
 	images := &imageReader{blockReader: blocks, builders: l.opts.Builders, formats: allFormats(l.opts.Drivers)}
-	providers := &providerReader{blockReader: blocks, expand: l.expand, dir: dir}
+	moves := blocks.readMoves(top["moved"], full)
+	providers := &providerReader{blockReader: blocks, expand: l.expand, dir: dir, moves: movesOf(moves)}
 	read := settings.settings(top["npctl"], full)
 	w := &parsedConfig{
 		labels:    blocks.readLabels(g.vertices["label"], full),
 		images:    images.images(g.vertices, full),
 		providers: providers.providers(g.vertices["provider"], full),
 		imports:   blocks.readImports(top["import"], full, l.expand),
+		moves:     moves,
 	}
 	return w, read, blocks.digests.blocks
 }
@@ -215,7 +217,7 @@ func (l *loader) readAll(files []string) map[string][]*hclsyntax.Block {
 // topLevel maps the types of top-level blocks to the meanings of their labels.
 var topLevel = map[string][]string{
 	"npctl": nil, "variable": {"name"}, "locals": nil, "label": {"name"}, "diskimage": {"name"}, "zuul_image": {"name"},
-	"provider": {"driver", "name"}, "import": nil, "output": {"name"}, "check": {"name"},
+	"provider": {"driver", "name"}, "import": nil, "moved": nil, "output": {"name"}, "check": {"name"},
 }
 
 func (l *loader) sortBlocks(top map[string][]*hclsyntax.Block, body *hclsyntax.Body) {

@@ -15,6 +15,7 @@ type parsedConfig struct {
 	images    map[string]*parsedImage // diskimages and zuul_images share one namespace
 	providers []*parsedProvider
 	imports   []resources.Import
+	moves     []parsedMove
 }
 
 type parsedLabel struct {
@@ -70,7 +71,7 @@ type parsedNode struct {
 
 // desired returns all objects in the order of their names.
 func (w *parsedConfig) desired(settings resources.Settings) resources.Desired {
-	d := resources.Desired{Settings: settings, Imports: w.imports}
+	d := resources.Desired{Settings: settings, Imports: w.imports, Moves: movesOf(w.moves)}
 	for _, label := range w.labels {
 		d.Labels = append(d.Labels, label.Label)
 	}

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"maps"
+
 	"fmt"
 
 	"github.com/hashicorp/hcl/v2"
@@ -107,6 +109,11 @@ func (r *providerReader) offer(pool *parsedPool, one instance, ctx *hcl.EvalCont
 		if made.Config.IsWhollyKnown() {
 			made.Hashed = hashOffer(image, staticOf(s.label, all), around.hashed)
 			made.Hashes = made.Hashed.Hashes("")
+			for _, former := range r.moves.FormerImages(made.Image.Name) {
+				if made.Image.Kind != resources.CloudImage {
+					made.FormerHashed = append(made.FormerHashed, hashOffer(renamedImage(image, former), staticOf(s.label, all), around.hashed))
+				}
+			}
 		}
 	}
 	for name, text := range around.shown {
@@ -116,6 +123,14 @@ func (r *providerReader) offer(pool *parsedPool, one instance, ctx *hcl.EvalCont
 	showStatic(made.Static, "", s.Label, all)
 	made.Values = plannedValues(s.label, all)
 	pool.offers = append(pool.offers, made)
+}
+
+// renamedImage returns a reference to an image under another name.
+func renamedImage(image cty.Value, name string) cty.Value {
+	plain, marks := image.UnmarkDeepWithPaths()
+	parts := plain.AsValueMap()
+	parts["name"] = cty.StringVal(name)
+	return cty.ObjectVal(parts).MarkWithPaths(marks)
 }
 
 func hashOffer(image, label cty.Value, around map[string]cty.Value) resources.HashSource {
@@ -154,6 +169,11 @@ func (r *providerReader) node(p *parsedProvider, pool *parsedPool, one instance,
 	static := staticOf(both, all)
 	made.Hashed = resources.SourceOfHash(static)
 	made.Hashes = made.Hashed.Hashes("")
+	if r.moves.RenamesNode(p.Name, pool.Name, made.Address, one.name) { // its address was its earlier name
+		unset := maps.Clone(all)
+		unset["address"] = cty.NullVal(cty.String)
+		made.FormerHashed = append(made.FormerHashed, resources.SourceOfHash(staticOf(both, unset)))
+	}
 	showStatic(made.Static, "", both, all)
 	r.digests.add("provider."+p.Name+".pool."+pool.Name+".node."+one.name, "", at, all)
 	pool.nodes = append(pool.nodes, made)

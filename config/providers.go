@@ -19,6 +19,7 @@ type providerReader struct {
 	*blockReader
 	expand *expander
 	dir    configDir
+	moves  resources.Moves
 }
 
 // providers creates the providers of all provider blocks.

@@ -81,6 +81,7 @@ func (r *reference) core(builders, states map[string]schema.Block) {
 	r.block(3, "check: assert", assertBlock)
 	r.block(2, `label "name"`, labelBlock)
 	r.block(2, "import", importBlock)
+	r.block(2, "moved", movedBlock)
 	r.block(2, `diskimage "name"`, diskimageBlock)
 	r.block(3, `diskimage: builder "kind"`, builderBlock)
 	for _, kind := range slices.Sorted(maps.Keys(builders)) {

@@ -23,6 +23,7 @@ type ruleChecker struct {
 // checkAll checks all rules. servers is the gearman block of the settings.
 func (c *ruleChecker) checkAll(servers *resources.Gearman) {
 	c.checkRules()
+	c.checkMoves()
 	c.checkGearman(servers)
 }
 

@@ -10,10 +10,10 @@ import (
 
 // specs are the prepared schemas of all blocks, including those of drivers, builders and stores.
 type specs struct {
-	variable, validation, npctl, label, diskimage, zuulImage, importing, output, check, assert *spec
-	builders, states                                                                           map[string]*spec
-	drivers                                                                                    map[string]*driverSpecs
-	insideOf                                                                                   map[string]string // the parent of each block type that is not top-level
+	variable, validation, npctl, label, diskimage, zuulImage, importing, moved, output, check, assert *spec
+	builders, states                                                                                  map[string]*spec
+	drivers                                                                                           map[string]*driverSpecs
+	insideOf                                                                                          map[string]string // the parent of each block type that is not top-level
 }
 
 // driverSpecs are the prepared schemas of one driver's blocks.
@@ -49,6 +49,7 @@ func newSpecs(opts Options) *specs {
 		check:      newSpec("check", checkBlock).withParts(partAssert),
 		assert:     newSpec("assert", assertBlock),
 		importing:  newSpec("import", importBlock).repeating(),
+		moved:      newSpec("moved", movedBlock),
 		builders:   map[string]*spec{}, states: map[string]*spec{}, drivers: map[string]*driverSpecs{},
 		insideOf: map[string]string{
 			"builder": "a diskimage block", "state": "the npctl block", "gearman": "the npctl block",
@@ -72,7 +73,7 @@ func newSpecs(opts Options) *specs {
 // top returns the specs of the top-level blocks except provider, which has one for each driver, and locals, which has
 // none.
 func (s *specs) top() map[string]*spec {
-	return map[string]*spec{"npctl": s.npctl, "variable": s.variable, "label": s.label, "diskimage": s.diskimage, "zuul_image": s.zuulImage, "import": s.importing, "output": s.output, "check": s.check}
+	return map[string]*spec{"npctl": s.npctl, "variable": s.variable, "label": s.label, "diskimage": s.diskimage, "zuul_image": s.zuulImage, "import": s.importing, "moved": s.moved, "output": s.output, "check": s.check}
 }
 
 func newDriverSpecs(kind string, d schema.Driver) *driverSpecs {

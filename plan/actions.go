@@ -23,6 +23,7 @@ const (
 	ActionUpdate     Action = "update"     // change a record
 	ActionServe      Action = "serve"      // assign nodes to a request
 	ActionDecline    Action = "decline"    // record that pools will not serve a request
+	ActionMove       Action = "move"       // write the present names of moved blocks into a record
 	ActionForget     Action = "forget"     // remove a record without an object
 	ActionUnregister Action = "unregister" // remove the record of a static node's slot; the machine stays
 	ActionDelete     Action = "delete"     // delete an object and its record
@@ -49,6 +50,7 @@ var actionKinds = []ActionKind{
 	{ActionServe, "", "update", false, 1, func(s *Summary) *int { return &s.Serve }},
 	{ActionDecline, "", "update", false, 1, func(s *Summary) *int { return &s.Decline }},
 	{ActionUpdate, "updated", "update", false, 1, func(s *Summary) *int { return &s.Update }},
+	{ActionMove, "moved", "update", false, 0, func(s *Summary) *int { return &s.Move }},
 	{ActionForget, "forgotten", "forget", false, 0, func(s *Summary) *int { return &s.Forget }},
 	{ActionUnregister, "unregistered", "forget", false, lastPhase, func(s *Summary) *int { return &s.Unregister }},
 	{ActionDelete, "deleted", "delete", true, lastPhase, func(s *Summary) *int { return &s.Delete }},
@@ -79,6 +81,7 @@ type Summary struct {
 	Update     int `json:"update"`
 	Serve      int `json:"serve"`
 	Decline    int `json:"decline"`
+	Move       int `json:"move"`
 	Forget     int `json:"forget"`
 	Unregister int `json:"unregister"`
 	Delete     int `json:"delete"`
@@ -134,6 +137,7 @@ const (
 	ReasonHoldExpired     Reason = "hold-expired"
 	ReasonAbandoned       Reason = "abandoned"
 	ReasonUnavailable     Reason = "unavailable"
+	ReasonMoved           Reason = "moved"
 	ReasonNamed           Reason = "named"
 	ReasonNotOurs         Reason = "not-ours"
 )
@@ -180,6 +184,7 @@ var reasonTexts = map[Reason]string{
 	ReasonLeaseExpired:    "its lease expired without renewal",
 	ReasonHoldExpired:     "its hold has expired",
 	ReasonAbandoned:       "the process that accepted it is gone",
+	ReasonMoved:           "a moved block renames it",
 	ReasonUnavailable:     "the provider that accepted it does not respond",
 	ReasonNamed:           "the configuration or a command names it",
 	ReasonNotOurs:         "another owner has it now",

@@ -19,8 +19,11 @@ import (
 // It is a pipeline of parts. Each part reads the world, adds its steps to the draft, and returns the decisions that
 // later parts depend on.
 func Compute(want resources.Desired, seen Observed, opt Options) Plan {
+	seen, moved := withMoves(want, seen)
 	w := newWorld(want, markLockHolderBusy(withoutRelocated(seen)), opt)
+	w.moved = moved
 	d := newDraft(w)
+	planMoves(d)
 	d.noteSkipped()
 	d.cloudProblems()
 	use := &capacity{world: w, pools: map[poolKey]*poolUse{}, free: map[string]*resources.ResourceAmounts{}, readyCount: map[string]int{}}
@@ -37,6 +40,7 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	d.noteForeignResources()
 	d.unknownFiles()
 	planRecords(w, d, leaks)
+	d.awaitMoves()
 	return finish(w, d, waiting)
 }
 
@@ -172,7 +176,7 @@ func (d *draft) add(s Step) string {
 	if s.Action == ActionUpdate {
 		d.updatedRecords[s.Record] = true
 	}
-	if s.Record.Kind != "" {
+	if s.Record.Kind != "" && s.Action != ActionMove {
 		s.Preconditions = append(s.Preconditions, d.world.fingerprint(s.Record))
 	}
 	d.index[s.ID] = len(d.steps)

@@ -36,8 +36,9 @@ type world struct {
 	files        map[string]bool
 	requestNodes map[string][]*resources.Node // by ID of the pending or fulfilled request
 	requests     map[string]*resources.Request
-	names        []string        // all providers that are configured or have records
-	ownProviders map[string]bool // in a shared store: providers with a block or a provider record; else nil: all
+	names        []string                           // all providers that are configured or have records
+	moved        map[resources.Key]resources.Record // records with earlier names of moved blocks
+	ownProviders map[string]bool                    // in a shared store: providers with a block or a provider record; else nil: all
 }
 
 // leak is an object in a cloud, or without a provider a file in our images directory, that carries our ownership tags

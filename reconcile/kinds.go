@@ -78,6 +78,12 @@ var stepKinds = map[stepKey]stepKind{
 	{plan.ActionDelete, plan.ThingLeftover, false}: {lock: lockLeftover, run: idOf(externalID, (*execution).deleteLeftover)},
 	{plan.ActionUpdate, plan.ThingRecord, false}:   {lock: lockRecord, brief: true, run: idOf(recordID, (*execution).recordWritten)},
 
+	{plan.ActionMove, plan.ThingNode, false}:    {lock: lockProvider, brief: true, forgets: true, run: idOf(recordID, (*execution).moveRecord)},
+	{plan.ActionMove, plan.ThingRequest, false}: {lock: lockProvider, brief: true, forgets: true, run: idOf(recordID, (*execution).moveRecord)},
+	{plan.ActionMove, plan.ThingUpload, false}:  {lock: lockImage, brief: true, forgets: true, run: idOf(recordID, (*execution).moveRecord)},
+	{plan.ActionMove, plan.ThingBuild, false}:   {lock: lockImage, brief: true, forgets: true, run: idOf(recordID, (*execution).moveRecord)},
+	{plan.ActionMove, plan.ThingRecord, false}:  {lock: lockRecord, brief: true, forgets: true, run: idOf(recordID, (*execution).moveRecord)},
+
 	{plan.ActionForget, plan.ThingNode, false}:    {lock: lockProvider, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
 	{plan.ActionForget, plan.ThingRequest, false}: {lock: lockProvider, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
 	{plan.ActionForget, plan.ThingUpload, false}:  {lock: lockImage, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
@@ -158,6 +164,8 @@ func LockOf(s *plan.Step) string {
 	case lock == lockImage && s.Image == "", lock == lockLeftover && s.Type == "image":
 		return ImagesLock
 	case lock == lockImage:
+		return ImageLock(s.Image)
+	case lock == lockRecord && s.Record.Kind == resources.KindImage && s.Image != "": // also of a moved image
 		return ImageLock(s.Image)
 	case lock == lockRecord && s.Record.Kind == resources.KindImage:
 		return ImageLock(s.Record.ID)

@@ -338,6 +338,13 @@ func find[T any](l *recordCache, key resources.Key) (*T, state.Revision) {
 	return &c, l.revisions[key]
 }
 
+// record returns a record of any type with its revision, or nil. The caller must not change it.
+func (l *recordCache) record(key resources.Key) (resources.Record, state.Revision) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.records[key], l.revisions[key]
+}
+
 // all returns copies of every record of type T.
 func all[T any](l *recordCache) []*T {
 	l.mu.Lock()

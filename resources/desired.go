@@ -22,6 +22,7 @@ type Desired struct {
 	Images    []Image
 	Providers []Provider
 	Imports   []Import // sorted by address and ID
+	Moves     Moves    // in the order of their blocks
 	// Digests are hashes of the whole evaluated configuration, computed from Hashed. A saved plan is bound to the
 	// first one.
 	Digests Hashes
@@ -70,11 +71,20 @@ func (p Pool) withHashKey(key HashKey) Pool {
 	p.Offers, p.Nodes = slices.Clone(p.Offers), slices.Clone(p.Nodes)
 	for i := range p.Offers {
 		p.Offers[i].Hashes = p.Offers[i].Hashed.hashesOr(key, p.Offers[i].Hashes)
+		p.Offers[i].Former = formerHashes(p.Offers[i].FormerHashed, key)
 	}
 	for i := range p.Nodes {
 		p.Nodes[i].Hashes = p.Nodes[i].Hashed.hashesOr(key, p.Nodes[i].Hashes)
+		p.Nodes[i].Former = formerHashes(p.Nodes[i].FormerHashed, key)
 	}
 	return p
+}
+
+func formerHashes(sources []HashSource, key HashKey) (hashes Hashes) {
+	for _, former := range sources {
+		hashes = append(hashes, former.Hashes(key)...)
+	}
+	return hashes
 }
 
 // Block is a block of the configuration, without nested blocks that have an address of their own.
@@ -321,9 +331,12 @@ type Offer struct {
 	Config cty.Value // attributes of the label, and those of the pool for attributes that the label does not set
 	Hashes Hashes    // of the replacing attributes, computed from Hashed
 	Hashed HashSource
-	Static map[string]string // as in Image
-	Values map[string]string // non-default attributes as JSON; sensitive values masked, long texts hashed
-	Source Source
+	// Former are the hashes of the same attributes with the earlier names of a moved image, computed from FormerHashed.
+	Former       Hashes
+	FormerHashed []HashSource
+	Static       map[string]string // as in Image
+	Values       map[string]string // non-default attributes as JSON; sensitive values masked, long texts hashed
+	Source       Source
 }
 
 // Offer returns the pool's offer of the label, or nil if the pool has none.
@@ -360,8 +373,11 @@ type StaticNode struct {
 	Config   cty.Value
 	Hashes   Hashes // computed from Hashed
 	Hashed   HashSource
-	Static   map[string]string
-	Source   Source
+	// Former are the hashes of the same attributes before a move, when the name was the address.
+	Former       Hashes
+	FormerHashed []HashSource
+	Static       map[string]string
+	Source       Source
 }
 
 // Source is a position in the configuration.

@@ -143,7 +143,7 @@ func symbolOf(s *plan.Step) string {
 		return symbolRemove
 	case s.Action == plan.ActionForget:
 		return symbolForget
-	case s.Action == plan.ActionUpdate:
+	case s.Action == plan.ActionUpdate, s.Action == plan.ActionMove:
 		return symbolChange
 	default:
 		return symbolMake
