@@ -75,6 +75,35 @@ func TestTimesHaveUnits(t *testing.T) {
 	}
 }
 
+func TestNegativeMinReady(t *testing.T) {
+	for in, want := range map[string]Verdict{"-1": Converted, "-2": Changed} {
+		text, r := converted(t, Input{YAML: []byte("labels:\n  - {name: x, min-ready: " + in + "}\n")})
+		wantLines(t, text, "min_ready = "+map[string]string{"-1": "-1", "-2": "0"}[in]+" }")
+		if e := entryOf(t, r, "labels[x].min-ready"); e.Verdict != want {
+			t.Errorf("min-ready %s: %+v", in, e)
+		}
+	}
+}
+
+func TestListedImagesWithoutLabelAreUploaded(t *testing.T) {
+	yaml := strings.Replace(small, "    elements: [debian-minimal, vm]\n", "    elements: [debian-minimal, vm]\n  - {name: next, parent: debian-12}\n", 1) + `    diskimages:
+      - name: debian-12
+      - name: next # after the freeze
+        pause: true
+    pools:
+      - name: main
+        labels: [{name: debian, diskimage: debian-12, flavor-name: small}]
+`
+	text, r := converted(t, Input{YAML: []byte(yaml)})
+	wantLines(t, text, "# after the freeze", "image \"next\" { upload = true pause = true }")
+	if strings.Contains(text, "\n  image \"debian-12\"") {
+		t.Errorf("the image of the label is listed:\n%s", text)
+	}
+	if e := entryOf(t, r, "providers[cloud].diskimages[next].name"); e.Verdict != Converted {
+		t.Errorf("entry: %+v", e)
+	}
+}
+
 func TestMergesAndAnchorsAreResolved(t *testing.T) {
 	text, r := converted(t, Input{YAML: []byte(`labels: [{name: a}, {name: b}]
 common: &common

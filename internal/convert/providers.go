@@ -252,17 +252,13 @@ func (c *converter) readConfigDrive(im *image) {
 	}
 }
 
-// imageBlocks adds the settings of the provider for images. A list of images is not necessary: npctl uploads the
-// images of the labels.
+// imageBlocks adds the settings of the provider for images. npctl uploads the images of the labels, so only the others
+// have to be listed.
 func (c *converter) imageBlocks(p *provider) {
 	for _, name := range p.order {
 		im := p.diskimages[name]
 		if !p.used[name] && !c.images[name].abstract {
-			note := "no label of the provider uses the image, so npctl does not upload it there"
-			c.amend(im.n.get("name"), Changed, note, toEvery)
-			p.b.remark(fmt.Sprintf("# diskimages: %s of nodepool.yaml, line %d: %s", name, im.n.line, note))
-			p.b.remark(im.b.comment...)
-			continue
+			im.b.items = slices.Insert(im.b.items, 0, item{name: "upload", expr: "true"})
 		}
 		if len(im.b.items) > 0 {
 			p.b.add(im.b)

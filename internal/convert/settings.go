@@ -355,8 +355,8 @@ func (c *converter) minReady(e *entry, b *block) {
 	verdict, note := Converted, ""
 	read := integer
 	if !hasEnv(e.value) {
-		if value, ok := c.wholeNumber(e.value); ok && value < 0 {
-			verdict, note = Changed, "a negative number is the same as 0 in Nodepool's code: nodes are launched on request only"
+		if value, ok := c.wholeNumber(e.value); ok && value < -1 {
+			verdict, note = Changed, "a negative number is the same as 0 in Nodepool: nodes are launched on request only"
 			read = limit
 		}
 	}

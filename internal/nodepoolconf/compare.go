@@ -52,10 +52,7 @@ type deliberate struct {
 	reason string
 }
 
-const (
-	unusedImage  = "npctl uploads the images that labels use, and this one has no label"
-	builderImage = "the image has no elements here, because another nodepool.yaml defines it"
-)
+const builderImage = "the image has no elements here, because another nodepool.yaml defines it"
 
 // differences are the attributes in which npctl differs from Nodepool on purpose.
 var differences = []deliberate{
@@ -63,14 +60,14 @@ var differences = []deliberate{
 	{"build-log-dir", isDefault("build-logs"), "npctl's default is beside the configuration, because /var/log/nodepool belongs to Nodepool"},
 	{"metadata", superset, "npctl merges the properties of an image with those of its parent; Nodepool drops the parent's"},
 	{"meta", superset, "npctl merges the properties of an image with those of its parent; Nodepool drops the parent's"},
-	{"meta", notUploaded, unusedImage}, {"pause", notUploaded, unusedImage},
-	{"connection-type", notUploaded, unusedImage}, {"connection-port", notUploaded, unusedImage},
 	{"elements", withoutElements, builderImage}, {"pause", withoutElements, builderImage},
 }
 
 // isDefault reports whether neither side sets the attribute.
 func isDefault(npctlDefault string) func(nodepool, npctl Model, path string) bool {
-	return func(nodepool, npctl Model, path string) bool { return !nodepool[path].Set && npctl[path].Text == npctlDefault }
+	return func(nodepool, npctl Model, path string) bool {
+		return !nodepool[path].Set && npctl[path].Text == npctlDefault
+	}
 }
 
 func superset(nodepool, npctl Model, path string) bool {
@@ -80,21 +77,6 @@ func superset(nodepool, npctl Model, path string) bool {
 	}
 	for key, text := range less {
 		if more[key] != text {
-			return false
-		}
-	}
-	return true
-}
-
-// notUploaded reports whether the path is that of an image in a provider in which no label uses the image.
-func notUploaded(nodepool, npctl Model, path string) bool {
-	provider, rest, ok := strings.Cut(path, `.diskimage "`)
-	if _, uploaded := npctl[path]; !ok || uploaded || !strings.HasPrefix(provider, "provider ") {
-		return false
-	}
-	ref := "diskimage " + rest[:strings.LastIndex(rest, `"`)]
-	for other, v := range nodepool {
-		if v.Text == ref && strings.HasPrefix(other, provider+".pool ") && strings.HasSuffix(other, ".image") {
 			return false
 		}
 	}

@@ -156,18 +156,9 @@ func (m Model) openstack(d *resources.Desired, p *resources.Provider, path strin
 	put("image-name-format", p.ImageNames)
 	put("post-upload-hook", orNone(p.PostUploadHook))
 	put("image-upload-timeout", seconds(p.UploadTimeout))
-	uploaded := map[string]bool{}
-	for i := range p.Pools {
-		for _, offer := range p.Pools[i].Offers {
-			uploaded[offer.Image.Name] = uploaded[offer.Image.Name] || offer.Image.Kind == resources.DiskImage
-		}
-	}
-	for _, own := range p.Images {
-		uploaded[own.Image.Name] = true
-	}
-	for name, is := range uploaded {
-		if img := d.Image(name); is && img != nil {
-			m.upload(under(path, "diskimage", name), p, img)
+	for i := range d.Images {
+		if img := &d.Images[i]; p.Uses(img.Ref()) {
+			m.upload(under(path, "diskimage", img.Name), p, img)
 		}
 	}
 	for _, img := range p.CloudImages {
