@@ -15,6 +15,7 @@ import (
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/internal/convert"
 	"github.com/npctl/npctl/internal/host"
+	"github.com/npctl/npctl/internal/text"
 )
 
 const convertDescription = `Translates Nodepool's configuration to npctl's. It reads nodepool.yaml and, if there is one, the
@@ -31,8 +32,11 @@ The values of the secure file become sensitive variables. Their values are in th
 secrets.auto.vars.hcl beside the configuration, with access for the user only; with a secure
 file, -out is therefore required. %(NODEPOOL_X) becomes env("NODEPOOL_X").
 
-It checks its output as npctl validate and npctl fmt -check do, before it writes. It overwrites
-files only with -force, and writes nothing if there is an error.
+It checks its output as npctl validate and npctl fmt -check do, before it writes, and compares it
+attribute by attribute with the configuration that Nodepool has in effect. The report contains
+the differences on purpose; any other is an error, unless -allow-differences is given. In both
+checks, environment variables that are not set have the value 1. It overwrites files only with
+-force, and writes nothing if there is an error.
 
 Examples:
   npctl convert /etc/nodepool/nodepool.yaml > npctl.hcl
@@ -47,6 +51,7 @@ type convertCommand struct {
 	out, reportFile    string
 	json, force, plain bool
 	reportAll          bool
+	allowDifferences   bool
 }
 
 func newConvertCommand(a *app) *cli.Command {
@@ -57,6 +62,7 @@ func newConvertCommand(a *app) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Destination: &c.out, TakesFile: true, Usage: "`PATH` to write to: a file *.hcl, or a directory for several files; the default is stdout"},
 			&cli.BoolFlag{Name: "force", Destination: &c.force, Usage: "overwrite existing files"},
+			&cli.BoolFlag{Name: "allow-differences", Destination: &c.allowDifferences, Usage: "write the files although they describe another state than nodepool.yaml; the report contains the differences"},
 			&cli.BoolFlag{Name: "plain", Destination: &c.plain, Usage: "keep repetition"},
 			&cli.StringFlag{Name: "report", Destination: &c.reportFile, TakesFile: true, Usage: "`FILE` for the report instead of stderr; Markdown if it ends with .md"},
 			&cli.BoolFlag{Name: "report-all", Destination: &c.reportAll, Usage: "include the keys that are converted without a difference in the report"},
@@ -88,11 +94,18 @@ func (c *convertCommand) run(_ context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return hint(fmt.Errorf("%w", err), "correct the file; nothing was written")
 	}
-	unset, err := c.check(result)
+	checked, err := c.check(in, result)
 	if err != nil {
 		return err
 	}
-	return c.write(result, unset)
+	return c.write(result, checked)
+}
+
+// convertCheck is what the check of a translation found.
+type convertCheck struct {
+	unset       []string           // environment variables
+	comparison  *convertComparison // nil if there is none
+	notCompared string             // the reason
 }
 
 // hookNotFound is the summary of the error for a post_upload_hook that does not exist.
@@ -104,6 +117,8 @@ type convertDocument struct {
 	Report  []convert.Entry `json:"report"`
 	Env     []string        `json:"env"`
 	Written bool            `json:"written"`
+	// Comparison is null if the translation was not compared.
+	Comparison *convertComparison `json:"comparison"`
 }
 
 type convertFile struct {
@@ -112,7 +127,7 @@ type convertFile struct {
 }
 
 // write writes the files and the report, or prints them.
-func (c *convertCommand) write(r *convert.Result, unset []string) error {
+func (c *convertCommand) write(r *convert.Result, checked convertCheck) error {
 	if c.out == "" && len(r.Files) > 1 {
 		return hint(errors.New("the secure file has values that belong into a file of their own, so stdout is not enough"), "add -out=DIR")
 	}
@@ -123,12 +138,12 @@ func (c *convertCommand) write(r *convert.Result, unset []string) error {
 			return err
 		}
 	}
-	if err := c.report(r, unset); err != nil {
+	if err := c.report(r, checked); err != nil {
 		return err
 	}
 	switch {
 	case c.json:
-		doc := convertDocument{Files: []convertFile{}, Report: r.Report, Env: append([]string{}, r.Env...), Written: c.out != ""}
+		doc := convertDocument{Files: []convertFile{}, Report: r.Report, Env: append([]string{}, r.Env...), Written: c.out != "", Comparison: checked.comparison}
 		for _, f := range r.Files {
 			out := convertFile{Name: f.Name, Text: string(f.Data)}
 			if f.Name == convert.SecretsFile {
@@ -145,19 +160,25 @@ func (c *convertCommand) write(r *convert.Result, unset []string) error {
 }
 
 // report prints the report on stderr, or writes it to a file.
-func (c *convertCommand) report(r *convert.Result, unset []string) error {
+func (c *convertCommand) report(r *convert.Result, checked convertCheck) error {
+	compared := func(markdown bool) string {
+		if checked.comparison == nil {
+			return "\n" + checked.notCompared + "\n"
+		}
+		return checked.comparison.report(markdown)
+	}
 	if c.reportFile != "" {
-		text := r.Text(c.reportAll)
+		text := r.Text(c.reportAll) + compared(false)
 		if strings.HasSuffix(c.reportFile, ".md") {
-			text = r.Markdown()
+			text = r.Markdown() + compared(true)
 		}
 		return c.create(c.reportFile, []byte(text), 0o644)
 	}
 	if c.json {
 		return nil
 	}
-	c.ui.message("%s", strings.TrimSuffix(r.Text(c.reportAll), "\n"))
-	if len(unset) > 0 {
+	c.ui.message("%s", strings.TrimSuffix(r.Text(c.reportAll)+compared(false), "\n"))
+	if unset := checked.unset; len(unset) > 0 {
 		c.ui.message("Environment variables that the configuration needs: %s. Not set now: %s.", strings.Join(r.Env, ", "), strings.Join(unset, ", "))
 	}
 	return nil
@@ -198,29 +219,29 @@ func (c *convertCommand) create(path string, data []byte, mode fs.FileMode) erro
 	return nil
 }
 
-// check loads the files from a temporary directory as npctl validate does, and checks their layout. It returns the
-// environment variables that are not set; the check uses 1 for them.
-func (c *convertCommand) check(r *convert.Result) (unset []string, err error) {
+// check loads the files from a temporary directory as npctl plan does, checks their layout and compares them with the
+// input. It uses 1 for environment variables that are not set.
+func (c *convertCommand) check(in convert.Input, r *convert.Result) (checked convertCheck, err error) {
 	dir, err := os.MkdirTemp("", "npctl-convert-")
 	if err != nil {
-		return nil, err
+		return checked, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	for _, f := range r.Files {
 		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o600); err != nil {
-			return nil, err
+			return checked, err
 		}
 		if formatted, diags := config.Format(f.Data, f.Name); diags.HasErrors() || string(formatted) != string(f.Data) {
-			return nil, fmt.Errorf("the translation is not in the layout of npctl fmt: %s; this is a bug in npctl convert, and nothing was written", f.Name)
+			return checked, fmt.Errorf("the translation is not in the layout of npctl fmt: %s; this is a bug in npctl convert, and nothing was written", f.Name)
 		}
 	}
 	for _, name := range r.Env {
 		if _, ok := c.lookupEnv(name); !ok {
-			unset = append(unset, name)
+			checked.unset = append(checked.unset, name)
 		}
 	}
 	opts := newRegistry().languageOptions()
-	opts.Path, opts.CheckOnly = dir, true
+	opts.Path = dir
 	opts.LookupEnv = func(name string) (string, bool) {
 		value, ok := c.lookupEnv(name)
 		if !ok && strings.HasPrefix(name, "NODEPOOL_") {
@@ -239,17 +260,31 @@ func (c *convertCommand) check(r *convert.Result) (unset []string, err error) {
 		files[filepath.Base(name)] = f
 	}
 	for _, d := range diags {
-		if d.Summary == hookNotFound { // relative to the directory of the output, and perhaps on another machine
+		if d.Summary == hookNotFound && d.Severity == hcl.DiagError { // relative to the directory of the output, and perhaps on another machine
 			d.Severity = hcl.DiagWarning
+			checked.notCompared = "Not compared with " + filepath.Base(in.Name) + ": a hook was not found."
 		}
 	}
 	if diags.HasErrors() {
 		c.ui.diagnostics(&diagnosed{diags, files})
-		return nil, hint(errors.New("the translation is not a valid configuration of npctl; nothing was written"),
+		return checked, hint(errors.New("the translation is not a valid configuration of npctl; nothing was written"),
 			"the errors above refer to the translation; correct the values in the YAML")
 	}
 	if len(diags) > 0 {
 		c.ui.diagnostics(&diagnosed{diags, files})
 	}
-	return unset, nil
+	if checked.notCompared != "" {
+		return checked, nil
+	}
+	checked.comparison, err = compareConverted(in, r, loaded.Desired, opts.LookupEnv)
+	if err == nil {
+		err = checked.comparison.err()
+	}
+	if err != nil && c.allowDifferences {
+		checked.notCompared, err = text.Line(err.Error()), nil
+	}
+	if err != nil {
+		return checked, hint(err, differencesHint)
+	}
+	return checked, nil
 }

@@ -86,7 +86,7 @@ var yamlTrue, yamlFalse = []string{"true", "yes", "on", "y"}, []string{"false", 
 // boolean reads a bool as Nodepool does: in YAML 1.1, yes and on are bools too.
 func boolean(c *converter, n *node) (string, bool) {
 	if hasEnv(n) {
-		return `contains(["true", "yes", "on"], lower(` + c.textExpr(n.text) + "))", true
+		return `contains(["true", "yes", "on", "1"], lower(` + c.textExpr(n.text) + "))", true
 	}
 	if n.kind == scalarNode {
 		switch word := strings.ToLower(n.text); {

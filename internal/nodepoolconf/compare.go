@@ -21,7 +21,7 @@ type Comparison struct {
 type Difference struct {
 	Path            string
 	Nodepool, Npctl string
-	Line            int    // in nodepool.yaml; 0 if only npctl has the attribute
+	Line            int    // in nodepool.yaml; 0 if it does not have the attribute
 	Reason          string // of a deliberate difference
 }
 

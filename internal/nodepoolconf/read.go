@@ -27,6 +27,9 @@ func Read(main, secure []byte, env func(string) (string, bool)) (Model, error) {
 			return nil, r.err
 		}
 	}
+	if _, ok := r.model["zookeeper-servers"]; !ok { // the other settings of the connection have no effect
+		maps.DeleteFunc(r.model, func(path string, _ Value) bool { return strings.HasPrefix(path, "zookeeper-") })
+	}
 	return r.model, nil
 }
 
@@ -165,9 +168,13 @@ func (r *reader) secureFile(text []byte, env func(string) (string, bool)) error 
 	if err != nil {
 		return fmt.Errorf("secure file: %w", err)
 	}
-	timeout := r.model["zookeeper-timeout"]
-	r.zookeeper(top)
-	r.model["zookeeper-timeout"] = timeout
+	own := reader{model: Model{}}
+	own.zookeeper(top)
+	delete(own.model, "zookeeper-timeout")
+	for path, v := range own.model {
+		v.Line = 0 // it is a line of the secure file
+		r.model[path] = v
+	}
 	return each(top, "diskimages", func(name string, item value) error {
 		img, ok := r.images[name]
 		if !ok {

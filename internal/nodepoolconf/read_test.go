@@ -34,6 +34,19 @@ func readCorpus(t *testing.T, name string) Model {
 	return m
 }
 
+func TestConnectionNeedsServers(t *testing.T) {
+	for yaml, want := range map[string]string{"zookeeper-timeout: 7": "", "zookeeper-timeout: 7\nzookeeper-servers: [{host: a}]": "7"} {
+		m, err := Read([]byte(yaml), nil, nil)
+		if err != nil || m["zookeeper-timeout"].Text != want {
+			t.Errorf("%q: %v, error %v", yaml, m["zookeeper-timeout"], err)
+		}
+	}
+	m, err := Read([]byte("zookeeper-servers: [{host: a}]"), []byte("\n\n\nzookeeper-servers: [{host: b}]"), nil)
+	if v := m["zookeeper-servers"]; err != nil || v.Line != 0 || v.Text != `["b:2281"]` {
+		t.Errorf("servers of the secure file: %+v, error %v", v, err)
+	}
+}
+
 func TestEveryFileOfTheCorpusIsRead(t *testing.T) {
 	files, err := filepath.Glob(corpus + "/*.yaml")
 	testutil.Must(t, err)
