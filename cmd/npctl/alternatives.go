@@ -3,20 +3,16 @@ package main
 // alternatives maps commands of Terraform, OpenTofu and Nodepool that npctl does not have to the npctl equivalent. The
 // key of a subcommand is its full path, such as "state mv".
 var alternatives = map[string]string{
-	"console":   "npctl plan -verbose shows the planned values, npctl validate the errors in expressions",
 	"get":       "there are no modules: the *.hcl files of a directory are one configuration",
-	"import":    "npctl manages only objects that it created; declare an existing image as a cloud_image block, an existing machine as a node block of a static provider",
 	"login":     "npctl logs in to clouds with clouds.yaml and OS_* variables, and to npctl watch with NPCTL_SOCKET and NPCTL_TOKEN",
 	"metadata":  "npctl docs prints the reference of the language with its functions",
-	"providers": "npctl version -json lists the drivers, builders and states of this npctl, npctl docs describes them; all are built in",
 	"refresh":   "npctl plan -refresh-only shows how the state differs from the clouds, npctl apply -refresh-only brings it in line",
 	"taint":     "npctl apply -replace=ADDRESS replaces one object",
-	"test":      "npctl validate checks a configuration, and the driver sandbox runs one without a cloud",
 	"untaint":   "nothing stays marked for replacement: plan without -replace",
 	"workspace": "use one directory for each environment, or -var-file and -state",
 
-	"state mv":               "addresses follow the names of blocks; the objects of a renamed block are replaced",
-	"state replace-provider": "a node belongs to the provider that launched it; the objects of a renamed provider are replaced",
+	"state mv":               "a moved block in the configuration renames an address: docs/refactoring.md",
+	"state replace-provider": "a node belongs to the provider that launched it; a moved block renames a provider",
 	"state identities":       "npctl state list lists the addresses, npctl state show has the ids of the clouds",
 
 	"list":             "npctl node list",
@@ -47,7 +43,6 @@ var alternativeOptions = map[string]map[string]string{
 	},
 	"apply":   {"lock": lockHint, "backup": backupHint, "state-out": backupHint},
 	"destroy": {"lock": lockHint, "backup": backupHint, "force": "give -auto-approve"},
-	"plan":    {"generate-config-out": "npctl plan -verbose shows the planned values"},
 }
 
 const (

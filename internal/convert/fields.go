@@ -67,7 +67,7 @@ func (c *converter) withNote(e *entry, verdict Verdict, note string) []string {
 	}
 	value := ""
 	if e.value.kind == scalarNode && !e.value.src.secure && !strings.Contains(e.value.text, "\n") {
-		value = " " + shorten(restoreEnv(e.value.text), 60)
+		value = " " + shorten(restoreEnv(e.value.text))
 	}
 	return append(lines, fmt.Sprintf("# %s:%s of nodepool.yaml, line %d: %s", e.name, value, e.line, note))
 }
@@ -186,7 +186,9 @@ func (c *converter) heading(list *entry, n *node, first bool) []string {
 	var lines []string
 	if first && list != nil {
 		head, beside, foot := c.keyComments(list)
-		if lines = append(head, foot...); beside != "" {
+		lines = append(lines, head...)
+		lines = append(lines, foot...)
+		if beside != "" {
 			lines = append(lines, beside)
 		}
 		lines = append(lines, c.comments(list.value)...)
@@ -209,10 +211,10 @@ var (
 )
 
 // name reads the required name of a list item. loose permits the characters of labels and host names.
-func (c *converter) name(n *node, key, what string, loose bool) (string, bool) {
-	e := n.get(key)
+func (c *converter) name(n *node, what string, loose bool) (string, bool) {
+	e := n.get("name")
 	if e == nil || e.value.kind != scalarNode || e.value.text == "" {
-		c.fail(n, "the %s has no %s", what, key)
+		c.fail(n, "the %s has no name", what)
 		return "", false
 	}
 	c.note(e, Converted, "", "")
@@ -221,9 +223,9 @@ func (c *converter) name(n *node, key, what string, loose bool) (string, bool) {
 	case hasEnv(e.value):
 		c.fail(e.value, "the name of the %s is %q; npctl needs the name itself and not a reference to the environment", what, restoreEnv(name))
 	case loose && !looseName.MatchString(name):
-		c.fail(e.value, "the %s is called %q; npctl accepts names that start with an ASCII letter or a digit, without blanks, commas and quotes", what, shorten(name, 60))
+		c.fail(e.value, "the %s is called %q; npctl accepts names that start with an ASCII letter or a digit, without blanks, commas and quotes", what, shorten(name))
 	case !loose && !plainName.MatchString(name):
-		c.fail(e.value, "the %s is called %q; npctl accepts names of ASCII letters, digits, dots, dashes and underscores", what, shorten(name, 60))
+		c.fail(e.value, "the %s is called %q; npctl accepts names of ASCII letters, digits, dots, dashes and underscores", what, shorten(name))
 	default:
 		return name, true
 	}

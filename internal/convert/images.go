@@ -32,7 +32,7 @@ func (c *converter) diskimages(root *node, s secrets) {
 	list := root.get("diskimages")
 	items := c.list(list)
 	for _, it := range items {
-		name, ok := c.name(it, "name", "diskimage", false)
+		name, ok := c.name(it, "diskimage", false)
 		if !ok {
 			continue
 		}

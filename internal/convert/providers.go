@@ -24,7 +24,7 @@ var driversWithout = []string{"aws", "azure", "gce", "ibmvpc", "kubernetes", "me
 func (c *converter) providers(root *node) {
 	list := root.get("providers")
 	for i, it := range c.list(list) {
-		name, ok := c.name(it, "name", "provider", false)
+		name, ok := c.name(it, "provider", false)
 		if !ok {
 			continue
 		}
@@ -211,7 +211,7 @@ var providerImageFields = []field{
 func (c *converter) readProviderImages(p *provider, n *node) {
 	list := n.get("diskimages")
 	for i, it := range c.list(list) {
-		name, ok := c.name(it, "name", "diskimage", false)
+		name, ok := c.name(it, "diskimage", false)
 		if !ok {
 			continue
 		}
@@ -345,7 +345,7 @@ func (c *converter) eachPool(p *provider, n *node, translate func(*provider, *no
 		return
 	}
 	for i, it := range c.list(list) {
-		name, ok := c.name(it, "name", "pool", false)
+		name, ok := c.name(it, "pool", false)
 		if !ok {
 			continue
 		}
@@ -366,7 +366,7 @@ func (c *converter) openstackPool(p *provider, n *node, b *block) {
 	}
 	list := n.get("labels")
 	for i, it := range c.list(list) {
-		name, ok := c.name(it, "name", "label", true)
+		name, ok := c.name(it, "label", true)
 		if !ok {
 			continue
 		}

@@ -35,7 +35,7 @@ func (c *converter) secure(root *node) secrets {
 	}
 	s.servers, s.tls = root.get("zookeeper-servers"), root.get("zookeeper-tls")
 	for _, it := range c.list(root.get("diskimages")) {
-		name, ok := c.name(it, "name", "diskimage", false)
+		name, ok := c.name(it, "diskimage", false)
 		if !ok {
 			continue
 		}
@@ -334,7 +334,7 @@ var labelFields = []field{
 func (c *converter) labelBlocks(root *node) {
 	labels := root.get("labels")
 	for i, it := range c.list(labels) {
-		name, ok := c.name(it, "name", "label", true)
+		name, ok := c.name(it, "label", true)
 		if !ok {
 			continue
 		}

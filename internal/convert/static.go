@@ -40,7 +40,7 @@ func (c *converter) staticPool(_ *provider, n *node, b *block) {
 	list := n.get("nodes")
 	known := map[string]bool{}
 	for i, it := range c.list(list) {
-		name, ok := c.name(it, "name", "static node", true)
+		name, ok := c.name(it, "static node", true)
 		if !ok {
 			continue
 		}
@@ -93,7 +93,7 @@ func hostKeys(c *converter, n *node) (string, bool) {
 	for _, key := range keys {
 		if key.kind == scalarNode && !hasEnv(key) {
 			if _, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(strings.TrimSpace(key.text))); err != nil || len(rest) > 0 {
-				c.fail(key, "%q is not an SSH host key; write it like \"ssh-ed25519 AAAA…\", as ssh-keyscan prints it after the host", shorten(key.text, 60))
+				c.fail(key, "%q is not an SSH host key; write it like \"ssh-ed25519 AAAA…\", as ssh-keyscan prints it after the host", shorten(key.text))
 			}
 		}
 	}

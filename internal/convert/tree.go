@@ -120,7 +120,7 @@ func (s *source) syntax(empty *node, err error) {
 	}
 	value := ""
 	if lines := bytes.Split(s.text, []byte("\n")); line > 0 && line <= len(lines) && !s.secure {
-		value = fmt.Sprintf(", near %q", shorten(strings.TrimSpace(string(lines[line-1])), 60))
+		value = fmt.Sprintf(", near %q", shorten(strings.TrimSpace(string(lines[line-1]))))
 	}
 	if s.secure { // the reason can contain a part of a value
 		reason = "the file is not valid YAML"
@@ -250,9 +250,10 @@ func join(a, b string) string {
 	return a + "\n\n" + b
 }
 
-func shorten(text string, most int) string {
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
+// shorten returns at most 60 characters of a text for a message.
+func shorten(text string) string {
+	if runes := []rune(text); len(runes) > 60 {
+		return string(runes[:60]) + "…"
 	}
 	return text
 }

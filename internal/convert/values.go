@@ -23,7 +23,7 @@ func (c *converter) wrong(n *node, want string) (string, bool) {
 	case nullNode:
 		got = "nothing"
 	case scalarNode:
-		got = strconv.Quote(shorten(restoreEnv(n.text), 60))
+		got = strconv.Quote(shorten(restoreEnv(n.text)))
 		if n.src.secure {
 			got = "another value"
 		}

@@ -6,7 +6,7 @@ label "small" {
   max_ready_age = 600
 }
 label "medium" {
-  min_ready     = -1
+  min_ready     = -2
   max_ready_age = "8 hours"
 }
 label "large" {
