@@ -30,9 +30,8 @@ func instanceIsAdopted(t *testing.T, s *suite) {
 	if err != nil || !found || object.ID() != id || object.Marks() != (resources.OwnerTags{}) || object.Name() == "" || object.Created().IsZero() {
 		t.Fatalf("LookUp = %+v, %t, %v", object, found, err)
 	}
-	for range 2 {
-		testutil.Must(t, adopter.Adopt(t.Context(), id, marks, resources.OwnerTags{}))
-	}
+	s.adopt(t, id, marks, resources.OwnerTags{})
+	testutil.Must(t, adopter.Adopt(t.Context(), id, marks, resources.OwnerTags{}))
 	s.eventually(t, func() error { _, err := s.listed(t.Context(), s.reopened(t), marks.ID); return err })
 	now, _ := s.listed(t.Context(), s.Cloud, marks.ID)
 	if diff := cmp.Diff(marks, now.Marks); diff != "" || now.ID != id {
@@ -45,6 +44,13 @@ func instanceIsAdopted(t *testing.T, s *suite) {
 		}
 		return nil
 	})
+}
+
+// adopt waits until the instance has started, because clouds do not tag instances before.
+func (s *suite) adopt(t *testing.T, id string, marks, former resources.OwnerTags) {
+	t.Helper()
+	adopter, _ := drivers.AdopterOf(s.Cloud)
+	s.eventually(t, func() error { return adopter.Adopt(t.Context(), id, marks, former) })
 }
 
 func imageIsAdopted(t *testing.T, s *suite) {
@@ -98,11 +104,10 @@ func ownedIsNotAdopted(t *testing.T, s *suite) {
 }
 
 func lostIsAdopted(t *testing.T, s *suite) {
-	adopter, _ := drivers.AdopterOf(s.Cloud)
 	spec := s.spec()
 	made := s.create(t, spec)
 	marks := s.spec().Marks
-	testutil.Must(t, adopter.Adopt(t.Context(), made.ID, marks, spec.Marks))
+	s.adopt(t, made.ID, marks, spec.Marks)
 	s.eventually(t, func() error { _, err := s.listed(t.Context(), s.reopened(t), marks.ID); return err })
 }
 
