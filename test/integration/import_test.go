@@ -47,9 +47,9 @@ import {
 }
 `
 
-// TestExistingServersAndImageAreImported adopts a server and an image that a person made and a server with Nodepool's
+// TestOpenStackImportsExistingServersAndImage adopts a server and an image that a person made and a server with Nodepool's
 // metadata, boots a node from the image, and deletes everything as its own. A server of another npctl is refused.
-func TestExistingServersAndImageAreImported(t *testing.T) {
+func TestOpenStackImportsExistingServersAndImage(t *testing.T) {
 	t.Parallel()
 	p := newProject(t).createUsualObjects()
 	before := p.things()
