@@ -194,6 +194,16 @@ diskimages:
 	}
 }
 
+func TestInheritedSecretsAreReported(t *testing.T) {
+	child := strings.Replace(small, "providers:", "  - {name: child, parent: debian-12}\nproviders:", 1)
+	for yaml, want := range map[string]bool{small: false, child: true} {
+		_, r := converted(t, Input{YAML: []byte(yaml), Secure: []byte("diskimages: [{name: debian-12, env-vars: {TOKEN: x}}]")})
+		if e := entryOf(t, r, "diskimages[debian-12].env-vars"); e.Verdict != Changed || strings.Contains(e.Note, "inherit the variables") != want {
+			t.Errorf("with a child %v: %+v", want, e)
+		}
+	}
+}
+
 func TestErrorsInTheSecureFileShowNoValues(t *testing.T) {
 	for _, secure := range []string{"hidden-token", "a: [hidden-token", "diskimages: [{name: debian-12, env-vars: hidden-token}]", "zookeeper-servers: [{host: h, port: hidden-token}]",
 		"diskimages: [{name: debian-12, env-vars: {A: 'hidden-token%(NODEPOOL_X)'}}]"} {

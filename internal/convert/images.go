@@ -199,7 +199,10 @@ func (c *converter) checkParents() {
 	}
 }
 
-const envVariable = "diskimage_secret_env"
+const (
+	envVariable   = "diskimage_secret_env"
+	secretEnvNote = "the variables are masked in logs, and a change does not rebuild the image"
+)
 
 // secretEnv moves the variables of the secure file to a sensitive variable.
 func (c *converter) secretEnv(s secrets) {
@@ -245,6 +248,9 @@ func (c *converter) secretEnv(s secrets) {
 		}
 		if expr != "" {
 			builder.set("secret_env", expr)
+			if slices.ContainsFunc(c.imageOrder, func(child string) bool { return c.images[child].parent == name }) {
+				c.amend(e, Changed, secretEnvNote+"; images with this parent inherit the variables, in Nodepool they do not", toGlobal)
+			}
 		}
 	}
 	if len(values) > 0 {

@@ -40,7 +40,7 @@ func (c *converter) secure(root *node) secrets {
 			continue
 		}
 		if e := it.get("env-vars"); e != nil {
-			c.markEntry(e, Changed, "the variables are masked in logs, and a change does not rebuild the image", toGlobal)
+			c.markEntry(e, Changed, secretEnvNote, toGlobal)
 			s.env[name] = e
 		}
 		c.restSecure(it)

@@ -60,6 +60,7 @@ var differences = []deliberate{
 	{"build-log-dir", isDefault("build-logs"), "npctl's default is beside the configuration, because /var/log/nodepool belongs to Nodepool"},
 	{"metadata", superset, "npctl merges the properties of an image with those of its parent; Nodepool drops the parent's"},
 	{"meta", superset, "npctl merges the properties of an image with those of its parent; Nodepool drops the parent's"},
+	{"env-vars", inheritedVariables, "npctl's images inherit the variables that the secure file has for a parent; Nodepool's do not"},
 	{"elements", withoutElements, builderImage}, {"pause", withoutElements, builderImage},
 }
 
@@ -81,6 +82,37 @@ func superset(nodepool, npctl Model, path string) bool {
 		}
 	}
 	return true
+}
+
+// inheritedVariables reports whether npctl has all variables of Nodepool, and those that differ are variables of other
+// images.
+func inheritedVariables(nodepool, npctl Model, path string) bool {
+	variables := func(m Model, path string) (all map[string]string) {
+		if json.Unmarshal([]byte(m[path].Text), &all) != nil {
+			return nil
+		}
+		return all
+	}
+	inherited := map[string]map[string]bool{} // values by name
+	for other := range nodepool {
+		if other == path || !strings.HasSuffix(other, ".env-vars") {
+			continue
+		}
+		for name, text := range variables(nodepool, other) {
+			if inherited[name] == nil {
+				inherited[name] = map[string]bool{}
+			}
+			inherited[name][text] = true
+		}
+	}
+	own, all := variables(nodepool, path), variables(npctl, path)
+	for name, text := range all {
+		if had, ok := own[name]; (!ok || had != text) && !inherited[name][text] {
+			return false
+		}
+		delete(own, name)
+	}
+	return len(own) == 0
 }
 
 // withoutElements reports whether the path is that of an image that Nodepool cannot build with this file. npctl needs
