@@ -69,6 +69,7 @@ func findFiles(path string) (foundFiles, error) {
 type sourceFiles struct {
 	*report
 	meter     *meter // counts the expressions of parsed text
+	inputs    *Inputs
 	files     map[string]*hcl.File
 	hidden    []hcl.Range // masked in the files of the Result
 	bytesLeft int64
@@ -89,6 +90,7 @@ const (
 
 // readFile reads one file of the configuration and subtracts its size from the limit for all files together.
 func (s *sourceFiles) readFile(path string, accept fileType) ([]byte, bool) {
+	s.inputs.recordFile(path)
 	info, err := os.Stat(path)
 	if err != nil {
 		s.problem(nil, "Cannot read file", err.Error()+".")

@@ -35,7 +35,7 @@ var functionGroups = []struct {
 
 // functions returns the function table of one Load. Functions that read files resolve paths relative to the
 // configuration's directory.
-func functions(dir configDir, lookupEnv func(string) (string, bool), m *meter) map[string]function.Function {
+func functions(dir fileReader, lookupEnv func(string) (string, bool), m *meter) map[string]function.Function {
 	all := plainFunctions()
 	for name, f := range dir.fileFunctions() {
 		all[name] = f

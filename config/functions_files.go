@@ -21,8 +21,14 @@ import (
 // configDir is the absolute path of the configuration's directory. Relative paths in the configuration start there.
 type configDir string
 
+// fileReader reads files for functions and records them.
+type fileReader struct {
+	configDir
+	inputs *Inputs
+}
+
 // fileFunctions read files of limited size.
-func (d configDir) fileFunctions() map[string]function.Function {
+func (d fileReader) fileFunctions() map[string]function.Function {
 	return map[string]function.Function{
 		"file": stringFunction("path", d.fileText),
 		"filebase64": stringFunction("path", func(path string) (string, error) {
@@ -34,7 +40,9 @@ func (d configDir) fileFunctions() map[string]function.Function {
 			Params: []function.Parameter{{Name: "path", Type: cty.String}},
 			Type:   function.StaticReturnType(cty.Bool),
 			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-				info, err := os.Stat(d.absolute(args[0].AsString()))
+				full := d.absolute(args[0].AsString())
+				d.inputs.recordFile(full)
+				info, err := os.Stat(full)
 				if err != nil && !errors.Is(err, fs.ErrNotExist) {
 					return cty.UnknownVal(cty.Bool), function.NewArgError(0, err)
 				}
@@ -58,8 +66,9 @@ func (d configDir) absolute(path string) string {
 	return filepath.Join(string(d), path)
 }
 
-func (d configDir) fileBytes(path string) ([]byte, error) {
+func (d fileReader) fileBytes(path string) ([]byte, error) {
 	full := d.absolute(path)
+	d.inputs.recordFile(full)
 	info, err := os.Stat(full)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s", full)
@@ -80,7 +89,7 @@ func (d configDir) fileBytes(path string) ([]byte, error) {
 	return raw, nil
 }
 
-func (d configDir) fileText(path string) (string, error) {
+func (d fileReader) fileText(path string) (string, error) {
 	raw, err := d.fileBytes(path)
 	if err == nil && !utf8.Valid(raw) {
 		err = fmt.Errorf("%s is not text in UTF-8; use filebase64", path)
@@ -88,15 +97,16 @@ func (d configDir) fileText(path string) (string, error) {
 	return string(raw), err
 }
 
-func (d configDir) fileDigest(path string) (string, error) {
+func (d fileReader) fileDigest(path string) (string, error) {
 	raw, err := d.fileBytes(path)
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:]), err
 }
 
 // fileSet lists the regular files below a directory that match a pattern of one level, such as "*.sh".
-func (d configDir) fileSet(dir, pattern string) (cty.Value, error) {
+func (d fileReader) fileSet(dir, pattern string) (cty.Value, error) {
 	base := d.absolute(dir)
+	d.inputs.recordMatches(filepath.Join(base, pattern))
 	matches, err := filepath.Glob(filepath.Join(base, pattern))
 	if err != nil {
 		return cty.UnknownVal(cty.Set(cty.String)), function.NewArgErrorf(1, "the pattern is not valid")
@@ -143,7 +153,7 @@ func envFunction(lookupEnv func(string) (string, bool)) function.Function {
 }
 
 // templateFunction renders a file as a template over an object of variables.
-func templateFunction(dir configDir, functions map[string]function.Function, m *meter) function.Function {
+func templateFunction(dir fileReader, functions map[string]function.Function, m *meter) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "path", Type: cty.String}, {Name: "vars", Type: cty.DynamicPseudoType}},
 		Type:   function.StaticReturnType(cty.String),
@@ -153,7 +163,7 @@ func templateFunction(dir configDir, functions map[string]function.Function, m *
 	})
 }
 
-func render(dir configDir, path string, vars cty.Value, functions map[string]function.Function, m *meter) (cty.Value, error) {
+func render(dir fileReader, path string, vars cty.Value, functions map[string]function.Function, m *meter) (cty.Value, error) {
 	unknown := cty.UnknownVal(cty.String)
 	if t := vars.Type(); !t.IsObjectType() && !t.IsMapType() {
 		return unknown, function.NewArgErrorf(1, "the variables of a template are an object, such as { name = \"x\" }")

@@ -73,7 +73,7 @@ func TestFunctions(t *testing.T) {
 		}
 	}
 	used := strings.Join(keys, " ")
-	for name := range functions("", nil, newMeter(nil)) {
+	for name := range functions(fileReader{}, nil, newMeter(nil)) {
 		if !strings.Contains(used, name+"(") {
 			t.Errorf("the function %s is not tested", name)
 		}
@@ -89,7 +89,7 @@ func TestEveryFunctionIsInTheReference(t *testing.T) {
 		listed = append(listed, group.Names...)
 	}
 	slices.Sort(listed)
-	same(t, "functions", listed, slices.Sorted(maps.Keys(functions("", nil, newMeter(nil)))))
+	same(t, "functions", listed, slices.Sorted(maps.Keys(functions(fileReader{}, nil, newMeter(nil)))))
 }
 
 func TestFunctionErrorsAreExplained(t *testing.T) {

@@ -26,6 +26,7 @@ type Options struct {
 	Builders  map[string]schema.Block     // builder blocks by kind
 	States    map[string]schema.Block     // state blocks by kind
 	Stopped   <-chan struct{}             // closing it ends the evaluation; may be nil
+	Inputs    *Inputs                     // records the files that are read; may be nil
 	Version   string                      // the version of npctl, for required_version; "" passes every check
 	// CheckOnly permits variables without a value. They are unknown, expressions that depend on them are checked as
 	// far as possible, and Desired is empty.
@@ -88,6 +89,7 @@ const internalError = "Internal error"
 func newLoader(opts Options) *loader {
 	r, m, specs := newReport(), newMeter(opts.Stopped), newSpecs(opts)
 	sources := newSourceFiles(r, m)
+	sources.inputs = opts.Inputs
 	eval := &evaluator{report: r, meter: m, declared: map[string][]string{}}
 	expand := &expander{report: r, eval: eval, budget: maxExpansion}
 	bodies := &decoder{report: r, eval: eval, expand: expand, sources: sources}
@@ -136,7 +138,7 @@ func (l *loader) load() resources.Desired {
 
 // evaluateTop evaluates variables, locals and the for_each of top-level blocks. It returns the scope of all bodies.
 func (l *loader) evaluateTop(top map[string][]*hclsyntax.Block, auto []string, dir configDir) (*hcl.EvalContext, *graph) {
-	base := &hcl.EvalContext{Functions: functions(dir, l.opts.LookupEnv, l.sources.meter), Variables: map[string]cty.Value{
+	base := &hcl.EvalContext{Functions: functions(fileReader{dir, l.opts.Inputs}, l.opts.LookupEnv, l.sources.meter), Variables: map[string]cty.Value{
 		"path": cty.ObjectVal(map[string]cty.Value{"config": cty.StringVal(string(dir))}),
 	}}
 	variables := l.variables.variables(top["variable"], auto, base)
@@ -176,6 +178,7 @@ func (l *loader) readBlocks(top map[string][]*hclsyntax.Block, g *graph, full *h
 
 // findAll lists the files of the configuration and returns its absolute directory.
 func (l *loader) findAll() (foundFiles, configDir, bool) {
+	l.opts.Inputs.recordFiles(l.opts.Path)
 	found, err := findFiles(l.opts.Path)
 	if err != nil {
 		l.problem(nil, "Cannot read configuration", err.Error()+".")

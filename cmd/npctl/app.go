@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/internal/text"
 )
 
@@ -20,7 +21,8 @@ type app struct {
 	lookupEnv func(string) (string, bool)
 	log       *slog.Logger
 	global    globalOptions
-	lockID    string // ID of the state lock that this command holds
+	inputs    *config.Inputs // nil without -reload-on-change
+	lockID    string         // ID of the state lock that this command holds
 }
 
 // globalOptions are accepted before and after the command.

@@ -44,9 +44,10 @@ It registers image-build:NAME for each image, and image-upload:ID and image-dele
 keeps. After a restart it offers the builds on disk again and removes unfinished ones. No other process may
 use the state file and images_dir of this host.
 
-On SIGHUP it reads its configuration again: it offers added images, withdraws removed and paused ones, and
-finishes running jobs with the configuration that they started with. If the configuration has errors, it
-logs each of them and keeps the previous configuration.
+On SIGHUP, and with -reload-on-change also when one of its files changes, it reads its configuration
+again: it offers added images, withdraws removed and paused ones, and finishes running jobs with the
+configuration that they started with. If the configuration has errors, it logs each of them and keeps the
+previous configuration.
 
 SIGTERM or ^C stops it: it accepts no new job, and finishes running jobs within -grace. It stops jobs
 that take longer, and another host takes them over.
@@ -57,6 +58,7 @@ Exit codes: 0 stopped by a signal, 1 error.`,
 			&cli.IntFlag{Name: "upload-workers", Value: 4, Validator: atLeast(1), Destination: &c.uploads, Usage: "run `NUMBER` uploads and removals at a time"},
 			&cli.StringFlag{Name: "host", Destination: &c.host, Usage: "`NAME` of this host for clients; default: the host name"},
 			&cli.DurationFlag{Name: "grace", Value: 10 * time.Minute, Destination: &c.grace, Usage: "`TIME` that running jobs get when it is stopped"},
+			c.reloadOnChangeFlag(""),
 			lockTimeoutFlag(&c.wait),
 		),
 		Action: c.run,
@@ -110,7 +112,7 @@ func (c *builderCommand) serve(ctx context.Context, s *session, servers wire.Opt
 	defer end()
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
-	helpers.Go(func() { reloadOnHangup(side, reloads, c.log, b.reload) })
+	helpers.Go(func() { (&reloader{hints: reloads, inputs: c.inputs, log: c.log, reload: b.reload}).run(side) })
 	tell := newNotifier(c.log)
 	tell.ready()
 	defer context.AfterFunc(ctx, tell.stopping)()

@@ -47,13 +47,14 @@ func (a *app) loadToCheck(v variableOptions) (*configuration, error) {
 
 func (a *app) read(v variableOptions, opts config.Options) (*configuration, error) {
 	path := a.global.config
+	a.inputs.Begin()
 	if err := checkThere(path); err != nil {
 		return nil, err
 	}
 	reg := newRegistry()
 	opts.Path, opts.Vars, opts.VarFiles, opts.LookupEnv = path, v.vars, v.files, a.lookupEnv
 	opts.Drivers, opts.Builders, opts.States = reg.driverSchemas(), reg.builderSchemas(), reg.states
-	opts.Version, opts.Stopped = version(), a.ui.stopped
+	opts.Version, opts.Stopped, opts.Inputs = version(), a.ui.stopped, a.inputs
 	result, diags := config.Load(opts)
 	var files map[string]*hcl.File
 	if result != nil {
@@ -62,6 +63,7 @@ func (a *app) read(v variableOptions, opts config.Options) (*configuration, erro
 	if diags.HasErrors() {
 		return nil, &diagnosed{diags, files}
 	}
+	a.inputs.Complete()
 	c := &configuration{Result: result, registry: reg}
 	if len(diags) > 0 {
 		c.warnings = &diagnosed{diags, files}

@@ -5,28 +5,76 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/watch"
 )
 
 // errMistakes stands for the errors of a configuration that are in the log already.
 var errMistakes = errors.New("it has the errors above")
 
-// reloadOnHangup calls reload for each hint and notifies systemd, until ctx is done.
-func reloadOnHangup(ctx context.Context, hints <-chan struct{}, log *slog.Logger, reload func(context.Context)) {
-	tell := newNotifier(log)
+// inputsInterval is the time between two checks of the files of the configuration.
+const inputsInterval = time.Second
+
+// reloader reloads the configuration of a running service on SIGHUP and, unless inputs is nil, when its files change.
+type reloader struct {
+	hints  <-chan struct{} // for SIGHUP
+	inputs *config.Inputs
+	log    *slog.Logger
+	reload func(context.Context)
+	before string // the changes at the previous check
+}
+
+// run reloads and notifies systemd, until ctx is done.
+func (r *reloader) run(ctx context.Context) {
+	var checks <-chan time.Time
+	if r.inputs != nil {
+		ticker := time.NewTicker(inputsInterval)
+		defer ticker.Stop()
+		checks = ticker.C
+	}
+	tell := newNotifier(r.log)
 	for {
 		select {
-		case <-hints:
-			tell.reloading()
-			reload(ctx)
-			tell.ready()
+		case <-r.hints:
+		case <-checks:
+			if !r.changed() {
+				continue
+			}
 		case <-ctx.Done():
 			return
 		}
+		tell.reloading()
+		r.reload(ctx)
+		tell.ready()
 	}
+}
+
+// changed reports whether files have changed since the newest load, and have not changed further since the previous check:
+// several files are often written one after the other.
+func (r *reloader) changed() bool {
+	names, now := r.inputs.Changes()
+	settled := now != "" && now == r.before
+	r.before = now
+	if settled {
+		r.log.Info("files of the configuration have changed: reloading", "files", names)
+	}
+	return settled
+}
+
+// reloadOnChangeFlag lets a service reload its configuration when files change.
+func (a *app) reloadOnChangeFlag(category string) cli.Flag {
+	return &cli.BoolFlag{Name: "reload-on-change", Category: category, Usage: "reload the configuration also when one of its files changes, as on SIGHUP",
+		Action: func(_ context.Context, _ *cli.Command, on bool) error {
+			if on {
+				a.inputs = &config.Inputs{}
+			}
+			return nil
+		}}
 }
 
 // reloadConfig reads the configuration for a running service and logs its warnings.

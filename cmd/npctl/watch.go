@@ -23,10 +23,10 @@ It has the lock of the state as long as it runs. Other commands reach it automat
 socket. Logs go to stderr, from level info on unless -log-level changes that; -log-format=json
 writes one JSON object per line.
 
-On SIGHUP (or npctl reload) it reloads its configuration. It refuses a configuration that has errors or
-would delete many objects, and keeps the previous one. On SIGTERM or ^C it starts no more steps and waits
-for running ones, at most -grace; the next npctl watch resumes interrupted steps. A second signal quits
-at once, which is safe too.
+On SIGHUP (or npctl reload) it reloads its configuration, and with -reload-on-change also when one of its
+files changes. It refuses a configuration that has errors or would delete many objects, and keeps the
+previous one. On SIGTERM or ^C it starts no more steps and waits for running ones, at most -grace; the next
+npctl watch resumes interrupted steps. A second signal quits at once, which is safe too.
 
 With -shadow it changes nothing. It compares its decisions with those of the processes that serve the same
 requests, such as Nodepool; see docs/zuul.md.
@@ -73,6 +73,7 @@ func newWatchCommand(a *app) *cli.Command {
 		&cli.DurationFlag{Name: "refresh", Category: categoryRun, Destination: &c.refresh, Value: time.Minute, Validator: atLeast(time.Second), Usage: "`DURATION` between two listings of an idle provider"},
 		&cli.DurationFlag{Name: "grace", Category: categoryRun, Destination: &c.grace, Value: 30 * time.Second, Usage: "`DURATION` to wait for running steps after SIGTERM"},
 		&cli.DurationFlag{Name: "stall", Category: categoryRun, Destination: &c.stall, Value: 15 * time.Minute, Validator: atLeast(time.Millisecond), Usage: "report a stall when requests wait for a `DURATION` in which nothing was launched or served"},
+		c.reloadOnChangeFlag(categoryService),
 		lockTimeoutFlag(&c.lockTimeout),
 		&cli.BoolFlag{Name: "take-over", Category: categoryRun, Destination: &c.takeOver, Usage: "take the lock of an npctl watch that ran in another container with the same host name: only if two never run at once"},
 		&cli.IntFlag{Name: "parallelism", DefaultText: parallelismDefault, Category: categoryRun, Destination: &c.parallelism, Usage: "at most `N` steps at a time in one provider, if its max_concurrency is not lower"},

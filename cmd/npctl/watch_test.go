@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -198,6 +199,57 @@ func TestSIGHUPReloadsTheConfiguration(t *testing.T) {
 	if w.app.ui.handleHangup() {
 		t.Error("SIGHUP is still answered")
 	}
+}
+
+func TestChangedFilesReloadTheConfiguration(t *testing.T) {
+	dir := testutil.ShortDir(t)
+	writeConfig(t, dir, watchedFleet)
+	w := startWatch(t, dir, "-reload-on-change")
+	more := filepath.Join(dir, "more.hcl")
+	testutil.WriteFile(t, more, strings.ReplaceAll("provider"+afterFirst(watchedFleet, "provider"), "rack", "rack2"))
+	w.await("there is another machine", func() bool { _, text := w.ask("GET", "/v1/nodes", ""); return strings.Contains(text, "rack2") })
+	writeConfig(t, dir, strings.ReplaceAll(watchedFleet, "labels  ", "lables  "))
+	w.await("the mistake is refused", func() bool { return strings.Contains(w.log.String(), "new configuration refused") })
+	writeConfig(t, dir, strings.ReplaceAll(watchedFleet, "metal1", "machine1"))
+	w.await("the correction is used", func() bool { _, text := w.ask("GET", "/v1/nodes", ""); return strings.Contains(text, "machine1") })
+	// One reload for each change, also after an error: a broken configuration is not logged every second.
+	_, text := w.ask("GET", "/metrics", "")
+	for _, want := range []string{`npctl_watch_reloads_total{result="done"} 2`, `npctl_watch_reloads_total{result="invalid"} 1`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the metrics lack %s; the log:\n%s", want, w.log)
+		}
+	}
+}
+
+// A change is used when a second check finds nothing new, and only once.
+func TestReloadWaitsUntilFilesSettle(t *testing.T) {
+	dir := t.TempDir()
+	writeConfig(t, dir, watchedFleet)
+	a := newApp(streams{strings.NewReader(""), io.Discard, io.Discard}, func(string) (string, bool) { return "", false })
+	a.global.config, a.inputs = dir, &config.Inputs{}
+	r := &reloader{inputs: a.inputs, log: a.log}
+	load := func() { _, _ = a.load(variableOptions{}) }
+	expect := func(when string, want ...bool) {
+		t.Helper()
+		for i := range want {
+			if got := r.changed(); got != want[i] {
+				t.Errorf("%s: check %d says %v", when, i+1, got)
+			}
+		}
+	}
+	load()
+	expect("no change", false, false)
+	writeConfig(t, dir, watchedFleet+"\n")
+	expect("a change", false)
+	writeConfig(t, dir, watchedFleet+"\n\n")
+	expect("a further change", false, true)
+	writeConfig(t, dir, watchedFleet+"broken")
+	load()
+	expect("after a reload with an error", false, false, false)
+	testutil.Must(t, os.Remove(filepath.Join(dir, "npctl.hcl")))
+	expect("no configuration", false, true)
+	load()
+	expect("after a reload without files", false, false, false)
 }
 
 func TestCustomSocketIsFoundBesideTheState(t *testing.T) {

@@ -142,7 +142,10 @@ func (w *service) run(ctx context.Context) error {
 	side, endSide := context.WithCancel(ctx)
 	defer endSide()
 	var helpers errgroup.Group
-	helpers.Go(func() error { reloadOnHangup(side, w.reloads, w.log, w.reload); return nil })
+	helpers.Go(func() error {
+		(&reloader{hints: w.reloads, inputs: w.inputs, log: w.log, reload: w.reload}).run(side)
+		return nil
+	})
 	tell := newNotifier(w.log)
 	helpers.Go(func() error { tell.keep(side, w.daemon); return nil })
 	if w.statsd != nil {
