@@ -53,17 +53,24 @@ func newCloud(t *testing.T, name string, options sandboxcloud.Options) *cloud {
 
 func (c *cloud) addImage() {
 	c.t.Helper()
-	ctx, access := c.t.Context(), c.Access()
-	account, err := openstack.NewClient(access.AuthURL)
-	c.must(err)
-	account.HTTPClient = http.Client{Transport: c.Transport()}
-	c.must(openstack.Authenticate(ctx, account, gophercloud.AuthOptions{IdentityEndpoint: access.AuthURL, Username: access.Username,
-		Password: access.Password, TenantName: access.Project, DomainName: access.Domain}))
-	client, err := openstack.NewImageV2(account, gophercloud.EndpointOpts{Region: access.Region})
+	ctx, account := c.t.Context(), c.account()
+	client, err := openstack.NewImageV2(account, gophercloud.EndpointOpts{Region: c.Access().Region})
 	c.must(err)
 	made, err := images.Create(ctx, client, images.CreateOpts{Name: "debian", DiskFormat: "raw", ContainerFormat: "bare"}).Extract()
 	c.must(err)
 	c.must(imagedata.Upload(ctx, client, made.ID, bytes.NewReader([]byte("debian"))).ExtractErr())
+}
+
+// account returns an authenticated client of the cloud.
+func (c *cloud) account() *gophercloud.ProviderClient {
+	c.t.Helper()
+	access := c.Access()
+	account, err := openstack.NewClient(access.AuthURL)
+	c.must(err)
+	account.HTTPClient = http.Client{Transport: c.Transport()}
+	c.must(openstack.Authenticate(c.t.Context(), account, gophercloud.AuthOptions{IdentityEndpoint: access.AuthURL, Username: access.Username,
+		Password: access.Password, TenantName: access.Project, DomainName: access.Domain}))
+	return account
 }
 
 func (c *cloud) must(err error) {
