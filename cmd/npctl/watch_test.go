@@ -17,6 +17,8 @@ import (
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/state/location"
+	"github.com/npctl/npctl/state/zookeeper"
 )
 
 // watched is an npctl watch or builder that runs in the test process.
@@ -218,6 +220,27 @@ func TestChangedFilesReloadTheConfiguration(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("the metrics lack %s; the log:\n%s", want, w.log)
 		}
+	}
+}
+
+// The connection to ZooKeeper is that of the start: a reload says so when its settings change.
+func TestReloadNamesSettingsThatNeedARestart(t *testing.T) {
+	log := &testutil.Buffer{}
+	c := &watchCommand{app: newApp(streams{strings.NewReader(""), io.Discard, log}, func(string) (string, bool) { return "", false })}
+	c.global.logLevel = "info"
+	testutil.Must(t, c.openLog())
+	at := func(host string, session time.Duration) location.Location {
+		return location.Location{File: "/npctl.db", Shared: &zookeeper.Options{Hosts: []string{host}, SessionTimeout: session}}
+	}
+	c.place = statePlace{at("zk1", time.Second), c.app}
+	if err := c.checkPlace(at("zk1", time.Second)); err != nil || log.String() != "" {
+		t.Errorf("without a change: %v, log %q", err, log)
+	}
+	if err := c.checkPlace(at("zk1", time.Minute)); err != nil || !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "changed=session_timeout") {
+		t.Errorf("another session_timeout: %v, log %q", err, log)
+	}
+	if err := c.checkPlace(at("zk2", time.Second)); err == nil || !strings.Contains(err.Error(), "hosts of the state block cannot change") || nextStep(err) == "" {
+		t.Errorf("other hosts: %v", err)
 	}
 }
 

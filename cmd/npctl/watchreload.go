@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state/location"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/metrics"
 )
@@ -24,15 +26,31 @@ func (c *watchCommand) loadConfiguration(context.Context) (resources.Desired, er
 	if c.shadow && place.Shared != nil {
 		place.Location = place.Shadow()
 	}
-	if !place.Equal(c.place.Location) {
-		return resources.Desired{}, hint(fmt.Errorf("the state cannot move from %s to %s while npctl watch runs", c.place, place),
-			"stop npctl watch, move the state, and start it again")
+	if err := c.checkPlace(place.Location); err != nil {
+		return resources.Desired{}, err
 	}
 	if err := c.checkProviders(config.Desired); err != nil {
 		return resources.Desired{}, err
 	}
 	limitSteps(config.Desired.Providers, c.parallelism)
 	return config.Desired, nil
+}
+
+// checkPlace returns an error if a new configuration has another state. It logs other changes of the connection to
+// ZooKeeper, which keeps its settings until a restart.
+func (c *watchCommand) checkPlace(place location.Location) error {
+	changed := c.place.Changed(place)
+	switch {
+	case !place.Equal(c.place.Location) && len(changed) > 0:
+		return hint(fmt.Errorf("%s of the state block cannot change while npctl watch runs: the state is in %s, the new configuration says %s", text.And(changed), c.place, place),
+			"restart npctl watch if that is the same state under another address; otherwise stop npctl watch, move the state, and start it again")
+	case !place.Equal(c.place.Location):
+		return hint(fmt.Errorf("the state cannot move from %s to %s while npctl watch runs", c.place, place),
+			"stop npctl watch, move the state, and start it again")
+	case len(changed) > 0:
+		c.log.Warn("the connection to ZooKeeper keeps its previous settings until npctl watch is restarted", "changed", text.And(changed))
+	}
+	return nil
 }
 
 // reload discards the result, which reloaded logs.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
@@ -63,6 +65,28 @@ func (p Location) Phrase() string {
 // Equal reports whether two locations are equal, so that a store opened at one is valid for the other.
 func (p Location) Equal(q Location) bool {
 	return p.File == q.File && p.String() == q.String()
+}
+
+// Changed returns the attributes of the state block that differ between two locations in ZooKeeper.
+func (p Location) Changed(q Location) (names []string) {
+	if p.Shared == nil || q.Shared == nil {
+		return nil
+	}
+	for _, one := range []struct {
+		name string
+		same bool
+	}{
+		{"hosts", slices.Equal(p.Shared.Hosts, q.Shared.Hosts)},
+		{"chroot", strings.TrimSuffix(p.Shared.Chroot, "/") == strings.TrimSuffix(q.Shared.Chroot, "/")},
+		{"file", p.File == q.File},
+		{"tls", reflect.DeepEqual(p.Shared.TLS, q.Shared.TLS)},
+		{"session_timeout", p.Shared.SessionTimeout == q.Shared.SessionTimeout},
+	} {
+		if !one.same {
+			names = append(names, one.name)
+		}
+	}
+	return names
 }
 
 // IsEmpty reports whether no state can exist at the location. It reports false for ZooKeeper, which must be queried
