@@ -98,7 +98,7 @@ type Spec struct {
 	Zone     string // empty means any
 	// Config is the offer's configuration, a value of the type of Schema().Label.
 	Config cty.Value
-	// Properties are additional metadata from the configuration.
+	// Properties are the RequestProperties of the offer, with the values of the request.
 	Properties map[string]string
 	// MaybeCreated means that an earlier Create with this ID may have succeeded although npctl received no response.
 	MaybeCreated bool
@@ -220,6 +220,12 @@ func IsNothingDone(err error) bool {
 // ready when the cloud reports it as ready.
 type Reach struct {
 	HostKeyChecking bool `config:"host_key_checking" default:"true" doc:"A node is ready when it presents its SSH host keys."`
+}
+
+// RequestProperties are an attribute of an offer: metadata of instances with values of the request. npctl fills the
+// placeholders; Spec.Properties contains the result.
+type RequestProperties struct {
+	RequestProperties map[string]string `config:"request_properties,new" doc:"Metadata of servers with values of the request for which npctl creates the server: '{request.id}', '{request.labels}', '{request.requestor}', '{request.requestor_data}', '{request.relative_priority}', '{request.event_id}', '{request.created_time}' (seconds since 1970), '{request.tenant_name}'; '{{' and '}}' are braces. Placeholders are empty for servers that are created without a request. Overrides 'instance_properties'; npctl cuts values to 255 bytes."`
 }
 
 // Format is an attribute of a provider: the format of uploaded images, instead of the first one of the Formats of the

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/requestvalues"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
 	"github.com/npctl/npctl/state"
 )
 
@@ -40,6 +42,7 @@ type nodeLaunch struct {
 	started    time.Time
 	acceptedAt time.Time          // when the cloud had accepted the creation
 	created    resources.Instance // as the cloud returned it at acceptedAt
+	properties map[string]string  // with the values of the request
 
 	isReplacement bool // the node replaces a node that this run failed to launch
 }
@@ -92,7 +95,30 @@ func (x *execution) intendLaunch(ctx context.Context, s plan.Step) (*nodeLaunch,
 	}
 	l.resolved = x.seen.Providers[s.Provider].Offers[plan.OfferKey{Pool: s.Pool, Label: s.Label}]
 	l.attempts = max(l.provider.LaunchAttempts, 1)
-	return l, l.intend(ctx)
+	if err := l.intend(ctx); err != nil {
+		return l, err
+	}
+	return l, l.fillProperties()
+}
+
+// fillProperties fills the placeholders of request_properties.
+func (l *nodeLaunch) fillProperties() error {
+	var from drivers.RequestProperties
+	if err := schema.Decode(l.offer.Config, &from); err != nil {
+		return fmt.Errorf("%w: %w", drivers.ErrRejected, err)
+	}
+	var r *resources.Request
+	if l.node.Request != "" {
+		var ok bool
+		if r, ok = get[resources.Request](l.x.cache, resources.Key{Kind: resources.KindRequest, ID: l.node.Request}); !ok { // canceled since
+			r = &resources.Request{ID: l.node.Request, Labels: l.node.Labels, Tenant: l.node.Tenant, Requestor: l.node.Requestor}
+		}
+	}
+	l.properties = map[string]string{}
+	for key, template := range from.RequestProperties {
+		l.properties[key] = requestvalues.Fill(template, r)
+	}
+	return nil
 }
 
 // run makes attempts until the node is ready or no attempt is left.
@@ -199,7 +225,7 @@ func (l *nodeLaunch) spec(retried bool) drivers.Spec {
 	return drivers.Spec{
 		Marks: resources.OwnerTags{Installation: l.x.seen.Installation, Kind: resources.KindNode, ID: l.node.ID,
 			Provider: l.node.Provider, Pool: l.node.Pool, Label: l.offer.Label, Image: l.node.Image, Hash: l.node.Hash},
-		Hostname: "np" + l.node.ID, ImageID: l.node.ImageID, Zone: l.node.Zone, Config: l.offer.Config, MaybeCreated: retried,
+		Hostname: "np" + l.node.ID, ImageID: l.node.ImageID, Zone: l.node.Zone, Config: l.offer.Config, Properties: l.properties, MaybeCreated: retried,
 	}
 }
 

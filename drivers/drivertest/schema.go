@@ -33,6 +33,7 @@ func Schema(t *testing.T, s schema.Driver) {
 		}
 	}
 	checkContract(t, "label", s.Label, schema.Of[drivers.Reach]("", nil))
+	checkContract(t, "label", s.Label, schema.Of[drivers.RequestProperties]("", nil))
 	checkContract(t, "provider", s.Provider, schema.Of[drivers.Format]("", nil))
 }
 

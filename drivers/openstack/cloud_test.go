@@ -489,3 +489,20 @@ func TestIdentityIsVersionThree(t *testing.T) {
 		}
 	}
 }
+
+func TestLongValuesOfARequestAreCut(t *testing.T) {
+	r := newReplay(t)
+	r.on("POST /compute/v2.1/servers", 202, `{"server": {"id": "s1", "adminPass": "x"}}`)
+	c := r.open(nil)
+	spec := nodeSpec(nil)
+	spec.Properties = map[string]string{"job": strings.Repeat("ä", 200), "broken": "a\xffb"}
+	_, err := c.Create(t.Context(), spec)
+	testutil.Must(t, err)
+	var sent struct {
+		Server struct{ Metadata map[string]string }
+	}
+	testutil.Must(t, json.Unmarshal([]byte(r.body("POST /compute/v2.1/servers")), &sent))
+	if got := sent.Server.Metadata; got["job"] != strings.Repeat("ä", 127) || got["broken"] != "a\uFFFDb" {
+		t.Errorf("metadata is %q", got)
+	}
+}

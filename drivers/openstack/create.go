@@ -78,7 +78,9 @@ func (c *Cloud) find(ctx context.Context, spec drivers.Spec) (resources.Instance
 func serverMetadata(spec drivers.Spec, settings labelSettings) map[string]string {
 	values := map[string]string{}
 	maps.Copy(values, settings.InstanceProperties)
-	maps.Copy(values, spec.Properties)
+	for key, value := range spec.Properties {
+		values[key] = cutMetadata(value)
+	}
 	if settings.AutoFloatingIP {
 		values[keyFloating] = "true"
 	}

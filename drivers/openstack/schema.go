@@ -8,6 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/requestvalues"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -23,7 +24,7 @@ func uploadFormats() []string {
 // as the sandbox, uses it.
 func SharedSchema() schema.Driver {
 	checks := map[string]schema.Check{
-		"ip_version": checkIPVersion, "userdata": checkUserdata, "instance_properties": checkProperties, "tags": checkTags,
+		"ip_version": checkIPVersion, "userdata": checkUserdata, "instance_properties": checkProperties, "request_properties": checkRequestProperties, "tags": checkTags,
 	}
 	label := schema.Of[labelSettings]("", checks)
 	label.AtLeastOneOf = [][]string{{"flavor", "min_ram"}}
@@ -65,24 +66,25 @@ type labelSettings struct {
 
 // poolSettings are the attributes of an offer that a pool may have too. The defaults apply when neither sets them.
 type poolSettings struct {
-	Networks           []string          `config:"networks,replacing" doc:"Networks by name or ID, attached in this order. Without networks the cloud chooses, which works if the project has only one."`
-	SecurityGroups     []string          `config:"security_groups,replacing" doc:"Security groups by name or ID; the default is the 'default' group of the project."`
-	CreatePorts        bool              `config:"create_ports" default:"false" doc:"npctl creates the ports of servers instead of Nova. The ports then have ownership tags, so npctl finds and deletes orphans. This costs one call per network and node."`
-	AvailabilityZones  []string          `config:"availability_zones,new" doc:"Zones to choose from; the default is all zones of the cloud."`
-	AutoFloatingIP     bool              `config:"auto_floating_ip,replacing" default:"false" doc:"Attach a new floating IP to servers that have no public address."`
-	FloatingIPNetwork  string            `config:"floating_ip_network,replacing" doc:"External network of floating IPs, by name or ID; the default is the only external network, or the default network of the cloud."`
-	UseInternalIP      bool              `config:"use_internal_ip,new" default:"false" doc:"Connect to nodes at their private address even if they have a public one."`
-	IPVersion          int64             `config:"ip_version,new" doc:"4 or 6: connect to nodes at an address of this version; the default is 4 if the node has an IPv4 address, else 6."`
-	InterfaceNetwork   string            `config:"interface_network,new" doc:"Network of the address at which npctl connects to nodes with several networks."`
-	Reach              drivers.Reach     `config:",inline"`
-	KeyName            string            `config:"key_name,replacing" doc:"Nova key pair of the servers."`
-	UserData           string            `config:"userdata,replacing,hashed" doc:"User data for cloud-init, at most 49149 bytes."`
-	ConfigDrive        *bool             `config:"config_drive,replacing" doc:"Attach a config drive to servers; the default is that of the cloud."`
-	BootFromVolume     bool              `config:"boot_from_volume,replacing" default:"false" doc:"Boot from a new volume; Nova deletes it with the server."`
-	VolumeSize         int64             `config:"volume_size,replacing" default:"50" min:"1" doc:"Size of the boot volume in GB."`
-	VolumeType         string            `config:"volume_type,replacing" doc:"Type of the boot volume; the default is that of the cloud."`
-	InstanceProperties map[string]string `config:"instance_properties,replacing" doc:"Metadata of servers: keys and values of at most 255 bytes."`
-	Tags               []string          `config:"tags,replacing" doc:"Tags of servers, at most 60 characters each."`
+	Networks           []string                  `config:"networks,replacing" doc:"Networks by name or ID, attached in this order. Without networks the cloud chooses, which works if the project has only one."`
+	SecurityGroups     []string                  `config:"security_groups,replacing" doc:"Security groups by name or ID; the default is the 'default' group of the project."`
+	CreatePorts        bool                      `config:"create_ports" default:"false" doc:"npctl creates the ports of servers instead of Nova. The ports then have ownership tags, so npctl finds and deletes orphans. This costs one call per network and node."`
+	AvailabilityZones  []string                  `config:"availability_zones,new" doc:"Zones to choose from; the default is all zones of the cloud."`
+	AutoFloatingIP     bool                      `config:"auto_floating_ip,replacing" default:"false" doc:"Attach a new floating IP to servers that have no public address."`
+	FloatingIPNetwork  string                    `config:"floating_ip_network,replacing" doc:"External network of floating IPs, by name or ID; the default is the only external network, or the default network of the cloud."`
+	UseInternalIP      bool                      `config:"use_internal_ip,new" default:"false" doc:"Connect to nodes at their private address even if they have a public one."`
+	IPVersion          int64                     `config:"ip_version,new" doc:"4 or 6: connect to nodes at an address of this version; the default is 4 if the node has an IPv4 address, else 6."`
+	InterfaceNetwork   string                    `config:"interface_network,new" doc:"Network of the address at which npctl connects to nodes with several networks."`
+	Reach              drivers.Reach             `config:",inline"`
+	KeyName            string                    `config:"key_name,replacing" doc:"Nova key pair of the servers."`
+	UserData           string                    `config:"userdata,replacing,hashed" doc:"User data for cloud-init, at most 49149 bytes."`
+	ConfigDrive        *bool                     `config:"config_drive,replacing" doc:"Attach a config drive to servers; the default is that of the cloud."`
+	BootFromVolume     bool                      `config:"boot_from_volume,replacing" default:"false" doc:"Boot from a new volume; Nova deletes it with the server."`
+	VolumeSize         int64                     `config:"volume_size,replacing" default:"50" min:"1" doc:"Size of the boot volume in GB."`
+	VolumeType         string                    `config:"volume_type,replacing" doc:"Type of the boot volume; the default is that of the cloud."`
+	InstanceProperties map[string]string         `config:"instance_properties,replacing" doc:"Metadata of servers: keys and values of at most 255 bytes."`
+	Request            drivers.RequestProperties `config:",inline"`
+	Tags               []string                  `config:"tags,replacing" doc:"Tags of servers, at most 60 characters each."`
 }
 
 // imageSettings are the attributes of an uploaded image.
@@ -124,6 +126,13 @@ func checkProperties(v cty.Value) error {
 		}
 	}
 	return nil
+}
+
+func checkRequestProperties(v cty.Value) error {
+	if err := checkProperties(v); err != nil {
+		return err
+	}
+	return requestvalues.CheckMap(v)
 }
 
 // maxTag is Nova's limit on the length of a tag.

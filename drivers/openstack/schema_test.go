@@ -21,6 +21,8 @@ func TestValuesThatNovaRejectsAreConfigurationErrors(t *testing.T) {
 		{"userdata", cty.StringVal(strings.Repeat("x", 49149)), true}, {"userdata", cty.StringVal(strings.Repeat("x", 49152)), false},
 		{"tags", list("ci"), true}, {"tags", list("a,b"), false}, {"tags", list(strings.Repeat("x", 61)), false},
 		{"instance_properties", property("a", "b"), true}, {"instance_properties", property("a", strings.Repeat("x", 256)), false},
+		{"request_properties", property("a", "for {request.tenant_name}"), true}, {"request_properties", property("a", "{request.tenant}"), false},
+		{"request_properties", property("npctl_pool", "{request.id}"), false},
 		{"instance_properties", property("npctl_pool", "b"), false}, {"instance_properties", property(strings.Repeat("x", 256), "b"), false},
 	} {
 		a, found := New().Schema().Label.Lookup(test.attribute)

@@ -7,7 +7,7 @@ import (
 )
 
 // poolAttributes are the attributes of labels that a pool may set for all of its labels.
-var poolAttributes = []string{"networks", "host_key_checking", "key_name", "userdata", "config_drive", "boot_from_volume", "volume_size", "instance_properties"}
+var poolAttributes = []string{"networks", "host_key_checking", "key_name", "userdata", "config_drive", "boot_from_volume", "volume_size", "instance_properties", "request_properties"}
 
 // compact replaces repetition: attributes that all labels of a pool have move to the pool.
 func (o *output) compact() {

@@ -321,3 +321,17 @@ func TestLinksOfTheReportExist(t *testing.T) {
 		}
 	}
 }
+
+func TestPropertiesWithValuesOfTheRequestAreConverted(t *testing.T) {
+	const templates = small + "    cloud-images: [{name: i}]\n    pools:\n      - name: main\n        labels:\n          - {name: debian, cloud-image: i, flavor-name: m,\n             dynamic-instance-properties: {tenant: \"{request.tenant_name}\", job: \"{request.requestor_data}\"}}\n"
+	text, r := converted(t, Input{YAML: []byte(templates)})
+	wantLines(t, text, "request_properties = {", `tenant = "{request.tenant_name}"`, `job`, "{request.requestor_data}")
+	const path = "providers[cloud].pools[main].labels[debian].dynamic-instance-properties"
+	if e := entryOf(t, r, path); e.Verdict != Converted {
+		t.Errorf("entry: %+v", e)
+	}
+	text, r = converted(t, Input{YAML: []byte(strings.Replace(templates, "{request.tenant_name}", "{request.labels[0]}", 1))})
+	if e := entryOf(t, r, path); e.Verdict != Unsupported || !strings.Contains(e.Note, "unknown placeholder {request.labels[0]}") || strings.Contains(text, "request_properties =") {
+		t.Errorf("entry of an unknown placeholder: %+v\n%s", e, text)
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/npctl/npctl/internal/requestvalues"
 )
 
 // provider is one provider in translation.
@@ -394,17 +396,35 @@ var openstackLabelFields = []field{
 	{key: "instance-properties", attr: "instance_properties", read: textMap, anchor: toOpenStack},
 	{key: "userdata", attr: "userdata", read: text, anchor: toOpenStack},
 	{key: "console-log", verdict: NoEffect, note: "npctl always stores the console of a failed launch", anchor: toOpenStack},
-	{key: "dynamic-instance-properties", verdict: Unsupported, note: "npctl has no metadata that depends on the request", anchor: toOpenStack},
+	{key: "dynamic-instance-properties", attr: "request_properties", read: textMap, note: "labels are separated by commas, requestor data is JSON, times are whole seconds", anchor: toOpenStack},
 	{key: "diskimage"}, {key: "cloud-image"}, {key: "name"},
 }
 
 func (c *converter) openstackLabel(p *provider, n *node, b *block) {
 	c.labelImage(p, n, b)
+	if e := n.get("dynamic-instance-properties"); e != nil {
+		c.checkTemplates(e, b)
+	}
 	c.fields(n, b, openstackLabelFields)
 	if n.get("flavor-name") == nil && n.get("min-ram") == nil {
 		c.fail(n, "the label has neither flavor-name nor min-ram")
 	}
 	c.rest(n, b, keysOf(openstackLabelFields))
+}
+
+// checkTemplates leaves out templates that npctl rejects, such as {request.labels[0]}.
+func (c *converter) checkTemplates(e *entry, b *block) {
+	for _, property := range e.value.entries {
+		if property.value.kind != scalarNode {
+			continue
+		}
+		if err := requestvalues.Check(restoreEnv(property.value.text)); err != nil && !hasEnv(property.value) {
+			note := fmt.Sprintf("property %q: %v", property.name, err)
+			c.markEntry(e, Unsupported, note, toOpenStack)
+			b.remark(c.withNote(e, Unsupported, note)...)
+			return
+		}
+	}
 }
 
 func (c *converter) labelImage(p *provider, n *node, b *block) {

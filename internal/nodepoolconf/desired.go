@@ -225,6 +225,7 @@ func (m Model) offer(o *resources.Offer, path string) {
 	put("key-name", orNone(b.text("key_name")))
 	put("userdata", orNone(b.text("userdata")))
 	put("instance-properties", textMap(b.textMap("instance_properties")))
+	put("dynamic-instance-properties", textMap(b.textMap("request_properties")))
 	put("host-key-checking", b.text("host_key_checking"))
 	put("networks", list(b.texts("networks")))
 	put("security-groups", list(b.texts("security_groups")))

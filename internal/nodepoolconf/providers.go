@@ -174,8 +174,10 @@ func (r *reader) label(path string, pool, label value, disk, cloud map[string]va
 	r.numeric(path, label, "volume-size", "50")
 	r.text(path, label, "key-name", "")
 	r.text(path, label, "userdata", "")
-	properties, isSet := label.get("instance-properties")
-	r.model.put(path, "instance-properties", textMap(properties.textMap()), max(properties.line, label.line), isSet)
+	for _, key := range []string{"instance-properties", "dynamic-instance-properties"} {
+		properties, isSet := label.get(key)
+		r.model.put(path, key, textMap(properties.textMap()), max(properties.line, label.line), isSet)
+	}
 	r.flag(path, pick(label, pool, "host-key-checking"), "host-key-checking", true)
 	r.texts(path, pick(label, pool, "networks"), "networks", list)
 	r.texts(path, pool, "security-groups", list)

@@ -104,6 +104,7 @@ provider "openstack" "one" {
     volume_size         = 7
     volume_type         = "ssd"
     instance_properties = { a = "pool" }
+    request_properties  = { r = "{request.id}" }
     tags                = ["pool"]
 
     label "inherited" {
@@ -126,6 +127,7 @@ provider "openstack" "one" {
       volume_size         = 9
       volume_type         = "hdd"
       instance_properties = { b = "label" }
+      request_properties  = { r = "for {request.tenant_name}" }
       tags                = ["label"]
     }
   }
