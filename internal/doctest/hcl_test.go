@@ -43,6 +43,17 @@ provider "static" "lab" {
 %s
   }
 }`,
+	"moved": `label "debian-small" {}
+provider "sandbox" "vexxhost-ca" {
+  cloud_image "debian" {}
+  pool "main" {
+    label "debian-small" {
+      image   = cloud_image.debian
+      min_ram = 1024
+    }
+  }
+}
+%s`,
 	"sandbox provider": `label "debian" {}
 provider "sandbox" "play" {
   cloud_image "debian" {}
