@@ -131,6 +131,10 @@ func (d *decoratedAdopter) LookUp(ctx context.Context, kind resources.Kind, id s
 	return object, found, err
 }
 
+func (d *decoratedAdopter) ListOthers(ctx context.Context) ([]resources.ExistingObject, error) {
+	return do(ctx, d.around, Call{Name: "list_others"}, d.inner.ListOthers)
+}
+
 func (d *decoratedAdopter) Adopt(ctx context.Context, id string, marks, replaced resources.OwnerTags) error {
 	return d.around(ctx, Call{Name: "adopt", Subject: id}, func(ctx context.Context) error { return d.inner.Adopt(ctx, id, marks, replaced) })
 }

@@ -182,6 +182,9 @@ type Adopter interface {
 	// LookUp reads a server (KindNode) or an image (KindUpload) by its ID, with any tags or none. found is false if the
 	// project has no such object.
 	LookUp(ctx context.Context, kind resources.Kind, id string) (object resources.ExistingObject, found bool, err error)
+	// ListOthers lists the servers and images of the project that carry no ownership tags of npctl. Only Instance, Image
+	// and Program are set. It reads every image of the project, which List and ListImages do not.
+	ListOthers(ctx context.Context) ([]resources.ExistingObject, error)
 	// Adopt writes the ownership tags to a server (Marks.Kind is KindNode) or an image (KindUpload) and removes the tags
 	// by which another program would delete it. It may be repeated. The driver reads the tags immediately before: an
 	// object with the ownership tags of another record stays unchanged, and Adopt returns ErrNotOurs, unless the tags

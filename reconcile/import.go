@@ -8,6 +8,9 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
@@ -41,6 +44,51 @@ func (e *Engine) lookUpImports(ctx context.Context, name string, cloud drivers.C
 		view.Imports[plan.ImportKey{Kind: one.Kind(), ID: one.ID}] = object
 	}
 	return nil
+}
+
+// ListOthers lists the servers and images without ownership tags of npctl in the configured and recorded providers, as far
+// as their drivers can. Observe, called afterwards, lists the other objects and returns the errors of providers.
+func (e *Engine) ListOthers(ctx context.Context) (map[string][]resources.ExistingObject, error) {
+	entries, err := e.Store.List(ctx, resources.KindProvider)
+	if err != nil {
+		return nil, err
+	}
+	records := map[string]*resources.ProviderRecord{}
+	for i := range e.Desired.Providers {
+		records[e.Desired.Providers[i].Name] = nil
+	}
+	for _, entry := range entries {
+		if r, ok := entry.Record.(*resources.ProviderRecord); ok {
+			records[r.Name] = r
+		}
+	}
+	var group errgroup.Group
+	var mu sync.Mutex
+	found := map[string][]resources.ExistingObject{}
+	for name, record := range records {
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, observeTimeout)
+			defer cancel()
+			cloud, release, err := e.cloud(ctx, name, record)
+			defer release()
+			if err != nil {
+				return nil //nolint:nilerr // Observe reports it
+			}
+			adopter, able := drivers.AdopterOf(cloud)
+			if !able {
+				return nil
+			}
+			others, err := adopter.ListOthers(ctx)
+			if err != nil {
+				return fmt.Errorf("provider %s: %w", name, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			found[name] = others
+			return nil
+		})
+	}
+	return found, group.Wait()
 }
 
 // errTaken is the error of an import if the object is gone, or has another owner, since the plan.

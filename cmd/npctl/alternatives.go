@@ -19,7 +19,7 @@ var alternatives = map[string]string{
 	"hold":             "npctl node hold",
 	"delete":           "npctl node delete",
 	"info":             "npctl state list -long provider.NAME lists the nodes and uploads of a provider; npctl status shows all providers",
-	"erase":            "npctl destroy -target=provider.NAME deletes it all, npctl state rm provider.NAME only forgets it",
+	"erase":            "npctl destroy -target=provider.NAME deletes it all, npctl state rm provider.NAME only forgets it, also records of Nodepool in ZooKeeper",
 	"request-list":     "npctl request list",
 	"image-list":       "npctl image list",
 	"dib-image-list":   "npctl image list",
@@ -28,7 +28,7 @@ var alternatives = map[string]string{
 	"image-pause":      "npctl image pause",
 	"image-unpause":    "npctl image unpause",
 	"image-status":     "npctl image show",
-	"alien-image-list": "npctl plan shows images with the ownership tags of this state and without a record, which are leaks; other images appear only in the tools of the cloud, and npctl import adopts one",
+	"alien-image-list": "npctl unmanaged lists servers, images and more without a record, with their owners",
 	"config-validate":  "npctl validate",
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-const importDescription = `Adopts one server or image that exists in a cloud, as an import block does: shows what it is, asks, writes
+const importDescription = `Adopts one server or image that exists in a cloud, as an import block does: shows it, asks, writes
 npctl's ownership tags to it, and records it. It changes nothing else.
 
 ADDRESS is provider.NAME.pool.NAME.label.NAME for a server, which becomes a node, or

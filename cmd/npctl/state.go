@@ -35,8 +35,8 @@ npctl.db beside the configuration.`
 // stateCommand implements npctl state and its subcommands.
 type stateCommand struct {
 	*app
-	json, all, long, force, dryRun bool
-	lockTimeout                    time.Duration
+	json, all, long, force, dryRun, autoApprove bool
+	lockTimeout                                 time.Duration
 }
 
 func newStateCommand(a *app) *cli.Command {
@@ -52,7 +52,8 @@ func newStateCommand(a *app) *cli.Command {
 			{Name: "show", Usage: "show the details of records", ArgsUsage: "ADDRESS...", Description: stateShowDescription,
 				Flags: []cli.Flag{asJSON}, Action: c.show},
 			{Name: "rm", Usage: "forget records without deleting the objects", ArgsUsage: "ADDRESS...", Description: stateRmDescription,
-				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "dry-run", Destination: &c.dryRun, Usage: "only show the records to forget"}}, Action: c.rm},
+				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "dry-run", Destination: &c.dryRun, Usage: "only show the records to forget"},
+					&cli.BoolFlag{Name: "auto-approve", Category: categoryRun, Destination: &c.autoApprove, Usage: "do not ask before records of other programs in ZooKeeper are forgotten"}}, Action: c.rm},
 			{Name: "pull", Usage: "print the whole state as JSON", Description: statePullDescription, Action: c.pull},
 			newStateMigrateCommand(c.app),
 			{Name: "push", Usage: "replace the whole state", ArgsUsage: "FILE|-", Description: statePushDescription,

@@ -47,6 +47,30 @@ func (c *Cloud) LookUp(ctx context.Context, kind resources.Kind, id string) (res
 	return object, true, nil
 }
 
+// ListOthers implements drivers.Adopter.
+func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObject, err error) {
+	servers, err := all(ctx, listing{client: c.compute, path: "servers/detail", key: "servers", doing: "list servers"},
+		func(s server) string { return s.ID })
+	if err != nil {
+		return nil, err
+	}
+	servers = slices.DeleteFunc(servers, func(s server) bool { return marksOf(s.Metadata) != resources.OwnerTags{} })
+	instances, err := c.instances(ctx, servers)
+	if err != nil {
+		return nil, err
+	}
+	for i := range servers {
+		others = append(others, resources.ExistingObject{Instance: instances[i], Program: nodepoolText(servers[i].Metadata)})
+	}
+	images, err := c.listImages(ctx, url.Values{"owner": {c.project}})
+	for _, i := range images {
+		if i.marks() == (resources.OwnerTags{}) && i.Status != "deleted" {
+			others = append(others, resources.ExistingObject{Image: i.remote(), Program: nodepoolText(i.Properties)})
+		}
+	}
+	return others, err
+}
+
 // nodepoolText describes Nodepool's metadata, or returns "" if there is none.
 func nodepoolText(metadata map[string]string) string {
 	provider := metadata[nodepoolPrefix+"provider_name"]
