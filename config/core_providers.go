@@ -26,8 +26,8 @@ var cloudImageBlock = schema.Block{
 	Attributes: slices.Concat([]schema.Attribute{
 		{Name: "image_id", Type: cty.String, Class: schema.AppliedToNew, Check: schema.CheckNotEmpty, Doc: "ID of the image in the cloud."},
 		{Name: "image_name", Type: cty.String, Class: schema.AppliedToNew, Check: schema.CheckNotEmpty, Doc: "Exact name of the image in the cloud."},
-		{Name: "filters", Type: textMap, Class: schema.AppliedToNew, Check: schema.CheckNotEmpty,
-			Doc: "Attributes of the image, such as `{ name = \"ubuntu-noble-*\" }`. If several images match, npctl uses the newest."},
+		{Name: "filters", Type: textsMap, Class: schema.AppliedToNew, Check: imageFilters,
+			Doc: "Attributes of the image, such as `{ name = \"ubuntu-noble-*\", tag = [\"lts\", \"current\"] }`: a pattern, or a list of patterns of which one has to match. If several images match, npctl uses the newest."},
 	}, loginAttributes(schema.AppliedToNew, cty.NilVal, cty.StringVal("auto"), cty.StringVal("ssh"))),
 }
 

@@ -17,6 +17,7 @@ func minimum(n int64) *int64 { return &n }
 var (
 	texts    = cty.List(cty.String)
 	textMap  = cty.Map(cty.String)
+	textsMap = cty.Map(texts) // an element may be written without brackets
 	yes      = cty.True
 	no       = cty.False
 	noTexts  = cty.ListValEmpty(cty.String)
@@ -40,6 +41,15 @@ func shorten(text string, most int) string {
 		return text
 	}
 	return string(runes[:most]) + "…"
+}
+
+func imageFilters(v cty.Value) error {
+	for name, patterns := range v.AsValueMap() {
+		if patterns.LengthInt() == 0 {
+			return fmt.Errorf("the list of %q is empty", name)
+		}
+	}
+	return schema.CheckNotEmpty(v)
 }
 
 // imageNameParts are the placeholders of image_name_format.

@@ -42,6 +42,11 @@ func digestValue(sum hash.Hash, v reflect.Value) {
 		return
 	case resources.Source:
 		return
+	case resources.AnyOf: // one value as a text, so that digests of earlier npctl versions stay valid
+		if len(value) == 1 {
+			digestValue(sum, reflect.ValueOf(value[0]))
+			return
+		}
 	}
 	switch v.Kind() {
 	case reflect.Struct:
@@ -93,9 +98,23 @@ func digestCty(sum hash.Hash, value cty.Value) {
 		return
 	}
 	value, _ = value.UnmarkDeep()
+	if value.Type().Equals(textsMap) && value.IsWhollyKnown() && !value.IsNull() && value.LengthInt() > 0 {
+		value = withoutBrackets(value)
+	}
 	text, err := ctyjson.Marshal(value, value.Type())
 	if err != nil { // unknown only after an error, when the digest is not used
 		text = nil
 	}
 	fmt.Fprintf(sum, "%d:%s;", len(text), text)
+}
+
+// withoutBrackets turns lists of one element into the element, as resources.AnyOf in digestValue.
+func withoutBrackets(value cty.Value) cty.Value {
+	elements := value.AsValueMap()
+	for name, list := range elements {
+		if list.LengthInt() == 1 {
+			elements[name] = list.Index(cty.Zero)
+		}
+	}
+	return cty.ObjectVal(elements)
 }

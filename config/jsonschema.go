@@ -153,6 +153,9 @@ func typeSchema(t cty.Type, a AttributeSyntax) jsonSchema {
 		return either(jsonSchema{"enum": []any{true, false, "true", "false"}})
 	case t.IsListType() || t.IsSetType():
 		return either(jsonSchema{"type": "array", "items": typeSchema(t.ElementType(), AttributeSyntax{OneOf: a.OneOf})})
+	case t.Equals(textsMap):
+		list := typeSchema(texts, AttributeSyntax{})
+		return either(jsonSchema{"type": "object", "additionalProperties": either(jsonSchema{"type": "string"}, list)})
 	case t.IsMapType():
 		return either(jsonSchema{"type": "object", "additionalProperties": typeSchema(t.ElementType(), AttributeSyntax{})})
 	default:

@@ -149,16 +149,37 @@ func checkOneOf(options []string, value cty.Value) error {
 // convertTo converts a value with the rules of the language. The error states the expected type and shows no values.
 // A list, set or map must not have null elements.
 func convertTo(value cty.Value, want cty.Type) (cty.Value, error) {
+	if want.Equals(textsMap) {
+		value = withBrackets(value)
+	}
 	converted, err := convert.Convert(value, want)
 	if err != nil {
 		return cty.NilVal, conversionError(err, want)
 	}
-	if t := converted.Type(); t.IsCollectionType() && t.ElementType().IsPrimitiveType() {
+	if t := converted.Type(); t.IsCollectionType() && t.ElementType().IsPrimitiveType() || t.Equals(textsMap) {
 		if err := checkNoNulls(converted); err != nil {
 			return cty.NilVal, err
 		}
 	}
 	return converted, nil
+}
+
+// withBrackets turns the elements of a map or an object that are no lists into lists of one element.
+func withBrackets(value cty.Value) cty.Value {
+	plain, marks := value.Unmark()
+	if t := plain.Type(); plain.IsNull() || !t.IsMapType() && !t.IsObjectType() {
+		return value
+	}
+	if !plain.IsKnown() {
+		return cty.UnknownVal(textsMap).WithMarks(marks)
+	}
+	elements := plain.AsValueMap()
+	for name, element := range elements {
+		if element.Type().IsPrimitiveType() && !element.IsNull() {
+			elements[name] = cty.ListVal([]cty.Value{element})
+		}
+	}
+	return cty.ObjectVal(elements).WithMarks(marks)
 }
 
 func checkNoNulls(collection cty.Value) error {
@@ -167,8 +188,14 @@ func checkNoNulls(collection cty.Value) error {
 		return nil
 	}
 	for it := plain.ElementIterator(); it.Next(); {
-		if _, element := it.Element(); element.IsNull() {
+		_, element := it.Element()
+		if element.IsNull() {
 			return errors.New("an element is null")
+		}
+		if element.CanIterateElements() {
+			if err := checkNoNulls(element); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

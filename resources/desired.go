@@ -296,13 +296,16 @@ type ProviderImage struct {
 	Source     Source
 }
 
+// AnyOf are patterns, of which at least one matches.
+type AnyOf []string
+
 // CloudImageSpec is an image that exists in the cloud, found by ID, by name or by filters (the newest match wins).
 type CloudImageSpec struct {
 	Name    string
-	ImageID string            `config:"image_id"`
-	Image   string            `config:"image_name"` // exact name in the cloud
-	Filters map[string]string `config:"filters"`
-	Login   Login             `config:",inline"`
+	ImageID string           `config:"image_id"`
+	Image   string           `config:"image_name"` // exact name in the cloud
+	Filters map[string]AnyOf `config:"filters"`
+	Login   Login            `config:",inline"`
 	Config  cty.Value
 	Source  Source
 }

@@ -93,7 +93,8 @@ func imageIsFound(t *testing.T, s *suite) {
 	}{
 		"id":      {resources.CloudImageSpec{Name: "x", ImageID: made[0].ID}, made[0].ID},
 		"name":    {resources.CloudImageSpec{Name: "x", Image: made[1].Name}, made[1].ID},
-		"filters": {resources.CloudImageSpec{Name: "x", Filters: map[string]string{"name": "drivertest-*", "drivertest_run": s.installation, "tag": "drivertest"}}, newest.ID},
+		"filters": {resources.CloudImageSpec{Name: "x", Filters: map[string]resources.AnyOf{"name": {"drivertest-*"}, "drivertest_run": {s.installation}, "tag": {"drivertest"}}}, newest.ID},
+		"lists":   {resources.CloudImageSpec{Name: "x", Filters: map[string]resources.AnyOf{"name": {"none", "drivertest-*"}, "drivertest_run": {s.installation, "none"}}}, newest.ID},
 	} {
 		got, problems, err := resolver.ResolveImage(t.Context(), want.spec)
 		if err != nil || len(problems) > 0 || got.ID != want.id {
@@ -106,7 +107,7 @@ func imageIsMissing(t *testing.T, s *suite) {
 	for name, spec := range map[string]resources.CloudImageSpec{
 		"id":      {Name: "x", ImageID: "00000000-0000-4000-8000-00000000dead"},
 		"name":    {Name: "x", Image: "no-image-is-called-this"},
-		"filters": {Name: "x", Filters: map[string]string{"name": "no-image-is-called-*"}},
+		"filters": {Name: "x", Filters: map[string]resources.AnyOf{"name": {"no-image-is-called-*"}}},
 	} {
 		got, problems, err := s.resolver(t).ResolveImage(t.Context(), spec)
 		if err != nil || len(problems) != 1 || problems[0].Detail == "" {

@@ -15,7 +15,7 @@ import (
 
 // ResolveImage implements drivers.Resolver. It ignores inactive images. Filters match by pattern (* and ?): name, id,
 // owner, visibility, disk_format, tag or tags (several separated by commas, all of which must match), and any
-// property by its name.
+// property by its name. Of several patterns for one attribute, one has to match.
 func (st *imageStore) ResolveImage(ctx context.Context, spec resources.CloudImageSpec) (resources.RemoteImage, []resources.Problem, error) {
 	switch {
 	case spec.ImageID != "":
@@ -23,9 +23,9 @@ func (st *imageStore) ResolveImage(ctx context.Context, spec resources.CloudImag
 	case spec.Image != "":
 		return st.newestImage(ctx, "image", spec.Image, url.Values{"name": {spec.Image}}, func(image) bool { return true })
 	case len(spec.Filters) > 0:
-		for name, pattern := range spec.Filters {
-			if !isPattern(pattern) {
-				return resources.RemoteImage{}, []resources.Problem{{Attribute: "filters", Value: pattern, Detail: "not a pattern for " + name + "; * and ? and [a-z] are special"}}, nil
+		for name, patterns := range spec.Filters {
+			if i := slices.IndexFunc(patterns, func(p string) bool { return !isPattern(p) }); i >= 0 {
+				return resources.RemoteImage{}, []resources.Problem{{Attribute: "filters", Value: patterns[i], Detail: "not a pattern for " + name + "; * and ? and [a-z] are special"}}, nil
 			}
 		}
 		return st.newestImage(ctx, "filters", filterText(spec.Filters), serverFilters(spec.Filters), func(i image) bool { return matches(i, spec.Filters) })
@@ -84,32 +84,37 @@ func (st *imageStore) imageNames(ctx context.Context) ([]string, error) {
 	return namesOf(found, func(i image) string { return i.Name }), err
 }
 
-// serverFilters returns the filters that Glance supports: exact values of fields and properties.
-func serverFilters(filters map[string]string) url.Values {
+// serverFilters returns the filters that Glance supports: one exact value of a field or property.
+func serverFilters(filters map[string]resources.AnyOf) url.Values {
 	query := url.Values{}
-	for name, pattern := range filters {
-		if strings.ContainsAny(pattern, `*?[\,:`) || name == "id" {
+	for name, patterns := range filters {
+		if len(patterns) != 1 || strings.ContainsAny(patterns[0], `*?[\,:`) || name == "id" {
 			continue
 		}
 		if name == "tags" {
 			name = "tag"
 		}
-		query.Set(name, pattern)
+		query.Set(name, patterns[0])
 	}
 	return query
 }
 
-func matches(i image, filters map[string]string) bool {
-	for name, pattern := range filters {
-		if name == "tag" || name == "tags" {
-			for tag := range strings.SplitSeq(pattern, ",") {
-				if !slices.ContainsFunc(i.Tags, func(t string) bool { return matchesPattern(t, strings.TrimSpace(tag)) }) {
-					return false
-				}
-			}
-			continue
+func matches(i image, filters map[string]resources.AnyOf) bool {
+	for name, patterns := range filters {
+		if !slices.ContainsFunc(patterns, func(pattern string) bool { return i.matches(name, pattern) }) {
+			return false
 		}
-		if value, ok := i.value(name); !ok || !matchesPattern(value, pattern) {
+	}
+	return true
+}
+
+func (i image) matches(name, pattern string) bool {
+	if name != "tag" && name != "tags" {
+		value, ok := i.value(name)
+		return ok && matchesPattern(value, pattern)
+	}
+	for tag := range strings.SplitSeq(pattern, ",") {
+		if !slices.ContainsFunc(i.Tags, func(t string) bool { return matchesPattern(t, strings.TrimSpace(tag)) }) {
 			return false
 		}
 	}
@@ -139,10 +144,14 @@ func matchesPattern(value, pattern string) bool {
 	return ok && err == nil
 }
 
-func filterText(filters map[string]string) string {
+func filterText(filters map[string]resources.AnyOf) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(filters)) {
-		parts = append(parts, fmt.Sprintf("%s = %q", name, filters[name]))
+		text := fmt.Sprintf("%q", []string(filters[name]))
+		if len(filters[name]) == 1 {
+			text = fmt.Sprintf("%q", filters[name][0])
+		}
+		parts = append(parts, name+" = "+text)
 	}
 	return strings.Join(parts, ", ")
 }

@@ -308,14 +308,19 @@ func TestNewestActiveMatchIsFound(t *testing.T) {
 		image("e", "jammy", "active", "2026-01-04T00:00:00Z", `"lts"`)}, ",")+`]}`)
 	c := r.open(nil)
 	for _, test := range []struct {
-		filters map[string]string
+		filters map[string]resources.AnyOf
 		want    string
 	}{
-		{map[string]string{"name": "noble-*"}, "a"},
-		{map[string]string{"name": "noble-*", "tags": "lts, x/*"}, "c"},
-		{map[string]string{"os_distro": "ubuntu", "tag": "lts"}, "e"},
-		{map[string]string{"name": "noble-?", "os_version": "*"}, ""},
-		{map[string]string{"name": "[noble"}, ""},
+		{map[string]resources.AnyOf{"name": {"noble-*"}}, "a"},
+		{map[string]resources.AnyOf{"name": {"noble-*"}, "tags": {"lts, x/*"}}, "c"},
+		{map[string]resources.AnyOf{"os_distro": {"ubuntu"}, "tag": {"lts"}}, "e"},
+		{map[string]resources.AnyOf{"name": {"noble-?"}, "os_version": {"*"}}, ""},
+		{map[string]resources.AnyOf{"name": {"[noble"}}, ""},
+		{map[string]resources.AnyOf{"name": {"noble-0", "noble-1"}}, "b"},
+		{map[string]resources.AnyOf{"name": {"none", "jam*"}, "tag": {"none", "lts"}}, "e"},
+		{map[string]resources.AnyOf{"tag": {"none", "lts, x/y"}}, "c"},
+		{map[string]resources.AnyOf{"name": {"noble-0", "[noble"}}, ""},
+		{map[string]resources.AnyOf{"name": {"none", "neither"}}, ""},
 	} {
 		got, problems, err := c.ResolveImage(t.Context(), resources.CloudImageSpec{Name: "x", Filters: test.filters})
 		if err != nil || got.ID != test.want || (len(problems) == 0) != (test.want != "") {
