@@ -222,6 +222,11 @@ func newTenants(w *world) *tenants {
 	return t
 }
 
+// TenantUse returns the resources of each tenant that count against its limits. It is empty without limits.
+func TenantUse(want resources.Desired, seen Observed) map[string]resources.ResourceAmounts {
+	return newTenants(newWorld(want, seen, Options{})).use
+}
+
 // serveAmounts returns the resources of a request that a running step serves.
 func (t *tenants) serveAmounts(r *resources.Request, s *Step) (all resources.ResourceAmounts) {
 	left := []string{}

@@ -136,6 +136,20 @@ type Event struct {
 	ID    string        // of the record that the step created
 }
 
+// ExitCode returns the exit code of the program that ended the step: 0 if the step is done, 1 if it failed without one.
+func (e *Event) ExitCode() int {
+	if e.Err == nil {
+		return 0
+	}
+	if exit, ok := errors.AsType[interface {
+		error
+		ExitCode() int
+	}](e.Err); ok {
+		return exit.ExitCode()
+	}
+	return 1
+}
+
 func (e *Engine) report(event Event) {
 	if e.Report == nil {
 		return

@@ -315,6 +315,18 @@ type Shared interface {
 	Connected() bool
 }
 
+// Remote is a store that is reached through a connection.
+type Remote interface {
+	// Observe reports events of the connection from now on. It replaces the previous observer.
+	Observe(o *Observer)
+}
+
+// Observer receives events of the connection to a store. Its functions must not block.
+type Observer struct {
+	Reconnected func()                                  // a connection after the first one exists
+	Called      func(took time.Duration, answered bool) // a call to the server has ended
+}
+
 // BuildRequester is a store that holds build requests: a Shared, or the store of a daemon that has one.
 type BuildRequester interface {
 	// RequestBuild creates a build request for an image. With wish false it removes the request, which the builder does

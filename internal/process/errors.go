@@ -34,6 +34,9 @@ func (e *ExitError) Error() string {
 	return text + withTail(e.Tail)
 }
 
+// ExitCode returns the exit code, or -1 when a signal ended the program.
+func (e *ExitError) ExitCode() int { return e.Code }
+
 // StoppedError is the error of a program that npctl stopped.
 type StoppedError struct {
 	Program string

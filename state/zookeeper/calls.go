@@ -36,16 +36,26 @@ func callWithTimeout[T any](ctx context.Context, s *session, doing string, call 
 	if err := s.waitLinked(ctx); err != nil {
 		return none, fmt.Errorf("%s: %w", doing, err)
 	}
-	answers := make(chan answer, 1)
+	answers, started := make(chan answer, 1), time.Now()
 	go func() {
 		value, err := call()
 		answers <- answer{value, err}
 	}()
 	select {
 	case a := <-answers:
-		return a.value, wrapCall(doing, a.err)
+		err := wrapCall(doing, a.err)
+		s.report(started, !errors.Is(err, errOutcomeUnknown) && !errors.Is(err, errDisconnected))
+		return a.value, err
 	case <-ctx.Done():
+		s.report(started, false)
 		return none, fmt.Errorf("%s: %w: %w", doing, errOutcomeUnknown, ctx.Err())
+	}
+}
+
+// report reports a call that has ended to the observer of Store.Observe.
+func (s *session) report(started time.Time, answered bool) {
+	if o := s.metrics.Load(); o != nil {
+		o.Called(time.Since(started), answered)
 	}
 }
 

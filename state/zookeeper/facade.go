@@ -37,6 +37,9 @@ func (s *Store) onCaughtUp(becameSynced bool) {
 // have ended, even before the process has noticed.
 func (s *Store) Connected() bool { return s.session.connected() }
 
+// Observe implements state.Remote.
+func (s *Store) Observe(o *state.Observer) { s.session.metrics.Store(o) }
+
 // Sync implements state.Shared.
 func (s *Store) Sync(ctx context.Context) error { return s.mirror.sync(ctx) }
 

@@ -7,9 +7,12 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/npctl/npctl/state"
 )
 
 // errDisconnected is returned when a call finds no connection to ZooKeeper.
@@ -52,6 +55,7 @@ type session struct {
 	dialTo   func(*session) (client, error) // tests use a tree in memory
 	conn     client                         // nil before connect
 	observer observer
+	metrics  atomic.Pointer[state.Observer] // nil: none
 
 	mu         *sync.Mutex // guards connection; see Store
 	connection connectionState
@@ -133,6 +137,9 @@ func (s *session) onConnected() {
 	s.dial.connected()
 	s.connection.up, s.connection.synced = true, false
 	s.connection.epoch++
+	if o := s.metrics.Load(); o != nil && s.connection.epoch > 1 {
+		o.Reconnected()
+	}
 	if s.connection.expiry != nil {
 		s.connection.expiry.Stop()
 	}

@@ -5,6 +5,7 @@ package zookeeper_test
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,6 +93,28 @@ func TestOpenSurvivesCutConnections(t *testing.T) {
 		if err := <-opened; err != nil {
 			t.Errorf("cut %d ms after it was made: %v", n, err)
 		}
+	}
+}
+
+func TestObserverReceivesCallsAndReconnections(t *testing.T) {
+	t.Parallel()
+	r := openRemote(t, newTree(t), 20*time.Second)
+	var reconnections, answered atomic.Int64
+	r.Observe(&state.Observer{Reconnected: func() { reconnections.Add(1) }, Called: func(took time.Duration, ok bool) {
+		if ok && took > 0 {
+			answered.Add(1)
+		}
+	}})
+	one(t, r, state.Op{Record: node(resources.StateInit)})
+	if answered.Load() == 0 || reconnections.Load() != 0 {
+		t.Errorf("%d calls, %d reconnections; want calls only", answered.Load(), reconnections.Load())
+	}
+	r.proxy.Block()
+	testutil.Await(t, "the connection is seen to be gone", func() bool { return !r.Connected() })
+	r.proxy.Unblock()
+	testutil.Await(t, "it is connected again", r.Connected)
+	if reconnections.Load() == 0 {
+		t.Error("the reconnection is not counted")
 	}
 }
 

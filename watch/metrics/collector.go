@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -31,7 +32,7 @@ func (w collector) Describe(to chan<- *prometheus.Desc) {
 func (w collector) Collect(to chan<- prometheus.Metric) {
 	m := w.m
 	m.mu.Lock()
-	pass, stalled, running, stale := m.last, m.stalled, m.running, m.stale
+	pass, stalled, running, stale, connected, exitCodes := m.last, m.stalled, m.running, m.stale, m.connected, maps.Clone(m.exitCodes)
 	m.mu.Unlock()
 	s := scrape{Metrics: m, to: to, Pass: pass}
 	s.gauge("npctl_build_info", 1, m.options.Version, runtime.Version())
@@ -39,8 +40,13 @@ func (w collector) Collect(to chan<- prometheus.Metric) {
 	if stalled != nil {
 		s.gauge("npctl_watch_stalled_seconds", stalled().Seconds())
 	}
+	var steps []plan.Step
 	if running != nil {
-		s.actions("npctl_steps_running", running())
+		steps = running()
+		s.actions("npctl_steps_running", steps)
+	}
+	if connected != nil {
+		s.gauge("npctl_state_connected", number(connected()))
 	}
 	if pass.Observed.Now.IsZero() {
 		return // no pass yet, so nothing is known
@@ -52,6 +58,8 @@ func (w collector) Collect(to chan<- prometheus.Metric) {
 	s.providers()
 	s.leaks()
 	s.images()
+	s.builds(steps, exitCodes)
+	s.tenants()
 	s.plan()
 	s.records()
 }
@@ -90,7 +98,7 @@ func number(b bool) float64 {
 func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 func (s scrape) requests() {
-	w := inspect.Fleet{Observed: s.Observed}
+	w := inspect.Fleet{Desired: s.Desired, Observed: s.Observed}
 	status := w.Status(s.Plan)
 	labels := map[string]int{}
 	for i := range s.Desired.Labels {
@@ -114,6 +122,14 @@ func (s scrape) requests() {
 		oldest = max(0, s.Observed.Now.Sub(status.OldestRequest).Seconds())
 	}
 	s.gauge("npctl_node_requests_oldest_seconds", oldest)
+	addressable := map[[2]string]int{} // by provider and pool; several processes may register a pool
+	for _, pool := range w.ServingPools() {
+		at := [2]string{pool.Provider, pool.Name}
+		addressable[at] = max(addressable[at], pool.CountAddressable(s.Observed.Records.Requests))
+	}
+	for at, n := range addressable {
+		s.gauge("npctl_pool_addressable_requests", float64(n), at[0], at[1])
+	}
 }
 
 // nodeGroup is the set of label values of npctl_nodes.
@@ -280,6 +296,55 @@ func (s scrape) images() {
 		size += f.Size
 	}
 	s.gauge("npctl_image_files_bytes", float64(size))
+}
+
+// builds exports the newest ready build of each image, and the requests for another one.
+func (s scrape) builds(running []plan.Step, exitCodes map[string]int) {
+	newest := inspect.NewestReadyBuilds(s.Observed.Records)
+	for i := range s.Desired.Images {
+		name := s.Desired.Images[i].Name
+		s.gauge("npctl_image_build_requests", number(inspect.HasBuildRequest(&s.Observed, running, name)), name)
+		if code, built := exitCodes[name]; built {
+			s.gauge("npctl_image_last_build_exit_code", float64(code), name)
+		}
+		b := newest[name]
+		if b == nil {
+			continue
+		}
+		s.gauge("npctl_image_last_build_timestamp_seconds", unix(b.StateTime), name)
+		sizes := map[string]int64{}
+		for _, f := range b.Files {
+			sizes[f.Format] = f.Size
+		}
+		for format, size := range sizes {
+			s.gauge("npctl_image_size_bytes", float64(size), name, format)
+		}
+	}
+}
+
+// tenants exports the limits of tenants and their use.
+func (s scrape) tenants() {
+	if len(s.Desired.Settings.TenantLimits) == 0 {
+		return
+	}
+	use := plan.TenantUse(s.Desired, s.Observed)
+	for i := range s.Desired.Settings.TenantLimits {
+		t := &s.Desired.Settings.TenantLimits[i]
+		used := use[t.Tenant]
+		for _, of := range []struct {
+			name  string
+			limit *int64
+			used  int64
+		}{
+			{"instances", t.MaxServers, used.Instances}, {"cores", t.MaxCores, used.Cores}, {"ram_mib", t.MaxRAM, used.RAM},
+			{"volumes", t.MaxVolumes, used.Volumes}, {"volume_gb", t.MaxVolumeGB, used.VolumeGB},
+		} {
+			if of.limit != nil {
+				s.gauge("npctl_tenant_limit", float64(*of.limit), t.Tenant, of.name)
+			}
+			s.gauge("npctl_tenant_used", float64(of.used), t.Tenant, of.name)
+		}
+	}
 }
 
 // builtAt returns the creation time of a build's content: the time of its version for an image from an external source,

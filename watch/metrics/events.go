@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
@@ -34,6 +35,7 @@ func (m *Metrics) Pass(p watch.Pass) {
 			for part, seconds := range map[string]float64{"total": n.Seconds, "create": n.Phases.Create, "boot": n.Phases.Boot, "keyscan": n.Phases.Keyscan} {
 				m.time("npctl_node_launch_seconds", seconds, n.Provider, part)
 			}
+			m.launchEnded(&p.Observed, n.Provider, n.Zone, n.Request, "ready")
 		}
 	}
 	for _, r := range answered {
@@ -211,6 +213,14 @@ func (m *Metrics) Step(e reconcile.Event) {
 	switch {
 	case s.Action == plan.ActionLaunch && result == "failed":
 		m.add("npctl_node_launches_total", 1, s.Provider, "failed", m.options.Classify(e.Err))
+		m.mu.Lock()
+		observed := m.last.Observed
+		m.mu.Unlock()
+		zone := ""
+		if n := nodeOf(observed.Records.Nodes, e.ID); n != nil {
+			zone = n.Zone
+		}
+		m.launchEnded(&observed, s.Provider, zone, s.Request, "failed")
 	case s.Action == plan.ActionLaunch:
 		m.add("npctl_node_launches_total", 1, s.Provider, "ready", "")
 		m.mu.Lock()
@@ -225,6 +235,9 @@ func (m *Metrics) Step(e reconcile.Event) {
 		}
 	case s.Action == plan.ActionBuild:
 		m.add("npctl_image_builds_total", 1, s.Image, ready(result))
+		m.mu.Lock()
+		m.exitCodes[s.Image] = e.ExitCode()
+		m.mu.Unlock()
 		if result == "done" {
 			m.time("npctl_image_build_seconds", e.Took.Seconds(), s.Image)
 		}
@@ -236,6 +249,27 @@ func (m *Metrics) Step(e reconcile.Event) {
 	case s.Action == plan.ActionDelete && s.Reason == plan.ReasonLeaked && result == "done":
 		m.add("npctl_leaks_deleted_total", 1, s.Type)
 	}
+}
+
+// maxRequestors bounds the values of the label requestor, which clients choose.
+const maxRequestors = 50
+
+// otherRequestor replaces requestors that are unknown or above maxRequestors.
+const otherRequestor = "other"
+
+// launchEnded counts a launch by zone and by requestor.
+func (m *Metrics) launchEnded(o *plan.Observed, provider, zone, request, result string) {
+	m.add("npctl_zone_launches_total", 1, provider, zone, result)
+	requestor := cmp.Or(inspect.RequestorOf(o, request), otherRequestor)
+	m.mu.Lock()
+	if !m.requestors[requestor] && len(m.requestors) >= maxRequestors {
+		requestor = otherRequestor
+	}
+	if requestor != otherRequestor {
+		m.requestors[requestor] = true
+	}
+	m.mu.Unlock()
+	m.add("npctl_requestor_launches_total", 1, requestor, result)
 }
 
 // ready returns the result of a step that creates an image: ready instead of done.

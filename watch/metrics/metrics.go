@@ -54,6 +54,10 @@ type Metrics struct {
 	counted   map[string]time.Time // when a request counted as fulfilled or failed was last observed, by ID
 	firstSeen map[string]time.Time // when a request was first observed, by ID, while it has a record
 	launched  []string             // IDs of launched nodes that are not counted yet
+
+	connected  func() bool     // of the store; nil for a local one
+	exitCodes  map[string]int  // of the last build, by image
+	requestors map[string]bool // values of the label requestor
 }
 
 // New returns metrics without events.
@@ -62,7 +66,8 @@ func New(o Options) *Metrics {
 		o.Classify = func(error) string { return "other" }
 	}
 	m := &Metrics{options: o, registry: prometheus.NewRegistry(), counters: map[string]*prometheus.CounterVec{},
-		histograms: map[string]*prometheus.HistogramVec{}, gauges: map[string]*prometheus.Desc{}, counted: map[string]time.Time{}}
+		histograms: map[string]*prometheus.HistogramVec{}, gauges: map[string]*prometheus.Desc{}, counted: map[string]time.Time{},
+		exitCodes: map[string]int{}, requestors: map[string]bool{}}
 	for _, f := range families {
 		switch f.Kind {
 		case Counter:
@@ -176,9 +181,22 @@ var (
 	_ state.Shared = timedSharedStore{}
 )
 
-// Timed returns s with its commits measured.
+// Timed returns s with its commits measured, and exports the connection of a shared store.
 func (m *Metrics) Timed(s Store) Store {
+	if remote, ok := s.(state.Remote); ok {
+		m.add("npctl_state_reconnects_total", 0)
+		remote.Observe(&state.Observer{Reconnected: func() { m.add("npctl_state_reconnects_total", 1) }, Called: func(took time.Duration, answered bool) {
+			result := "done"
+			if !answered {
+				result = "failed"
+			}
+			m.time("npctl_state_call_seconds", took.Seconds(), result)
+		}})
+	}
 	if others, ok := s.(state.Shared); ok {
+		m.mu.Lock()
+		m.connected = others.Connected
+		m.mu.Unlock()
 		return timedSharedStore{others, s, m}
 	}
 	return timedStore{s, m}

@@ -33,8 +33,9 @@ func fleet() watch.Pass {
 	return watch.Pass{
 		Took: 3 * time.Millisecond,
 		Desired: resources.Desired{
-			Labels: []resources.Label{{Name: "small", MinReady: 2}, {Name: "metal"}},
-			Images: []resources.Image{{Name: "debian", Pause: true}},
+			Settings: resources.Settings{TenantLimits: []resources.TenantLimit{{Tenant: "one", MaxServers: ptr(int64(3)), MaxRAM: ptr(int64(4096))}}},
+			Labels:   []resources.Label{{Name: "small", MinReady: 2}, {Name: "metal"}},
+			Images:   []resources.Image{{Name: "debian", Pause: true}},
 			Providers: []resources.Provider{
 				{Name: "cloud", Pools: []resources.Pool{{Name: "main", MaxServers: ptr(int64(5)), Offers: []resources.Offer{{Label: "small"}}}}},
 				{Name: "rack", Pools: []resources.Pool{{Name: "main", Nodes: []resources.StaticNode{{Name: "m1", Labels: []string{"metal", "slow"}}}}}},
@@ -46,21 +47,23 @@ func fleet() watch.Pass {
 				"cloud": {ListedAt: at(90), Quota: resources.Quota{Limit: resources.ResourceAmounts{Instances: 10, Cores: resources.Unlimited}, Used: resources.ResourceAmounts{Instances: 4, Cores: 8}}},
 				"rack":  {Err: "no answer"},
 			},
-			Frozen:         map[string]bool{"rack": true},
-			LaunchFailures: map[plan.Address]*resources.Failure{plan.ProviderAddress("cloud"): {Count: 3}},
-			Files:          []plan.ImageFile{{Name: "debian.raw", Size: 1000}, {Name: "debian.qcow2", Size: 500}},
+			RequestedBuilds: []string{"debian"},
+			Frozen:          map[string]bool{"rack": true},
+			LaunchFailures:  map[plan.Address]*resources.Failure{plan.ProviderAddress("cloud"): {Count: 3}},
+			Files:           []plan.ImageFile{{Name: "debian.raw", Size: 1000}, {Name: "debian.qcow2", Size: 500}},
 			Records: plan.Records{
 				Nodes: []*resources.Node{
-					{ID: "0000000001", Provider: "cloud", Pool: "main", Labels: []string{"small"}, State: resources.StateReady},
-					{ID: "0000000002", Provider: "cloud", Pool: "main", Labels: []string{"small"}, State: resources.StateReady},
+					{ID: "0000000001", Provider: "cloud", Pool: "main", Labels: []string{"small"}, State: resources.StateReady, Tenant: "one", Resources: resources.ResourceAmounts{RAM: 1024}},
+					{ID: "0000000002", Provider: "cloud", Pool: "main", Labels: []string{"small"}, State: resources.StateReady, Zone: "nova", Request: "0000000002"},
 					{ID: "0000000003", Provider: "rack", Pool: "main", Labels: []string{"metal", "slow"}, State: resources.StateHold, Static: true},
 				},
 				Requests: []*resources.Request{
 					{ID: "0000000001", State: resources.StateRequested, Created: at(40), Labels: []string{"small", "small", "anything"}},
-					{ID: "0000000002", State: resources.StatePending, Created: at(70), Labels: []string{"small"}},
+					{ID: "0000000002", State: resources.StatePending, Created: at(70), Labels: []string{"small"}, Requestor: "zuul.example.com"},
 				},
-				Images:    []*resources.ImageRecord{{Name: "debian", Failure: &resources.Failure{Count: 2}}},
-				Builds:    []*resources.Build{{ID: "b1", Image: "debian", State: resources.StateReady, Created: at(0)}, {ID: "b2", Image: "debian", State: resources.StateFailed, Created: at(50)}},
+				Images: []*resources.ImageRecord{{Name: "debian", Failure: &resources.Failure{Count: 2}}},
+				Builds: []*resources.Build{{ID: "b1", Image: "debian", State: resources.StateReady, Created: at(0), StateTime: at(20), Files: []resources.ImageFile{{Format: "qcow2", Size: 500}, {Format: "raw", Size: 1000}}},
+					{ID: "b2", Image: "debian", State: resources.StateFailed, Created: at(50)}},
 				Uploads:   []*resources.Upload{{ID: "u1", Image: "debian", Build: "b1", Provider: "cloud", State: resources.StateReady, Created: at(60)}},
 				Sightings: []*resources.Sighting{{Provider: "cloud", Type: "port"}, {Provider: "cloud", Type: "port"}},
 			},
@@ -97,6 +100,16 @@ npctl_leaks{provider="cloud",type="port"} 2
 npctl_leaks{provider="rack",type="server"} 0
 npctl_image_age_seconds{image="debian"} 100
 npctl_image_upload_age_seconds{image="debian",provider="cloud"} 100
+npctl_image_last_build_timestamp_seconds{image="debian"} 1.79525522e+09
+npctl_image_size_bytes{format="qcow2",image="debian"} 500
+npctl_image_size_bytes{format="raw",image="debian"} 1000
+npctl_image_build_requests{image="debian"} 1
+npctl_tenant_limit{resource="instances",tenant="one"} 3
+npctl_tenant_limit{resource="ram_mib",tenant="one"} 4096
+npctl_tenant_used{resource="instances",tenant="one"} 1
+npctl_tenant_used{resource="ram_mib",tenant="one"} 1024
+npctl_pool_addressable_requests{pool="main",provider="cloud"} 1
+npctl_pool_addressable_requests{pool="main",provider="rack"} 0
 npctl_image_failures{image="debian"} 2
 npctl_image_paused{image="debian"} 1
 npctl_image_files_bytes 1500
@@ -119,6 +132,12 @@ npctl_build_info{goversion="` + goVersion(t, m) + `",version="1.2.3"} 1`
 	}
 	if strings.Contains(text, "anything") {
 		t.Error("a label that somebody made up became one of a metric")
+	}
+	if strings.Contains(text, `npctl_tenant_limit{resource="cores"`) {
+		t.Error("a tenant without a limit for cores has one")
+	}
+	if strings.Contains(text, "npctl_image_last_build_exit_code{") {
+		t.Error("a build that did not run has an exit code")
 	}
 	if strings.Contains(text, `npctl_quota_limit{provider="rack"`) {
 		t.Error("a provider without quota has one")
@@ -183,6 +202,7 @@ func everything(t *testing.T) *metrics.Metrics {
 	m.InvalidToken("unknown")
 	m.Reload("invalid")
 	m.Compared(watch.Comparison{Result: watch.ResultAgree})
+	m.Timed(remoteStore{})
 	store := m.Timed(brokenStore{})
 	if _, err := store.Commit(t.Context()); err == nil {
 		t.Fatal("the commit went well")
@@ -191,6 +211,34 @@ func everything(t *testing.T) *metrics.Metrics {
 }
 
 type brokenStore struct{ metrics.Store }
+
+// remoteStore is a shared store whose connection was lost and is back.
+type remoteStore struct {
+	state.Shared
+	state.Identified
+}
+
+func (remoteStore) Connected() bool { return true }
+
+func (remoteStore) Observe(o *state.Observer) {
+	o.Reconnected()
+	o.Called(time.Second, true)
+	o.Called(2*time.Second, false)
+}
+
+func TestConnectionOfStoreIsExported(t *testing.T) {
+	m := metrics.New(metrics.Options{})
+	if text := scrape(t, m); strings.Contains(text, "npctl_state_connected ") {
+		t.Error("a local state has a connection")
+	}
+	m.Timed(remoteStore{})
+	text := scrape(t, m)
+	for _, want := range []string{"npctl_state_connected 1", "npctl_state_reconnects_total 1", `npctl_state_call_seconds_sum{result="done"} 1`, `npctl_state_call_seconds_sum{result="failed"} 2`} {
+		if !strings.Contains(text, "\n"+want+"\n") {
+			t.Errorf("missing %s", want)
+		}
+	}
+}
 
 func (brokenStore) Commit(context.Context, ...state.Op) ([]state.Entry, error) {
 	return nil, state.ErrConflict

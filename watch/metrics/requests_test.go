@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/process"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
@@ -175,6 +176,69 @@ func TestLaunchesAreTimedByTheirRecord(t *testing.T) {
 		`npctl_node_launches_total{provider="cloud",reason="quota",result="failed"} 1`} {
 		if lines := linesOf(scrape(t, m), line); len(lines) != 1 {
 			t.Errorf("missing %s", line)
+		}
+	}
+}
+
+func TestLaunchesAreCountedByZoneAndRequestor(t *testing.T) {
+	m := metrics.New(metrics.Options{})
+	m.Pass(fleet())
+	launch := plan.Step{Action: plan.ActionLaunch, Provider: "cloud", Request: "0000000002"}
+	m.Step(reconcile.Event{Kind: reconcile.EventDone, Step: launch, ID: "0000000002"})
+	m.Step(reconcile.Event{Kind: reconcile.EventFailed, Step: launch, ID: "0000000002", Err: errors.New("no")})
+	m.Step(reconcile.Event{Kind: reconcile.EventFailed, Step: plan.Step{Action: plan.ActionLaunch, Provider: "cloud"}, Err: errors.New("no")})
+	m.Step(reconcile.Event{Kind: reconcile.EventFailed, Step: plan.Step{Action: plan.ActionLaunch, Provider: "cloud", Request: "gone"}, Err: errors.New("no")})
+	m.Pass(fleet())
+	text := scrape(t, m)
+	for _, line := range []string{`npctl_zone_launches_total{provider="cloud",result="ready",zone="nova"} 1`, `npctl_zone_launches_total{provider="cloud",result="failed",zone="nova"} 1`,
+		`npctl_zone_launches_total{provider="cloud",result="failed",zone=""} 2`, `npctl_requestor_launches_total{requestor="zuul.example.com",result="ready"} 1`,
+		`npctl_requestor_launches_total{requestor="zuul.example.com",result="failed"} 1`, `npctl_requestor_launches_total{requestor="NodePool:min-ready",result="failed"} 1`,
+		`npctl_requestor_launches_total{requestor="other",result="failed"} 1`} {
+		if lines := linesOf(text, line); len(lines) != 1 {
+			t.Errorf("missing %s in\n%s", line, append(linesOf(text, "npctl_zone"), linesOf(text, "npctl_requestor")...))
+		}
+	}
+}
+
+func TestRequestorsAreBounded(t *testing.T) {
+	m := metrics.New(metrics.Options{})
+	var all []*resources.Request
+	for i := range 80 {
+		all = append(all, &resources.Request{ID: fmt.Sprintf("%010d", i), State: resources.StatePending, Created: at(0), Requestor: fmt.Sprint("client-", i)})
+	}
+	m.Pass(withRequest(fleet(), all...))
+	for range 2 { // the known ones keep their series
+		for _, r := range all {
+			m.Step(reconcile.Event{Kind: reconcile.EventFailed, Step: plan.Step{Action: plan.ActionLaunch, Provider: "cloud", Request: r.ID}, Err: errors.New("no")})
+		}
+	}
+	text := scrape(t, m)
+	if n := len(linesOf(text, "npctl_requestor_launches_total{")); n != 51 {
+		t.Errorf("%d requestors, want 50 and other", n)
+	}
+	for _, line := range []string{`npctl_requestor_launches_total{requestor="other",result="failed"} 60`, `npctl_requestor_launches_total{requestor="client-0",result="failed"} 2`} {
+		if len(linesOf(text, line)) != 1 {
+			t.Errorf("missing %s", line)
+		}
+	}
+}
+
+func TestResultOfLastBuildIsExported(t *testing.T) {
+	m := metrics.New(metrics.Options{})
+	m.Pass(fleet())
+	failed := fmt.Errorf("build: %w", &process.ExitError{Program: "disk-image-create", Code: 7})
+	for _, test := range []struct {
+		event reconcile.Event
+		want  string
+	}{
+		{reconcile.Event{Kind: reconcile.EventFailed, Err: failed}, "7"},
+		{reconcile.Event{Kind: reconcile.EventFailed, Err: errors.New("no space")}, "1"},
+		{reconcile.Event{Kind: reconcile.EventDone}, "0"},
+	} {
+		test.event.Step = plan.Step{Action: plan.ActionBuild, Image: "debian"}
+		m.Step(test.event)
+		if diff := cmp.Diff([]string{`npctl_image_last_build_exit_code{image="debian"} ` + test.want}, linesOf(scrape(t, m), "npctl_image_last_build_exit_code")); diff != "" {
+			t.Errorf("exit code (-want +got):\n%s", diff)
 		}
 	}
 }

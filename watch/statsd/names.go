@@ -32,34 +32,10 @@ const (
 	paused    = 3
 )
 
-// pool is a pool that serves requests, of this process or another one.
-type pool struct {
-	provider, name string
-	labels         []string
-}
-
-// pools returns the registered pools of all processes, in a local state the configured ones.
-func pools(p *watch.Pass) (all []pool) {
-	if p.Observed.Shared {
-		for i := range p.Observed.RegisteredPools {
-			r := &p.Observed.RegisteredPools[i]
-			all = append(all, pool{r.Provider, r.Pool, r.Labels})
-		}
-		return all
-	}
-	for i := range p.Desired.Providers {
-		provider := &p.Desired.Providers[i]
-		for j := range provider.Pools {
-			all = append(all, pool{provider.Name, provider.Pools[j].Name, provider.Pools[j].LabelNames()})
-		}
-	}
-	return all
-}
-
 // gauges returns the gauges of a pass.
 func gauges(p *watch.Pass, running []plan.Step, host string) []metric {
 	g := tally{}
-	served := pools(p)
+	served := (&inspect.Fleet{Desired: p.Desired, Observed: p.Observed}).ServingPools()
 	g.nodes(p, served)
 	g.requests(p, served)
 	g.limits(p)
@@ -79,12 +55,12 @@ func (g tally) sorted() []metric {
 	return all
 }
 
-func (g tally) nodes(p *watch.Pass, served []pool) {
+func (g tally) nodes(p *watch.Pass, served []inspect.ServingPool) {
 	for _, state := range nodeStates {
 		g["nodes."+state] = 0
 		for _, s := range served {
-			g["provider."+s.provider+".nodes."+state] = 0
-			for _, label := range s.labels {
+			g["provider."+s.Provider+".nodes."+state] = 0
+			for _, label := range s.Labels {
 				g["label."+label+".nodes."+state] = 0
 			}
 		}
@@ -99,15 +75,10 @@ func (g tally) nodes(p *watch.Pass, served []pool) {
 }
 
 // requests counts the open requests that each pool could serve.
-func (g tally) requests(p *watch.Pass, served []pool) {
+func (g tally) requests(p *watch.Pass, served []inspect.ServingPool) {
 	for _, s := range served {
-		name := "provider." + s.provider + ".pool." + s.name + ".addressable_requests"
-		g[name] = 0
-		for _, r := range p.Observed.Records.Requests {
-			if r.IsOpen() && !slices.ContainsFunc(r.Labels, func(label string) bool { return !slices.Contains(s.labels, label) }) {
-				g[name]++
-			}
-		}
+		name := "provider." + s.Provider + ".pool." + s.Name + ".addressable_requests"
+		g[name] = int64(s.CountAddressable(p.Observed.Records.Requests))
 	}
 }
 
@@ -137,16 +108,16 @@ func (g tally) images(p *watch.Pass, running []plan.Step, host string) {
 	for i := range p.Desired.Images {
 		img := &p.Desired.Images[i]
 		isRequested := int64(0)
-		if slices.Contains(p.Observed.RequestedBuilds, img.Name) && !runs(running, plan.ActionBuild, img.Name, "") {
+		if inspect.HasBuildRequest(&p.Observed, running, img.Name) {
 			isRequested = 1
 		}
 		requested += isRequested
 		g["image."+img.Name+".image_build_requests"] = isRequested
 		here := "builder." + host + ".image." + img.Name + "."
 		isPaused := img.Pause || inspect.ImageRecord(p.Observed.Records, img.Name).Paused
-		g[here+"build.state"] = status(runs(running, plan.ActionBuild, img.Name, ""), building, isPaused)
+		g[here+"build.state"] = status(inspect.Runs(running, plan.ActionBuild, img.Name, ""), building, isPaused)
 		for _, user := range inspect.ImageUsers(p.Desired, img) {
-			g[here+"provider."+user.Name+".upload.state"] = status(runs(running, plan.ActionUpload, img.Name, user.Name), uploading, inspect.UploadsPaused(user, img))
+			g[here+"provider."+user.Name+".upload.state"] = status(inspect.Runs(running, plan.ActionUpload, img.Name, user.Name), uploading, inspect.UploadsPaused(user, img))
 		}
 		if b := newest[img.Name]; b != nil {
 			for _, f := range b.Files {
@@ -167,10 +138,6 @@ func status(runs bool, busy int64, isPaused bool) int64 {
 	default:
 		return idle
 	}
-}
-
-func runs(running []plan.Step, action plan.Action, image, provider string) bool {
-	return slices.ContainsFunc(running, func(s plan.Step) bool { return s.Action == action && s.Image == image && s.Provider == provider })
 }
 
 // launch returns the metrics of a launch attempt.
@@ -211,27 +178,13 @@ func imageStep(e *reconcile.Event) []metric {
 	switch {
 	case s.Action == plan.ActionBuild:
 		name := "dib_image_build." + s.Image + ".status."
-		return []metric{{name + "duration", e.Took.Milliseconds(), "ms"}, {name + "rc", exitCode(e.Err), "g"}}
+		return []metric{{name + "duration", e.Took.Milliseconds(), "ms"}, {name + "rc", int64(e.ExitCode()), "g"}}
 	case s.Action == plan.ActionUpload && e.Err == nil:
 		name := "image_update." + s.Image + "." + s.Provider
 		return []metric{{name, e.Took.Milliseconds(), "ms"}, {name, 1, "c"}}
 	default:
 		return nil
 	}
-}
-
-// exitCode returns the exit code of the program that failed, or 1.
-func exitCode(err error) int64 {
-	if err == nil {
-		return 0
-	}
-	if exit, ok := errors.AsType[interface {
-		error
-		ExitCode() int
-	}](err); ok {
-		return int64(exit.ExitCode())
-	}
-	return 1
 }
 
 // leaked returns the metric of a deleted leak.

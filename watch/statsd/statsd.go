@@ -12,14 +12,13 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
-	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )
 
@@ -81,7 +80,7 @@ func (r *Reporter) Pass(p watch.Pass) {
 	var all []metric
 	for _, n := range p.Observed.Records.Nodes {
 		if took, known := launched[n.ID]; known {
-			all = append(all, launch(n.Provider, n.Zone, requestorOf(&p, n.Request), "ready", took)...)
+			all = append(all, launch(n.Provider, n.Zone, inspect.RequestorOf(&p.Observed, n.Request), "ready", took)...)
 		}
 	}
 	if due {
@@ -92,18 +91,6 @@ func (r *Reporter) Pass(p watch.Pass) {
 		all = append(all, gauges(&p, running, r.Host)...)
 	}
 	r.send(all)
-}
-
-// requestorOf returns the requestor of a request, and Nodepool's word if a node was launched for min_ready.
-func requestorOf(p *watch.Pass, id string) string {
-	if id == "" {
-		return "NodePool:min-ready"
-	}
-	i := slices.IndexFunc(p.Observed.Records.Requests, func(r *resources.Request) bool { return r.ID == id })
-	if i < 0 {
-		return ""
-	}
-	return p.Observed.Records.Requests[i].Requestor
 }
 
 // Step sends the result of a step. It is for watch.Options.OnStep.
@@ -118,7 +105,7 @@ func (r *Reporter) Step(e reconcile.Event) {
 		r.mu.Lock()
 		last := r.last
 		r.mu.Unlock()
-		r.send(launch(s.Provider, "", requestorOf(&last, s.Request), launchError(e.Err, r.Classify(e.Err)), e.Took))
+		r.send(launch(s.Provider, "", inspect.RequestorOf(&last.Observed, s.Request), launchError(e.Err, r.Classify(e.Err)), e.Took))
 	case e.Kind == reconcile.EventDone && s.Action == plan.ActionDelete && s.Reason == plan.ReasonLeaked:
 		r.send([]metric{leaked(s)})
 	case e.Kind == reconcile.EventDone || e.Kind == reconcile.EventFailed:

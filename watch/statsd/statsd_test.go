@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/process"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
@@ -105,7 +105,7 @@ func TestNamesAreThoseOfNodepool(t *testing.T) {
 	s.await("nodepool.launch.error.quota:1|c", "nodepool.launch.requestor.NodePool_min-ready.error.quota:1|c")
 	event(reconcile.EventRetry, reconcile.ErrBootTimeout, plan.Step{Action: plan.ActionLaunch, Provider: "one"})
 	s.await("nodepool.launch.provider.one.error.keyscan:1|c")
-	event(reconcile.EventFailed, fmt.Errorf("build: %w", exec.CommandContext(t.Context(), "sh", "-c", "exit 7").Run()), plan.Step{Action: plan.ActionBuild, Image: "debian"})
+	event(reconcile.EventFailed, fmt.Errorf("build: %w", &process.ExitError{Program: "sh", Code: 7}), plan.Step{Action: plan.ActionBuild, Image: "debian"})
 	s.await("nodepool.dib_image_build.debian.status.rc:7|g", "nodepool.dib_image_build.debian.status.duration:1500|ms")
 	event(reconcile.EventDone, nil, plan.Step{Action: plan.ActionUpload, Image: "debian", Provider: "one"})
 	s.await("nodepool.image_update.debian.one:1500|ms", "nodepool.image_update.debian.one:1|c")
