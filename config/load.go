@@ -28,6 +28,7 @@ type Options struct {
 	Stopped   <-chan struct{}             // closing it ends the evaluation; may be nil
 	Inputs    *Inputs                     // records the files that are read; may be nil
 	Version   string                      // the version of npctl, for required_version; "" passes every check
+	Moves     resources.Moves             // moves beside those of moved blocks, from npctl state mv
 	// CheckOnly permits variables without a value. They are unknown, expressions that depend on them are checked as
 	// far as possible, and Desired is empty.
 	CheckOnly bool
@@ -163,7 +164,7 @@ func (l *loader) readBlocks(top map[string][]*hclsyntax.Block, g *graph, full *h
 	blocks := &blockReader{report: l.report, specs: l.specs, bodies: l.bodies, digests: &blockDigests{}}
 	settings := &settingsReader{blockReader: blocks, dir: dir, version: l.opts.Version, states: l.opts.States}
 	images := &imageReader{blockReader: blocks, builders: l.opts.Builders, formats: allFormats(l.opts.Drivers)}
-	moves := blocks.readMoves(top["moved"], full)
+	moves := withMoves(blocks.readMoves(top["moved"], full), l.opts.Moves)
 	providers := &providerReader{blockReader: blocks, expand: l.expand, dir: dir, moves: movesOf(moves)}
 	read := settings.settings(top["npctl"], full)
 	w := &parsedConfig{

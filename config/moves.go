@@ -32,10 +32,10 @@ func blockAddress(v cty.Value) error {
 // maxMoves limits the moved blocks, each of which is compared with each record.
 const maxMoves = 200
 
-// parsedMove is a move with the positions of its attributes.
+// parsedMove is a move with the positions of its attributes. A move without a block has none.
 type parsedMove struct {
 	resources.Move
-	fromAt, toAt hcl.Range
+	fromAt, toAt *hcl.Range
 }
 
 // readMoves returns the moves of all moved blocks, in the order of the blocks.
@@ -48,7 +48,7 @@ func (r *blockReader) readMoves(blocks []*hclsyntax.Block, ctx *hcl.EvalContext)
 		if !ok || !known {
 			continue
 		}
-		one := parsedMove{fromAt: *c.rangeOf("from"), toAt: *c.rangeOf("to")}
+		one := parsedMove{fromAt: c.rangeOf("from"), toAt: c.rangeOf("to")}
 		var fromErr, toErr error
 		one.From, fromErr = resources.ParseBlockRef(from.AsString())
 		one.To, toErr = resources.ParseBlockRef(to.AsString())
@@ -61,6 +61,25 @@ func (r *blockReader) readMoves(blocks []*hclsyntax.Block, ctx *hcl.EvalContext)
 		r.problem(blocks[0].DefRange().Ptr(), "Too many moves", fmt.Sprintf("The configuration has %d moved blocks; the limit is %d. Remove the blocks of moves that are complete.", len(moves), maxMoves))
 	}
 	return moves
+}
+
+// String names the move in a message, with its place if it has one.
+func (m parsedMove) String() string {
+	text := fmt.Sprintf("from %s to %s", m.From, m.To)
+	if m.Source.File != "" {
+		text += " at " + m.Source.String()
+	}
+	return text
+}
+
+// withMoves adds the moves that have no block.
+func withMoves(parsed []parsedMove, more resources.Moves) []parsedMove {
+	for _, m := range more {
+		if !slices.ContainsFunc(parsed, func(o parsedMove) bool { return o.From == m.From && o.To == m.To }) {
+			parsed = append(parsed, parsedMove{Move: m})
+		}
+	}
+	return parsed
 }
 
 // movesOf returns the moves without positions.
@@ -83,19 +102,19 @@ func (c *ruleChecker) checkMoves() {
 		last, ends := moves.Last(m.To)
 		switch {
 		case m.From.Type != m.To.Type || m.From.Provider != m.To.Provider || m.From.Pool != m.To.Pool:
-			c.problem(&m.toAt, "Invalid move", fmt.Sprintf("%s cannot become %s: a block keeps its type, a pool its provider, and a static node its pool.", m.From, m.To))
+			c.problem(m.toAt, "Invalid move", fmt.Sprintf("%s cannot become %s: a block keeps its type, a pool its provider, and a static node its pool.", m.From, m.To))
 		case m.From == m.To:
-			c.problem(&m.toAt, "Invalid move", fmt.Sprintf("%s is the same name.", m.To))
+			c.problem(m.toAt, "Invalid move", fmt.Sprintf("%s is the same name.", m.To))
 		case exists[m.From].File != "":
-			c.problem(&m.fromAt, "Invalid move", fmt.Sprintf("%s is still configured, at %s. Rename that block, or remove this one.", m.From, exists[m.From]))
+			c.problem(m.fromAt, "Invalid move", fmt.Sprintf("%s is still configured, at %s. Rename that block, or omit the move.", m.From, exists[m.From]))
 		case other >= 0:
-			c.problem(&m.fromAt, "Invalid move", fmt.Sprintf("Another moved block has the same from or to, at %s.", c.config.moves[other].Source))
+			c.problem(m.fromAt, "Invalid move", fmt.Sprintf("Another move, %s, has the same from or to.", c.config.moves[other]))
 		case !ends:
-			c.problem(&m.fromAt, "Invalid move", fmt.Sprintf("The moves from %s lead back to it.", m.From))
+			c.problem(m.fromAt, "Invalid move", fmt.Sprintf("The moves from %s lead back to it.", m.From))
 		case exists[last].File == "":
-			c.problem(&m.toAt, "Invalid move", fmt.Sprintf("%s is not configured.", last))
+			c.problem(m.toAt, "Invalid move", fmt.Sprintf("%s is not configured.", last))
 		case c.namedAfterAddress(m.To):
-			c.problem(&m.toAt, "Invalid move", fmt.Sprintf("The address of %s is its name, so a new name leads to another machine. Set its attribute address, to %q if that was its address.", m.To, m.From.Name))
+			c.problem(m.toAt, "Invalid move", fmt.Sprintf("The address of %s is its name, so a new name leads to another machine. Set its attribute address, to %q if that was its address.", m.To, m.From.Name))
 		}
 	}
 }

@@ -363,6 +363,10 @@ func (e *explanation) node(id string) error {
 		e.Summary = fmt.Sprintf("It has been %s for %s.", n.State, since)
 	}
 	e.notes("note", func(at plan.Address) bool { return at == plan.Address("node."+id) })
+	if after, moved := plan.MovedRecord(e.Desired, n); moved && e.Observed.Shared && e.Observed.ForeignClaims[n.Key()] {
+		m := after.(*resources.Node)
+		e.wait("move-waits", "its record gets the names %s in %s/%s when the process that uses it releases it; npctl already treats it as moved", strings.Join(m.Labels, ","), m.Provider, m.Pool)
+	}
 	for _, s := range append(e.Running, e.Planned...) {
 		if s.Action == string(plan.ActionUnregister) {
 			e.Summary += " It will be unregistered: " + s.Text + "."

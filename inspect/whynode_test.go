@@ -1,11 +1,14 @@
 package inspect
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 func TestCloudStatusIsTheNewestKnown(t *testing.T) {
@@ -28,5 +31,29 @@ func TestCloudStatusIsTheNewestKnown(t *testing.T) {
 		if got := e.inCloud(&test.node); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+func TestNodeThatKeepsItsEarlierNameSaysWhatItWaitsFor(t *testing.T) {
+	from, _ := resources.ParseBlockRef("label.small")
+	to, _ := resources.ParseBlockRef("label.little")
+	node := &resources.Node{ID: "0000000001", State: resources.StateInUse, Provider: "cloud", Pool: "main", Labels: []string{"small"}}
+	in := WhyInput{Fleet: Fleet{Desired: resources.Desired{Moves: resources.Moves{{From: from, To: to}}},
+		Observed: plan.Observed{Shared: true, ForeignClaims: map[resources.Key]bool{node.Key(): true}, Records: plan.Records{Nodes: []*resources.Node{node}}}}}
+	waits := func() bool {
+		why, err := Why("node/0000000001", in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(why.Waits, func(w wire.Wait) bool {
+			return w.Code == "move-waits" && strings.Contains(w.Text, "little in cloud/main")
+		})
+	}
+	if !waits() {
+		t.Error("a node in use of another process does not wait for its move")
+	}
+	in.Desired.Moves = nil
+	if waits() {
+		t.Error("a node waits for a move that the configuration does not have")
 	}
 }

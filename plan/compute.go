@@ -24,6 +24,9 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	w.moved = moved
 	d := newDraft(w)
 	planMoves(d)
+	if opt.Moves {
+		return finish(w, d, nil)
+	}
 	d.noteSkipped()
 	d.cloudProblems()
 	use := &capacity{world: w, pools: map[poolKey]*poolUse{}, free: map[string]*resources.ResourceAmounts{}, readyCount: map[string]int{}}

@@ -125,7 +125,7 @@ func (r *Records) movable() (all []resources.Record) {
 // planMoves plans a step for each record with earlier names. All other steps about such a record wait for it.
 func planMoves(d *draft) {
 	w := d.world
-	waiting := 0
+	waiting, unplaced := 0, map[string]bool{}
 	for _, key := range slices.SortedFunc(maps.Keys(w.moved), compareKeys) {
 		before := w.moved[key]
 		after, _ := MovedRecord(w.declared, before)
@@ -141,12 +141,36 @@ func planMoves(d *draft) {
 				Hint: "keep the name, or add the new image or provider beside the old one and remove the old one later"})
 			continue
 		}
+		if place := placeOfLostHash(w.declared, before, after); w.opt.Moves && place != "" && !unplaced[place] {
+			unplaced[place] = true
+			d.problems = append(d.problems, Problem{Address: moveAddress(after),
+				Text: "the image of its nodes is renamed, and the configuration does not have " + place + ", so the renamed nodes would later be replaced",
+				Hint: "if that was renamed too, move it in the same command: npctl state mv FROM TO FROM TO"})
+		}
 		d.add(moveStep(before, after))
 	}
-	if waiting > 0 {
+	switch {
+	case waiting > 0 && w.opt.Moves: // nothing would move them later
+		d.problems = append(d.problems, Problem{Text: text.Count(waiting, "record with an earlier name is", "records with earlier names are") + " in use by another process, and cannot be moved now",
+			Hint: "add a moved block to the configuration: it moves each record when the process releases it"})
+	case waiting > 0:
 		d.note(Info, "move-waits", "", resources.Source{}, "%s until the process that uses them releases them; npctl already treats them as moved",
 			text.Count(waiting, "record keeps its earlier name", "records keep their earlier names"))
 	}
+}
+
+// placeOfLostHash returns the pool and labels of a node whose image is renamed and whose offer is not configured, or "".
+// The hash of such a node keeps the earlier name, and only a move that is still there later can replace it.
+func placeOfLostHash(want resources.Desired, before, after resources.Record) string {
+	from, ok := before.(*resources.Node)
+	if !ok || from.Hash == "" {
+		return ""
+	}
+	n := after.(*resources.Node)
+	if now, _ := hashesOfNode(want, n); n.Image == from.Image || len(now) > 0 {
+		return ""
+	}
+	return "label " + strings.Join(n.Labels, ",") + " in pool " + n.Pool + " of provider " + n.Provider
 }
 
 func compareKeys(a, b resources.Key) int {

@@ -125,7 +125,13 @@ func TestNodeLockedByZuulIsMovedWhenItIsUnlocked(t *testing.T) {
 	if strings.Contains(text, "["+used.String()+"]") || !strings.Contains(text, "note move-waits") || strings.Contains(text, "delete") {
 		t.Errorf("while it is locked:\n%s", text)
 	}
+	if text := lines(Compute(want, seen, Options{Moves: true})); !strings.Contains(text, "1 record with an earlier name is in use") {
+		t.Errorf("npctl state mv, which leaves no block for later:\n%s", text)
+	}
 	seen.ForeignClaims = nil
+	if text := lines(Compute(want, seen, Options{Moves: true})); !strings.Contains(text, "move node.0000000002: moved") || strings.Contains(text, "launch") {
+		t.Errorf("npctl state mv after it is unlocked:\n%s", text)
+	}
 	if text := lines(Compute(want, seen, Options{})); !strings.Contains(text, "move node.0000000002: moved") {
 		t.Errorf("after it is unlocked:\n%s", text)
 	}

@@ -202,6 +202,8 @@ type Options struct {
 	Upload []string `json:"upload,omitempty"`
 	// Imports names objects to import. The plan contains nothing else.
 	Imports []ImportKey `json:"imports,omitempty"`
+	// Moves limits the plan to the moves of records.
+	Moves bool `json:"moves,omitempty"`
 	// RequireConsent requires consent for every removal of objects that are no longer configured, because an earlier
 	// plan of the configuration needed consent.
 	RequireConsent bool `json:"-"`

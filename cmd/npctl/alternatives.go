@@ -1,7 +1,7 @@
 package main
 
 // alternatives maps commands of Terraform, OpenTofu and Nodepool that npctl does not have to the npctl equivalent. The
-// key of a subcommand is its full path, such as "state mv".
+// key of a subcommand is its full path, such as "state identities".
 var alternatives = map[string]string{
 	"get":       "there are no modules: the *.hcl files of a directory are one configuration",
 	"login":     "npctl logs in to clouds with clouds.yaml and OS_* variables, and to npctl watch with NPCTL_SOCKET and NPCTL_TOKEN",
@@ -11,8 +11,7 @@ var alternatives = map[string]string{
 	"untaint":   "nothing stays marked for replacement: plan without -replace",
 	"workspace": "use one directory for each environment, or -var-file and -state",
 
-	"state mv":               "a moved block in the configuration renames an address: docs/refactoring.md",
-	"state replace-provider": "a node belongs to the provider that launched it; a moved block renames a provider",
+	"state replace-provider": "a node belongs to the provider that launched it; a moved block or npctl state mv renames a provider",
 	"state identities":       "npctl state list lists the addresses, npctl state show has the ids of the clouds",
 
 	"list":             "npctl node list",

@@ -42,7 +42,7 @@ type applyCommand struct {
 	*app
 	planOptions
 	autoApprove bool
-	dryRun      bool // of npctl import
+	dryRun      bool // of npctl import and npctl state mv
 	jsonInto    string
 	operation   string // apply or destroy
 }

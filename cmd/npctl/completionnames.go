@@ -55,6 +55,7 @@ var argumentSources = map[string]completionSource{
 	"request take": records(resources.KindRequest),
 	"freeze":       freezable, "thaw": freezable, "why": single(subjects),
 	"state list": recordAddresses, "state show": recordAddresses, "state rm": recordAddresses,
+	"state mv":  moveEnds,
 	"unmanaged": providerNames, "import": single(addressCandidates), "output": single(outputNames),
 	"completion": single(fixed("bash", "zsh", "fish")),
 }

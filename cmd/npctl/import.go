@@ -37,15 +37,29 @@ func newImportCommand(a *app) *cli.Command {
 	c := &importCommand{applyCommand: applyCommand{app: a, operation: "import"}}
 	return &cli.Command{
 		Name: "import", Category: categoryState, Usage: "adopt a server or an image that exists", ArgsUsage: "ADDRESS ID", Description: importDescription, Metadata: events,
-		Flags: slices.Concat([]cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "state", Category: categorySelection, Destination: &c.state, Value: string(resources.StateHold), Usage: "`STATE` of the node of a server: hold or ready"},
-			&cli.BoolFlag{Name: "auto-approve", Category: categoryRun, Destination: &c.autoApprove, Usage: "do not ask"},
-			&cli.BoolFlag{Name: "dry-run", Category: categoryRun, Destination: &c.dryRun, Usage: "only show the plan"},
-			&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print events as JSON, one per line, as apply -json does (see docs/json.md); cannot prompt, so it needs -auto-approve or -dry-run"},
-			c.compactFlag(),
-		}, c.runFlags(), c.variables.flags()),
+		}, c.aloneFlags()...),
 		Action: c.run,
 	}
+}
+
+// aloneFlags returns the options of a command that applies one thing of its arguments.
+func (c *applyCommand) aloneFlags() []cli.Flag {
+	return slices.Concat([]cli.Flag{
+		&cli.BoolFlag{Name: "auto-approve", Category: categoryRun, Destination: &c.autoApprove, Usage: "do not ask"},
+		&cli.BoolFlag{Name: "dry-run", Category: categoryRun, Destination: &c.dryRun, Usage: "only show the plan"},
+		&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print events as JSON, one per line, as apply -json does (see docs/json.md); cannot prompt, so it needs -auto-approve or -dry-run"},
+		c.compactFlag(),
+	}, c.runFlags(), c.variables.flags())
+}
+
+// checkAlone returns an error if the command had to ask and could not.
+func (c *applyCommand) checkAlone() error {
+	if c.json && !c.autoApprove && !c.dryRun {
+		return hint(errors.New("-json cannot prompt"), "add -auto-approve, or -dry-run")
+	}
+	return nil
 }
 
 func (c *importCommand) run(ctx context.Context, cmd *cli.Command) error {
@@ -68,10 +82,11 @@ func (c *importCommand) object(cmd *cli.Command) (resources.Import, error) {
 	switch {
 	case cmd.NArg() != 2 || cmd.Args().Get(1) == "":
 		return resources.Import{}, hint(errors.New("npctl import needs an address and the ID of an object in the cloud"), "npctl import provider.NAME.pool.NAME.label.NAME ID")
-	case c.json && !c.autoApprove && !c.dryRun:
-		return resources.Import{}, hint(errors.New("-json cannot prompt"), "add -auto-approve, or -dry-run")
 	case !slices.Contains([]string{string(resources.StateHold), string(resources.StateReady)}, c.state):
 		return resources.Import{}, hint(fmt.Errorf("option -state: %q does not exist", c.state), "write hold or ready")
+	}
+	if err := c.checkAlone(); err != nil {
+		return resources.Import{}, err
 	}
 	one, err := resources.ParseImport(cmd.Args().First(), cmd.Args().Get(1))
 	if one.Kind() == resources.KindNode {
@@ -92,10 +107,19 @@ func (c *importCommand) adopt(ctx context.Context, one resources.Import, events 
 	imports = append(imports, one)
 	config.Desired.Imports = imports
 	c.refresh, c.imports = true, []plan.ImportKey{{Kind: one.Kind(), ID: one.ID}}
+	return c.applyAlone(ctx, config, events)
+}
+
+// applyAlone opens a session, and plans and executes under the lock of the state.
+func (c *applyCommand) applyAlone(ctx context.Context, config *configuration, events *eventWriter) error {
 	s, err := c.openSession(ctx, config, c.parallelism, writeState)
 	if err != nil {
 		return err
 	}
 	defer s.close()
+	if _, running := s.store.(*daemonStore); running && c.moves && !c.dryRun {
+		return hint(errors.New("npctl watch is running, and knows the names of the configuration that it read last"),
+			"add a moved block to the configuration and run npctl reload, or stop npctl watch first")
+	}
 	return c.locked(ctx, s.store, c.operation, c.lockTimeout, func(ctx context.Context) error { return c.applyFresh(ctx, s, events) })
 }

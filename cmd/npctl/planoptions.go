@@ -23,6 +23,7 @@ type planOptions struct {
 	json                       bool
 	input                      bool
 	imports                    []plan.ImportKey // of npctl import
+	moves                      bool             // only these, for npctl state mv
 	lockTimeout                time.Duration
 }
 
@@ -77,7 +78,7 @@ func (o *planOptions) check() error {
 // compute returns the options for plan.Compute.
 func (o *planOptions) compute() plan.Options {
 	return plan.Options{Targets: addresses(o.targets), Excludes: addresses(o.excludes), Replace: addresses(o.replace),
-		Destroy: o.destroy, RefreshOnly: o.refreshOnly, NoRefresh: !o.refresh, AllowDestroy: plan.Allow(o.allow), Imports: o.imports}
+		Destroy: o.destroy, RefreshOnly: o.refreshOnly, NoRefresh: !o.refresh, AllowDestroy: plan.Allow(o.allow), Imports: o.imports, Moves: o.moves}
 }
 
 // narrowed reports whether an option affects the content of the plan.

@@ -55,6 +55,7 @@ func newStateCommand(a *app) *cli.Command {
 				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "dry-run", Destination: &c.dryRun, Usage: "only show the records to forget"},
 					&cli.BoolFlag{Name: "auto-approve", Category: categoryRun, Destination: &c.autoApprove, Usage: "do not ask before records of other programs in ZooKeeper are forgotten"}}, Action: c.rm},
 			{Name: "pull", Usage: "print the whole state as JSON", Description: statePullDescription, Action: c.pull},
+			newStateMvCommand(c.app),
 			newStateMigrateCommand(c.app),
 			{Name: "push", Usage: "replace the whole state", ArgsUsage: "FILE|-", Description: statePushDescription,
 				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "force", Destination: &c.force, Usage: "accept a document of another installation, or an older one"}}, Action: c.push},

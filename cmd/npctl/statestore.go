@@ -95,7 +95,7 @@ func (a *app) openFound(ctx context.Context, may access) (stateStore, statePlace
 	if err != nil {
 		return nil, p, err
 	}
-	none := hint(fmt.Errorf("there is no state %s", p.Phrase()), "npctl apply creates it; -state or -config name another location")
+	none := p.missing()
 	if p.IsEmpty() {
 		return nil, p, none
 	}
@@ -107,6 +107,11 @@ func (a *app) openFound(ctx context.Context, may access) (stateStore, statePlace
 		return nil, p, errors.Join(cmp.Or(err, none), store.Close())
 	}
 	return store, p, nil
+}
+
+// missing returns the error for a state that does not exist.
+func (p statePlace) missing() error {
+	return hint(fmt.Errorf("there is no state %s", p.Phrase()), "npctl apply creates it; -state or -config name another location")
 }
 
 // storedRecords finds the state and reads its records of these kinds.
