@@ -88,8 +88,8 @@ func realSetup(t *testing.T, name string, config cty.Value) drivertest.Setup {
 			"unknown key": func(s *drivers.Spec) {
 				s.Config = offerConfig(map[string]cty.Value{"key_name": cty.StringVal("nokey")})
 			},
-			"long value": func(s *drivers.Spec) {
-				s.Properties = map[string]string{"a": strings.Repeat("x", 256)}
+			"long key": func(s *drivers.Spec) {
+				s.Properties = map[string]string{strings.Repeat("x", 256): "a"}
 			},
 		},
 		BadOffers: badOffers(),

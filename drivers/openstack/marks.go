@@ -121,7 +121,6 @@ func marksIn(text string) resources.OwnerTags {
 	}
 }
 
-// checkMetadata rejects metadata that Nova would reject, before anything is created.
 // cutMetadata shortens a value that a request determines, so that its size fails no launch.
 func cutMetadata(value string) string {
 	value = strings.ToValidUTF8(value, "\uFFFD")
@@ -131,6 +130,7 @@ func cutMetadata(value string) string {
 	return strings.ToValidUTF8(value[:maxMetadata], "")
 }
 
+// checkMetadata rejects metadata that Nova would reject, before anything is created.
 func checkMetadata(values map[string]string) error {
 	for key, value := range values {
 		if len(key) > maxMetadata || len(value) > maxMetadata {

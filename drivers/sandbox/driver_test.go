@@ -116,7 +116,7 @@ func setup(t *testing.T, provider, label map[string]cty.Value) drivertest.Setup 
 				s.Config = offer(map[string]cty.Value{"flavor": cty.StringVal("smal")})
 			},
 			"unknown key": func(s *drivers.Spec) { s.Config = offer(map[string]cty.Value{"key_name": cty.StringVal("nokey")}) },
-			"long value":  func(s *drivers.Spec) { s.Properties = map[string]string{"a": strings.Repeat("x", 256)} },
+			"long key":    func(s *drivers.Spec) { s.Properties = map[string]string{strings.Repeat("x", 256): "a"} },
 		},
 		BadOffers: map[string]drivertest.BadOffer{
 			"flavor":  {Config: offer(map[string]cty.Value{"flavor": cty.StringVal("smal")}), Attribute: "flavor", Near: "small"},
