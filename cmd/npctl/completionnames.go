@@ -71,7 +71,7 @@ func single(source completionSource) completionSource {
 }
 
 func fixed(words ...string) completionSource {
-	return func(context.Context, *completion, string) []candidate { return named("", words) }
+	return func(context.Context, *completion, string) []candidate { return named(words) }
 }
 
 func states(kind resources.Kind) completionSource {
@@ -90,8 +90,8 @@ func candidates[T any](list []T, of func(T) candidate) []candidate {
 	return all
 }
 
-func named(about string, names []string) []candidate {
-	return candidates(names, func(name string) candidate { return candidate{name, about} })
+func named(names []string) []candidate {
+	return candidates(names, func(name string) candidate { return candidate{name, ""} })
 }
 
 // read returns the configuration and its files. If the configuration has errors, read returns the names that the labels
@@ -166,7 +166,7 @@ func (c *completion) recorded(ctx context.Context, kinds ...resources.Kind) (r p
 func addressCandidates(ctx context.Context, c *completion, _ string) []candidate {
 	known := knownAddresses(c.desired(), c.recorded(ctx, livingKinds...), nil)
 	slices.Sort(known)
-	return named("", known)
+	return named(known)
 }
 
 // replaceCandidates returns the addresses that -replace accepts.

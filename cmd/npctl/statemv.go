@@ -107,13 +107,13 @@ func moveEnds(ctx context.Context, c *completion, _ string) []candidate {
 	present := knownAddresses(c.desired(), plan.Records{}, nil)
 	if len(c.args)%2 == 0 {
 		earlier := knownAddresses(resources.Desired{}, c.recorded(ctx, livingKinds...), nil)
-		return named("", keepOf(slices.Compact(slices.Sorted(slices.Values(earlier))), func(at string) bool {
+		return named(keepOf(slices.Compact(slices.Sorted(slices.Values(earlier))), func(at string) bool {
 			b := blockOf(at)
 			return b.Type != "" && !slices.Contains(present, at)
 		}))
 	}
 	from := blockOf(c.args[len(c.args)-1])
-	return named("", keepOf(present, func(at string) bool {
+	return named(keepOf(present, func(at string) bool {
 		b := blockOf(at)
 		return from.Type != "" && b.Type == from.Type && b.Provider == from.Provider && b.Pool == from.Pool
 	}))
