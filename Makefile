@@ -9,7 +9,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 RACE := CGO_ENABLED=1 go test -race -timeout=30m
 
 .PHONY: help build build-windows test race check lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz integration integration-openstack integration-images \
-	integration-newcomer integration-sandbox integration-completion integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-systemd \
+	integration-newcomer integration-sandbox integration-arm64 integration-completion integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd \
 	integration-zookeeper clean
 
 help: ## show this list
@@ -29,12 +29,13 @@ race: ## run the tests with the race detector (needs a C compiler)
 
 check: lint vuln docs-check race ## everything a change has to pass before review, except the integration targets
 
-lint: ## gofmt, go vet, golangci-lint, builds for Windows and macOS, functions that nothing calls
+lint: ## gofmt, go vet, golangci-lint, builds for Windows, macOS and Linux on arm64, functions that nothing calls
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: run make fmt'; exit 1; }
 	go vet ./...
 	go vet -tags integration,gearman,zuul ./...
 	GOOS=windows GOARCH=amd64 go build ./...
 	GOOS=darwin GOARCH=arm64 go build ./...
+	GOOS=linux GOARCH=arm64 go build ./...
 	go run $(GOLANGCI) run --build-tags integration,gearman,zuul ./...
 	@dead=$$(go run $(DEADCODE) -test -tags integration,gearman,zuul,openstackclient ./...) && test -z "$$dead" || { echo "$$dead"; exit 1; }
 
@@ -61,6 +62,7 @@ bench: ## the benchmarks behind docs/performance.md
 fuzz: ## fuzz the loader, the state file, gearman and npctl convert for a minute each
 	go test -run '^$$' -fuzz FuzzLoad -fuzztime 60s ./config
 	go test -run '^$$' -fuzz FuzzTestFile -fuzztime 60s ./config
+	go test -run '^$$' -fuzz FuzzJSON -fuzztime 60s -fuzzminimizetime 10x ./config
 	go test -run '^$$' -fuzz Fuzz -fuzztime 60s ./state/bolt
 	go test -run '^$$' -fuzz FuzzPacket -fuzztime 60s ./internal/gearman
 	go test -run '^$$' -fuzz FuzzRequests -fuzztime 60s ./builders/gearman
@@ -72,10 +74,13 @@ bench-uploads: build ## uploads against dd and the openstack client (installs th
 bench-zookeeper: build ## npctl watch against a real nodepool-launcher on ZooKeeper (as root; installs Debian packages, and nodepool into a venv)
 	./test/zookeeper/bench.sh
 
-integration: integration-newcomer integration-sandbox integration-completion integration-images integration-gearman integration-zuul integration-zuul-jobs integration-watch integration-systemd integration-zookeeper integration-openstack ## all integration targets
+integration: integration-newcomer integration-sandbox integration-arm64 integration-completion integration-images integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd integration-zookeeper integration-openstack ## all integration targets
 
 integration-newcomer: ## the README's two commands on a minimal Debian, as an unprivileged user (as root; installs mmdebstrap)
 	./test/newcomer/run.sh
+
+integration-arm64: ## make demo with npctl for arm64, in qemu (as root, Debian 12; installs qemu-user-static)
+	./test/arm64/run.sh
 
 integration-sandbox: build ## the real openstack client against the sandbox cloud (installs it into a temporary venv)
 	./test/sandbox/run.sh
@@ -94,6 +99,9 @@ integration-zuul: build ## a real zuul-web (as root; installs Debian packages, a
 
 integration-zuul-jobs: build ## a whole Zuul with Ansible, whose jobs run on machines of npctl watch (as root; installs Debian packages, Zuul and Ansible)
 	./test/zuul/whole/run.sh
+
+integration-migration: build ## the move from a real Nodepool on a real OpenStack, while jobs of a real Zuul run (as root, Debian 12; installs packages)
+	./test/migration/run.sh
 
 integration-watch: build ## npctl watch as a process, with real sshd and ssh (as root; installs Debian packages)
 	./test/watch/run.sh

@@ -98,9 +98,17 @@ var ErrVersionGone = errors.New("no longer available")
 
 // Versioned is implemented by a Builder that fetches images from an external source, which adds versions at any time.
 type Versioned interface {
-	// Versions lists the available versions, newest first, at most 100. An error means that the source was not listed.
-	Versions(ctx context.Context, config cty.Value, baseDir string) ([]resources.Version, error)
+	// Versions lists the available versions of an image, newest first, at most MaxVersions. An error means that the
+	// source was not listed, ErrNoVersions that the image has none which can be listed.
+	Versions(ctx context.Context, image string, config cty.Value, baseDir string) ([]resources.Version, error)
 }
+
+// MaxVersions limits the versions of a listing.
+const MaxVersions = 100
+
+// ErrNoVersions is wrapped by the error of Versions if the image has no external source that can be listed. Its builds
+// have no versions.
+var ErrNoVersions = errors.New("the image has no external source that can be listed")
 
 // Remote is implemented by a Builder with images that are built and kept on another host. Its Build may be called again
 // with the ID of an interrupted build: it resumes that build and does not start a second one.
@@ -137,15 +145,27 @@ type UploadJob struct {
 	Progress   func(sent, total int64)
 }
 
+// RemoteBuild is a build for another process.
+type RemoteBuild struct {
+	Image, BuildID string
+	Version        string // of an image with an external source; the newest one if empty
+	Formats        []string
+	Progress       func(phase string, done, total int64)
+}
+
 // BuildService builds, uploads and removes images for other processes: the service of a build host. Its methods may be
 // called from several goroutines.
 type BuildService interface {
 	// Images returns the names of the images that it can build.
 	Images() []string
+	// VersionedImages returns the names of those images that have an external source.
+	VersionedImages() []string
+	// Versions lists the versions of such an image, as Versioned does.
+	Versions(ctx context.Context, image string) ([]resources.Version, error)
 	// ListBuilds returns the IDs of the finished builds that have files on this host.
 	ListBuilds(ctx context.Context) ([]string, error)
 	// Build builds an image. It does not repeat an existing build.
-	Build(ctx context.Context, image, id string, formats []string, progress func(phase string, done, total int64)) ([]resources.ImageFile, error)
+	Build(ctx context.Context, job RemoteBuild) ([]resources.ImageFile, error)
 	// Upload uploads a file of a build on this host. If s has no ownership tags, the host uses its own.
 	Upload(ctx context.Context, s UploadJob) (external string, err error)
 	// Remove removes the files of a build.

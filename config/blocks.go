@@ -15,10 +15,10 @@ import (
 // blockDigests collects the digests of the evaluated blocks, in no order.
 type blockDigests struct{ blocks []resources.Block }
 
-// add records the digest of a block, so that a saved plan can name the blocks that have changed. kind is the label
+// digest records the digest of a block, so that a saved plan can name the blocks that have changed. kind is the label
 // before the name, such as a driver. A sensitive value counts only as set or not set, because the digest is not
 // secret.
-func (b *blockDigests) add(address, kind string, at hcl.Range, bodies ...values) {
+func (r *blockReader) digest(address, kind string, at hcl.Range, bodies ...values) {
 	sum := sha256.New()
 	_, _ = fmt.Fprintf(sum, "%q", kind)
 	for _, body := range bodies {
@@ -32,5 +32,5 @@ func (b *blockDigests) add(address, kind string, at hcl.Range, bodies ...values)
 			}
 		}
 	}
-	b.blocks = append(b.blocks, resources.Block{Address: address, Digest: hex.EncodeToString(sum.Sum(nil)[:8]), Source: sourceOf(at)})
+	r.digests.blocks = append(r.digests.blocks, resources.Block{Address: address, Digest: hex.EncodeToString(sum.Sum(nil)[:8]), Source: r.sourceOf(at)})
 }

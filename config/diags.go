@@ -7,21 +7,61 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	plaintext "github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/resources"
 )
 
 // report collects the diagnostics of one Load. A step that reports an error continues with unknown values, so that one
-// run reports every error, and each only once.
+// run reports every error, and each only once. Each module instance has a report of its own, which adds the instance to
+// its diagnostics; all of them share the findings.
 type report struct {
+	*findings
+	module   string    // address of the module instance, such as module.cloud["a"]; "" for the configuration itself
+	calledAt hcl.Range // the module block of the instance
+}
+
+// findings are the results of all reports of one Load.
+type findings struct {
 	diags hcl.Diagnostics
-	// partial: a file could not be parsed, so objects that seem to be missing may be in it.
+	// partial: a file could not be parsed or a module not be evaluated, so objects that seem to be missing may be in it.
 	partial bool
 	// incomplete: some blocks of that kind could not be named or read, or depend on unknown values.
 	incomplete map[string]bool
 }
 
-func newReport() *report { return &report{incomplete: map[string]bool{}} }
+func newReport() *report { return &report{findings: &findings{incomplete: map[string]bool{}}} }
 
-func (r *report) add(diags ...*hcl.Diagnostic) { r.diags = append(r.diags, diags...) }
+func (r *report) add(diags ...*hcl.Diagnostic) {
+	if r.module != "" {
+		for _, diag := range diags {
+			diag.Extra = inModule{r, diag.Extra}
+		}
+	}
+	r.diags = append(r.diags, diags...)
+}
+
+// inModule is the Extra of a diagnostic that occurs in a module instance. It contains the Extra that it replaces.
+type inModule struct {
+	*report
+	extra any
+}
+
+// UnwrapDiagnosticExtra implements hcl.DiagnosticExtraUnwrapper.
+func (m inModule) UnwrapDiagnosticExtra() any { return m.extra }
+
+// address returns the address of a block that is not global, such as check.name, with the module instance.
+func (r *report) address(local string) string {
+	if r.module == "" {
+		return local
+	}
+	return r.module + "." + local
+}
+
+// sourceOf returns the place of a block.
+func (r *report) sourceOf(at hcl.Range) resources.Source {
+	return resources.Source{File: at.Filename, Line: at.Start.Line, Module: r.module}
+}
 
 // problem reports an error at a position; at is nil for an error outside the files.
 func (r *report) problem(at *hcl.Range, summary, detail string) {
@@ -34,12 +74,40 @@ func (r *report) warning(at *hcl.Range, summary, detail string) {
 }
 
 // sortDiags sorts diagnostics by file and line, errors before warnings at the same position, and removes duplicates:
-// a block with for_each reports an error once for each instance.
+// a block with for_each or in a module reports an error once for each instance.
 func sortDiags(diags hcl.Diagnostics) hcl.Diagnostics {
 	slices.SortStableFunc(diags, compareDiags)
-	return slices.CompactFunc(diags, func(a, b *hcl.Diagnostic) bool {
-		return compareDiags(a, b) == 0 && a.Summary == b.Summary && a.Detail == b.Detail
-	})
+	var kept hcl.Diagnostics
+	for first, i := 0, 1; i <= len(diags); i++ {
+		if i == len(diags) || compareDiags(diags[first], diags[i]) != 0 {
+			kept = append(kept, withModules(diags[first:i]))
+			first = i
+		}
+	}
+	return kept
+}
+
+// withModules returns one of several equal diagnostics, with the module instances in which it occurs.
+func withModules(equal hcl.Diagnostics) *hcl.Diagnostic {
+	var first *report
+	instances := map[string]bool{}
+	for _, diag := range equal {
+		in, ok := hcl.DiagnosticExtra[inModule](diag)
+		if !ok {
+			return diag
+		}
+		if first == nil {
+			first = in.report
+		}
+		instances[in.module] = true
+	}
+	more := ""
+	if n := len(instances) - 1; n > 0 {
+		more = " and " + plaintext.Count(n, "more instance", "more instances")
+	}
+	made := *equal[0]
+	made.Detail += fmt.Sprintf("\n\nIn %s%s, called at %s.", first.module, more, rangeText(first.calledAt))
+	return &made
 }
 
 func compareDiags(a, b *hcl.Diagnostic) int {
@@ -66,10 +134,15 @@ func (r *report) duplicate(block *hclsyntax.Block, kind, name string, other hcl.
 	r.problem(block.DefRange().Ptr(), "Duplicate block", fmt.Sprintf("There is %s %q already, at %s.", article(kind), name, rangeText(other)))
 }
 
-// sameName reports an instance that has the name of another instance.
-func (r *report) sameName(one instance, kind string, other hcl.Range) {
-	r.problem(one.block.DefRange().Ptr(), "Duplicate name", fmt.Sprintf("This block defines %s named %q, and so does the block at %s.",
-		article(kind), one.name, rangeText(other)))
+// sameName reports an instance that has the name of another instance. Names are global: a module that has several
+// instances, or is beside a block with the same name, computes them.
+func (r *report) sameName(one instance, kind string, other resources.Source) {
+	hint := ""
+	if _, named := one.block.Body.Attributes[metaName]; !named && (r.module != "" || other.Module != "") {
+		hint = " Names are global: set the attribute name in the block of the module, with the value of an input."
+	}
+	r.problem(one.block.DefRange().Ptr(), "Duplicate name", fmt.Sprintf("This block defines %s named %q, and so does the block at %s.%s",
+		article(kind), one.name, other, hint))
 }
 
 func compareRanges(a, b hcl.Range) int {

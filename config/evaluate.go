@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/internal/syntax"
 )
 
 // evaluator evaluates expressions and explains errors in references.
@@ -16,6 +18,7 @@ type evaluator struct {
 	*report
 	meter    *meter
 	declared map[string][]string // names by root: var, local, diskimage, …
+	repeated map[string]bool     // by the name of a module: whether its block has for_each
 }
 
 // evaluate returns the value of an expression, or reports an error and returns false.
@@ -100,7 +103,11 @@ func (e *evaluator) explainReference(traversal hcl.Traversal, ctx *hcl.EvalConte
 	}
 	name, ok := stepName(traversal[1])
 	names := e.namesOf(root, ctx)
-	if ok && slices.Contains(names, name) && root != "var" && root != "local" {
+	switch {
+	case !ok || !slices.Contains(names, name) || root == "var" || root == "local":
+	case root == "module":
+		return e.explainOutput(traversal, name, ctx, diag), true
+	default:
 		return e.explainInstance(traversal, name, ctx, diag), true
 	}
 	if !ok || slices.Contains(names, name) {
@@ -137,10 +144,37 @@ func (e *evaluator) explainInstance(traversal hcl.Traversal, name string, ctx *h
 	return diag
 }
 
+// explainOutput returns the error in a reference to an instance or output that a module does not have, else nil.
+func (e *evaluator) explainOutput(traversal hcl.Traversal, name string, ctx *hcl.EvalContext, diag *hcl.Diagnostic) *hcl.Diagnostic {
+	kinds := []string{"output"}
+	if e.repeated[name] {
+		kinds = []string{"instance", "output"}
+	}
+	for i, kind := range kinds {
+		if len(traversal) < i+3 {
+			return nil
+		}
+		step, ok := stepName(traversal[i+2])
+		object, diags := traversal[:i+2].TraverseAbs(ctx)
+		if !ok || diags.HasErrors() || !object.IsKnown() || !object.Type().IsObjectType() {
+			return nil
+		}
+		names := slices.Collect(maps.Keys(object.Type().AttributeTypes()))
+		if !slices.Contains(names, step) {
+			diag.Detail = fmt.Sprintf("The module %q has no %s %q.%s", name, kind, step, oneOf(kind+"s", step, names))
+			if len(names) == 0 {
+				diag.Detail = fmt.Sprintf("The module %q has no %ss.", name, kind)
+			}
+			return diag
+		}
+	}
+	return nil
+}
+
 // referable maps the roots of references to the objects that they name.
 var referable = map[string]string{
 	"var": "variable", "local": "local value", "diskimage": "diskimage", "zuul_image": "zuul_image",
-	"cloud_image": "cloud_image in this provider", "label": "label", "provider": "provider",
+	"cloud_image": "cloud_image in this provider", "label": "label", "provider": "provider", "module": "module",
 }
 
 // namesOf lists the names below a root.
@@ -225,9 +259,6 @@ type sizeCounter struct {
 	number bool // a number is out of bounds
 }
 
-// maxExponent limits numbers to about 300 digits: larger ones would use all memory as text.
-const maxExponent = 1000
-
 func (s *sizeCounter) add(value cty.Value) {
 	value, _ = value.Unmark()
 	s.left -= 16
@@ -239,7 +270,7 @@ func (s *sizeCounter) add(value cty.Value) {
 		s.left -= len(value.AsString())
 	case t == cty.Number:
 		n := value.AsBigFloat()
-		s.number = s.number || n.IsInf() || n.MantExp(nil) > maxExponent || n.MantExp(nil) < -maxExponent
+		s.number = s.number || n.IsInf() || n.MantExp(nil) > syntax.MaxExponent || n.MantExp(nil) < -syntax.MaxExponent
 	case t.IsCollectionType() || t.IsTupleType() || t.IsObjectType():
 		for it := value.ElementIterator(); s.left >= 0 && it.Next(); {
 			key, element := it.Element()

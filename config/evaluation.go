@@ -5,6 +5,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/internal/syntax"
 )
 
 // Scope is the scope of the expressions in a configuration: variables, locals, blocks and functions. The zero value
@@ -12,13 +14,14 @@ import (
 type Scope struct {
 	ctx      *hcl.EvalContext
 	declared map[string][]string
+	repeated map[string]bool
 }
 
 // Evaluate evaluates an expression in text that is in no file, such as the input of an operator. name stands for
 // the file in diagnostics, more has further roots of references. The value may be sensitive, see IsSensitive.
 func (s Scope) Evaluate(src []byte, name string, more map[string]cty.Value) (cty.Value, hcl.Diagnostics) {
 	r := newReport()
-	sources := newSourceFiles(r, newMeter(nil))
+	sources := newSourceFiles(r, newMeter(nil), syntax.Shape{})
 	expr, diags := sources.parseExpression(src, name)
 	r.add(diags...)
 	if expr == nil {
@@ -31,7 +34,7 @@ func (s Scope) Evaluate(src []byte, name string, more map[string]cty.Value) (cty
 // evaluate evaluates an expression whose for expressions the meter counts, or reports an error and returns false.
 func (s Scope) evaluate(r *report, m *meter, expr hclsyntax.Expression, more map[string]cty.Value) (cty.Value, bool) {
 	ctx := s.with(more)
-	return (&evaluator{report: r, meter: m, declared: s.declared}).evaluate(expr, ctx)
+	return (&evaluator{report: r, meter: m, declared: s.declared, repeated: s.repeated}).evaluate(expr, ctx)
 }
 
 // with returns the scope with further roots.

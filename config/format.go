@@ -3,6 +3,8 @@ package config
 import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclwrite"
+
+	"github.com/npctl/npctl/internal/syntax"
 )
 
 // Format returns source text in the canonical layout: two spaces for each level, equals signs of adjacent lines in
@@ -14,8 +16,7 @@ func Format(src []byte, filename string) ([]byte, hcl.Diagnostics) {
 			Detail: filename + " has " + sizeText(int64(len(src))) + "; at most " + sizeText(maxTotalBytes) + " are formatted.",
 		}}
 	}
-	signs := maxSigns
-	if _, diags := parseSource(src, filename, &signs); diags.HasErrors() {
+	if _, diags := syntax.NewParser(syntax.Shape{}).File(src, filename); diags.HasErrors() {
 		return src, sortDiags(diags)
 	}
 	return hclwrite.Format(src), nil

@@ -6,6 +6,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
+
+	"github.com/npctl/npctl/internal/syntax"
 )
 
 // The functions have the names and semantics of Terraform's. None depends on the time or on random values: the same
@@ -79,7 +81,7 @@ func plainFunctions() map[string]function.Function {
 		"toset": conversion(cty.Set(cty.DynamicPseudoType)), "tomap": conversion(cty.Map(cty.DynamicPseudoType)),
 
 		"base64decode": base64DecodeFunction, "base64encode": base64EncodeFunction, "csvdecode": stdlib.CSVDecodeFunc,
-		"jsondecode": bounded(stdlib.JSONDecodeFunc, checkDepth), "jsonencode": stdlib.JSONEncodeFunc,
+		"jsondecode": bounded(stdlib.JSONDecodeFunc, syntax.CheckDepth), "jsonencode": stdlib.JSONEncodeFunc,
 		"urlencode": urlEncodeFunction, "yamldecode": bounded(yaml.YAMLDecodeFunc, checkYAML), "yamlencode": yaml.YAMLEncodeFunc,
 
 		"md5": md5Function, "sha1": sha1Function, "sha256": sha256Function, "sha512": sha512Function,

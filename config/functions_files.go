@@ -13,9 +13,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
+
+	"github.com/npctl/npctl/internal/syntax"
 )
 
 // configDir is the absolute path of the configuration's directory. Relative paths in the configuration start there.
@@ -172,12 +173,8 @@ func render(dir fileReader, path string, vars cty.Value, functions map[string]fu
 	if err != nil {
 		return unknown, function.NewArgError(0, err)
 	}
-	signs := maxSigns
-	if diag := guardTemplate([]byte(text), path, &signs); diag != nil {
-		return unknown, function.NewArgError(0, errors.New(diag.Detail))
-	}
-	expr, diags := hclsyntax.ParseTemplate([]byte(text), path, hcl.InitialPos)
-	if diags.HasErrors() {
+	expr, diags := syntax.NewParser(syntax.Shape{}).Template([]byte(text), path)
+	if expr == nil {
 		return unknown, function.NewArgError(0, diags)
 	}
 	for _, traversal := range expr.Variables() {

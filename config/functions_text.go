@@ -19,6 +19,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
+
+	"github.com/npctl/npctl/internal/syntax"
 )
 
 // textFunction returns a function from string to string.
@@ -241,39 +243,18 @@ func bounded(f function.Function, check func(string) error) function.Function {
 	})
 }
 
-// checkDepth rejects data with brackets nested too deeply. It ignores brackets in strings.
-func checkDepth(text string) error {
-	depth, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '[' || c == '{':
-			if depth++; depth > maxDataDepth {
-				return fmt.Errorf("the data is nested more than %d deep", maxDataDepth)
-			}
-		case c == ']' || c == '}':
-			depth--
-		}
-	}
-	return nil
-}
-
 // checkYAML rejects data with too much nesting or too many aliases, which could expand exponentially. It scans lines
 // without parsing, so it overestimates and does not underestimate.
 func checkYAML(text string) error {
 	brackets, aliases := 0, 0
 	for line := range strings.Lines(text) {
-		if indent := len(line) - len(strings.TrimLeft(line, " \t-?:")); indent > 2*maxDataDepth {
-			return fmt.Errorf("the data is nested more than %d deep", maxDataDepth)
+		if indent := len(line) - len(strings.TrimLeft(line, " \t-?:")); indent > 2*syntax.MaxDataDepth {
+			return fmt.Errorf("the data is nested more than %d deep", syntax.MaxDataDepth)
 		}
 		brackets += strings.Count(line, "[") + strings.Count(line, "{")
 		brackets = max(0, brackets-strings.Count(line, "]")-strings.Count(line, "}"))
-		if brackets > maxDataDepth || strings.Count(line, "[[")+strings.Count(line, "{{") > maxDataDepth {
-			return fmt.Errorf("the data is nested more than %d deep", maxDataDepth)
+		if brackets > syntax.MaxDataDepth || strings.Count(line, "[[")+strings.Count(line, "{{") > syntax.MaxDataDepth {
+			return fmt.Errorf("the data is nested more than %d deep", syntax.MaxDataDepth)
 		}
 		aliases += aliasesIn(line)
 	}

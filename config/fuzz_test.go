@@ -25,10 +25,12 @@ func FuzzLoad(f *testing.F) {
 		"provider \"acme\" \"p\" {\n dynamic \"pool\" {\n for_each = {a = [1]}\n labels = [pool.key]\n content {\n dynamic \"label\" {\n for_each = pool.value\n content {}\n }\n }\n }\n}",
 		"label \"l\" { for_each = diskimage.a }\ndiskimage \"a\" { for_each = label.l }", "locals { a = [for k, v in local : k]... }",
 		"label \"l\" { min_ready = 1/0 }", "label \"l\" { min_ready = 1e999999 }", "locals { a = \"${sensitive(\"x\")}\"[0] }",
+		"module \"m\" {\n source = \"./m\"\n for_each = {a = 1}\n v = each.value\n}\nlocals { o = module.m[\"a\"].o }",
 	} {
 		f.Add([]byte(src))
 	}
 	dir := f.TempDir()
+	testutil.WriteFile(f, filepath.Join(dir, "m", "main.hcl"), "variable \"v\" { default = 1 }\nlabel \"l\" { name = \"l${var.v}\" }\noutput \"o\" { value = var.v }\n")
 	opts := testOptions(filepath.Join(dir, "main.hcl"))
 	opts.Vars = []string{"v=1"}
 	f.Fuzz(func(t *testing.T, src []byte) {

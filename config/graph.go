@@ -19,7 +19,7 @@ type vertex struct {
 	name  string
 	at    hcl.Range
 	exprs []hclsyntax.Expression // expressions that determine its value
-	block *hclsyntax.Block       // nil for a local
+	block *hclsyntax.Block       // nil for a local; of a module, the module block
 	label int                    // index of the block label that is its name
 	state vertexState
 	refs  []*vertex // vertices to which it refers; set by needs
@@ -44,20 +44,21 @@ type graph struct {
 	eval     *evaluator
 	expand   *expander
 	vertices map[string]map[string]*vertex // by root and name
-	edges    int                           // references that it may still follow
 	cycles   int                           // number of reported cycles
+	// call returns the value of a module vertex in the scope of the expressions of its block.
+	call func(v *vertex, ctx *hcl.EvalContext) (cty.Value, bool)
 }
 
-// newGraph returns the graph of the locals and blocks, by block type.
+// newGraph returns the graph of the locals and blocks of one module, by block type.
 func newGraph(top map[string][]*hclsyntax.Block, r *report, e *evaluator, x *expander) *graph {
-	g := &graph{report: r, eval: e, expand: x, vertices: map[string]map[string]*vertex{}, edges: maxEdges}
-	for _, root := range []string{"local", "diskimage", "zuul_image", "label", "provider"} {
+	g := &graph{report: r, eval: e, expand: x, vertices: map[string]map[string]*vertex{}}
+	for _, root := range []string{"local", "module", "diskimage", "zuul_image", "label", "provider"} {
 		g.vertices[root] = map[string]*vertex{}
 	}
 	for _, block := range top["locals"] {
 		g.addLocals(block)
 	}
-	for _, kind := range []string{"diskimage", "zuul_image", "label", "provider"} {
+	for _, kind := range []string{"module", "diskimage", "zuul_image", "label", "provider"} {
 		for _, block := range top[kind] {
 			g.addBlock(kind, block)
 		}
@@ -95,9 +96,22 @@ func (g *graph) addBlock(kind string, block *hclsyntax.Block) {
 		return
 	}
 	v := &vertex{root: kind, name: name, at: block.DefRange(), block: block, label: label}
-	for _, meta := range []string{metaForEach, metaName} {
-		if attr, ok := block.Body.Attributes[meta]; ok {
+	switch kind {
+	case "module":
+		if !hclsyntax.ValidIdentifier(name) {
+			g.invalidIdentifier(block, "a module")
+			g.partial = true
+			return
+		}
+		for _, attr := range inputsOf(block) {
 			v.exprs = append(v.exprs, attr.Expr)
+		}
+		g.eval.repeated[name] = block.Body.Attributes[metaForEach] != nil
+	default:
+		for _, meta := range []string{metaForEach, metaName} {
+			if attr, ok := block.Body.Attributes[meta]; ok {
+				v.exprs = append(v.exprs, attr.Expr)
+			}
 		}
 	}
 	g.add(v)

@@ -15,6 +15,7 @@ import (
 // draft is a decoded image block before inheritance.
 type draft struct {
 	instance
+	reader  *imageReader // of its module
 	kind    resources.ImageKind
 	at      hcl.Range
 	content *content
@@ -29,38 +30,41 @@ type builderDraft struct {
 	content *content
 }
 
-// imageReader reads diskimage and zuul_image blocks.
+// imageReader reads the diskimage and zuul_image blocks of one module.
 type imageReader struct {
 	*blockReader
 	builders map[string]schema.Block
 	formats  []string // known image formats
 }
 
-// images creates the images of all diskimage and zuul_image blocks. They share one namespace.
-func (r *imageReader) images(vertices map[string]map[string]*vertex, ctx *hcl.EvalContext) map[string]*parsedImage {
-	drafts := map[string]*draft{}
+// drafts decodes all diskimage and zuul_image blocks. They share one namespace, also with those of other modules.
+func (r *imageReader) drafts(vertices map[string]map[string]*vertex, ctx *hcl.EvalContext, drafts map[string]*draft) {
 	for _, kind := range []resources.ImageKind{resources.DiskImage, resources.ZuulImage} {
 		for _, one := range instancesOf(vertices[string(kind)]) {
 			d := r.draftImage(one, kind, one.context(ctx))
 			if other, twice := drafts[one.name]; twice {
-				r.sameName(one, "image", other.at)
+				r.sameName(one, "image", other.reader.sourceOf(other.at))
 				continue
 			}
 			drafts[one.name] = d
 		}
 	}
+}
+
+// imagesOf creates the images of all drafts.
+func imagesOf(drafts map[string]*draft) map[string]*parsedImage {
 	for _, name := range slices.Sorted(maps.Keys(drafts)) {
-		r.inherit(drafts, drafts[name])
+		inherit(drafts, drafts[name])
 	}
 	images := map[string]*parsedImage{}
 	for _, name := range slices.Sorted(maps.Keys(drafts)) {
-		images[name] = r.image(drafts[name])
+		images[name] = drafts[name].reader.image(drafts[name])
 	}
 	return images
 }
 
 func (r *imageReader) draftImage(one instance, kind resources.ImageKind, ctx *hcl.EvalContext) *draft {
-	d := &draft{instance: one, kind: kind, at: one.block.DefRange()}
+	d := &draft{instance: one, reader: r, kind: kind, at: one.block.DefRange()}
 	s := r.specs.diskimage
 	if kind == resources.ZuulImage {
 		s = r.specs.zuulImage
@@ -116,7 +120,7 @@ func refOf(value cty.Value) resources.ImageRef {
 
 // image creates the image of a draft after inheritance. Of an abstract one only the name is used.
 func (r *imageReader) image(d *draft) *parsedImage {
-	made := &parsedImage{at: d.at, Image: resources.Image{Name: d.name, Kind: d.kind, Source: sourceOf(d.at)}}
+	made := &parsedImage{in: r.report, at: d.at, Image: resources.Image{Name: d.name, Kind: d.kind, Source: r.sourceOf(d.at)}}
 	if abstract, ok := d.content.attrs["abstract"]; ok {
 		switch {
 		case !abstract.value.IsKnown():
@@ -137,7 +141,7 @@ func (r *imageReader) image(d *draft) *parsedImage {
 	} else {
 		bodies = append(bodies, r.fillDiskimage(made, d))
 	}
-	r.digests.add(made.Ref().String(), made.Builder, d.at, bodies...)
+	r.digest(made.Ref().String(), made.Builder, d.at, bodies...)
 	return made
 }
 

@@ -92,13 +92,13 @@ func (r *blockReader) readImport(block *hclsyntax.Block, ctx *hcl.EvalContext) (
 	if err != nil {
 		return one, at, false // reported by the check of the attribute
 	}
-	one.Source = sourceOf(at)
+	one.Source = r.sourceOf(at)
 	if state, ok := all.usable("state"); ok && one.Kind() == resources.KindNode {
 		one.State = resources.State(state.AsString())
 	} else if _, set := c.attrs["state"]; set {
 		r.problem(c.rangeOf("state"), "Unsupported attribute", "An image has no state; only a server is imported as a node with one.")
 	}
-	r.digests.add("import."+one.Address()+"["+one.ID+"]", "", at, all)
+	r.digest("import."+one.Address()+"["+one.ID+"]", "", at, all)
 	return one, at, true
 }
 

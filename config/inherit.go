@@ -12,11 +12,11 @@ import (
 var notInherited = []string{"abstract", "parent", "prevent_destroy"}
 
 // inherit completes the parents of a draft, first to last, and then the draft.
-func (r *imageReader) inherit(drafts map[string]*draft, d *draft) {
+func inherit(drafts map[string]*draft, d *draft) {
 	var chain []*draft
 	for at := d; at != nil && at.state != done; at = drafts[at.parent] {
 		if at.state == entered {
-			r.reportParents(chain, at)
+			at.reader.reportParents(chain, at)
 			break
 		}
 		at.state = entered

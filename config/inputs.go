@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/npctl/npctl/internal/syntax"
 )
 
 // Inputs records the files that Load reads, so that a daemon can reload the configuration when one of them changes. The
@@ -90,8 +92,8 @@ func (i *Inputs) recordFile(path string) {
 // recordFiles records which configuration files exist at path. Their content is recorded by file.
 func (i *Inputs) recordFiles(path string) {
 	i.record(filepath.Join(path, "*.hcl"), func() string {
-		found, err := findFiles(path)
-		return fmt.Sprintf("%q %q %v", found.config, found.auto, err)
+		found, err := syntax.Find(path)
+		return fmt.Sprintf("%q %v", found, err)
 	})
 }
 

@@ -6,20 +6,18 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// readLabels creates the labels of all label blocks.
-func (r *blockReader) readLabels(vertices map[string]*vertex, ctx *hcl.EvalContext) map[string]*parsedLabel {
-	labels := map[string]*parsedLabel{}
+// readLabels creates the labels of the label blocks of one module.
+func (r *blockReader) readLabels(vertices map[string]*vertex, ctx *hcl.EvalContext, labels map[string]*parsedLabel) {
 	for _, one := range instancesOf(vertices) {
 		at := one.block.DefRange()
 		_, all := r.body(one.block, one.context(ctx), r.specs.label)
 		if other, twice := labels[one.name]; twice {
-			r.sameName(one, "label", other.at)
+			r.sameName(one, "label", other.Source)
 			continue
 		}
-		r.digests.add("label."+one.name, "", at, all)
-		labels[one.name] = &parsedLabel{at: at, Label: resources.Label{Name: one.name, Source: sourceOf(at)}}
+		r.digest("label."+one.name, "", at, all)
+		labels[one.name] = &parsedLabel{in: r.report, at: at, Label: resources.Label{Name: one.name, Source: r.sourceOf(at)}}
 		all.decode(&labels[one.name].Label)
 		labels[one.name].MinReady = max(labels[one.name].MinReady, 0)
 	}
-	return labels
 }

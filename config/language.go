@@ -95,6 +95,7 @@ func (s *specs) topBlock(name string, labels []string) BlockSyntax {
 		b = BlockSyntax{Doc: "Values for use elsewhere, as `local.name`, in any order and any file.", Free: true}
 	default:
 		b = s.describe(s.top()[name], nil)
+		b.Free = name == "module" // inputs
 	}
 	b.Labels = labels
 	return b
@@ -139,12 +140,8 @@ func (s *specs) part(name string, nested *nestedSpec, d *driverSpecs) BlockSynta
 		able := maps.Clone(s.builders)
 		delete(able, zuulBuilder) // part of zuul_image
 		return kinds(builderBlock.Doc, able)
-	case partAssert.Name:
-		return s.describe(s.assert, nil)
-	case partValidation.Name:
-		return s.describe(s.validation, nil)
 	default:
-		return s.describe(d.parts()[name], d)
+		return s.describe(s.within(name, nested, "", d)[0], d)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/syntax"
 	"github.com/npctl/npctl/internal/testutil"
 )
 
@@ -88,7 +89,7 @@ func TestDeepNestingIsRejected(t *testing.T) {
 }
 
 func TestNestingBelowTheLimitWorks(t *testing.T) {
-	const n = maxNesting - 20
+	const n = syntax.MaxNesting - 20
 	for name, content := range map[string]string{
 		"lists":     "locals {\n x = " + strings.Repeat("[", n) + strings.Repeat("]", n) + "\n}",
 		"sums":      "locals {\n x = 1" + strings.Repeat(" + 1", n) + "\n}",
@@ -155,7 +156,7 @@ provider "static" "s" {
 }`,
 	} {
 		l := newLoader(write(t, map[string]string{"main.hcl": content}))
-		l.expand.budget = 3_000
+		l.expansion.budget = 3_000
 		l.load()
 		if !l.diags.HasErrors() || l.diags[0].Summary != "Too many blocks" {
 			t.Errorf("%s: want too many blocks, got:\n%s", name, text(t, l.diags, l.sources.files))

@@ -9,15 +9,15 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/internal/syntax"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
 )
 
 // Options holds the location of the configuration and the sources of values outside its files.
 type Options struct {
-	Path      string                      // a directory (all its *.hcl except *.vars.hcl) or one file; "" is "."
+	Path      string                      // a directory or one file; "" is "."
 	Vars      []string                    // "name=value" from -var, in order
 	VarFiles  []string                    // -var-file, in order: HCL with `name = value`, or .json
 	Values    hcl.Attributes              // values of variables with the highest precedence, of a run of npctl test
@@ -55,15 +55,17 @@ type Result struct {
 // loader runs the steps of one Load. Each step is a type of its own; they share the report.
 type loader struct {
 	*report
-	opts      Options
-	specs     *specs
-	sources   *sourceFiles
-	expand    *expander
-	bodies    *decoder
-	variables *variableReader
-	scope     Scope
-	outputs   map[string]Output
-	checks    []CheckResult
+	opts        Options
+	specs       *specs
+	sources     *sourceFiles
+	expansion   *expansion
+	functions   *hcl.EvalContext // the scope of all modules
+	dir         configDir
+	directories map[string]*directory // of modules, by path
+	modules     []*module             // all module instances; the configuration itself is the first
+	variables   *variableReader       // of the configuration itself
+	checks      []CheckResult
+	overrides   *overrides
 }
 
 // Load reads, evaluates and checks a configuration. After an error the Result still has Files; it is never nil.
@@ -77,27 +79,25 @@ func Load(opts Options) (result *Result, diags hcl.Diagnostics) {
 		}
 	}()
 	desired := l.load()
+	l.overrides.explain()
 	diags = sortDiags(l.diags)
 	if diags.HasErrors() {
 		return l.failed(), diags
 	}
-	return &Result{Desired: desired, Files: l.sources.shownFiles(), Variables: l.variables.shown, Scope: l.scope, Unset: l.variables.unset,
-		Outputs: l.outputs, Checks: l.checks}, diags
+	return &Result{Desired: desired, Files: l.sources.shownFiles(), Variables: l.variables.shown, Scope: l.modules[0].whole(), Unset: l.variables.unset,
+		Outputs: l.modules[0].outputs, Checks: l.checks}, diags
 }
 
 const internalError = "Internal error"
 
 func newLoader(opts Options) *loader {
 	r, m, specs := newReport(), newMeter(opts.Stopped), newSpecs(opts)
-	sources := newSourceFiles(r, m)
+	sources := newSourceFiles(r, m, specs.shape())
 	sources.inputs = opts.Inputs
-	eval := &evaluator{report: r, meter: m, declared: map[string][]string{}}
-	expand := &expander{report: r, eval: eval, budget: maxExpansion}
-	bodies := &decoder{report: r, eval: eval, expand: expand, sources: sources}
 	return &loader{
-		report: r, opts: opts, specs: specs, sources: sources, expand: expand, bodies: bodies,
+		report: r, overrides: &overrides{report: r}, opts: opts, specs: specs, sources: sources, directories: map[string]*directory{},
+		expansion: &expansion{budget: maxExpansion, edges: maxEdges},
 		variables: &variableReader{
-			blockReader: &blockReader{report: r, specs: specs, bodies: bodies}, eval: eval, sources: sources,
 			arguments: opts.Vars, files: opts.VarFiles, values: opts.Values, lookupEnv: opts.LookupEnv, checkOnly: opts.CheckOnly,
 			shown: map[string]VariableValue{},
 		},
@@ -110,14 +110,15 @@ func (l *loader) failed() *Result {
 
 // load runs the steps that the package comment lists.
 func (l *loader) load() resources.Desired {
-	found, dir, ok := l.findAll()
+	dir, ok := l.readDirectory(l.opts.Path, nil)
 	if !ok {
 		return resources.Desired{}
 	}
-	top := l.readAll(found.config)
-	full, g := l.evaluateTop(top, found.auto, dir)
-	w, settings, digests := l.readBlocks(top, g, full, dir)
-	l.readOutputs(top, full)
+	l.dir = configDir(dir.abs)
+	l.functions = &hcl.EvalContext{Functions: functions(fileReader{l.dir, l.opts.Inputs}, l.opts.LookupEnv, l.sources.meter)}
+	l.evaluate(l.newModule(l.report, dir), l.variables)
+	w, settings, digests := l.readBlocks()
+	l.readChecks()
 	(&ruleChecker{report: l.report, config: w}).checkAll(settings.Gearman)
 	if l.diags.HasErrors() {
 		return resources.Desired{}
@@ -137,91 +138,94 @@ func (l *loader) load() resources.Desired {
 	return d
 }
 
-// evaluateTop evaluates variables, locals and the for_each of top-level blocks. It returns the scope of all bodies.
-func (l *loader) evaluateTop(top map[string][]*hclsyntax.Block, auto []string, dir configDir) (*hcl.EvalContext, *graph) {
-	base := &hcl.EvalContext{Functions: functions(fileReader{dir, l.opts.Inputs}, l.opts.LookupEnv, l.sources.meter), Variables: map[string]cty.Value{
-		"path": cty.ObjectVal(map[string]cty.Value{"config": cty.StringVal(string(dir))}),
-	}}
-	variables := l.variables.variables(top["variable"], auto, base)
-	scope := base.NewChild()
-	scope.Variables = map[string]cty.Value{"var": variables}
-	g := newGraph(top, l.report, l.bodies.eval, l.expand)
-	return g.evaluate(scope), g
-}
-
-// readOutputs evaluates outputs and checks. Checks, and the scope of the Result, have the root output.
-func (l *loader) readOutputs(top map[string][]*hclsyntax.Block, full *hcl.EvalContext) {
-	reader := &outputReader{&blockReader{report: l.report, specs: l.specs, bodies: l.bodies}}
-	outputs, values := reader.readOutputs(top["output"], full)
-	scope := full.NewChild()
-	scope.Variables = map[string]cty.Value{"output": values}
-	l.outputs, l.checks = outputs, reader.readChecks(top["check"], scope)
-	l.scope = Scope{scope, l.bodies.eval.declared}
-}
-
 // readBlocks converts all blocks to resources.
-func (l *loader) readBlocks(top map[string][]*hclsyntax.Block, g *graph, full *hcl.EvalContext, dir configDir) (*parsedConfig, resources.Settings, []resources.Block) {
-	blocks := &blockReader{report: l.report, specs: l.specs, bodies: l.bodies, digests: &blockDigests{}}
-	settings := &settingsReader{blockReader: blocks, dir: dir, version: l.opts.Version, states: l.opts.States}
-	images := &imageReader{blockReader: blocks, builders: l.opts.Builders, formats: allFormats(l.opts.Drivers)}
-	moves := withMoves(blocks.readMoves(top["moved"], full), l.opts.Moves)
-	providers := &providerReader{blockReader: blocks, expand: l.expand, dir: dir, moves: movesOf(moves)}
-	read := settings.settings(top["npctl"], full)
-	w := &parsedConfig{
-		labels:    blocks.readLabels(g.vertices["label"], full),
-		images:    images.images(g.vertices, full),
-		providers: providers.providers(g.vertices["provider"], full),
-		imports:   blocks.readImports(top["import"], full, l.expand),
-		moves:     moves,
+func (l *loader) readBlocks() (*parsedConfig, resources.Settings, []resources.Block) {
+	root, digests := l.modules[0], &blockDigests{}
+	blocks := root.blocks(l.specs, digests)
+	settings := &settingsReader{blockReader: blocks, dir: l.dir, version: l.opts.Version, states: l.opts.States}
+	moves := withMoves(blocks.readMoves(root.dir.top["moved"], root.scope), l.opts.Moves)
+	w := &parsedConfig{labels: map[string]*parsedLabel{}, moves: moves, imports: blocks.readImports(root.dir.top["import"], root.scope, root.expand),
+		removed: blocks.readRemoved(root.dir.top["removed"], root.scope)}
+	read := settings.settings(root.dir.top["npctl"], root.scope)
+	drafts, names, formats := map[string]*draft{}, map[string]*parsedProvider{}, allFormats(l.opts.Drivers)
+	for _, m := range l.modules {
+		blocks := m.blocks(l.specs, digests)
+		blocks.readLabels(m.graph.vertices["label"], m.scope, w.labels)
+		(&imageReader{blockReader: blocks, builders: l.opts.Builders, formats: formats}).drafts(m.graph.vertices, m.scope, drafts)
+		providers := &providerReader{blockReader: blocks, expand: m.expand, dir: l.dir, moves: movesOf(moves)}
+		w.providers = append(w.providers, providers.providers(m.graph.vertices["provider"], m.scope, names)...)
 	}
-	return w, read, blocks.digests.blocks
+	w.images = imagesOf(drafts)
+	return w, read, digests.blocks
 }
 
-// findAll lists the files of the configuration and returns its absolute directory.
-func (l *loader) findAll() (foundFiles, configDir, bool) {
-	l.opts.Inputs.recordFiles(l.opts.Path)
-	found, err := findFiles(l.opts.Path)
-	if err != nil {
-		l.problem(nil, "Cannot read configuration", err.Error()+".")
-		return found, "", false
+// readChecks evaluates the checks of all modules, which have the outputs of their module in scope.
+func (l *loader) readChecks() {
+	for _, m := range l.modules {
+		if !m.expand.open { // otherwise the instance may not exist
+			l.checks = append(l.checks, (&outputReader{m.blocks(l.specs, nil)}).readChecks(m.dir.top["check"], m.whole().ctx)...)
+		}
 	}
-	dir, err := filepath.Abs(found.dir)
+}
+
+// readDirectory reads the files of the configuration or of a module. at is the place that names the directory, nil for
+// the configuration.
+func (l *loader) readDirectory(path string, at *hcl.Range) (*directory, bool) {
+	l.opts.Inputs.recordFiles(path)
+	found, err := syntax.Find(path)
 	if err != nil {
-		l.problem(nil, "Cannot read configuration", err.Error()+".")
-		return found, "", false
+		l.problem(at, "Cannot read configuration", err.Error()+".")
+		return nil, false
 	}
-	switch n := len(found.config); {
-	case n == 0:
-		l.problem(nil, "No configuration", fmt.Sprintf("The directory %s has no file that ends with .hcl (files that end with "+
-			"%s hold only values of variables).", found.dir, varsSuffix))
-		return found, "", false
+	abs, err := filepath.Abs(found.Dir)
+	if err != nil {
+		l.problem(at, "Cannot read configuration", err.Error()+".")
+		return nil, false
+	}
+	switch n := len(found.Config) + len(found.Overrides); {
+	case len(found.Config) == 0:
+		l.problem(at, "No configuration", fmt.Sprintf("The directory %s has no file that ends with .hcl or .hcl.json (files that end with "+
+			"%s hold only values of variables, override files only changes).", found.Dir, syntax.VarsSuffix))
+		return nil, false
 	case n > maxFiles:
-		l.problem(nil, "Configuration too large", fmt.Sprintf("The directory %s has %d files that end with .hcl; at most %d are read.", found.dir, n, maxFiles))
-		return found, "", false
+		l.problem(at, "Configuration too large", fmt.Sprintf("The directory %s has %d files that end with .hcl; at most %d are read.", found.Dir, n, maxFiles))
+		return nil, false
 	}
-	return found, configDir(dir), true
+	top := l.readAll(found)
+	return &directory{path: found.Dir, abs: abs, auto: found.AutoVars, top: top, blocks: countBlocks(top)}, true
 }
 
-// readAll reads and parses all files and sorts their blocks by type.
-func (l *loader) readAll(files []string) map[string][]*hclsyntax.Block {
+// readAll reads and parses all files, sorts their blocks by type, and merges the override files.
+func (l *loader) readAll(found syntax.Files) map[string][]*hclsyntax.Block {
 	top := map[string][]*hclsyntax.Block{}
-	for _, path := range files {
-		src, ok := l.sources.readFile(path, regularFile)
-		if !ok {
-			l.partial = true
-			continue
-		}
-		if body := l.sources.parse(path, src); body != nil {
-			l.sortBlocks(top, body)
-		}
+	for _, path := range found.Config {
+		l.readBlocksOf(path, top)
+	}
+	l.overrides.top = top
+	for _, path := range found.Overrides {
+		changes := map[string][]*hclsyntax.Block{}
+		l.readBlocksOf(path, changes)
+		l.overrides.merge(changes)
 	}
 	return top
+}
+
+// readBlocksOf reads one file.
+func (l *loader) readBlocksOf(path string, top map[string][]*hclsyntax.Block) {
+	src, ok := l.sources.readFile(path, regularFile)
+	if !ok {
+		l.partial = true
+		return
+	}
+	if body := l.sources.parse(path, src); body != nil {
+		l.sortBlocks(top, body)
+	}
 }
 
 // topLevel maps the types of top-level blocks to the meanings of their labels.
 var topLevel = map[string][]string{
 	"npctl": nil, "variable": {"name"}, "locals": nil, "label": {"name"}, "diskimage": {"name"}, "zuul_image": {"name"},
-	"provider": {"driver", "name"}, "import": nil, "moved": nil, "output": {"name"}, "check": {"name"},
+	"provider": {"driver", "name"}, "import": nil, "moved": nil, "removed": nil, "output": {"name"}, "check": {"name"}, "module": {"name"},
 }
 
 func (l *loader) sortBlocks(top map[string][]*hclsyntax.Block, body *hclsyntax.Body) {
@@ -265,8 +269,4 @@ func instancesOf(vertices map[string]*vertex) []instance {
 		}
 	}
 	return all
-}
-
-func sourceOf(r hcl.Range) resources.Source {
-	return resources.Source{File: r.Filename, Line: r.Start.Line}
 }

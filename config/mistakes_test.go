@@ -30,7 +30,7 @@ func golden(t *testing.T, path, got string) {
 
 // Every file of testdata/mistakes contains errors; the file beside it holds the complete output.
 func TestErrorsAreReportedTogetherWithPositionAndHint(t *testing.T) {
-	files, err := filepath.Glob("testdata/mistakes/*.hcl")
+	files, err := filepath.Glob("testdata/mistakes/*.hcl*")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no files: %v", err)
 	}
@@ -39,7 +39,7 @@ func TestErrorsAreReportedTogetherWithPositionAndHint(t *testing.T) {
 			result, diags := Load(testOptions(file))
 			dir, _ := filepath.Abs("testdata")
 			got := strings.ReplaceAll(text(t, diags, result.Files), dir, "DIR")
-			golden(t, strings.TrimSuffix(file, ".hcl")+".txt", got)
+			golden(t, strings.TrimSuffix(strings.TrimSuffix(file, ".json"), ".hcl")+".txt", got)
 		})
 	}
 }

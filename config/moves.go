@@ -52,8 +52,8 @@ func (r *blockReader) readMoves(blocks []*hclsyntax.Block, ctx *hcl.EvalContext)
 		var fromErr, toErr error
 		one.From, fromErr = resources.ParseBlockRef(from.AsString())
 		one.To, toErr = resources.ParseBlockRef(to.AsString())
-		if one.Source = sourceOf(at); fromErr == nil && toErr == nil { // otherwise reported by the check of the attribute
-			r.digests.add("moved."+one.From.String(), "", at, all)
+		if one.Source = r.sourceOf(at); fromErr == nil && toErr == nil { // otherwise reported by the check of the attribute
+			r.digest("moved."+one.From.String(), "", at, all)
 			moves = append(moves, one)
 		}
 	}
@@ -92,8 +92,8 @@ func movesOf(parsed []parsedMove) (moves resources.Moves) {
 
 // checkMoves rejects moves from configured blocks and to missing ones.
 func (c *ruleChecker) checkMoves() {
-	if c.diags.HasErrors() || c.partial || slices.Contains(slices.Collect(maps.Values(c.incomplete)), true) {
-		return // a move may name an invalid block
+	if !c.knowsBlocks() {
+		return
 	}
 	exists := c.config.blockRefs()
 	moves := movesOf(c.config.moves)
@@ -119,6 +119,11 @@ func (c *ruleChecker) checkMoves() {
 	}
 }
 
+// knowsBlocks reports whether blockRefs is complete: an invalid block is not in it.
+func (c *ruleChecker) knowsBlocks() bool {
+	return !c.diags.HasErrors() && !c.partial && !slices.Contains(slices.Collect(maps.Values(c.incomplete)), true)
+}
+
 // namedAfterAddress reports whether a static node is reached by its name.
 func (c *ruleChecker) namedAfterAddress(ref resources.BlockRef) bool {
 	for _, p := range c.config.providers {
@@ -133,7 +138,8 @@ func (c *ruleChecker) namedAfterAddress(ref resources.BlockRef) bool {
 	return false
 }
 
-// blockRefs returns the positions of the blocks that a move may name.
+// blockRefs returns the positions of the blocks that moved and removed blocks may name. That of an image in a provider is
+// the position of a block that uses it.
 func (w *parsedConfig) blockRefs() map[resources.BlockRef]resources.Source {
 	refs := map[resources.BlockRef]resources.Source{}
 	for name, l := range w.labels {
@@ -144,10 +150,19 @@ func (w *parsedConfig) blockRefs() map[resources.BlockRef]resources.Source {
 	}
 	for _, p := range w.providers {
 		refs[resources.BlockRef{Type: "provider", Name: p.Name}] = p.Source
+		for _, i := range p.images {
+			refs[resources.BlockRef{Type: "image", Provider: p.Name, Name: i.Image.Name}] = i.Source
+		}
 		for _, pool := range p.pools {
 			refs[resources.BlockRef{Type: "pool", Provider: p.Name, Name: pool.Name}] = pool.Source
 			for _, n := range pool.nodes {
 				refs[resources.BlockRef{Type: "node", Provider: p.Name, Pool: pool.Name, Name: n.Name}] = n.Source
+			}
+			for _, o := range pool.offers {
+				refs[resources.BlockRef{Type: "offer", Provider: p.Name, Pool: pool.Name, Name: o.Label}] = o.Source
+				if o.Image.Kind != resources.CloudImage {
+					refs[resources.BlockRef{Type: "image", Provider: p.Name, Name: o.Image.Name}] = o.Source
+				}
 			}
 		}
 	}

@@ -32,7 +32,8 @@ type CheckResult struct {
 // outputReader reads output blocks.
 type outputReader struct{ *blockReader }
 
-// readOutputs evaluates all output blocks. It also returns the object `output`, in which values keep their marks.
+// readOutputs evaluates all output blocks. It also returns the object `output`, in which values keep their marks. A
+// sensitive output of a module needs no attribute, because other blocks use the value with its mark.
 func (r *outputReader) readOutputs(blocks []*hclsyntax.Block, ctx *hcl.EvalContext) (map[string]Output, cty.Value) {
 	outputs, attrs, seen := map[string]Output{}, map[string]cty.Value{}, map[string]hcl.Range{}
 	for _, block := range blocks {
@@ -47,7 +48,7 @@ func (r *outputReader) readOutputs(blocks []*hclsyntax.Block, ctx *hcl.EvalConte
 			continue
 		}
 		value, made := r.output(block, ctx)
-		if value.ContainsMarked() && !made.Sensitive {
+		if value.ContainsMarked() && !made.Sensitive && r.module == "" {
 			r.problem(block.Body.Attributes["value"].Expr.Range().Ptr(), "Sensitive output", fmt.Sprintf("The value of the output %q is sensitive. Set sensitive = true, "+
 				"or use nonsensitive() if the value is not secret.", name))
 		}
@@ -68,7 +69,7 @@ func (r *outputReader) output(block *hclsyntax.Block, ctx *hcl.EvalContext) (cty
 	attr := body.Attributes["value"]
 	delete(body.Attributes, "value")
 	c := r.bodies.decode(&body, ctx, r.specs.output, block.DefRange())
-	made := Output{Source: sourceOf(block.DefRange())}
+	made := Output{Source: r.sourceOf(block.DefRange())}
 	if s, ok := c.attrs["description"]; ok && s.value.IsKnown() {
 		made.Description = s.value.AsString()
 	}
@@ -108,7 +109,7 @@ func (r *outputReader) readChecks(blocks []*hclsyntax.Block, ctx *hcl.EvalContex
 		}
 		for _, p := range c.parts {
 			if result, ok := r.assert(p); ok {
-				result.Address = "check." + name
+				result.Address = r.address("check." + name)
 				results = append(results, result)
 				if !result.Passed && !result.Unknown {
 					r.add(&hcl.Diagnostic{Severity: hcl.DiagWarning, Summary: "Check failed", Subject: p.block.DefRange().Ptr(),
@@ -122,7 +123,7 @@ func (r *outputReader) readChecks(blocks []*hclsyntax.Block, ctx *hcl.EvalContex
 
 // assert evaluates one assert block. It returns false after an error.
 func (r *outputReader) assert(p part) (CheckResult, bool) {
-	result := CheckResult{Source: sourceOf(p.block.DefRange())}
+	result := CheckResult{Source: r.sourceOf(p.block.DefRange())}
 	condition, message, ok := r.conditionOf(p.block, r.specs.assert)
 	if !ok {
 		return result, false

@@ -16,10 +16,12 @@ type parsedConfig struct {
 	providers []*parsedProvider
 	imports   []resources.Import
 	moves     []parsedMove
+	removed   []parsedRemoval
 }
 
 type parsedLabel struct {
 	resources.Label
+	in *report // of its module instance
 	at hcl.Range
 }
 
@@ -27,12 +29,14 @@ type parsedImage struct {
 	resources.Image
 	abstract bool
 	used     bool
+	in       *report // of its module instance
 	at       hcl.Range
 }
 
 type parsedProvider struct {
 	resources.Provider
 	specs       *driverSpecs
+	in          *report // of its module instance, also for all blocks in the provider
 	at          hcl.Range
 	pools       []*parsedPool
 	cloudImages map[string]*parsedCloudImage
@@ -72,6 +76,9 @@ type parsedNode struct {
 // desired returns all objects in the order of their names.
 func (w *parsedConfig) desired(settings resources.Settings) resources.Desired {
 	d := resources.Desired{Settings: settings, Imports: w.imports, Moves: movesOf(w.moves)}
+	for _, r := range w.removed {
+		d.Removed = append(d.Removed, r.Removal)
+	}
 	for _, label := range w.labels {
 		d.Labels = append(d.Labels, label.Label)
 	}

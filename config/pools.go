@@ -24,7 +24,7 @@ type poolContext struct {
 
 // pools creates the pools of a provider.
 func (r *providerReader) pools(p *parsedProvider, parts []part, scope *hcl.EvalContext, static cty.Value, all values) {
-	seen := map[string]hcl.Range{}
+	seen := map[string]resources.Source{}
 	for _, part := range parts {
 		// The cloud images extend the scope of the block, which may be inside a dynamic block.
 		ctx := part.ctx.NewChild()
@@ -38,7 +38,7 @@ func (r *providerReader) pools(p *parsedProvider, parts []part, scope *hcl.EvalC
 				r.sameName(one, "pool", other)
 				continue
 			}
-			seen[one.name] = one.block.DefRange()
+			seen[one.name] = r.sourceOf(one.block.DefRange())
 			p.pools = append(p.pools, r.pool(p, one, one.context(ctx), static, all))
 		}
 	}
@@ -47,9 +47,9 @@ func (r *providerReader) pools(p *parsedProvider, parts []part, scope *hcl.EvalC
 func (r *providerReader) pool(p *parsedProvider, one instance, ctx *hcl.EvalContext, static cty.Value, provider values) *parsedPool {
 	at := one.block.DefRange()
 	c, all := r.body(one.block, ctx, p.specs.pool)
-	made := &parsedPool{at: at, Pool: resources.Pool{Name: one.name, Priority: p.Priority, Config: all.of(p.specs.Pool), Source: sourceOf(at)}}
+	made := &parsedPool{at: at, Pool: resources.Pool{Name: one.name, Priority: p.Priority, Config: all.of(p.specs.Pool), Source: r.sourceOf(at)}}
 	all.decode(&made.Pool)
-	r.digests.add("provider."+p.Name+".pool."+one.name, "", at, all)
+	r.digest("provider."+p.Name+".pool."+one.name, "", at, all)
 	around := &poolContext{provider: p, pool: all, shown: map[string]string{}, hashed: map[string]cty.Value{
 		"driver": cty.StringVal(p.specs.kind), "provider": static, "pool": staticOf(p.specs.poolOnly, all),
 	}}
@@ -99,9 +99,9 @@ func (r *providerReader) offer(pool *parsedPool, one instance, ctx *hcl.EvalCont
 	all := r.bodies.complete(c, around.pool)
 	r.bodies.checkNeeded(s.Label, c, all)
 	made := parsedOffer{at: one.block.LabelRanges[0], imageAt: *c.rangeOf("image"), Offer: resources.Offer{
-		Label: one.name, Config: all.of(s.Label), Source: sourceOf(at), Static: map[string]string{},
+		Label: one.name, Config: all.of(s.Label), Source: r.sourceOf(at), Static: map[string]string{},
 	}}
-	r.digests.add("provider."+around.provider.Name+".pool."+pool.Name+".label."+one.name, "", at, all)
+	r.digest("provider."+around.provider.Name+".pool."+pool.Name+".label."+one.name, "", at, all)
 	image, known := all.usable("image")
 	r.incomplete["offered image"] = r.incomplete["offered image"] || !known
 	if known {
@@ -149,13 +149,13 @@ func (r *providerReader) node(p *parsedProvider, pool *parsedPool, one instance,
 	s, at := p.specs, one.block.DefRange()
 	for _, other := range pool.nodes {
 		if other.Name == one.name {
-			r.sameName(one, "node", hcl.Range{Filename: other.Source.File, Start: hcl.Pos{Line: other.Source.Line}})
+			r.sameName(one, "node", other.Source)
 			return
 		}
 	}
 	c, all := r.body(one.block, ctx, s.node)
 	made := parsedNode{at: at, labelsAt: *c.rangeOf("labels"), StaticNode: resources.StaticNode{
-		Name: one.name, Config: all.of(s.Node), Source: sourceOf(at), Static: map[string]string{},
+		Name: one.name, Config: all.of(s.Node), Source: r.sourceOf(at), Static: map[string]string{},
 	}}
 	all.decode(&made.StaticNode)
 	made.Login.ConnectionPort = portOf(made.Login)
@@ -175,7 +175,7 @@ func (r *providerReader) node(p *parsedProvider, pool *parsedPool, one instance,
 		made.FormerHashed = append(made.FormerHashed, resources.SourceOfHash(staticOf(both, unset)))
 	}
 	showStatic(made.Static, "", both, all)
-	r.digests.add("provider."+p.Name+".pool."+pool.Name+".node."+one.name, "", at, all)
+	r.digest("provider."+p.Name+".pool."+pool.Name+".node."+one.name, "", at, all)
 	pool.nodes = append(pool.nodes, made)
 }
 

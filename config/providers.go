@@ -14,7 +14,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// providerReader reads provider blocks with the blocks in them.
+// providerReader reads the provider blocks of one module with the blocks in them.
 type providerReader struct {
 	*blockReader
 	expand *expander
@@ -22,12 +22,9 @@ type providerReader struct {
 	moves  resources.Moves
 }
 
-// providers creates the providers of all provider blocks.
-func (r *providerReader) providers(vertices map[string]*vertex, ctx *hcl.EvalContext) []*parsedProvider {
-	var all []*parsedProvider
-	names := map[string]hcl.Range{}
+// providers creates the providers of all provider blocks. names are the providers so far.
+func (r *providerReader) providers(vertices map[string]*vertex, ctx *hcl.EvalContext, names map[string]*parsedProvider) (all []*parsedProvider) {
 	for _, one := range instancesOf(vertices) {
-		at := one.block.DefRange()
 		kind := one.block.Labels[0]
 		s, ok := r.specs.drivers[kind]
 		if !ok {
@@ -37,11 +34,11 @@ func (r *providerReader) providers(vertices map[string]*vertex, ctx *hcl.EvalCon
 			continue
 		}
 		if other, twice := names[one.name]; twice {
-			r.sameName(one, "provider", other)
+			r.sameName(one, "provider", other.Source)
 			continue
 		}
-		names[one.name] = at
-		all = append(all, r.provider(one, s, one.context(ctx)))
+		names[one.name] = r.provider(one, s, one.context(ctx))
+		all = append(all, names[one.name])
 	}
 	return all
 }
@@ -49,12 +46,15 @@ func (r *providerReader) providers(vertices map[string]*vertex, ctx *hcl.EvalCon
 func (r *providerReader) provider(one instance, s *driverSpecs, ctx *hcl.EvalContext) *parsedProvider {
 	at := one.block.DefRange()
 	c, all := r.body(one.block, ctx, s.provider)
-	made := &parsedProvider{specs: s, at: at, cloudImages: map[string]*parsedCloudImage{}, Provider: resources.Provider{
-		Name: one.name, Driver: s.kind, Config: all.of(s.Provider), Source: sourceOf(at),
+	made := &parsedProvider{specs: s, in: r.report, at: at, cloudImages: map[string]*parsedCloudImage{}, Provider: resources.Provider{
+		Name: one.name, Driver: s.kind, Config: all.of(s.Provider), Source: r.sourceOf(at),
 	}}
 	all.decode(&made.Provider)
-	r.digests.add("provider."+one.name, s.kind, at, all)
+	r.digest("provider."+one.name, s.kind, at, all)
 	r.checkHook(made.PostUploadHook, c.rangeOf("post_upload_hook"))
+	r.checkNodeHook(made.NodeLaunchedHook, c.rangeOf("node_launched_hook"))
+	r.checkNodeHook(made.NodeReadyHook, c.rangeOf("node_ready_hook"))
+	r.checkNodeHook(made.NodeDeletedHook, c.rangeOf("node_deleted_hook"))
 	parts := map[string][]part{}
 	for _, p := range c.parts {
 		parts[p.block.Type] = append(parts[p.block.Type], p)
@@ -63,6 +63,17 @@ func (r *providerReader) provider(one instance, s *driverSpecs, ctx *hcl.EvalCon
 	r.providerImages(made, parts["image"])
 	r.pools(made, parts["pool"], scope, staticOf(s.Provider, all), all)
 	return made
+}
+
+// checkNodeHook checks a program with its arguments.
+func (r *providerReader) checkNodeHook(args []string, at *hcl.Range) {
+	switch {
+	case len(args) == 0:
+	case args[0] == "" || strings.Contains(strings.Join(args, ""), "\x00"):
+		r.problem(at, "Invalid value", "The hook names no program, or contains a null byte: write a list such as [\"./hook.sh\", \"argument\"].")
+	default:
+		r.checkHook(args[0], at)
+	}
 }
 
 // checkHook checks a hook that is given as a path. A missing hook with an absolute path is only a warning, because
@@ -125,14 +136,14 @@ func (r *providerReader) noSuchBlock(p *parsedProvider, part part, why string) {
 func (r *providerReader) cloudImage(p *parsedProvider, one instance, ctx *hcl.EvalContext) {
 	at := one.block.DefRange()
 	if other, twice := p.cloudImages[one.name]; twice {
-		r.sameName(one, "cloud_image", other.at)
+		r.sameName(one, "cloud_image", other.Source)
 		return
 	}
 	c, all := r.body(one.block, ctx, p.specs.cloudImage)
-	made := resources.CloudImageSpec{Name: one.name, Config: all.of(p.specs.CloudImage), Source: sourceOf(at)}
+	made := resources.CloudImageSpec{Name: one.name, Config: all.of(p.specs.CloudImage), Source: r.sourceOf(at)}
 	all.decode(&made)
 	made.Login.ConnectionPort = portOf(made.Login)
-	r.digests.add("provider."+p.Name+".cloud_image."+one.name, "", at, all)
+	r.digest("provider."+p.Name+".cloud_image."+one.name, "", at, all)
 	var written []string
 	for _, name := range []string{"image_id", "image_name", "filters"} {
 		if s, ok := c.attrs[name]; ok && s.value.IsKnown() { // an unknown value may be null
@@ -151,7 +162,7 @@ func (r *providerReader) cloudImage(p *parsedProvider, one instance, ctx *hcl.Ev
 
 // providerImages creates a provider's own settings of images. checkRules verifies that the images exist.
 func (r *providerReader) providerImages(p *parsedProvider, parts []part) {
-	seen := map[string]hcl.Range{}
+	seen := map[string]resources.Source{}
 	for _, part := range parts {
 		if !p.specs.HasImages {
 			r.noSuchBlock(p, part, "does not support uploads of images")
@@ -167,11 +178,11 @@ func (r *providerReader) providerImages(p *parsedProvider, parts []part) {
 				r.sameName(one, "image block", other)
 				continue
 			}
-			seen[one.name] = at
+			seen[one.name] = r.sourceOf(at)
 			_, all := r.body(one.block, one.context(part.ctx), p.specs.providerImage)
-			r.digests.add("provider."+p.Name+".image."+one.name, "", at, all)
+			r.digest("provider."+p.Name+".image."+one.name, "", at, all)
 			made := &parsedProviderImage{at: at, ProviderImage: resources.ProviderImage{Image: resources.ImageRef{Name: one.name},
-				Config: all.of(p.specs.Image), Values: plannedValues(p.specs.Image, all), Source: sourceOf(at)}}
+				Config: all.of(p.specs.Image), Values: plannedValues(p.specs.Image, all), Source: r.sourceOf(at)}}
 			all.decode(&made.ProviderImage)
 			made.Login.ConnectionPort = portOf(made.Login)
 			p.images = append(p.images, made)

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/internal/syntax"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -52,19 +53,20 @@ without a default is null if it is not set.
 
 func (r *reference) language() {
 	r.line("## The language\n")
-	r.line("A configuration is all `*.hcl` files of a directory except `*%s`, or one file. Its limits are %s of text, %d levels of nested expressions, and "+
+	r.line("A configuration is all `*.hcl` and `*.hcl.json` files of a directory except `*%s`, or one file; [files.md](files.md) describes the JSON "+
+		"syntax and override files. Its limits are %s of text, %d levels of nested expressions, and "+
 		"for all `for` expressions together %d elements, %s of values and a time of %s.\n",
-		varsSuffix, sizeText(maxTotalBytes), maxNesting, maxElements, sizeText(maxMadeBytes), maxEvaluation)
-	r.line("**References.** `var.x`, `local.x`, `path.config` (the directory of the configuration), `each.key` and `each.value` in a " +
+		syntax.VarsSuffix, sizeText(maxTotalBytes), syntax.MaxNesting, maxElements, sizeText(maxMadeBytes), maxEvaluation)
+	r.line("**References.** `var.x`, `local.x`, `path.config` (the directory of the configuration), `path.module` (the directory of the module, relative to `path.config`), `module.x.y` (the output `y` of the module `x`), `each.key` and `each.value` in a " +
 		"block with `for_each`, `diskimage.x` and `zuul_image.x`, `cloud_image.x` in the provider that has it, and `label.x` and " +
 		"`provider.x` for their names. A block with `for_each` is a map: `diskimage.debian[\"bookworm\"]`.\n")
 	r.line("**for_each** (a map, an object or a set of strings) repeats a `label`, `diskimage`, `zuul_image`, `provider`, `pool`, "+
 		"a `label`, `node`, `cloud_image` or `image` inside of them. The name of an instance is `<label of the block>-<key>`, or the value of "+
-		"the attribute **name**, which may use `each`. `for_each` and `dynamic` generate at most %d blocks.\n", maxExpansion)
+		"the attribute **name**, which may use `each`. `for_each`, `dynamic` and modules generate at most %d blocks.\n", maxExpansion)
 	r.line("**dynamic** \"type\" { for_each, iterator, labels, content { … } } generates nested blocks of any type.\n")
 	r.line("**Values of variables**, in the order of precedence: `-var name=value`, `-var-file` (the last file first), `*%s` of the directory "+
 		"(the last name first), `%sname` in the environment, the default. The value of a list, map or object is an HCL expression.\n",
-		autoVarsSuffix, envPrefix)
+		syntax.AutoVarsSuffix, envPrefix)
 	r.line("**locals** { name = value } defines values for use elsewhere, in any order and any file.\n")
 }
 
@@ -79,9 +81,11 @@ func (r *reference) core(builders, states map[string]schema.Block) {
 	r.block(2, `output "name"`, outputBlock)
 	r.block(2, `check "name"`, checkBlock)
 	r.block(3, "check: assert", assertBlock)
+	r.block(2, `module "name"`, moduleBlock)
 	r.block(2, `label "name"`, labelBlock)
 	r.block(2, "import", importBlock)
 	r.block(2, "moved", movedBlock)
+	r.block(2, "removed", removedBlock)
 	r.block(2, `diskimage "name"`, diskimageBlock)
 	r.block(3, `diskimage: builder "kind"`, builderBlock)
 	for _, kind := range slices.Sorted(maps.Keys(builders)) {

@@ -24,6 +24,7 @@ type ruleChecker struct {
 func (c *ruleChecker) checkAll(servers *resources.Gearman) {
 	c.checkRules()
 	c.checkMoves()
+	c.checkRemoved()
 	c.checkGearman(servers)
 }
 
@@ -32,7 +33,7 @@ func (c *ruleChecker) checkAll(servers *resources.Gearman) {
 func (c *ruleChecker) checkRules() {
 	for _, p := range c.config.providers {
 		if len(p.pools) == 0 && !c.incomplete["pool"] && !c.partial {
-			c.warning(p.at.Ptr(), "Provider without pools", fmt.Sprintf("The provider %q has no pool, so it provides no nodes.", p.Name))
+			p.in.warning(p.at.Ptr(), "Provider without pools", fmt.Sprintf("The provider %q has no pool, so it provides no nodes.", p.Name))
 		}
 		for _, pool := range p.pools {
 			c.checkPool(p, pool)
@@ -51,13 +52,14 @@ func (c *ruleChecker) checkRules() {
 func (c *ruleChecker) checkMachines() {
 	type placed struct {
 		parsedNode
-		in string
+		pool   string
+		report *report
 	}
 	var nodes []placed
 	for _, p := range c.config.providers {
 		for _, pool := range p.pools {
 			for _, node := range pool.nodes {
-				nodes = append(nodes, placed{node, fmt.Sprintf("provider.%s.pool.%s", p.Name, pool.Name)})
+				nodes = append(nodes, placed{node, fmt.Sprintf("provider.%s.pool.%s", p.Name, pool.Name), p.in})
 			}
 		}
 	}
@@ -70,9 +72,9 @@ func (c *ruleChecker) checkMachines() {
 			first[machine] = node
 			continue
 		}
-		c.warning(node.at.Ptr(), "Machine configured twice", fmt.Sprintf("The node %q in %s and the node %q in %s, at %s, are the same machine: %s. "+
+		node.report.warning(node.at.Ptr(), "Machine configured twice", fmt.Sprintf("The node %q in %s and the node %q in %s, at %s, are the same machine: %s. "+
 			"npctl assigns them independently, so two jobs can use the machine at a time. To run several jobs on a machine, configure it once, with slots.",
-			node.Name, node.in, other.Name, other.in, rangeText(other.at), machine))
+			node.Name, node.pool, other.Name, other.pool, other.Source, machine))
 	}
 }
 
@@ -91,7 +93,7 @@ const gearmanBuilder = "gearman"
 func (c *ruleChecker) checkGearman(servers *resources.Gearman) {
 	for _, name := range slices.Sorted(maps.Keys(c.config.images)) {
 		if image := c.config.images[name]; image.Builder == gearmanBuilder && servers == nil && !c.incomplete["npctl"] {
-			c.problem(image.at.Ptr(), "Missing gearman servers", fmt.Sprintf("The image %q has the builder \"gearman\", and the npctl block has no gearman block. "+
+			image.in.problem(image.at.Ptr(), "Missing gearman servers", fmt.Sprintf("The image %q has the builder \"gearman\", and the npctl block has no gearman block. "+
 				"Add: npctl { gearman { servers = [\"host:4730\"] } }, with each block on separate lines.", name))
 		}
 	}
@@ -99,20 +101,20 @@ func (c *ruleChecker) checkGearman(servers *resources.Gearman) {
 
 func (c *ruleChecker) checkPool(p *parsedProvider, pool *parsedPool) {
 	if len(pool.offers)+len(pool.nodes) == 0 && !c.incomplete["pool label"] && !c.partial {
-		c.warning(pool.at.Ptr(), "Pool without labels", fmt.Sprintf("The pool %q of provider %q has no label and no node, so it provides no nodes.", pool.Name, p.Name))
+		p.in.warning(pool.at.Ptr(), "Pool without labels", fmt.Sprintf("The pool %q of provider %q has no label and no node, so it provides no nodes.", pool.Name, p.Name))
 	}
 	for _, offer := range pool.offers {
-		c.checkLabel(offer.Label, offer.at)
+		c.checkLabel(p, offer.Label, offer.at)
 		c.checkOfferImage(p, offer)
 	}
 	for _, node := range pool.nodes {
 		for _, label := range node.Labels {
-			c.checkLabel(label, node.labelsAt)
+			c.checkLabel(p, label, node.labelsAt)
 		}
 	}
 }
 
-func (c *ruleChecker) checkLabel(name string, at hcl.Range) {
+func (c *ruleChecker) checkLabel(p *parsedProvider, name string, at hcl.Range) {
 	if _, ok := c.config.labels[name]; ok || c.partial || c.incomplete["label"] || isPlaceholder(name) {
 		return
 	}
@@ -121,7 +123,7 @@ func (c *ruleChecker) checkLabel(name string, at hcl.Range) {
 	if hint == "" {
 		hint = fmt.Sprintf(" Declare it with: label %q {}", name)
 	}
-	c.problem(at.Ptr(), "Unknown label", fmt.Sprintf("There is no label %q.%s", name, hint))
+	p.in.problem(at.Ptr(), "Unknown label", fmt.Sprintf("There is no label %q.%s", name, hint))
 }
 
 // checkOfferImage also checks references that are written as objects.
@@ -134,7 +136,7 @@ func (c *ruleChecker) checkOfferImage(p *parsedProvider, offer parsedOffer) {
 		image, ok := p.cloudImages[ref.Name]
 		if !ok {
 			if !c.incomplete["cloud_image"] {
-				c.problem(offer.imageAt.Ptr(), "Unknown image", fmt.Sprintf("The provider %q has no cloud_image %q.%s", p.Name, ref.Name,
+				p.in.problem(offer.imageAt.Ptr(), "Unknown image", fmt.Sprintf("The provider %q has no cloud_image %q.%s", p.Name, ref.Name,
 					didYouMean(ref.Name, slices.Collect(maps.Keys(p.cloudImages)))))
 			}
 			return
@@ -146,14 +148,14 @@ func (c *ruleChecker) checkOfferImage(p *parsedProvider, offer parsedOffer) {
 	switch {
 	case !ok || image.Kind != ref.Kind:
 		if !c.partial && !c.incomplete[string(ref.Kind)] {
-			c.problem(offer.imageAt.Ptr(), "Unknown image", fmt.Sprintf("There is no image %s.%s", ref,
+			p.in.problem(offer.imageAt.Ptr(), "Unknown image", fmt.Sprintf("There is no image %s.%s", ref,
 				didYouMean(ref.Name, slices.Collect(maps.Keys(c.config.images)))))
 		}
 		return
 	case image.abstract:
-		c.problem(offer.imageAt.Ptr(), "Abstract image", fmt.Sprintf("The image %s is abstract, so it is never built. Use an image that has it as its parent.", ref))
+		p.in.problem(offer.imageAt.Ptr(), "Abstract image", fmt.Sprintf("The image %s is abstract, so it is never built. Use an image that has it as its parent.", ref))
 	case !p.specs.HasImages:
-		c.problem(offer.imageAt.Ptr(), "Unsupported image", fmt.Sprintf("The driver %q does not support uploads of images, so %s cannot be used here.", p.specs.kind, ref))
+		p.in.problem(offer.imageAt.Ptr(), "Unsupported image", fmt.Sprintf("The driver %q does not support uploads of images, so %s cannot be used here.", p.specs.kind, ref))
 	}
 	image.used = true
 }
@@ -165,10 +167,10 @@ func (c *ruleChecker) checkProviderImages(p *parsedProvider) {
 		switch {
 		case isPlaceholder(own.Image.Name), !ok && (c.partial || c.incomplete["diskimage"] || c.incomplete["zuul_image"]):
 		case !ok:
-			c.problem(own.at.Ptr(), "Unknown image", fmt.Sprintf("There is no diskimage or zuul_image %q.%s", own.Image.Name,
+			p.in.problem(own.at.Ptr(), "Unknown image", fmt.Sprintf("There is no diskimage or zuul_image %q.%s", own.Image.Name,
 				didYouMean(own.Image.Name, slices.Collect(maps.Keys(c.config.images)))))
 		case image.abstract:
-			c.problem(own.at.Ptr(), "Abstract image", fmt.Sprintf("The image %s is abstract, so it is never uploaded.", image.Ref()))
+			p.in.problem(own.at.Ptr(), "Abstract image", fmt.Sprintf("The image %s is abstract, so it is never uploaded.", image.Ref()))
 		default:
 			own.Image.Kind = image.Kind
 			image.used = image.used || own.Upload
@@ -192,18 +194,18 @@ func (c *ruleChecker) checkUse() {
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.cloudImages)) {
 			if image := p.cloudImages[name]; !image.used {
-				c.warning(image.at.Ptr(), "Unused image", fmt.Sprintf("No label of the provider %q uses cloud_image.%s.", p.Name, name))
+				p.in.warning(image.at.Ptr(), "Unused image", fmt.Sprintf("No label of the provider %q uses cloud_image.%s.", p.Name, name))
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.config.labels)) {
 		if !offered[name] {
-			c.warning(c.config.labels[name].at.Ptr(), "Label not offered", fmt.Sprintf("No pool offers the label %q, so requests for it are never served.", name))
+			c.config.labels[name].in.warning(c.config.labels[name].at.Ptr(), "Label not offered", fmt.Sprintf("No pool offers the label %q, so requests for it are never served.", name))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.config.images)) {
 		if image := c.config.images[name]; !image.used && !image.abstract {
-			c.warning(image.at.Ptr(), "Unused image", fmt.Sprintf("No label of any pool uses %s. It is built and uploaded nowhere.", image.Ref()))
+			image.in.warning(image.at.Ptr(), "Unused image", fmt.Sprintf("No label of any pool uses %s. It is built and uploaded nowhere.", image.Ref()))
 		}
 	}
 }
@@ -233,7 +235,7 @@ func (c *ruleChecker) checkCapacity() {
 		label := c.config.labels[name]
 		capacity, offered := room[name]
 		if offered && !unlimited[name] && label.MinReady > capacity {
-			c.warning(label.at.Ptr(), "Not enough capacity", fmt.Sprintf("The label %q has min_ready = %d, and the pools that offer it have a capacity of %d (max_servers and slots).", name, label.MinReady, capacity))
+			label.in.warning(label.at.Ptr(), "Not enough capacity", fmt.Sprintf("The label %q has min_ready = %d, and the pools that offer it have a capacity of %d (max_servers and slots).", name, label.MinReady, capacity))
 		}
 	}
 }

@@ -76,11 +76,12 @@ func (g *graph) needs(v *vertex) []*vertex {
 			v.refs = append(v.refs, g.referred(v, traversal)...)
 		}
 	}
-	if g.edges -= len(v.refs); g.edges < 0 && g.edges+len(v.refs) >= 0 {
+	more := len(v.refs) + 1 // the vertex counts too, since modules multiply it
+	if g.expand.edges -= more; g.expand.edges < 0 && g.expand.edges+more >= 0 {
 		g.problem(v.at.Ptr(), "Too many references", fmt.Sprintf("Up to here, local values and blocks have more than "+
 			"%d references to each other, the limit.", maxEdges))
 	}
-	if g.edges < 0 {
+	if g.expand.edges < 0 {
 		v.refs = []*vertex{}
 	}
 	return v.refs
@@ -136,6 +137,11 @@ func (g *graph) finishVertex(v *vertex, needs []*vertex, base *hcl.EvalContext) 
 		if value, ok := g.eval.evaluate(v.exprs[0], ctx); ok {
 			v.value, v.good = value, true
 		}
+		return
+	}
+	if v.root == "module" {
+		v.value, v.good = g.call(v, ctx)
+		g.partial = g.partial || !v.good
 		return
 	}
 	if v.found, v.good = g.expand.instances(v.block, v.label, ctx, v.root); !v.good {

@@ -12,6 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
+	"github.com/npctl/npctl/internal/syntax"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -92,8 +93,11 @@ func (d *decoder) wrongType(attr *hclsyntax.Attribute, want *schema.Attribute, v
 	given := value.Type()
 	switch {
 	case want.Type.Equals(schema.ImageRef):
-		detail = fmt.Sprintf("The attribute %q is a reference to an image block, written without quotes, such as "+
-			"diskimage.debian, zuul_image.debian or cloud_image.debian.", attr.Name)
+		form := "written without quotes, such as diskimage.debian, zuul_image.debian or cloud_image.debian"
+		if syntax.IsJSON(attr.NameRange.Filename) {
+			form = `in JSON such as "${diskimage.debian}", "${zuul_image.debian}" or "${cloud_image.debian}"`
+		}
+		detail = fmt.Sprintf("The attribute %q is a reference to an image block, %s.", attr.Name, form)
 		if literal, ok := plainString(value); ok {
 			detail += d.eval.referenceHint(literal)
 		} else if given.IsObjectType() || given.IsMapType() {

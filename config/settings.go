@@ -52,8 +52,8 @@ func (r *settingsReader) settings(blocks []*hclsyntax.Block, ctx *hcl.EvalContex
 	all := r.bodies.complete(c, nil)
 	r.incomplete["npctl"] = r.incomplete["npctl"] || !all["gearman"].IsWhollyKnown()
 	r.checkVersion(all, c)
-	r.digests.add("npctl", "", c.at, all)
-	settings := resources.Settings{Dir: string(r.dir), State: r.stateSettings(c.parts), Source: sourceOf(c.at)}
+	r.digest("npctl", "", c.at, all)
+	settings := resources.Settings{Dir: string(r.dir), State: r.stateSettings(c.parts), Source: r.sourceOf(c.at)}
 	all.decode(&settings)
 	return settings
 }
@@ -104,6 +104,6 @@ func (r *settingsReader) stateSettings(parts []part) resources.StateSettings {
 		return resources.StateSettings{}
 	}
 	_, all := r.body(block, parts[0].ctx, s)
-	r.digests.add("npctl.state", kind, block.DefRange(), all)
+	r.digest("npctl.state", kind, block.DefRange(), all)
 	return resources.StateSettings{Kind: kind, Config: all.of(r.states[kind])}
 }

@@ -10,10 +10,10 @@ import (
 
 // specs are the prepared schemas of all blocks, including those of drivers, builders and stores.
 type specs struct {
-	variable, validation, npctl, label, diskimage, zuulImage, importing, moved, output, check, assert *spec
-	builders, states                                                                                  map[string]*spec
-	drivers                                                                                           map[string]*driverSpecs
-	insideOf                                                                                          map[string]string // the parent of each block type that is not top-level
+	variable, validation, npctl, label, diskimage, zuulImage, importing, moved, removed, output, check, assert, module *spec
+	builders, states                                                                                                   map[string]*spec
+	drivers                                                                                                            map[string]*driverSpecs
+	insideOf                                                                                                           map[string]string // the parent of each block type that is not top-level
 }
 
 // driverSpecs are the prepared schemas of one driver's blocks.
@@ -50,12 +50,14 @@ func newSpecs(opts Options) *specs {
 		assert:     newSpec("assert", assertBlock),
 		importing:  newSpec("import", importBlock).repeating(),
 		moved:      newSpec("moved", movedBlock),
+		removed:    newSpec("removed", removedBlock),
+		module:     newSpec("module", moduleBlock),
 		builders:   map[string]*spec{}, states: map[string]*spec{}, drivers: map[string]*driverSpecs{},
 		insideOf: map[string]string{
 			"builder": "a diskimage block", "state": "the npctl block", "gearman": "the npctl block",
 			"tenant_limit": "the npctl block", "pool": "a provider block", "cloud_image": "a provider block",
 			"image": "a provider block", "node": "a pool block", "artifact": "a zuul_image block",
-			"validation": "a variable block", "assert": "a check block",
+			"validation": "a variable block", "assert": "a check block", "lifecycle": "a removed block",
 		},
 	}
 	for kind, block := range opts.Builders {
@@ -73,7 +75,7 @@ func newSpecs(opts Options) *specs {
 // top returns the specs of the top-level blocks except provider, which has one for each driver, and locals, which has
 // none.
 func (s *specs) top() map[string]*spec {
-	return map[string]*spec{"npctl": s.npctl, "variable": s.variable, "label": s.label, "diskimage": s.diskimage, "zuul_image": s.zuulImage, "import": s.importing, "moved": s.moved, "output": s.output, "check": s.check}
+	return map[string]*spec{"npctl": s.npctl, "variable": s.variable, "label": s.label, "diskimage": s.diskimage, "zuul_image": s.zuulImage, "import": s.importing, "moved": s.moved, "removed": s.removed, "output": s.output, "check": s.check, "module": s.module}
 }
 
 func newDriverSpecs(kind string, d schema.Driver) *driverSpecs {

@@ -12,10 +12,9 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
-)
 
-// TestSuffix ends the names of files with tests of a configuration, which are not part of the configuration.
-const TestSuffix = ".test.hcl"
+	"github.com/npctl/npctl/internal/syntax"
+)
 
 // TestFile is a file with tests.
 type TestFile struct {
@@ -53,6 +52,11 @@ var (
 	assertAttributes = []string{"condition", "error_message"}
 )
 
+// IsTest reports whether the name of a file is that of a file with tests.
+func IsTest(name string) bool {
+	return syntax.IsSource(name) && strings.HasSuffix(strings.TrimSuffix(name, ".json"), syntax.TestSuffix)
+}
+
 // FindTests lists the files with tests in a directory and in its subdirectory tests, in the order of their names.
 func FindTests(dir string) ([]string, error) {
 	var found []string
@@ -62,7 +66,7 @@ func FindTests(dir string) ([]string, error) {
 			return nil, err
 		}
 		for _, e := range entries {
-			if !e.IsDir() && strings.HasSuffix(e.Name(), TestSuffix) && !strings.HasPrefix(e.Name(), ".") {
+			if !e.IsDir() && IsTest(e.Name()) {
 				found = append(found, filepath.Join(in, e.Name()))
 			}
 		}
@@ -74,7 +78,7 @@ func FindTests(dir string) ([]string, error) {
 func ReadTests(path string, stopped <-chan struct{}) (*TestFile, hcl.Diagnostics) {
 	r := newReport()
 	m := newMeter(stopped)
-	p := &testParser{report: r, sources: newSourceFiles(r, m), file: &TestFile{Path: path, meter: m}}
+	p := &testParser{report: r, sources: newSourceFiles(r, m, syntax.Shape{}), file: &TestFile{Path: path, meter: m}}
 	p.read(path)
 	p.file.Files = p.sources.files
 	return p.file, sortDiags(r.diags)
@@ -90,6 +94,10 @@ type testParser struct {
 func (p *testParser) read(path string) {
 	src, ok := p.sources.readFile(path, regularFile)
 	if !ok {
+		return
+	}
+	if syntax.IsJSON(path) {
+		p.problem(nil, "No JSON syntax", path+" has tests in JSON. Write tests in HCL's native syntax, in a file that ends with "+syntax.TestSuffix+".")
 		return
 	}
 	body := p.sources.parse(path, src)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/internal/syntax"
 	"github.com/npctl/npctl/internal/testutil"
 )
 
@@ -28,7 +29,7 @@ func FuzzTestFile(f *testing.F) {
 	if diags.HasErrors() {
 		f.Fatal(diags)
 	}
-	path := filepath.Join(dir, "a"+TestSuffix)
+	path := filepath.Join(dir, "a"+syntax.TestSuffix)
 	f.Fuzz(func(t *testing.T, src []byte) {
 		if len(src) > 1<<16 {
 			return
@@ -46,7 +47,7 @@ func FuzzTestFile(f *testing.F) {
 }
 
 func TestNestedLoopsInConditionsEnd(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a"+TestSuffix)
+	path := filepath.Join(t.TempDir(), "a"+syntax.TestSuffix)
 	loops := strings.Repeat("[for a in range(1000) : ", 4) + "1" + strings.Repeat("]", 4)
 	testutil.Must(t, os.WriteFile(path, []byte("run \"a\" {\n assert {\n condition = length("+loops+") == 1\n error_message = \"x\"\n }\n}"), 0o600))
 	file, diags := ReadTests(path, nil)

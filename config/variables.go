@@ -44,9 +44,10 @@ type variableReader struct {
 	files     []string // -var-file
 	values    hcl.Attributes
 	lookupEnv func(string) (string, bool)
+	inputs    map[string]*externalValue // of a module block
 	checkOnly bool
 
-	shown map[string]VariableValue // the values, for the Result
+	shown map[string]VariableValue // the values, for the Result; nil in a module
 	unset []string                 // variables without a value
 }
 
@@ -166,17 +167,21 @@ func (r *variableReader) variableValue(v *variable) cty.Value {
 	case value == cty.NilVal && r.checkOnly:
 		r.unset = append(r.unset, v.name)
 		value = unknownOf(v)
+	case value == cty.NilVal && r.module != "": // reported for the module block
+		value = cty.DynamicVal
 	case value == cty.NilVal:
 		r.problem(v.at.Ptr(), "No value for variable", fmt.Sprintf("The variable %q has no default. Give it a value with "+
 			"-var '%s=…', with -var-file, or with %s%s in the environment.", v.name, v.name, envPrefix, v.name))
 		value = cty.DynamicVal
 	}
 	v.value = value
-	shown := VariableValue{Sensitive: v.Sensitive || value.ContainsMarked(), From: from}
-	if !shown.Sensitive && value.IsWhollyKnown() {
-		shown.Value = argumentText(value)
+	if r.shown != nil {
+		shown := VariableValue{Sensitive: v.Sensitive || value.ContainsMarked(), From: from}
+		if !shown.Sensitive && value.IsWhollyKnown() {
+			shown.Value = argumentText(value)
+		}
+		r.shown[v.name] = shown
 	}
-	r.shown[v.name] = shown
 	if v.Sensitive {
 		return value.Mark(sensitive)
 	}
@@ -233,7 +238,7 @@ func (r *variableReader) validate(v *variable, block *hclsyntax.Block, ctx *hcl.
 	if !ok || !passed.IsKnown() || passed.True() {
 		return
 	}
-	r.add(&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid value for variable", Subject: v.origin(), Extra: FailedRule{"var." + v.name},
+	r.add(&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid value for variable", Subject: v.origin(), Extra: FailedRule{r.address("var." + v.name)},
 		Detail: fmt.Sprintf("%s\n\nThis was checked by the validation rule at %s.",
 			r.errorMessage(message, ctx, fmt.Sprintf("The value of %q is not valid.", v.name)), rangeText(block.DefRange()))})
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,7 +21,9 @@ type externalValue struct {
 	from string
 	text string
 	expr hcl.Expression // nil for text
-	at   hcl.Range      // position of the expression
+	// value is the value of an input, which is evaluated in the scope of the module block.
+	value cty.Value
+	at    hcl.Range // position of the expression
 }
 
 // collectValues determines for each variable the value of the source with the highest precedence.
@@ -44,6 +47,11 @@ func (r *variableReader) collectValues(all map[string]*variable, auto []string) 
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.values)) {
 		r.setValue(r.values[name], all)
+	}
+	for name, v := range all {
+		if v.given = cmp.Or(r.inputs[name], v.given); r.inputs[name] != nil && v.Sensitive {
+			r.sources.hideRange(v.given.at)
+		}
 	}
 }
 
@@ -104,6 +112,10 @@ func (r *variableReader) readValues(path string, accept fileType, all map[string
 // is an expression.
 func (r *variableReader) givenValue(v *variable) cty.Value {
 	expr, at := v.given.expr, v.given.at
+	if v.given.value != cty.NilVal {
+		value, _ := r.convertToVariable(v, v.given.value, at, "the value from "+v.given.from)
+		return value
+	}
 	if expr == nil {
 		if !takesExpression(v.want, v.given.text) {
 			at = r.showText(v)

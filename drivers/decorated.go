@@ -139,6 +139,10 @@ func (d *decoratedAdopter) Adopt(ctx context.Context, id string, marks, replaced
 	return d.around(ctx, Call{Name: "adopt", Subject: id}, func(ctx context.Context) error { return d.inner.Adopt(ctx, id, marks, replaced) })
 }
 
+func (d *decoratedAdopter) Release(ctx context.Context, id string, marks resources.OwnerTags) error {
+	return d.around(ctx, Call{Name: "release", Subject: id}, func(ctx context.Context) error { return d.inner.Release(ctx, id, marks) })
+}
+
 type decoratedChecker struct {
 	inner  Checker
 	around Decorator

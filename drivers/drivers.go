@@ -190,6 +190,11 @@ type Adopter interface {
 	// object with the ownership tags of another record stays unchanged, and Adopt returns ErrNotOurs, unless the tags
 	// equal replaced. A missing object is an ErrRejected.
 	Adopt(ctx context.Context, id string, marks, replaced resources.OwnerTags) error
+	// Release is the reverse of Adopt: it removes the ownership tags of a server and of the objects that were created with
+	// it, or of an image, and the tags by which another program would delete it. It changes nothing else. It may be
+	// repeated, and completes an interrupted Release. An object with the ownership tags of another record stays unchanged,
+	// and Release returns ErrNotOurs. A missing object is no error.
+	Release(ctx context.Context, id string, marks resources.OwnerTags) error
 }
 
 // ErrNotSupported is the error of a decorated Cloud without an optional ability.

@@ -31,9 +31,8 @@ type UnmanagedObject struct {
 	Created  *time.Time `json:"created,omitempty"` // of servers and images
 }
 
-// Unmanaged lists the objects that no record has, sorted by provider, type and ID. others are the servers and images
-// without ownership tags by provider.
-func Unmanaged(seen plan.Observed, others map[string][]resources.ExistingObject) []UnmanagedObject {
+// Unmanaged lists the objects that no record has, sorted by provider, type and ID.
+func Unmanaged(seen plan.Observed) []UnmanagedObject {
 	u := unmanaged{seen: seen, known: map[string]bool{}, listed: map[string]bool{}}
 	for _, n := range seen.Records.Nodes {
 		u.known["server "+n.ExternalID] = n.ExternalID != "" && !n.Static
@@ -42,7 +41,7 @@ func Unmanaged(seen plan.Observed, others map[string][]resources.ExistingObject)
 		u.known["image "+p.ExternalID] = p.ExternalID != ""
 	}
 	for provider, view := range seen.Providers {
-		for _, o := range others[provider] {
+		for _, o := range view.Others {
 			what := "server"
 			if o.Image.ID != "" {
 				what = "image"

@@ -40,12 +40,14 @@ func TestObjectsWithoutRecordAreUnmanaged(t *testing.T) {
 	} {
 		seen.Records.Put(r, 1)
 	}
-	others := map[string][]resources.ExistingObject{"acme": {
+	view := seen.Providers["acme"]
+	view.Others = []resources.ExistingObject{
 		{Instance: resources.Instance{ID: "s6"}, Program: "Nodepool"}, {Instance: resources.Instance{ID: "s7"}, Program: "Nodepool"},
 		{Image: resources.RemoteImage{ID: "i3"}},
-	}}
+	}
+	seen.Providers["acme"] = view
 	var got []string
-	for _, o := range inspect.Unmanaged(seen, others) {
+	for _, o := range inspect.Unmanaged(seen) {
 		got = append(got, fmt.Sprint(o.Type, " ", o.ID, " ", o.Owner, " ", o.Tags, o.Created != nil))
 	}
 	want := []string{"image i2 leak true", "image i3 none false", "port p2 leak false", "server s3 leak false", "server s4 leak false",

@@ -163,7 +163,7 @@ func TestDockerfileMatchesGoModAndTargets(t *testing.T) {
 	mod, err := os.ReadFile(filepath.Join("..", "go.mod"))
 	testutil.Must(t, err)
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(mod)
-	if !strings.Contains(text, "FROM golang:"+string(version[1])+" ") {
+	if !strings.Contains(text, "FROM --platform=$BUILDPLATFORM golang:"+string(version[1])+" ") {
 		t.Errorf("go.mod wants Go %s, and the Dockerfile builds with another one", version[1])
 	}
 	for _, target := range []string{" AS watch", " AS builder"} {

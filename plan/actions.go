@@ -24,7 +24,7 @@ const (
 	ActionServe      Action = "serve"      // assign nodes to a request
 	ActionDecline    Action = "decline"    // record that pools will not serve a request
 	ActionMove       Action = "move"       // write the present names of moved blocks into a record
-	ActionForget     Action = "forget"     // remove a record without an object
+	ActionForget     Action = "forget"     // remove a record; its object is gone, or stays without ownership tags
 	ActionUnregister Action = "unregister" // remove the record of a static node's slot; the machine stays
 	ActionDelete     Action = "delete"     // delete an object and its record
 )
@@ -140,6 +140,7 @@ const (
 	ReasonMoved           Reason = "moved"
 	ReasonNamed           Reason = "named"
 	ReasonNotOurs         Reason = "not-ours"
+	ReasonRemoved         Reason = "removed"
 )
 
 var reasonTexts = map[Reason]string{
@@ -188,6 +189,7 @@ var reasonTexts = map[Reason]string{
 	ReasonUnavailable:     "the provider that accepted it does not respond",
 	ReasonNamed:           "the configuration or a command names it",
 	ReasonNotOurs:         "another owner has it now",
+	ReasonRemoved:         "a removed block names it, and the object stays",
 }
 
 // Text returns the reason in words; an unknown code is its own text.

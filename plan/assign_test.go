@@ -110,6 +110,58 @@ func TestImagesFromExternalSources(t *testing.T) {
 			},
 			want: "note host-unavailable provider.cloud.image.debian\n",
 		},
+		"a build host reports a newer version": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				b := hosted(d, o, true)
+				b.Version, b.VersionTime = "b", now.Add(-2*time.Hour)
+				o.Versions = map[string]SourceView{"debian": {Versions: []resources.Version{version("c", time.Hour)}}}
+			},
+			want: "build diskimage.debian: new-version\nupload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)\n", version: "c",
+		},
+		"an old version from a build host is used while it is the newest": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				b := hosted(d, o, true)
+				b.StateTime, b.Version, b.VersionTime = now.Add(-48*time.Hour), "b", now.Add(-48*time.Hour)
+				d.Images[0].RebuildAge = 24 * time.Hour
+				o.Versions = map[string]SourceView{"debian": {Versions: []resources.Version{version("b", 48*time.Hour)}}}
+			},
+		},
+		"a build without a version has the newest one of its start": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				b := hosted(d, o, true)
+				o.Versions = map[string]SourceView{"debian": {Versions: []resources.Version{{ID: "a", Time: b.Created.Add(-time.Minute)}}}}
+			},
+		},
+		"a build host that reports no versions leaves an old version alone": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				b := hosted(d, o, true)
+				b.StateTime, b.Version, b.VersionTime = now.Add(-48*time.Hour), "b", now.Add(-48*time.Hour)
+				d.Images[0].RebuildAge = 24 * time.Hour
+			},
+		},
+		"a changed image is built though its build host reports no versions": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				hosted(d, o, true).Version = "b"
+				d.Images[0].Hashes = resources.Hashes{"v1:changed"}
+			},
+			want: "build diskimage.debian: inputs-changed\nupload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)\n",
+		},
+		"a build host with a source that does not answer changes nothing": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				hosted(d, o, true).Version = "b"
+				o.Versions = map[string]SourceView{"debian": {Err: "connection refused"}}
+			},
+			want: "note source diskimage.debian\n",
+		},
+		"a build host without a response is no reason against a first build": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				hosted(d, o, true)
+				d.Images[0].RebuildAge = time.Minute
+				o.Records.Builds[0].StateTime = now.Add(-time.Hour)
+				o.Versions = map[string]SourceView{"debian": {Err: "no gearman server answers"}}
+			},
+			want: "build diskimage.debian: rebuild-age\nupload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)\n",
+		},
 		"an interrupted build on another host is gone on with": {
 			change: func(d *resources.Desired, o *Observed, _ *Options) {
 				b := *hosted(d, o, true)

@@ -29,6 +29,7 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	}
 	d.noteSkipped()
 	d.cloudProblems()
+	planRemoved(d)
 	use := &capacity{world: w, pools: map[poolKey]*poolUse{}, free: map[string]*resources.ResourceAmounts{}, readyCount: map[string]int{}}
 	nodes := planNodes(w, d, use)
 	planImports(w, d, use)

@@ -254,7 +254,8 @@ type dueBuild struct {
 }
 
 func (ip *imagePlanner) buildDue(img *resources.Image, newest *resources.Build, users []*resources.Provider) dueBuild {
-	if img.Kind == resources.ZuulImage {
+	view, external := ip.world.seen.Versions[img.Name]
+	if img.Kind == resources.ZuulImage || newest != nil && newest.Version != "" || external && view.Err == "" {
 		return ip.fetchDue(img, newest, users)
 	}
 	due := ip.stale(img, newest, users)
@@ -296,7 +297,10 @@ func (ip *imagePlanner) fetchDue(img *resources.Image, newest *resources.Build, 
 	due := ip.stale(img, newest, users)
 	view, looked := ip.world.seen.Versions[img.Name]
 	if !looked {
-		return dueBuild{}
+		if img.Kind == resources.ZuulImage {
+			return dueBuild{}
+		}
+		return due // the build host is down, or has another source for the image now
 	}
 	if view.Err != "" {
 		ip.draft.note(Warning, "source", at, img.Source, "the source of %s could not be queried, so no new build is fetched: %s", at, view.Err)
@@ -311,7 +315,7 @@ func (ip *imagePlanner) fetchDue(img *resources.Image, newest *resources.Build, 
 		return dueBuild{}
 	}
 	version := view.Versions[i]
-	if due.reason == "" && version.ID != newest.Version && version.Time.After(newest.VersionTime) {
+	if due.reason == "" && version.ID != newest.Version && version.Time.After(versionTime(newest)) {
 		due = dueBuild{reason: ReasonNewVersion, evidence: []Fact{{"build", newest.ID}}}
 	}
 	if due.reason == "" {
@@ -320,6 +324,14 @@ func (ip *imagePlanner) fetchDue(img *resources.Image, newest *resources.Build, 
 	due.version = version.ID
 	due.evidence = append(due.evidence, Fact{"version", version.ID}, Fact{"made", clock(version.Time)})
 	return due
+}
+
+// versionTime returns the time of a build's version. Without a version, a build host built the newest one at that time.
+func versionTime(b *resources.Build) time.Time {
+	if b.Version == "" && b.Remote {
+		return b.Created
+	}
+	return b.VersionTime
 }
 
 // lostFile returns a format that is still to be uploaded although the build has no file left to upload or convert.

@@ -35,29 +35,16 @@ func MovedRecord(want resources.Desired, record resources.Record) (renamed resou
 
 // hashesOfNode returns the present and the former hashes of the offer or machine of a node.
 func hashesOfNode(want resources.Desired, n *resources.Node) (now, former resources.Hashes) {
-	p, ok := want.Provider(n.Provider)
-	if !ok {
+	p, _ := want.Provider(n.Provider)
+	offer, machine := p.SourceOf(n)
+	switch {
+	case machine != nil:
+		return machine.Hashes, machine.Former
+	case offer != nil:
+		return offer.Hashes, offer.Former
+	default:
 		return nil, nil
 	}
-	i := slices.IndexFunc(p.Pools, func(pool resources.Pool) bool { return pool.Name == n.Pool })
-	if i < 0 {
-		return nil, nil
-	}
-	pool := &p.Pools[i]
-	if n.Static {
-		for j := range pool.Nodes {
-			if pool.Nodes[j].Name == n.Hostname {
-				return pool.Nodes[j].Hashes, pool.Nodes[j].Former
-			}
-		}
-		return nil, nil
-	}
-	for _, label := range n.Labels {
-		if offer := pool.Offer(label); offer != nil {
-			return offer.Hashes, offer.Former
-		}
-	}
-	return nil, nil
 }
 
 // withMoves returns the observed state with the present names, and the records with earlier names by their keys.
@@ -66,11 +53,14 @@ func withMoves(want resources.Desired, seen Observed) (Observed, map[resources.K
 		return seen, nil
 	}
 	moved := map[resources.Key]resources.Record{}
-	records := seen.Records.Clone()
+	records := seen.Records
 	for _, record := range seen.Records.movable() {
 		renamed, changed := MovedRecord(want, record)
 		if !changed {
 			continue
+		}
+		if len(moved) == 0 {
+			records = seen.Records.Clone()
 		}
 		before, after := record.Key(), renamed.Key()
 		moved[before] = record
@@ -96,6 +86,10 @@ func withMoves(want resources.Desired, seen Observed) (Observed, map[resources.K
 		frozen[want.Moves.Provider(name)] = is || frozen[want.Moves.Provider(name)]
 	}
 	seen.Providers, seen.Frozen = views, frozen
+	seen.RequestedBuilds = slices.Clone(seen.RequestedBuilds)
+	for i, image := range seen.RequestedBuilds {
+		seen.RequestedBuilds[i] = want.Moves.Image(image)
+	}
 	return seen, moved
 }
 
@@ -125,6 +119,7 @@ func (r *Records) movable() (all []resources.Record) {
 // planMoves plans a step for each record with earlier names. All other steps about such a record wait for it.
 func planMoves(d *draft) {
 	w := d.world
+	images := d.sharedImageMoves()
 	waiting, unplaced := 0, map[string]bool{}
 	for _, key := range slices.SortedFunc(maps.Keys(w.moved), compareKeys) {
 		before := w.moved[key]
@@ -135,10 +130,10 @@ func planMoves(d *draft) {
 		case w.seen.Shared && w.seen.ForeignClaims[key]:
 			waiting++
 			continue
-		case w.seen.Shared && (key.Kind == resources.KindBuild || key.Kind == resources.KindUpload):
-			d.problems = append(d.problems, Problem{Address: moveAddress(after),
-				Text: "in ZooKeeper, builds and uploads have the name of their image and provider in their path, and npctl cannot rename them there",
-				Hint: "keep the name, or add the new image or provider beside the old one and remove the old one later"})
+		case images[imageOf(after)] == moveRefused:
+			continue
+		case images[imageOf(after)] == moveWaits:
+			waiting++
 			continue
 		}
 		if place := placeOfLostHash(w.declared, before, after); w.opt.Moves && place != "" && !unplaced[place] {
@@ -149,13 +144,131 @@ func planMoves(d *draft) {
 		}
 		d.add(moveStep(before, after))
 	}
+	d.orderSharedMoves()
 	switch {
 	case waiting > 0 && w.opt.Moves: // nothing would move them later
 		d.problems = append(d.problems, Problem{Text: text.Count(waiting, "record with an earlier name is", "records with earlier names are") + " in use by another process, and cannot be moved now",
 			Hint: "add a moved block to the configuration: it moves each record when the process releases it"})
 	case waiting > 0:
-		d.note(Info, "move-waits", "", resources.Source{}, "%s until the process that uses them releases them; npctl already treats them as moved",
+		d.note(Info, "move-waits", "", resources.Source{}, "%s while another process uses or manages them; npctl already treats them as moved",
 			text.Count(waiting, "record keeps its earlier name", "records keep their earlier names"))
+	}
+}
+
+// imageMove is the decision about the builds and uploads of one image in a shared store.
+type imageMove int
+
+const (
+	moveNow     imageMove = iota
+	moveWaits             // another process works on one of them
+	moveRefused           // another program would not find them, or delete them
+)
+
+// imageOf returns the image of a build or an upload, or "".
+func imageOf(record resources.Record) string {
+	switch r := record.(type) {
+	case *resources.Build:
+		return r.Image
+	case *resources.Upload:
+		return r.Image
+	default:
+		return ""
+	}
+}
+
+// sharedImageMoves decides for each image whether its builds and uploads can move in a shared store, where their paths
+// contain the names of the image and of the provider. Other programs find them by path, and delete those with names that
+// their configuration does not have.
+func (d *draft) sharedImageMoves() map[string]imageMove {
+	w, decisions := d.world, map[string]imageMove{}
+	if !w.seen.Shared {
+		return decisions
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(w.moved), compareKeys) {
+		before := w.moved[key]
+		after, _ := MovedRecord(w.declared, before)
+		image := imageOf(after)
+		if image == "" {
+			continue
+		}
+		text, hint := w.moveConflict(before, after)
+		switch {
+		case text != "":
+			decisions[image] = moveRefused
+			if p := (Problem{Address: moveAddress(after), Text: text, Hint: hint}); !slices.Contains(d.problems, p) {
+				d.problems = append(d.problems, p)
+			}
+		case w.seen.ForeignClaims[key] || w.busy(key) || w.managedElsewhere(before, image):
+			decisions[image] = max(decisions[image], moveWaits)
+		}
+	}
+	return decisions
+}
+
+// managedElsewhere reports whether another npctl process moves the record: the builder that manages the image, or one
+// that still serves the provider under its earlier name.
+func (w *world) managedElsewhere(before resources.Record, image string) bool {
+	u, ok := before.(*resources.Upload)
+	return OtherBuilder(w.seen, image) != nil || ok && slices.ContainsFunc(w.seen.RegisteredPools, func(p resources.RegisteredPool) bool {
+		return !p.Own && p.IsNpctl() && p.Provider == u.Provider && w.declared.Moves.Provider(u.Provider) != u.Provider
+	})
+}
+
+// moveConflict returns why a build or upload cannot move in a shared store, and the next step, or "".
+func (w *world) moveConflict(before, after resources.Record) (reason, hint string) {
+	const stop = ", apply the move, write the present names into nodepool.yaml, and start it again"
+	if len(w.seen.NodepoolBuilders) > 0 {
+		host := w.seen.NodepoolBuilders[0]
+		return "nodepool-builder runs on " + host + ": it finds builds and uploads by the names of their image and provider, and deletes those that its configuration does not have",
+			"stop nodepool-builder on " + host + stop
+	}
+	switch before := before.(type) {
+	case *resources.Build:
+		if strings.Contains(before.ID, "/") && before.Image != after.(*resources.Build).Image {
+			return "build " + before.ID + " has a number instead of an ID, as Nodepool before version 9 wrote it, and the number belongs to the earlier name",
+				"rename the image when newer builds have replaced this one"
+		}
+	case *resources.Upload:
+		to := after.(*resources.Upload)
+		for i := range w.seen.RegisteredPools {
+			if p := &w.seen.RegisteredPools[i]; !p.IsNpctl() && (p.Provider == before.Provider || p.Provider == to.Provider) {
+				return "nodepool-launcher on " + p.Host + " serves provider " + p.Provider + ", and finds uploads by the names of their image and provider",
+					"stop nodepool-launcher on " + p.Host + stop
+			}
+		}
+	}
+	return "", ""
+}
+
+// orderSharedMoves makes moves wait for each other in a shared store: a build for the record of its image, which carries
+// the pause; an upload for its build, which takes its uploads along; a node for the upload that it refers to.
+func (d *draft) orderSharedMoves() {
+	if !d.world.seen.Shared {
+		return
+	}
+	moves := map[resources.Key]string{}
+	for i := range d.steps {
+		if s := &d.steps[i]; s.Action == ActionMove {
+			moves[s.Record] = s.ID
+		}
+	}
+	for i := range d.steps {
+		s := &d.steps[i]
+		if s.Action != ActionMove {
+			continue
+		}
+		var first resources.Key
+		switch before := d.world.moved[s.Record].(type) {
+		case *resources.Build:
+			first = resources.Key{Kind: resources.KindImage, ID: before.Image}
+		case *resources.Upload:
+			first = resources.Key{Kind: resources.KindBuild, ID: before.Build}
+		case *resources.Node:
+			first = resources.Key{Kind: resources.KindUpload, ID: before.Upload}
+		}
+		if id := moves[first]; id != "" {
+			s.Needs = append(s.Needs, id)
+		}
 	}
 }
 

@@ -137,11 +137,45 @@ func TestNodeLockedByZuulIsMovedWhenItIsUnlocked(t *testing.T) {
 	}
 }
 
-func TestImageIsNotRenamedInSharedStore(t *testing.T) {
-	seen := renamedView()
-	seen.Shared = true
-	p := Compute(renamedFleet(), seen, Options{})
-	if !strings.Contains(lines(p), "problem diskimage.bookworm: in ZooKeeper") {
-		t.Errorf("the plan is:\n%s", lines(p))
+// In a shared store other programs find builds and uploads by names.
+func TestSharedImagesMoveUnlessOthersUseThem(t *testing.T) {
+	key := resources.Key{Kind: resources.KindUpload, ID: "1"}
+	for name, c := range map[string]struct {
+		with    func(*Observed)
+		want    string
+		missing string // in the plan
+	}{
+		"nobody": {func(*Observed) {}, "move provider.sky.image.bookworm: moved [upload/1] needs(move build/", "problem"},
+		"nodepool-builder": {func(o *Observed) { o.NodepoolBuilders = []string{"nb01"} },
+			"problem diskimage.bookworm: nodepool-builder runs on nb01", "move provider.sky.image"},
+		"nodepool-launcher": {func(o *Observed) {
+			o.RegisteredPools = []resources.RegisteredPool{{ID: "x", Host: "nl01", Program: "11.0.0", Provider: "cloud", Pool: "main"}}
+		}, "problem provider.sky.image.bookworm: nodepool-launcher on nl01 serves provider cloud", "move diskimage.bookworm: moved [build"},
+		"nodepool-launcher of another provider": {func(o *Observed) {
+			o.RegisteredPools = []resources.RegisteredPool{{ID: "x", Host: "nl01", Program: "11.0.0", Provider: "elsewhere", Pool: "main"}}
+		}, "move provider.sky.image.bookworm: moved", "problem"},
+		"npctl with the earlier name": {func(o *Observed) {
+			o.RegisteredPools = []resources.RegisteredPool{{ID: "x", Host: "np02", Program: "npctl 0.1.0", Provider: "cloud", Pool: "main"}}
+		}, "note move-waits", "moved [upload"},
+		"locked upload":      {func(o *Observed) { o.ForeignClaims = map[resources.Key]bool{key: true} }, "note move-waits", "moved [build"},
+		"step on the upload": {func(o *Observed) { o.Busy = map[resources.Key]bool{key: true} }, "note move-waits", "moved [build"},
+		"builder of the image": {func(o *Observed) {
+			o.BuilderID, o.OtherBuilders = "mine", map[string]bool{"theirs": true}
+			b := *o.Records.Builds[0]
+			b.HostID, b.State = "theirs", resources.StateReady
+			o.Records.Builds = []*resources.Build{&b}
+		}, "note move-waits", "moved [build"},
+		"build with a number": {func(o *Observed) {
+			b := *o.Records.Builds[0]
+			b.ID = "debian/0000000001"
+			o.Records.Builds = []*resources.Build{&b}
+		}, "problem diskimage.bookworm: build debian/0000000001 has a number", "moved [upload"},
+	} {
+		seen := renamedView()
+		seen.Shared = true
+		c.with(&seen)
+		if text := lines(Compute(renamedFleet(), seen, Options{})); !strings.Contains(text, c.want) || strings.Contains(text, c.missing) {
+			t.Errorf("%s:\n%s", name, text)
+		}
 	}
 }

@@ -87,6 +87,9 @@ func (np *nodePlanner) node(n *resources.Node) {
 		np.unfinishedImport(n)
 		return
 	}
+	if removed != "" && np.removed(n) {
+		return
+	}
 	if reason, evidence := np.world.broken(n); reason != "" {
 		np.endNode(n, reason, evidence...)
 		return
@@ -101,8 +104,11 @@ func (np *nodePlanner) node(n *resources.Node) {
 	case inService && !np.world.opt.Destroy:
 		np.capacity.count(n)
 		if removed != "" {
-			np.draft.note(Info, "in-use", nodeAddress(n.ID), resources.Source{},
-				"node %s is %s and stays until it is returned, though %s", n.ID, n.State, removed.Text())
+			after := "stays until it is returned, though " + removed.Text()
+			if np.world.declared.Removed.HasNode(n) {
+				after = "is forgotten when it is returned: a removed block names it"
+			}
+			np.draft.note(Info, "in-use", nodeAddress(n.ID), resources.Source{}, "node %s is %s and %s", n.ID, n.State, after)
 		}
 	case removed != "":
 		np.endNode(n, np.world.because(removed))

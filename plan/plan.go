@@ -237,7 +237,7 @@ type Observed struct {
 	Inputs           map[string]resources.InputFiles // by image: its local input files
 	InputErrors      map[string]string               // by image: why its input files could not be read
 	Formats          map[string]string               // by provider: the image format that it needs
-	Versions         map[string]SourceView           // by image of an external source; nil: not queried
+	Versions         map[string]SourceView           // by image of an external source, here or on a build host; nil: not queried
 	InstanceOffers   map[string]OfferRef             // by image: the offer of the instance that its builder uses
 	Hosts            map[string]HostsView            // by builder kind: the build hosts that keep the files of its builds
 	Builders         []string                        // builder kinds that can run on this host
@@ -254,6 +254,7 @@ type Observed struct {
 	RegisteredPools  []resources.RegisteredPool      // the registered pools of a shared store, including ours
 	BuilderID        string                          // of this process; empty before its first build
 	OtherBuilders    map[string]bool                 // in a shared store: IDs of the registered builders of other npctl processes
+	NodepoolBuilders []string                        // in a shared store: hosts of the registered builders of other programs
 	StoreReconnected bool                            // the store recovered just now; others may not have registered again
 	ForeignClaims    map[resources.Key]bool          // records that other processes have claimed; the plan skips them
 	RequestedBuilds  []string                        // images with a build request
@@ -308,6 +309,9 @@ type ProviderView struct {
 	Offers            map[OfferKey]OfferView
 	// CloudImages are the resolved cloud_image blocks by name.
 	CloudImages map[string]CloudImageView
+	// Others are the servers and images without ownership tags of npctl, if reconcile.Options.ListOthers is set.
+	Others    []resources.ExistingObject
+	OthersErr string // why they could not be listed
 	// Imports are the objects that imports name, except the imported ones.
 	Imports map[ImportKey]ImportView
 }

@@ -27,8 +27,10 @@ func (ip *imagePlanner) deleteBuild(b *resources.Build, reason Reason, needs ...
 		evidence = append(evidence, Fact{"error", b.Error})
 	}
 	at := imageAddress(b.Kind, b.Image)
-	ip.draft.add(Step{ID: "delete build " + b.ID, Address: at, Action: ActionDelete, Thing: ThingBuild, Reason: reason,
-		Evidence: evidence, Image: b.Image, Build: b.ID, Record: b.Key(), Needs: needs})
+	s := Step{ID: "delete build " + b.ID, Address: at, Action: ActionDelete, Thing: ThingBuild, Reason: reason,
+		Evidence: evidence, Image: b.Image, Build: b.ID, Record: b.Key(), Needs: needs}
+	s.forgetInstead()
+	ip.draft.add(s)
 }
 
 // superseded plans the removal of builds and uploads beyond the number to keep. A planned build counts as kept, and
@@ -113,8 +115,12 @@ func (ip *imagePlanner) removedImages() {
 			if b.Remote && ip.world.seen.Shared || ip.ownedByOtherBuilder(b) {
 				continue // another process may own the image
 			}
+			reason := ip.world.because(ReasonImageRemoved)
+			if b.State == resources.StateReady && ip.world.declared.Removed.HasBuild(b) {
+				reason = ReasonRemoved
+			}
 			if !ip.uploadsRemain(b) {
-				ip.deleteBuild(b, ip.world.because(ReasonImageRemoved))
+				ip.deleteBuild(b, reason)
 			}
 		}
 	}

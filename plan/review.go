@@ -179,7 +179,7 @@ func order(steps []Step) []Step {
 // step includes the steps that it needs; a step that needs an excluded one is excluded too.
 func selectSteps(p Plan, opt Options) Plan {
 	if opt.RefreshOnly {
-		p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return s.Action != ActionForget || s.Thing == ThingRecord })
+		p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return s.Action != ActionForget || s.Thing == ThingRecord || s.Releases() })
 	}
 	if len(opt.Remove) > 0 {
 		p = onlyRemovals(p, opt.Remove)

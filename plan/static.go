@@ -134,6 +134,9 @@ func (sp *staticPlanner) whyLeft(n *resources.Node) Reason {
 	if sp.configuredSlots(n) > 0 {
 		return ReasonSlotRemoved
 	}
+	if sp.world.declared.Removed.HasNode(n) {
+		return ReasonRemoved
+	}
 	_, removed := sp.world.placeOfNode(n)
 	if removed == ReasonProviderRemoved || removed == ReasonPoolRemoved {
 		return removed

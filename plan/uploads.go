@@ -155,7 +155,7 @@ func (ip *imagePlanner) deleteUpload(u *resources.Upload, reason Reason, needs .
 			continue
 		}
 		id, gone := ip.draft.deletedBy[n.Key()]
-		if !gone && u.State == resources.StateReady {
+		if !gone && u.State == resources.StateReady && reason != ReasonRemoved {
 			return ""
 		}
 		if gone {
@@ -170,9 +170,11 @@ func (ip *imagePlanner) deleteUpload(u *resources.Upload, reason Reason, needs .
 	if u.Error != "" {
 		evidence = append(evidence, Fact{"error", u.Error})
 	}
-	return ip.draft.add(Step{ID: "delete upload " + u.ID, Address: uploadAddress(u.Provider, u.Image), Action: ActionDelete,
+	s := Step{ID: "delete upload " + u.ID, Address: uploadAddress(u.Provider, u.Image), Action: ActionDelete,
 		Thing: ThingUpload, Reason: reason, Evidence: evidence, Image: u.Image, Build: u.Build, Provider: u.Provider,
-		Record: u.Key(), External: external, Needs: needs})
+		Record: u.Key(), External: external, Needs: needs}
+	s.forgetInstead()
+	return ip.draft.add(s)
 }
 
 // dropUploads plans the removal of every upload of an image from a provider.
@@ -193,7 +195,11 @@ func (ip *imagePlanner) dropUploads(image, provider string, reason Reason) {
 			ip.checkUpload(u)
 			continue
 		}
-		if ip.deleteUpload(u, ip.world.because(reason)) == "" {
+		why := ip.world.removedOr(u, reason)
+		if why == ReasonRemoved && ip.world.launcherOf[provider] {
+			continue
+		}
+		if ip.deleteUpload(u, why) == "" {
 			ip.draft.note(Info, "in-use", uploadAddress(provider, image), resources.Source{},
 				"image %s stays in %s until the nodes that run from it are gone", u.Name, provider)
 		}

@@ -140,6 +140,30 @@ func (e *Engine) Buildable() []string {
 	return names
 }
 
+// VersionedImages implements builders.BuildService.
+func (w *BuildService) VersionedImages() []string {
+	x := w.active()
+	return slices.DeleteFunc(x.Buildable(), func(name string) bool {
+		_, builder, err := x.imageBuilder(name)
+		_, versioned := builder.(builders.Versioned)
+		return err != nil || !versioned
+	})
+}
+
+// Versions implements builders.BuildService.
+func (w *BuildService) Versions(ctx context.Context, image string) ([]resources.Version, error) {
+	x := w.active()
+	img, builder, err := x.imageBuilder(image)
+	if err != nil {
+		return nil, err
+	}
+	source, ok := builder.(builders.Versioned)
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", img.Ref(), builders.ErrNoVersions)
+	}
+	return source.Versions(ctx, img.Name, img.Config, x.Desired.Settings.Dir)
+}
+
 // ListBuilds implements builders.BuildService.
 func (w *BuildService) ListBuilds(context.Context) ([]string, error) {
 	x := w.active()
@@ -183,31 +207,32 @@ func keptBuild(x *execution, id string) (*resources.Build, error) {
 }
 
 // Build implements builders.BuildService.
-func (w *BuildService) Build(ctx context.Context, image, id string, formats []string, progress func(phase string, done, total int64)) ([]resources.ImageFile, error) {
-	files, err, _ := w.flight.Do(id, func() (any, error) { return w.build(ctx, image, id, formats, progress) })
+func (w *BuildService) Build(ctx context.Context, job builders.RemoteBuild) ([]resources.ImageFile, error) {
+	files, err, _ := w.flight.Do(job.BuildID, func() (any, error) { return w.build(ctx, job) })
 	made, _ := files.([]resources.ImageFile)
 	return made, err
 }
 
-func (w *BuildService) build(ctx context.Context, image, id string, formats []string, progress func(phase string, done, total int64)) ([]resources.ImageFile, error) {
-	x := w.active()
+func (w *BuildService) build(ctx context.Context, job builders.RemoteBuild) ([]resources.ImageFile, error) {
+	x, id := w.active(), job.BuildID
 	if b, err := keptBuild(x, id); err == nil {
 		return b.Files, nil
 	}
-	img, _, err := x.imageBuilder(image)
+	img, _, err := x.imageBuilder(job.Image)
 	if err != nil {
 		return nil, err
 	}
-	wanted := slices.Concat(formats, img.Formats)
-	if len(formats) == 0 {
+	wanted := slices.Concat(job.Formats, img.Formats)
+	if len(job.Formats) == 0 {
 		wanted = slices.AppendSeq(wanted, maps.Values(x.seen.Formats)) // of the providers in this configuration
 	}
 	if len(wanted) == 0 {
 		return nil, fmt.Errorf("%s: the request contains no format, and none is configured on this host", img.Ref())
 	}
 	slices.Sort(wanted)
-	step := plan.Step{ID: "build " + id, Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: image, Build: buildID(id), Formats: slices.Compact(wanted)}
-	defer w.listen(step.ID, progress)()
+	step := plan.Step{ID: "build " + id, Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: job.Image, Build: buildID(id),
+		Version: job.Version, Formats: slices.Compact(wanted)}
+	defer w.listen(step.ID, job.Progress)()
 	if _, err := x.runStep(ctx, step, stepRun{}); err != nil {
 		return nil, err
 	}

@@ -11,7 +11,10 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/npctl/npctl/builders"
+	"github.com/npctl/npctl/builders/exec"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
@@ -88,14 +91,14 @@ func TestWorkshopMakesABuildOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
-			if _, err := w.Build(t.Context(), "debian", askedID, []string{"raw"}, nil); err != nil {
+			if _, err := w.Build(t.Context(), builders.RemoteBuild{Image: "debian", BuildID: askedID, Formats: []string{"raw"}}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
 	for _, id := range []string{"17", "an id of another kind"} {
-		if _, err := w.Build(t.Context(), "debian", id, nil, nil); err != nil {
+		if _, err := w.Build(t.Context(), builders.RemoteBuild{Image: "debian", BuildID: id}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +108,7 @@ func TestWorkshopMakesABuildOnce(t *testing.T) {
 	w, end = l.workshop(t)
 	defer end()
 	l.kept(t, w, askedID, "17", "an id of another kind")
-	if _, err := w.Build(t.Context(), "debian", askedID, nil, nil); err != nil {
+	if _, err := w.Build(t.Context(), builders.RemoteBuild{Image: "debian", BuildID: askedID}); err != nil {
 		t.Fatal(err)
 	}
 	if n := l.builds(t); n != 3 {
@@ -121,12 +124,50 @@ func TestWorkshopMakesABuildOnce(t *testing.T) {
 	}
 }
 
+// versions is a builder of images with an external source.
+type versions struct {
+	exec.Builder
+	list []resources.Version
+}
+
+func (v *versions) Versions(context.Context, string, cty.Value, string) ([]resources.Version, error) {
+	return v.list, nil
+}
+
+func TestWorkshopListsVersions(t *testing.T) {
+	l := newLab(t, host, sandboxcloud.Options{})
+	e, end := l.engine()
+	defer end()
+	w, err := reconcile.NewBuildService(t.Context(), e)
+	testutil.Must(t, err)
+	defer w.Close()
+	if _, err := w.Versions(t.Context(), "debian"); !errors.Is(err, builders.ErrNoVersions) || len(w.VersionedImages()) > 0 {
+		t.Errorf("images without a source: got %v and error %v, want none and ErrNoVersions", w.VersionedImages(), err)
+	}
+	if _, err := w.Versions(t.Context(), "unknown"); err == nil || errors.Is(err, builders.ErrNoVersions) {
+		t.Errorf("an unknown image: got error %v", err)
+	}
+	e.Builders["exec"] = &versions{list: []resources.Version{{ID: "v1"}}}
+	if got := w.VersionedImages(); !slices.Equal(got, []string{"broken", "debian"}) { // paused has no function
+		t.Errorf("versioned images are %v", got)
+	}
+	if got, err := w.Versions(t.Context(), "debian"); err != nil || len(got) != 1 || got[0].ID != "v1" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := w.Build(t.Context(), builders.RemoteBuild{Image: "debian", BuildID: askedID, Version: "v1", Formats: []string{"raw"}}); err != nil {
+		t.Fatal(err)
+	}
+	if b := l.theBuild(t); b.Version != "v1" {
+		t.Errorf("the build has version %q, want v1", b.Version)
+	}
+}
+
 func TestWorkshopFailsAndForgets(t *testing.T) {
 	l := newLab(t, host, sandboxcloud.Options{})
 	w, end := l.workshop(t)
 	defer end()
 	for _, image := range []string{"broken", "unknown"} {
-		if _, err := w.Build(t.Context(), image, askedID, []string{"raw"}, nil); err == nil {
+		if _, err := w.Build(t.Context(), builders.RemoteBuild{Image: image, BuildID: askedID, Formats: []string{"raw"}}); err == nil {
 			t.Errorf("%s was made", image)
 		}
 	}
@@ -152,7 +193,7 @@ func (l *lab) marked(t *testing.T, cloud string) []resources.OwnerTags {
 func TestWorkshopSendsForOthers(t *testing.T) {
 	l := newLab(t, host, sandboxcloud.Options{})
 	w, end := l.workshop(t)
-	if _, err := w.Build(t.Context(), "debian", askedID, []string{"raw"}, nil); err != nil {
+	if _, err := w.Build(t.Context(), builders.RemoteBuild{Image: "debian", BuildID: askedID, Formats: []string{"raw"}}); err != nil {
 		t.Fatal(err)
 	}
 	marks := resources.OwnerTags{Installation: "theirs", Kind: resources.KindUpload, ID: "0000000042", Provider: "one"}
@@ -218,7 +259,7 @@ func (l *lab) workAndDie(t *testing.T) {
 		return
 	}
 	defer w.Close()
-	if _, err := w.Build(ctx, "debian", askedID, []string{"raw"}, nil); err != nil {
+	if _, err := w.Build(ctx, builders.RemoteBuild{Image: "debian", BuildID: askedID, Formats: []string{"raw"}}); err != nil {
 		return
 	}
 	_, _ = w.Upload(ctx, builders.UploadJob{BuildID: askedID, Image: "debian", Provider: "one"})
@@ -233,7 +274,7 @@ func TestWorkshopUsesAnotherConfiguration(t *testing.T) {
 	defer w.Close()
 	var phases sync.Map
 	make := func(id string) []resources.ImageFile {
-		files, err := w.Build(t.Context(), "debian", id, nil, func(string, int64, int64) { phases.Store(id, true) })
+		files, err := w.Build(t.Context(), builders.RemoteBuild{Image: "debian", BuildID: id, Progress: func(string, int64, int64) { phases.Store(id, true) }})
 		testutil.Must(t, err)
 		return files
 	}

@@ -107,6 +107,7 @@ func (s *sharedStore) Changes() ([]state.Entry, []resources.Key) {
 func (s *sharedStore) Claimed() map[resources.Key]bool                    { return nil }
 func (s *sharedStore) Register(context.Context, resources.Presence) error { return nil }
 func (s *sharedStore) RegisteredPools() []resources.RegisteredPool        { return nil }
+func (s *sharedStore) NodepoolBuilders() []string                         { return nil }
 func (s *sharedStore) Builders() []string                                 { return nil }
 func (s *sharedStore) Sync(context.Context) error                         { return nil }
 func (s *sharedStore) RequestedBuilds() []string                          { return s.wished }

@@ -68,6 +68,29 @@ func (d imagesDir) removeBuild(ctx context.Context, b *resources.Build) error {
 	return nil
 }
 
+// forgottenDir is the directory inside the images directory for the files of forgotten builds.
+const forgottenDir = "forgotten"
+
+// forgetBuild moves all files with the build ID in their names to forgottenDir, where npctl never deletes them.
+func (d imagesDir) forgetBuild(id string) error {
+	files, err := d.list()
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if plan.BuildIDOfFile(f.Name) != id {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Join(d.path, forgottenDir), 0o700); err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(d.path, f.Name), filepath.Join(d.path, forgottenDir, f.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // remove removes a file or directory of the images directory. It first unmounts what a killed builder left mounted.
 // While anything is still mounted it deletes nothing, because the deletion would follow the mount.
 func (d imagesDir) remove(ctx context.Context, name string) error {

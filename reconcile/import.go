@@ -8,9 +8,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
@@ -19,14 +16,13 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// lookUpImports adds to the view the objects that the imports of a provider name, except those that are imported
-// already.
-func (e *Engine) lookUpImports(ctx context.Context, name string, cloud drivers.Cloud, there expectedIDs, view *plan.ProviderView) error {
+// lookUpImports adds to the view the objects that the imports of a provider name, except the imported ones.
+func (e *Engine) lookUpImports(ctx context.Context, name string, cloud drivers.Cloud, there expectedIDs, imported []string, view *plan.ProviderView) error {
 	view.Imports = map[plan.ImportKey]plan.ImportView{}
 	adopter, able := drivers.AdopterOf(cloud)
 	for i := range e.Desired.Imports {
 		one := &e.Desired.Imports[i]
-		if one.Provider != name || there.servers[one.ID] || there.images[one.ID] {
+		if one.Provider != name || there.servers[one.ID] || there.images[one.ID] || slices.Contains(imported, one.ID) {
 			continue
 		}
 		var object plan.ImportView
@@ -46,53 +42,15 @@ func (e *Engine) lookUpImports(ctx context.Context, name string, cloud drivers.C
 	return nil
 }
 
-// ListOthers lists the servers and images without ownership tags of npctl in the configured and recorded providers, as far
-// as their drivers can. Observe, called afterwards, lists the other objects and returns the errors of providers.
-func (e *Engine) ListOthers(ctx context.Context) (map[string][]resources.ExistingObject, error) {
-	entries, err := e.Store.List(ctx, resources.KindProvider)
-	if err != nil {
-		return nil, err
-	}
-	records := map[string]*resources.ProviderRecord{}
-	for i := range e.Desired.Providers {
-		records[e.Desired.Providers[i].Name] = nil
-	}
-	for _, entry := range entries {
-		if r, ok := entry.Record.(*resources.ProviderRecord); ok {
-			records[r.Name] = r
-		}
-	}
-	var group errgroup.Group
-	var mu sync.Mutex
-	found := map[string][]resources.ExistingObject{}
-	for name, record := range records {
-		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, observeTimeout)
-			defer cancel()
-			cloud, release, err := e.cloud(ctx, name, record)
-			defer release()
-			if err != nil {
-				return nil //nolint:nilerr // Observe reports it
-			}
-			adopter, able := drivers.AdopterOf(cloud)
-			if !able {
-				return nil
-			}
-			others, err := adopter.ListOthers(ctx)
-			if err != nil {
-				return fmt.Errorf("provider %s: %w", name, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			found[name] = others
-			return nil
-		})
-	}
-	return found, group.Wait()
-}
-
 // errTaken is the error of an import if the object is gone, or has another owner, since the plan.
 var errTaken = fmt.Errorf("%w: the object has changed since the plan", drivers.ErrRejected)
+
+// importStep imports one object.
+type importStep struct {
+	x       *execution
+	step    plan.Step
+	adopter drivers.Adopter
+}
 
 // adopter opens the provider of a step.
 func (x *execution) adopter(ctx context.Context, s plan.Step) (drivers.Adopter, func(), error) {
@@ -102,38 +60,33 @@ func (x *execution) adopter(ctx context.Context, s plan.Step) (drivers.Adopter, 
 	}
 	adopter, able := drivers.AdopterOf(cloud)
 	if !able {
-		return nil, release, fmt.Errorf("import into provider %s: %w", s.Provider, drivers.ErrNotSupported)
+		return nil, release, fmt.Errorf("change ownership tags in provider %s: %w", s.Provider, drivers.ErrNotSupported)
 	}
 	return adopter, release, nil
 }
 
 // adopt reads the object of an import and writes our tags. gone is true if the object can never be imported.
-func (x *execution) adopt(ctx context.Context, s plan.Step, adopter drivers.Adopter, marks resources.OwnerTags) (object resources.ExistingObject, gone bool, err error) {
-	object, found, err := adopter.LookUp(ctx, marks.Kind, s.External)
+func (im *importStep) adopt(ctx context.Context, marks resources.OwnerTags) (object resources.ExistingObject, gone bool, err error) {
+	object, found, err := im.adopter.LookUp(ctx, marks.Kind, im.step.External)
 	switch {
 	case err != nil:
 		return object, rejected(err), err
 	case !found:
-		return object, true, fmt.Errorf("import %s: %w: the cloud no longer has it", s.External, errTaken)
+		return object, true, fmt.Errorf("import %s: %w: the cloud no longer has it", im.step.External, errTaken)
 	}
 	var replaced resources.OwnerTags // those of a lost record of this installation, which the plan showed
-	if had := object.Marks(); had.Installation == marks.Installation && !x.recorded(resources.Key{Kind: had.Kind, ID: had.ID}) {
+	had := object.Marks()
+	if record, _ := im.x.cache.record(resources.Key{Kind: had.Kind, ID: had.ID}); had.Installation == marks.Installation && record == nil {
 		replaced = had
 	}
-	if err := x.cache.claims.awaitConnected(ctx, s.ID); err != nil {
+	if err := im.x.cache.claims.awaitConnected(ctx, im.step.ID); err != nil {
 		return object, false, err
 	}
-	err = adopter.Adopt(ctx, s.External, marks, replaced)
+	err = im.adopter.Adopt(ctx, im.step.External, marks, replaced)
 	if errors.Is(err, drivers.ErrNotOurs) {
-		return object, true, fmt.Errorf("import %s: %w: %w", s.External, errTaken, err)
+		return object, true, fmt.Errorf("import %s: %w: %w", im.step.External, errTaken, err)
 	}
 	return object, rejected(err), err
-}
-
-// recorded reports whether the cache has a record.
-func (x *execution) recorded(key resources.Key) bool {
-	records, _ := x.cache.snapshot()
-	return records.Get(key) != nil
 }
 
 // importNode makes a server of another owner a node: the record, the ownership tags, the final state.
@@ -143,20 +96,21 @@ func (x *execution) importNode(ctx context.Context, s plan.Step) (string, error)
 	if err != nil {
 		return "", err
 	}
-	provider, pool, offer := x.offerOf(s)
-	node, err := x.intendImport(ctx, s, pool, offer)
+	im := &importStep{x, s, adopter}
+	provider, pool, offer := im.offerOf()
+	node, err := im.intendImport(ctx, pool, offer)
 	if err != nil {
 		return "", err
 	}
 	marks := resources.OwnerTags{Installation: x.seen.Installation, Kind: resources.KindNode, ID: node.ID, Provider: node.Provider, Pool: node.Pool,
 		Label: node.Labels[0], Hash: node.Hash}
-	object, gone, err := x.adopt(ctx, s, adopter, marks)
+	object, gone, err := im.adopt(ctx, marks)
 	if gone {
 		return node.ID, errors.Join(err, x.cache.drop(ctx, node.Key()))
 	} else if err != nil {
 		return node.ID, err
 	}
-	if err := x.rememberImport(ctx, s); err != nil {
+	if err := im.rememberImport(ctx); err != nil {
 		return node.ID, err
 	}
 	i := object.Instance
@@ -164,7 +118,7 @@ func (x *execution) importNode(ctx context.Context, s plan.Step) (string, error)
 	if i.Resources.Instances > 0 {
 		node.Resources = i.Resources
 	}
-	if err := x.scanImported(ctx, s, node, provider, offer); err != nil {
+	if err := im.scanImported(ctx, node, provider, offer); err != nil {
 		node.Error = err.Error()
 		return node.ID, errors.Join(fmt.Errorf("import %s: %w", s.External, err), x.cache.put(ctx, node))
 	}
@@ -179,60 +133,59 @@ func (x *execution) importNode(ctx context.Context, s plan.Step) (string, error)
 }
 
 // offerOf returns the configured provider, pool and offer of a step; each is nil if it is not configured.
-func (x *execution) offerOf(s plan.Step) (provider *resources.Provider, pool *resources.Pool, offer *resources.Offer) {
-	provider, _ = x.Desired.Provider(s.Provider)
+func (im *importStep) offerOf() (provider *resources.Provider, pool *resources.Pool, offer *resources.Offer) {
+	provider, _ = im.x.Desired.Provider(im.step.Provider)
 	if provider == nil {
 		return nil, nil, nil
 	}
-	i := slices.IndexFunc(provider.Pools, func(p resources.Pool) bool { return p.Name == s.Pool })
-	if i < 0 {
+	if pool = provider.Pool(im.step.Pool); pool == nil {
 		return provider, nil, nil
 	}
-	return provider, &provider.Pools[i], provider.Pools[i].Offer(s.Label)
+	return provider, pool, pool.Offer(im.step.Label)
 }
 
 // intendImport writes the record of the node, or claims that of an unfinished import. Its state and hash make it a node
 // like any other: a change of the label replaces it once it is ready.
-func (x *execution) intendImport(ctx context.Context, s plan.Step, pool *resources.Pool, offer *resources.Offer) (*resources.Node, error) {
-	key := s.Record
+func (im *importStep) intendImport(ctx context.Context, pool *resources.Pool, offer *resources.Offer) (*resources.Node, error) {
+	key := im.step.Record
 	if key.Kind == "" {
 		if offer == nil {
-			return nil, fmt.Errorf("pool %s of provider %s does not offer label %s", s.Pool, s.Provider, s.Label)
+			return nil, fmt.Errorf("pool %s of provider %s does not offer label %s", im.step.Pool, im.step.Provider, im.step.Label)
 		}
-		now := x.Now()
-		node := &resources.Node{State: resources.StateBuilding, StateTime: now, Created: now, Provider: s.Provider, Pool: s.Pool,
-			Labels: []string{s.Label}, Hash: offer.Hashes.Current(), Attributes: pool.NodeAttributes, ExternalID: s.External,
-			Importing: s.Becomes, Login: x.loginOf(s.Provider, offer), Resources: resources.ResourceAmounts{Instances: 1}}
-		for i := range x.seen.Providers[s.Provider].Instances {
-			if instance := &x.seen.Providers[s.Provider].Instances[i]; instance.ID == s.External {
+		now := im.x.Now()
+		node := &resources.Node{State: resources.StateBuilding, StateTime: now, Created: now, Provider: im.step.Provider, Pool: im.step.Pool,
+			Labels: []string{im.step.Label}, Hash: offer.Hashes.Current(), Attributes: pool.NodeAttributes, ExternalID: im.step.External,
+			Importing: im.step.Becomes, Login: im.loginOf(im.step.Provider, offer), Resources: resources.ResourceAmounts{Instances: 1}}
+		for i := range im.x.seen.Providers[im.step.Provider].Instances {
+			if instance := &im.x.seen.Providers[im.step.Provider].Instances[i]; instance.ID == im.step.External {
 				node.Hostname = instance.Name
 			}
 		}
-		if x.cache.claims.store != nil {
+		if im.x.cache.claims.store != nil {
 			node.State = resources.StateInit // other processes ignore it until it is claimed
 		}
-		if err := x.cache.putFor(ctx, s.ID, append([]resources.Record{node}, x.cache.template(node.Hash, offer.Static, nil)...)...); err != nil {
+		if err := im.x.cache.putFor(ctx, im.step.ID, append([]resources.Record{node}, im.x.cache.template(node.Hash, offer.Static, nil)...)...); err != nil {
 			return nil, err
 		}
 		key = node.Key()
 	}
-	node, at := find[resources.Node](x.cache, key)
+	node, at := find[resources.Node](im.x.cache, key)
 	if node == nil {
 		return nil, fmt.Errorf("%s: %w", key, errChanged)
 	}
-	if s.Record.Kind != "" {
-		if err := x.asPlanned(s, at); err != nil {
+	if im.step.Record.Kind != "" {
+		if err := im.x.asPlanned(im.step, at); err != nil {
 			return nil, err
 		}
 	}
 	node.State = resources.StateBuilding
-	return node, x.cache.claim(ctx, s.ID, node, at)
+	return node, im.x.cache.claim(ctx, im.step.ID, node, at)
 }
 
 // loginOf returns the login of nodes that boot from the image of an offer.
-func (x *execution) loginOf(provider string, offer *resources.Offer) resources.Login {
-	p, _ := x.Desired.Provider(provider)
-	if img := x.Desired.Image(offer.Image.Name); img != nil && offer.Image.Kind != resources.CloudImage {
+func (im *importStep) loginOf(provider string, offer *resources.Offer) resources.Login {
+	p, _ := im.x.Desired.Provider(provider)
+	if img := im.x.Desired.Image(offer.Image.Name); img != nil && offer.Image.Kind != resources.CloudImage {
 		return img.LoginIn(p)
 	}
 	for i := range p.CloudImages {
@@ -245,7 +198,7 @@ func (x *execution) loginOf(provider string, offer *resources.Offer) resources.L
 
 // scanImported reads the host keys of an imported server. A server that becomes ready must answer as a launched one;
 // one on hold may not.
-func (x *execution) scanImported(ctx context.Context, s plan.Step, node *resources.Node, provider *resources.Provider, offer *resources.Offer) error {
+func (im *importStep) scanImported(ctx context.Context, node *resources.Node, provider *resources.Provider, offer *resources.Offer) error {
 	how := probeOf(node.Login)
 	var reach drivers.Reach
 	if offer != nil {
@@ -258,32 +211,32 @@ func (x *execution) scanImported(ctx context.Context, s plan.Step, node *resourc
 	}
 	if node.Importing == resources.StateReady {
 		instance := resources.Instance{Addresses: node.Addresses}
-		l := &nodeLaunch{x: x, step: s, provider: provider, offer: offer, node: node}
+		l := &nodeLaunch{x: im.x, step: im.step, provider: provider, offer: offer, node: node}
 		err := l.awaitReachable(ctx, &instance)
 		node.HostKeys = instance.HostKeys
 		return err
 	}
 	port := cmp.Or(node.Login.ConnectionPort, defaultPorts[how])
-	if keys, err := x.probe(ctx, how, net.JoinHostPort(node.Addresses.Interface, strconv.FormatInt(port, 10))); err == nil {
-		node.HostKeys, node.VerifiedAt = keys, x.Now()
+	if keys, err := im.x.probe(ctx, how, net.JoinHostPort(node.Addresses.Interface, strconv.FormatInt(port, 10))); err == nil {
+		node.HostKeys, node.VerifiedAt = keys, im.x.Now()
 	}
 	return nil
 }
 
 // rememberImport records the ID of an imported object in the record of its provider, so that its import has no effect
 // after the object is gone.
-func (x *execution) rememberImport(ctx context.Context, s plan.Step) error {
-	release, err := x.slots.acquire(ctx, "record of provider "+s.Provider, 1)
+func (im *importStep) rememberImport(ctx context.Context) error {
+	release, err := im.x.slots.acquire(ctx, "record of provider "+im.step.Provider, 1)
 	if err != nil {
 		return err
 	}
 	defer release()
-	record, known := get[resources.ProviderRecord](x.cache, resources.Key{Kind: resources.KindProvider, ID: s.Provider})
-	if !known || slices.Contains(record.Imported, s.External) {
+	record, known := get[resources.ProviderRecord](im.x.cache, resources.Key{Kind: resources.KindProvider, ID: im.step.Provider})
+	if !known || slices.Contains(record.Imported, im.step.External) {
 		return nil
 	}
-	record.Imported = append(slices.Clone(record.Imported), s.External)
-	return x.cache.put(ctx, record)
+	record.Imported = append(slices.Clone(record.Imported), im.step.External)
+	return im.x.cache.put(ctx, record)
 }
 
 // stillImported returns the IDs that imports of the configuration still name.
@@ -305,19 +258,20 @@ func (x *execution) importImage(ctx context.Context, s plan.Step) (string, error
 	if err != nil {
 		return "", err
 	}
-	upload, err := x.intendImageImport(ctx, s)
+	im := &importStep{x, s, adopter}
+	upload, err := im.intendImageImport(ctx)
 	if err != nil {
 		return "", err
 	}
 	marks := resources.OwnerTags{Installation: x.seen.Installation, Kind: resources.KindUpload, ID: upload.ID, Provider: upload.Provider,
 		Image: upload.Image, Build: upload.Build, Hash: upload.Hash}
-	object, gone, err := x.adopt(ctx, s, adopter, marks)
+	object, gone, err := im.adopt(ctx, marks)
 	if gone {
-		return upload.ID, errors.Join(err, x.dropImageImport(ctx, upload))
+		return upload.ID, errors.Join(err, im.dropImageImport(ctx, upload))
 	} else if err != nil {
 		return upload.ID, err
 	}
-	if err := x.rememberImport(ctx, s); err != nil {
+	if err := im.rememberImport(ctx); err != nil {
 		return upload.ID, err
 	}
 	upload.State, upload.StateTime, upload.Importing = resources.StateReady, x.Now(), false
@@ -330,52 +284,52 @@ func (x *execution) importImage(ctx context.Context, s plan.Step) (string, error
 }
 
 // intendImageImport writes the records of the upload and, unless it exists, its build, in one commit.
-func (x *execution) intendImageImport(ctx context.Context, s plan.Step) (*resources.Upload, error) {
-	if s.Record.Kind != "" {
-		if err := x.claimRecord(ctx, s); err != nil {
+func (im *importStep) intendImageImport(ctx context.Context) (*resources.Upload, error) {
+	if im.step.Record.Kind != "" {
+		if err := im.x.claimRecord(ctx, im.step); err != nil {
 			return nil, err
 		}
-		upload, ok := get[resources.Upload](x.cache, s.Record)
+		upload, ok := get[resources.Upload](im.x.cache, im.step.Record)
 		if !ok {
-			return nil, fmt.Errorf("%s: %w", s.Record, errChanged)
+			return nil, fmt.Errorf("%s: %w", im.step.Record, errChanged)
 		}
 		return upload, nil
 	}
-	img := x.Desired.Image(s.Image)
+	img := im.x.Desired.Image(im.step.Image)
 	if img == nil {
-		return nil, fmt.Errorf("image %s is not configured", s.Image)
+		return nil, fmt.Errorf("image %s is not configured", im.step.Image)
 	}
-	provider, _ := x.Desired.Provider(s.Provider)
-	object := x.seen.Providers[s.Provider].Imports[plan.ImportKey{Kind: resources.KindUpload, ID: s.External}].Image
+	provider, _ := im.x.Desired.Provider(im.step.Provider)
+	object := im.x.seen.Providers[im.step.Provider].Imports[plan.ImportKey{Kind: resources.KindUpload, ID: im.step.External}].Image
 	// The builds of one image must not be created twice by imports into several providers.
-	release, err := x.slots.acquire(ctx, "build "+s.Build, 1)
+	release, err := im.x.slots.acquire(ctx, "build "+im.step.Build, 1)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	now := x.Now()
-	build, exists := get[resources.Build](x.cache, resources.Key{Kind: resources.KindBuild, ID: s.Build})
+	now := im.x.Now()
+	build, exists := get[resources.Build](im.x.cache, resources.Key{Kind: resources.KindBuild, ID: im.step.Build})
 	var records []resources.Record
 	if !exists {
-		inputs := x.seen.Inputs[img.Name]
-		build = &resources.Build{ID: s.Build, Image: img.Name, Kind: img.Kind, State: resources.StateReady, StateTime: object.Created, Created: now,
-			Builder: img.Builder, HostID: x.seen.BuilderID, Hash: plan.ImageHashes(img.Hashes, inputs.Hash).Current(), Login: img.Login, Imported: true}
+		inputs := im.x.seen.Inputs[img.Name]
+		build = &resources.Build{ID: im.step.Build, Image: img.Name, Kind: img.Kind, State: resources.StateReady, StateTime: object.Created, Created: now,
+			Builder: img.Builder, HostID: im.x.seen.BuilderID, Hash: plan.ImageHashes(img.Hashes, inputs.Hash).Current(), Login: img.Login, Imported: true}
 		if build.StateTime.IsZero() {
 			build.StateTime = now
 		}
-		records = append([]resources.Record{build}, x.cache.template(build.Hash, img.Static, inputs.Files)...)
+		records = append([]resources.Record{build}, im.x.cache.template(build.Hash, img.Static, inputs.Files)...)
 	}
-	upload := &resources.Upload{Image: img.Name, Build: build.ID, Provider: s.Provider, State: resources.StateUploading, StateTime: now, Created: now,
-		Format: s.Format, ExternalID: s.External, Name: object.Name, Size: object.Size, Hash: build.Hash, Login: img.LoginIn(provider), Importing: true}
-	return upload, x.cache.putFor(ctx, s.ID, append(records, upload)...)
+	upload := &resources.Upload{Image: img.Name, Build: build.ID, Provider: im.step.Provider, State: resources.StateUploading, StateTime: now, Created: now,
+		Format: im.step.Format, ExternalID: im.step.External, Name: object.Name, Size: object.Size, Hash: build.Hash, Login: img.LoginIn(provider), Importing: true}
+	return upload, im.x.cache.putFor(ctx, im.step.ID, append(records, upload)...)
 }
 
 // dropImageImport removes the records of an import that can never succeed.
-func (x *execution) dropImageImport(ctx context.Context, upload *resources.Upload) error {
+func (im *importStep) dropImageImport(ctx context.Context, upload *resources.Upload) error {
 	keys := []resources.Key{upload.Key()}
-	others := slices.ContainsFunc(all[resources.Upload](x.cache), func(u *resources.Upload) bool { return u.Build == upload.Build && u.ID != upload.ID })
+	others := slices.ContainsFunc(all[resources.Upload](im.x.cache), func(u *resources.Upload) bool { return u.Build == upload.Build && u.ID != upload.ID })
 	if !others {
 		keys = append(keys, resources.Key{Kind: resources.KindBuild, ID: upload.Build})
 	}
-	return x.cache.drop(ctx, keys...)
+	return im.x.cache.drop(ctx, keys...)
 }

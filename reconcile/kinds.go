@@ -46,9 +46,9 @@ const (
 
 // stepKey identifies a kind of steps.
 type stepKey struct {
-	action  plan.Action
-	thing   plan.Thing
-	machine bool // of ActionUpdate: it checks the machine of a static node
+	action plan.Action
+	thing  plan.Thing
+	object bool // of ActionUpdate: it checks the machine of a static node; of ActionForget: it releases an object that stays
 }
 
 // stepKinds contains all kinds of steps.
@@ -88,12 +88,15 @@ var stepKinds = map[stepKey]stepKind{
 	{plan.ActionForget, plan.ThingRequest, false}: {lock: lockProvider, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
 	{plan.ActionForget, plan.ThingUpload, false}:  {lock: lockImage, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
 	{plan.ActionForget, plan.ThingBuild, false}:   {lock: lockImage, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
+	{plan.ActionForget, plan.ThingNode, true}:     {lock: lockProvider, claims: true, run: idOf(recordID, (*execution).releaseObject)},
+	{plan.ActionForget, plan.ThingUpload, true}:   {lock: lockImage, claims: true, run: idOf(recordID, (*execution).releaseObject)},
+	{plan.ActionForget, plan.ThingBuild, true}:    {lock: lockImage, claims: true, run: idOf(recordID, (*execution).releaseBuild)},
 	{plan.ActionForget, plan.ThingRecord, false}:  {lock: lockRecord, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
 }
 
 // stepKindOf returns the kind of a step. It has no run function if this npctl does not know the kind.
 func stepKindOf(s *plan.Step) stepKind {
-	return stepKinds[stepKey{s.Action, s.Thing, s.Action == plan.ActionUpdate && s.ChecksMachine()}]
+	return stepKinds[stepKey{s.Action, s.Thing, s.Action == plan.ActionUpdate && s.ChecksMachine() || s.Releases()}]
 }
 
 // prepare records the connection to the provider of a step and claims the record of the step, if its kind requires it.

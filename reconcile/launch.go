@@ -85,10 +85,8 @@ func (x *execution) intendLaunch(ctx context.Context, s plan.Step) (*nodeLaunch,
 	if l.provider, ok = x.Desired.Provider(s.Provider); !ok {
 		return nil, fmt.Errorf("provider %s is not configured", s.Provider)
 	}
-	for i := range l.provider.Pools {
-		if pool := &l.provider.Pools[i]; pool.Name == s.Pool {
-			l.pool, l.offer = pool, pool.Offer(s.Label)
-		}
+	if l.pool = l.provider.Pool(s.Pool); l.pool != nil {
+		l.offer = l.pool.Offer(s.Label)
 	}
 	if l.offer == nil {
 		return nil, fmt.Errorf("pool %s of provider %s does not offer label %s", s.Pool, s.Provider, s.Label)
@@ -272,7 +270,18 @@ func (l *nodeLaunch) attempt(ctx context.Context) (err error) {
 	if err := l.awaitReachable(ctx, &instance); err != nil {
 		return err
 	}
-	return l.ready(ctx, instance)
+	node := l.described(instance)
+	if err := l.x.nodeHook(ctx, hookLaunched, &node); err != nil {
+		return err
+	}
+	if err := l.ready(ctx, node); err != nil {
+		return err
+	}
+	if len(l.x.hookOf(l.provider.Name, hookReady)) > 0 {
+		l.x.cache.clearRecordBusy(ctx, l.node.Key()) // the hook does not delay the use of the node
+		l.x.notifyHook(ctx, hookReady, l.node)
+	}
+	return nil
 }
 
 // create writes the intent of the attempt, creates the instance and writes its ID. The first attempt also claims the node.
@@ -306,16 +315,23 @@ func (l *nodeLaunch) create(ctx context.Context) error {
 	return l.x.cache.put(ctx, l.node)
 }
 
-// ready records the node as ready and releases its claim.
-func (l *nodeLaunch) ready(ctx context.Context, i resources.Instance) error {
-	now := l.x.Now()
-	n := l.node
-	n.State, n.StateTime, n.Seconds, n.Error = resources.StateReady, now, now.Sub(l.started).Seconds(), ""
+// described returns the node with the attributes of its instance.
+func (l *nodeLaunch) described(i resources.Instance) resources.Node {
+	n := *l.node
 	n.Addresses, n.Zone, n.Cloud, n.Region, n.HostID = i.Addresses, i.Zone, i.Cloud, i.Region, i.HostID
 	n.Hostname, n.HostKeys = i.Name, i.HostKeys
 	if i.Resources.Instances > 0 {
 		n.Resources = i.Resources
 	}
+	return n
+}
+
+// ready records the node as ready and releases its claim.
+func (l *nodeLaunch) ready(ctx context.Context, described resources.Node) error {
+	now := l.x.Now()
+	*l.node = described
+	n := l.node
+	n.State, n.StateTime, n.Seconds, n.Error = resources.StateReady, now, now.Sub(l.started).Seconds(), ""
 	op := l.x.cache.ops([]resources.Record{n})[0]
 	op.Release = l.x.cache.claims.store != nil
 	_, err := l.x.cache.commit(ctx, "", []state.Op{op})

@@ -84,7 +84,7 @@ func (e *Engine) view(ctx context.Context, name string, record *resources.Provid
 	cloud, release, err := e.cloud(ctx, name, record)
 	defer release()
 	if err == nil {
-		err = e.list(ctx, name, cloud, there, &view)
+		err = e.list(ctx, name, cloud, there, record, &view)
 	}
 	if err != nil {
 		return plan.ProviderView{Err: err.Error(), Rejected: rejected(err)}
@@ -95,7 +95,7 @@ func (e *Engine) view(ctx context.Context, name string, record *resources.Provid
 }
 
 // list fills the view with one listing of each kind and resolves the names in the configuration.
-func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, there expectedIDs, view *plan.ProviderView) error {
+func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, there expectedIDs, record *resources.ProviderRecord, view *plan.ProviderView) error {
 	parent := ctx
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
@@ -117,6 +117,14 @@ func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, the
 	if sweeper, ok := drivers.SweeperOf(cloud); ok {
 		group.Go(func() (err error) { view.Leftovers, err = sweeper.Leftovers(ctx); return err })
 	}
+	if adopter, ok := drivers.AdopterOf(cloud); ok && e.ListOthers {
+		group.Go(func() (err error) {
+			if view.Others, err = adopter.ListOthers(ctx); err != nil {
+				view.OthersErr = err.Error()
+			}
+			return ctx.Err()
+		})
+	}
 	if placed, ok := drivers.As[drivers.Locator](cloud); ok {
 		view.Location = placed.Location()
 	}
@@ -128,7 +136,11 @@ func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, the
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return e.lookUpImports(parent, name, cloud, there, view)
+	var imported []string
+	if record != nil {
+		imported = record.Imported
+	}
+	return e.lookUpImports(parent, name, cloud, there, imported, view)
 }
 
 // resolve resolves the names in offers and cloud images.

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -277,6 +278,7 @@ func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, erro
 // addShared adds what other processes do in a shared store.
 func (e *Engine) addShared(seen *plan.Observed, store state.Shared) {
 	seen.Shared, seen.RegisteredPools, seen.ForeignClaims, seen.RequestedBuilds = true, store.RegisteredPools(), store.Claimed(), store.RequestedBuilds()
+	seen.NodepoolBuilders = store.NodepoolBuilders()
 	e.addBuilders(seen, store.Builders())
 }
 
@@ -288,6 +290,8 @@ type Activity struct {
 	RegisteredPools []resources.RegisteredPool
 	Builders        []string // IDs of registered npctl builders
 	RequestedBuilds []string // images with a build request
+
+	NodepoolBuilders []string // hosts of registered builders of other programs
 }
 
 // AddActivity adds the activity of the daemon whose state the engine uses. All registered pools count as foreign, because
@@ -301,7 +305,7 @@ func (e *Engine) AddActivity(seen *plan.Observed, a Activity) {
 		return set
 	}
 	seen.Busy, seen.Shared, seen.ForeignClaims, seen.RegisteredPools = keys(a.Busy), a.Shared, keys(a.Claimed), a.RegisteredPools
-	seen.RequestedBuilds = a.RequestedBuilds
+	seen.RequestedBuilds, seen.NodepoolBuilders = a.RequestedBuilds, a.NodepoolBuilders
 	for i := range seen.RegisteredPools {
 		seen.RegisteredPools[i].Own = false
 	}
@@ -431,7 +435,10 @@ func (e *Engine) queryExternalSources(ctx context.Context, seen *plan.Observed) 
 		}
 		group.Go(func() error {
 			var view plan.SourceView
-			versions, err := sourced.Versions(ctx, image.Config, e.Desired.Settings.Dir)
+			versions, err := sourced.Versions(ctx, image.Name, image.Config, e.Desired.Settings.Dir)
+			if errors.Is(err, builders.ErrNoVersions) {
+				return nil
+			}
 			if view.Versions = versions; err != nil {
 				view.Err = err.Error()
 			}

@@ -199,11 +199,9 @@ func (x *execution) checkStatic(ctx context.Context, provider string, node *reso
 
 // staticNode returns a configured static node and its pool, or nil.
 func staticNode(p *resources.Provider, pool, name string) (*resources.Pool, *resources.StaticNode) {
-	for i := range p.Pools {
-		for j := range p.Pools[i].Nodes {
-			if p.Pools[i].Name == pool && p.Pools[i].Nodes[j].Name == name {
-				return &p.Pools[i], &p.Pools[i].Nodes[j]
-			}
+	if where := p.Pool(pool); where != nil {
+		if node := where.Node(name); node != nil {
+			return where, node
 		}
 	}
 	return nil, nil

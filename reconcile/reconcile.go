@@ -37,6 +37,8 @@ type Options struct {
 	Report func(Event)
 	// OnCall, if set, receives a report of every call of a cloud. Several goroutines may call it at the same time.
 	OnCall func(drivers.Report)
+	// ListOthers adds to listings the servers and images without ownership tags of npctl, as far as the drivers can.
+	ListOthers bool
 	// ReadOnly blocks the calls that change something in a cloud.
 	ReadOnly bool
 	// WrapTransport, if set, wraps every HTTP transport.

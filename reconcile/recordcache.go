@@ -170,6 +170,29 @@ func (l *recordCache) replace(ctx context.Context, ops ...state.Op) error {
 	return err
 }
 
+// moveUploads is like replace. renumbered has the index of the operation that gives a new ID to the upload with an ID; its
+// nodes then refer to the new one.
+func (l *recordCache) moveUploads(ctx context.Context, ops []state.Op, renumbered map[string]int) error {
+	entries, err := l.commit(ctx, "", ops)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, record := range l.records {
+		n, ok := record.(*resources.Node)
+		if !ok {
+			continue
+		}
+		if i, ok := renumbered[n.Upload]; ok {
+			renamed := *n
+			renamed.Upload = entries[i].Record.Key().ID
+			l.setEntry(state.Entry{Record: &renamed, Revision: l.revisions[key]})
+		}
+	}
+	return nil
+}
+
 // drop removes records, all or none. Missing records are not an error.
 func (l *recordCache) drop(ctx context.Context, keys ...resources.Key) error {
 	l.mu.Lock()

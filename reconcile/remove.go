@@ -52,6 +52,11 @@ func (x *execution) removeNode(ctx context.Context, s plan.Step, node *resources
 	if err := x.instanceRemover(s, cloud).remove(ctx, x.machineOf(node)); err != nil {
 		return err
 	}
+	if node.Attempt > 0 || node.ExternalID != "" {
+		if x.notifyHook(ctx, hookDeleted, node); ctx.Err() != nil && len(x.hookOf(node.Provider, hookDeleted)) > 0 {
+			return ErrInterrupted // the next deletion runs the hook again
+		}
+	}
 	return x.cache.drop(ctx, node.Key())
 }
 

@@ -18,7 +18,6 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/internal/process"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -194,31 +193,16 @@ func (u *imageUpload) sendFromHost(ctx context.Context, spec drivers.ImageSpec, 
 	return resources.RemoteImage{ID: id, Name: spec.Name}, true, nil
 }
 
-// hookTimeout is how long post_upload_hook may run.
-const hookTimeout = 30 * time.Minute
-
 // hook runs the provider's post_upload_hook. The upload fails if the hook fails.
 func (u *imageUpload) hook(ctx context.Context, spec drivers.ImageSpec, id, path string) error {
-	p, b, dir := u.provider, u.build, u.x.Desired.Settings.Dir
+	p, b := u.provider, u.build
 	if p.PostUploadHook == "" {
 		return nil
 	}
-	program := p.PostUploadHook
-	if strings.Contains(program, "/") && !filepath.IsAbs(program) {
-		program = filepath.Join(dir, program)
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, hookTimeout, fmt.Errorf("it ran for more than %s", hookTimeout))
-	defer cancel()
-	env := process.Setall(process.BaseEnv(os.Environ()), map[string]string{"NPCTL_PROVIDER": p.Name, "NPCTL_IMAGE_NAME": b.Image,
-		"NPCTL_BUILD_ID": b.ID, "NPCTL_EXTERNAL_ID": id, "NPCTL_FORMAT": spec.Format, "NPCTL_CLOUD_IMAGE_NAME": spec.Name})
-	err := process.Run(ctx, process.Spec{Args: []string{program, p.Name, id, path}, Dir: dir, Env: env,
-		Line: func(line string) {
-			u.x.Log.Info("post_upload_hook", "provider", p.Name, "image", b.Image, "line", line)
-		}})
-	if err != nil {
-		return fmt.Errorf("post_upload_hook: %w", err)
-	}
-	return nil
+	return u.x.runHook(ctx, hook{name: "post_upload_hook", args: []string{p.PostUploadHook, p.Name, id, path}, limit: uploadHookTimeout,
+		env: map[string]string{"NPCTL_PROVIDER": p.Name, "NPCTL_IMAGE_NAME": b.Image, "NPCTL_BUILD_ID": b.ID, "NPCTL_EXTERNAL_ID": id,
+			"NPCTL_FORMAT": spec.Format, "NPCTL_CLOUD_IMAGE_NAME": spec.Name},
+		facts: []any{"provider", p.Name, "image", b.Image}})
 }
 
 // failed records a failed upload and removes its remains from the cloud.

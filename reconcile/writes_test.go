@@ -68,6 +68,7 @@ func (*claimedStore) Changes() ([]state.Entry, []resources.Key)          { retur
 func (*claimedStore) Claimed() map[resources.Key]bool                    { return nil }
 func (*claimedStore) Register(context.Context, resources.Presence) error { return nil }
 func (*claimedStore) RegisteredPools() []resources.RegisteredPool        { return nil }
+func (*claimedStore) NodepoolBuilders() []string                         { return nil }
 func (*claimedStore) Builders() []string                                 { return nil }
 func (*claimedStore) RequestedBuilds() []string                          { return nil }
 func (*claimedStore) RequestBuild(context.Context, string, bool) error   { return nil }

@@ -23,6 +23,7 @@ type Desired struct {
 	Providers []Provider
 	Imports   []Import // sorted by address and ID
 	Moves     Moves    // in the order of their blocks
+	Removed   Removals // in the order of their blocks
 	// Digests are hashes of the whole evaluated configuration, computed from Hashed. A saved plan is bound to the
 	// first one.
 	Digests Hashes
@@ -254,25 +255,28 @@ func (l Login) OverSSH() bool {
 
 // Provider is a cloud project, or a set of static machines.
 type Provider struct {
-	Name           string
-	Driver         string
-	Config         cty.Value     // the decoded attributes of the driver
-	LaunchTimeout  time.Duration `config:"launch_timeout" default:"1h" doc:"Time limit of one attempt to launch a node."`
-	BootTimeout    time.Duration `config:"boot_timeout" default:"5m" doc:"Time in which an active machine must become reachable."`
-	LaunchAttempts int64         `config:"launch_attempts" default:"3" min:"1" doc:"Attempts to launch a node, including the first one. An attempt does not count if the cloud does not respond: npctl postpones the launch until it responds."`
-	APITimeout     time.Duration `config:"api_timeout" default:"60s" doc:"Time limit of one API call."`
-	Rate           float64       `config:"rate" default:"10" min:"0" doc:"API calls per second; '0' means no limit."`
-	MaxConcurrency int64         `config:"max_concurrency" min:"1" doc:"Steps of a plan in progress at a time, including nodes that boot. By default at most 20 steps send API calls at a time, and the number of steps that wait for the cloud has no limit."`
-	Priority       int64         `config:"priority" default:"100" min:"0" doc:"Priority of pools that do not set their own. The lower number goes first."`
-	ImageNames     string        `config:"image_name_format" default:"{image_name}-{timestamp}" doc:"Name of uploads, with the placeholders '{image_name}', '{upload_id}' and '{timestamp}' (seconds since 1970)."`
-	UploadTimeout  time.Duration `config:"upload_timeout" default:"1h" doc:"Time limit of one upload."`
-	MaxUploads     int64         `config:"max_uploads" default:"2" min:"1" doc:"Maximum number of uploads at a time."`
-	PostUploadHook string        `config:"post_upload_hook,nonempty" doc:"Program that npctl runs after each upload as 'hook provider external-id file'. If its exit status is not 0, the upload has failed. A path with a slash is relative to the configuration's directory. The time limit is 30 minutes. Its environment has 'NPCTL_PROVIDER', 'NPCTL_IMAGE_NAME', 'NPCTL_BUILD_ID', 'NPCTL_EXTERNAL_ID', 'NPCTL_CLOUD_IMAGE_NAME' and 'NPCTL_FORMAT'."`
-	PreventDestroy bool          `config:"prevent_destroy" default:"false" doc:"Whether npctl rejects a plan that would remove the provider with all its objects. This also applies after the block is removed."`
-	Pools          []Pool
-	CloudImages    []CloudImageSpec
-	Images         []ProviderImage
-	Source         Source
+	Name             string
+	Driver           string
+	Config           cty.Value     // the decoded attributes of the driver
+	LaunchTimeout    time.Duration `config:"launch_timeout" default:"1h" doc:"Time limit of one attempt to launch a node."`
+	BootTimeout      time.Duration `config:"boot_timeout" default:"5m" doc:"Time in which an active machine must become reachable."`
+	LaunchAttempts   int64         `config:"launch_attempts" default:"3" min:"1" doc:"Attempts to launch a node, including the first one. An attempt does not count if the cloud does not respond: npctl postpones the launch until it responds."`
+	APITimeout       time.Duration `config:"api_timeout" default:"60s" doc:"Time limit of one API call."`
+	Rate             float64       `config:"rate" default:"10" min:"0" doc:"API calls per second; '0' means no limit."`
+	MaxConcurrency   int64         `config:"max_concurrency" min:"1" doc:"Steps of a plan in progress at a time, including nodes that boot. By default at most 20 steps send API calls at a time, and the number of steps that wait for the cloud has no limit."`
+	Priority         int64         `config:"priority" default:"100" min:"0" doc:"Priority of pools that do not set their own. The lower number goes first."`
+	ImageNames       string        `config:"image_name_format" default:"{image_name}-{timestamp}" doc:"Name of uploads, with the placeholders '{image_name}', '{upload_id}' and '{timestamp}' (seconds since 1970)."`
+	UploadTimeout    time.Duration `config:"upload_timeout" default:"1h" doc:"Time limit of one upload."`
+	MaxUploads       int64         `config:"max_uploads" default:"2" min:"1" doc:"Maximum number of uploads at a time."`
+	PostUploadHook   string        `config:"post_upload_hook,nonempty" doc:"Program that npctl runs after each upload as 'hook provider external-id file'. If its exit status is not 0, the upload has failed. A path with a slash is relative to the configuration's directory. The time limit is 30 minutes. Its environment has 'NPCTL_PROVIDER', 'NPCTL_IMAGE_NAME', 'NPCTL_BUILD_ID', 'NPCTL_EXTERNAL_ID', 'NPCTL_CLOUD_IMAGE_NAME' and 'NPCTL_FORMAT'."`
+	NodeLaunchedHook []string      `config:"node_launched_hook" doc:"Program with its arguments that npctl runs for each launched node that is reachable, before the node is ready. If its exit status is not 0, the launch attempt has failed. The time limit is 5 minutes. See operations.md."`
+	NodeReadyHook    []string      `config:"node_ready_hook" doc:"Program with its arguments that npctl runs for each launched node that is ready. A failure is logged only. The time limit is 5 minutes. See operations.md."`
+	NodeDeletedHook  []string      `config:"node_deleted_hook" doc:"Program with its arguments that npctl runs when the server of a node is deleted. A failure is logged only. The time limit is 5 minutes. See operations.md."`
+	PreventDestroy   bool          `config:"prevent_destroy" default:"false" doc:"Whether npctl rejects a plan that would remove the provider with all its objects. This also applies after the block is removed."`
+	Pools            []Pool
+	CloudImages      []CloudImageSpec
+	Images           []ProviderImage
+	Source           Source
 }
 
 // Uses reports whether uploads of the image belong in the provider: a label boots from it, or the provider's own block
@@ -352,6 +356,44 @@ func (p *Pool) Offer(label string) *Offer {
 	return nil
 }
 
+// Pool returns the pool of that name, or nil.
+func (p *Provider) Pool(name string) *Pool {
+	i := slices.IndexFunc(p.Pools, func(pool Pool) bool { return pool.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &p.Pools[i]
+}
+
+// SourceOf returns the offer or the static node from which a node was made, each nil if it is not configured. p may be nil.
+func (p *Provider) SourceOf(n *Node) (*Offer, *StaticNode) {
+	if p == nil {
+		return nil, nil
+	}
+	pool := p.Pool(n.Pool)
+	switch {
+	case pool == nil:
+		return nil, nil
+	case n.Static:
+		return nil, pool.Node(n.Hostname)
+	}
+	for _, label := range n.Labels {
+		if offer := pool.Offer(label); offer != nil {
+			return offer, nil
+		}
+	}
+	return nil, nil
+}
+
+// Node returns the static node of that name, or nil.
+func (p *Pool) Node(name string) *StaticNode {
+	i := slices.IndexFunc(p.Nodes, func(n StaticNode) bool { return n.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &p.Nodes[i]
+}
+
 // LabelNames returns the labels of the pool's offers and static nodes, sorted.
 func (p *Pool) LabelNames() []string {
 	var names []string
@@ -387,13 +429,19 @@ type StaticNode struct {
 type Source struct {
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
+	// Module is the address of the module instance, such as module.cloud["a"]; empty outside of modules.
+	Module string `json:"module,omitempty"`
 }
 
 func (s Source) String() string {
 	if s.File == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s:%d", s.File, s.Line)
+	at := fmt.Sprintf("%s:%d", s.File, s.Line)
+	if s.Module != "" {
+		at += " in " + s.Module
+	}
+	return at
 }
 
 // formatAliases maps names that Zuul and other tools use to npctl's names.

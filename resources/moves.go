@@ -9,8 +9,8 @@ import (
 
 // BlockRef names a block that moved and removed blocks may name. It is comparable.
 type BlockRef struct {
-	Type           string // label, provider, pool, node, diskimage or zuul_image
-	Provider, Pool string // of a pool or a node
+	Type           string // label, provider, pool, node, diskimage or zuul_image; in removed blocks also offer (a label of a pool) or image (of a provider)
+	Provider, Pool string // of a pool, node, offer or image
 	Name           string
 }
 
@@ -48,6 +48,10 @@ func (b BlockRef) String() string {
 		return "provider." + b.Provider + ".pool." + b.Name
 	case "node":
 		return "provider." + b.Provider + ".pool." + b.Pool + ".node." + b.Name
+	case "offer":
+		return "provider." + b.Provider + ".pool." + b.Pool + ".label." + b.Name
+	case "image":
+		return "provider." + b.Provider + ".image." + b.Name
 	default:
 		return b.Type + "." + b.Name
 	}

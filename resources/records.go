@@ -224,6 +224,7 @@ type Upload struct {
 	Error      string    `json:"error,omitempty"`
 	Importing  bool      `json:"importing,omitempty"` // the image of another owner, until it has our ownership tags
 	Unmarked   bool      `json:"unmarked,omitempty"`  // without ownership tags: the host that uploaded it does not set them
+	Former     []string  `json:"former,omitempty"`    // earlier paths in a shared store, by which nodes refer to it
 }
 
 // Key implements Record.

@@ -302,6 +302,8 @@ type Shared interface {
 	// Builders lists the IDs of the npctl processes that are registered as builders, including this one, as far as this
 	// handle knows.
 	Builders() []string
+	// NodepoolBuilders lists the hosts of the registered builders of other programs, as far as this handle knows.
+	NodepoolBuilders() []string
 	// RequestedBuilds lists the images that have a build request, from any tool.
 	RequestedBuilds() []string
 	BuildRequester

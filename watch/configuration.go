@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -210,13 +209,13 @@ func (d *Daemon) changedProviders(old, next resources.Desired) (names []string) 
 
 // makesOtherwise reports whether the provider is new, is configured differently, or has a new or changed offer.
 func makesOtherwise(old resources.Desired, p *resources.Provider) bool {
-	i := slices.IndexFunc(old.Providers, func(o resources.Provider) bool { return o.Name == p.Name })
-	if i < 0 || !old.Providers[i].Config.RawEquals(p.Config) {
+	before, ok := old.Provider(p.Name)
+	if !ok || !before.Config.RawEquals(p.Config) {
 		return true
 	}
 	for j := range p.Pools {
 		for k := range p.Pools[j].Offers {
-			if !hadOffer(&old.Providers[i], p.Pools[j].Name, &p.Pools[j].Offers[k]) {
+			if !hadOffer(before, p.Pools[j].Name, &p.Pools[j].Offers[k]) {
 				return true
 			}
 		}
@@ -225,11 +224,11 @@ func makesOtherwise(old resources.Desired, p *resources.Provider) bool {
 }
 
 func hadOffer(p *resources.Provider, pool string, o *resources.Offer) bool {
-	i := slices.IndexFunc(p.Pools, func(x resources.Pool) bool { return x.Name == pool })
-	if i < 0 {
+	where := p.Pool(pool)
+	if where == nil {
 		return false
 	}
-	before := p.Pools[i].Offer(o.Label)
+	before := where.Offer(o.Label)
 	return before != nil && before.Image == o.Image && before.Config.RawEquals(o.Config)
 }
 

@@ -36,21 +36,20 @@ type Daemon struct {
 	Journal *Journal
 	Clients *Clients
 
-	runner      *reconcile.Runner
-	config      *configuration
-	suspension  *suspension
-	leadership  *leadership
-	images      *imageLocks
-	duties      duties
-	triggers    *triggers
-	observer    *reconcile.Observer
-	outages     *outages
-	pollers     *pollers
-	connection  *connection
-	presence    *presence
-	competitors *competitors
-	stall       *stall
-	shadow      *shadow // nil unless Options.Shadow
+	runner     *reconcile.Runner
+	config     *configuration
+	suspension *suspension
+	leadership *leadership
+	images     *imageLocks
+	duties     duties
+	triggers   *triggers
+	observer   *reconcile.Observer
+	outages    *outages
+	pollers    *pollers
+	connection *connection
+	presence   *presence
+	stall      *stall
+	shadow     *shadow // nil unless Options.Shadow
 
 	wake       chan struct{} // receives a hint after a change other than that of a record
 	began      time.Time
@@ -118,7 +117,6 @@ func (d *Daemon) assemble() {
 		outages: d.outages, suspension: d.suspension, log: d.Log, readOnly: d.Shadow, triggerPass: d.triggerPass, running: map[string]bool{}}
 	d.connection = &connection{store: d.runner.Shared(), log: d.Log}
 	d.presence = &presence{store: owned, log: d.Log, registered: d.triggerPass, changed: make(chan struct{}, 1)}
-	d.competitors = &competitors{log: d.Log, journal: d.Journal}
 	d.stall = &stall{after: d.Stall, log: d.Log, journal: d.Journal, progress: d.began}
 	if d.Shadow {
 		d.shadow = newShadow(d.duties, d.Log, d.Journal, d.Compared)

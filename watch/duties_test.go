@@ -5,6 +5,7 @@ import (
 
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
 
@@ -38,6 +39,16 @@ func TestTasksDependOnTheAssignment(t *testing.T) {
 	} {
 		if nodes, images := test.hasTask(TaskNodes), test.hasTask(TaskImages); nodes != test.nodes || images != test.images {
 			t.Errorf("%+v: nodes %t, images %t", test.assignment, nodes, images)
+		}
+	}
+}
+
+func TestOtherProgramsOccupyTheirProvidersOnly(t *testing.T) {
+	registered := []resources.RegisteredPool{{Provider: "one", Program: "11.0.0", Host: "vm"}, {Provider: "two", Program: "npctl 1.0"}, {Provider: "three", Own: true}}
+	for lock, occupied := range map[string]bool{reconcile.ProviderLock("one"): true, reconcile.ProviderLock("two"): false,
+		reconcile.ProviderLock("three"): false, reconcile.ImageLock("one"): false, reconcile.ImagesLock: false} {
+		if other, found := occupant(registered, lock); found != occupied || found != (other.UserHost == "another launcher on vm") {
+			t.Errorf("lock %q: %+v %t, want %t", lock, other, found, occupied)
 		}
 	}
 }

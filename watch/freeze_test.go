@@ -80,6 +80,7 @@ func (*square) Changes() (changed []state.Entry, gone []resources.Key) { return 
 func (*square) Claimed() map[resources.Key]bool                        { return nil }
 func (*square) Register(context.Context, resources.Presence) error     { return nil }
 func (*square) RegisteredPools() []resources.RegisteredPool            { return nil }
+func (*square) NodepoolBuilders() []string                             { return nil }
 func (*square) Builders() []string                                     { return nil }
 func (*square) Sync(context.Context) error                             { return nil }
 func (*square) RequestedBuilds() []string                              { return nil }

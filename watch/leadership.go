@@ -16,7 +16,8 @@ import (
 // In a shared store each task belongs to one process at a time: the process that has the lock of the task. The tasks
 // are the nodes of one provider, the work for one image, and leaked images. The other processes are standbys, and one
 // of them takes over when the lock becomes free because its holder stops or loses its session. Nothing that was decided
-// under a lock is done after the lock is lost. See imageLocks for the locks of images, which a process has only while it
+// under a lock is done after the lock is lost. Other programs do not know the locks: while one of them has registered a
+// pool of a provider, no process of npctl has the lock of that provider. See imageLocks for the locks of images, which a process has only while it
 // works on them.
 
 const (
@@ -90,7 +91,7 @@ func (l *leadership) maintain(ctx context.Context, name string, changed func(), 
 		return
 	}
 	for {
-		lock, err := l.store.Lock(ctx, name, state.Holder{Operation: "watch"})
+		lock, err := l.lock(ctx, name)
 		if err != nil {
 			l.becomeStandby(name, err)
 			if !sleep(ctx, standbyEvery) || isClosed(needless) {
@@ -105,8 +106,16 @@ func (l *leadership) maintain(ctx context.Context, name string, changed func(), 
 	}
 }
 
-// leadUntilLost lets the daemon work under a lock until the lock is lost or needless is closed, and then releases it.
-// It reports whether ctx is still active.
+// lock acquires a lock unless another program serves its provider.
+func (l *leadership) lock(ctx context.Context, name string) (state.Lock, error) {
+	if other, found := occupant(l.store.RegisteredPools(), name); found {
+		return nil, &state.LockedError{Name: name, Holder: other}
+	}
+	return l.store.Lock(ctx, name, state.Holder{Operation: "watch"})
+}
+
+// leadUntilLost lets the daemon work under a lock until the lock is lost, another program serves its provider, or needless
+// is closed, and then releases it. It reports whether ctx is still active.
 func (l *leadership) leadUntilLost(ctx context.Context, name string, lock state.Lock, changed func(), needless <-chan struct{}) bool {
 	l.mu.Lock()
 	l.locks[name] = lock
@@ -114,7 +123,7 @@ func (l *leadership) leadUntilLost(ctx context.Context, name string, lock state.
 	l.mu.Unlock()
 	changed()
 	l.changed()
-	if !waitLost(ctx, lock, needless) {
+	if !l.waitLost(ctx, name, lock, needless) {
 		go func() { // steps continue for a while after ctx is done
 			<-lock.Lost()
 			l.resign(name, lock)
@@ -129,16 +138,22 @@ func (l *leadership) leadUntilLost(ctx context.Context, name string, lock state.
 	return true
 }
 
-// waitLost waits until the lock is lost or needless is closed, and returns true, or until ctx is done, and returns
-// false.
-func waitLost(ctx context.Context, lock state.Lock, needless <-chan struct{}) bool {
-	select {
-	case <-lock.Lost():
-		return true
-	case <-needless:
-		return true
-	case <-ctx.Done():
-		return false
+// waitLost waits until the lock is lost, another program serves its provider, or needless is closed, and returns true, or
+// until ctx is done, and returns false.
+func (l *leadership) waitLost(ctx context.Context, name string, lock state.Lock, needless <-chan struct{}) bool {
+	for {
+		select {
+		case <-lock.Lost():
+			return true
+		case <-needless:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-time.After(standbyEvery):
+			if _, found := occupant(l.store.RegisteredPools(), name); found {
+				return true
+			}
+		}
 	}
 }
 
@@ -153,7 +168,11 @@ func (l *leadership) becomeStandby(name string, err error) {
 	l.others[name] = other.Holder
 	l.mu.Unlock()
 	if before.ID != other.Holder.ID {
-		l.log.Info("standing by", "lock", name, "holder", other.Holder.UserHost, "since", other.Holder.Since)
+		facts := []any{"lock", name, "holder", other.Holder.UserHost}
+		if !other.Holder.Since.IsZero() { // another program does not register the time
+			facts = append(facts, "since", other.Holder.Since)
+		}
+		l.log.Info("standing by", facts...)
 		l.changed()
 	}
 }

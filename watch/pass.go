@@ -38,7 +38,7 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	p := d.decide(engine.Desired, seen)
 	d.logPlan(engine, p)
 	todo := p
-	todo.Steps = runnableSteps(p, sync.OnceValue(func() bool { return d.formatsKnown(engine.Desired, seen.Now) }))
+	todo.Steps = runnableSteps(p, sync.OnceValue(func() bool { return d.providersListed(engine.Desired, seen.Now) }))
 	decided := time.Since(started)
 	d.images.setWanted(todo.Steps)
 	pass := Pass{Desired: engine.Desired, Observed: seen, Plan: p, Started: d.startSteps(ctx, todo, seen)}
@@ -62,7 +62,6 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	}
 	d.stall.check(pass, requests)
 	if d.runner.Shared() != nil {
-		d.competitors.warn(seen, d.duties.leads)
 		d.presence.publish(resources.Presence{Pools: d.pools(engine.Desired, seen, p.Waiting), Builder: d.builderID(engine)})
 	}
 	return decided
@@ -135,7 +134,7 @@ func (d *Daemon) logPlan(engine *reconcile.Engine, p plan.Plan) {
 
 // runnableSteps returns the steps that may start: none that needs consent, no deletion of an address with a problem,
 // and no build before the formats are known.
-func runnableSteps(p plan.Plan, formatsKnown func() bool) []plan.Step {
+func runnableSteps(p plan.Plan, providersListed func() bool) []plan.Step {
 	forbidden := map[plan.Address]bool{}
 	for _, problem := range p.Problems {
 		forbidden[problem.Address] = true
@@ -143,7 +142,7 @@ func runnableSteps(p plan.Plan, formatsKnown func() bool) []plan.Step {
 	var steps []plan.Step
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if s.NeedsConsent || s.Removes() && forbidden[s.Address] || s.Action == plan.ActionBuild && !formatsKnown() {
+		if s.NeedsConsent || s.Removes() && forbidden[s.Address] || s.Action == plan.ActionBuild && !providersListed() {
 			continue
 		}
 		steps = append(steps, *s)
@@ -151,8 +150,9 @@ func runnableSteps(p plan.Plan, formatsKnown func() bool) []plan.Step {
 	return steps
 }
 
-// formatsKnown reports whether every provider has reported its format or failed to, or firstListingTimeout has passed.
-func (d *Daemon) formatsKnown(desired resources.Desired, now time.Time) bool {
+// providersListed reports whether every provider was listed, with the format of its images, or failed to respond, or
+// firstListingTimeout has passed.
+func (d *Daemon) providersListed(desired resources.Desired, now time.Time) bool {
 	frozen := frozenProviders(d.runner)
 	for i := range desired.Providers {
 		name := desired.Providers[i].Name
@@ -170,7 +170,9 @@ func (d *Daemon) decide(desired resources.Desired, seen plan.Observed) plan.Plan
 	}
 	d.shadow.track(seen.Records.Requests)
 	p := plan.Compute(desired, d.ShadowObserved(desired, seen), plan.Options{HonorBackoff: true, Explain: true})
-	d.shadow.note(p)
+	if d.providersListed(desired, seen.Now) {
+		d.shadow.note(p) // requests that are answered before are unknown
+	}
 	return p
 }
 

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -110,35 +109,16 @@ func (d *Daemon) builderID(engine *reconcile.Engine) string {
 	return id
 }
 
-// competitors reports programs that serve a provider of this process and do not know its lock: each may treat instances
-// of the other as leaks. Only passes use it.
-type competitors struct {
-	log     *slog.Logger
-	journal *Journal
-	logged  map[competitor]bool // competitors of the newest pass
-}
-
-// competitor is another program that serves a provider that this process leads.
-type competitor struct{ provider, host, program string }
-
-// warn logs competitors, each once while it is registered.
-func (c *competitors) warn(seen plan.Observed, leads func(provider string) bool) {
-	now := map[competitor]bool{}
-	for i := range seen.RegisteredPools {
-		p := &seen.RegisteredPools[i]
-		if p.IsNpctl() || !leads(p.Provider) {
-			continue
+// occupant returns a process of another program, such as Nodepool, that has registered a pool of the lock's provider. Such
+// a program does not know the lock, and each of the two would treat instances of the other as leaks.
+func occupant(registered []resources.RegisteredPool, lock string) (other state.Holder, found bool) {
+	for i := range registered {
+		if p := &registered[i]; !p.IsNpctl() && reconcile.ProviderLock(p.Provider) == lock {
+			at := "another launcher on " + p.Host
+			return state.Holder{ID: at + " " + p.Program, UserHost: at, Host: p.Host, Version: p.Program}, true
 		}
-		other := competitor{p.Provider, p.Host, p.Program}
-		if !now[other] && !c.logged[other] {
-			c.log.Error("another program serves a provider of this process; stop one of them, or assign the provider to only one",
-				"provider", p.Provider, "host", p.Host, "program", p.Program)
-			c.journal.add(resources.Event{Time: seen.Now, Subject: "provider/" + p.Provider, Code: "provider-conflict",
-				Text: fmt.Sprintf("%s on %s serves this provider too; stop one of them, or assign the provider to only one", p.Program, p.Host)})
-		}
-		now[other] = true
 	}
-	c.logged = now
+	return state.Holder{}, false
 }
 
 // reconnectGrace is how long after a reconnection of the store other processes may need to register again, because

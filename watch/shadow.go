@@ -229,13 +229,16 @@ func (s *shadow) logComparison(v Comparison) {
 	if v.Result.differs() {
 		level, text = slog.LevelWarn, "shadow: npctl would have decided differently"
 	}
-	r := v.Request
+	r, age := v.Request, time.Duration(0)
+	if !r.Created.IsZero() { // Nodepool's own requests, for min-ready, do not have a time
+		age = v.Time.Sub(r.Created)
+	}
 	s.log.LogAttrs(context.Background(), level, text, slog.String("request", r.ID), slog.Any("labels", r.Labels), slog.String("result", string(v.Result)),
 		slog.Group("npctl", slog.String("do", string(v.Would.Do)), slog.String("provider", v.Would.Place.Provider),
 			slog.String("pool", v.Would.Place.Pool), slog.String("why", v.Would.Why)),
 		slog.Group("live", slog.String("answer", string(v.Live.Answer)), slog.String("provider", v.Live.Place.Provider),
 			slog.String("pool", v.Live.Place.Pool), slog.String("why", v.Live.Why)),
-		slog.Duration("age", v.Time.Sub(r.Created).Round(time.Millisecond)))
+		slog.Duration("age", age.Round(time.Millisecond)))
 	s.journal.add(resources.Event{Time: v.Time, Subject: r.Key().String(), EventID: r.EventID, Related: labelSubjects(r.Labels), Code: "shadow-" + string(v.Result),
 		Text: v.String()})
 }

@@ -113,6 +113,7 @@ func (s *stage) RegisteredPools() []resources.RegisteredPool {
 func (s *stage) FreezeProvider(context.Context, string, bool) error { return s.refuse("freeze") }
 
 func (s *stage) Sync(context.Context) error { return nil }
+func (s *stage) NodepoolBuilders() []string { return nil }
 func (s *stage) Builders() []string         { return nil }
 func (s *stage) RequestedBuilds() []string  { return nil }
 func (s *stage) Connected() bool            { return true }

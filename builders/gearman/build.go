@@ -1,7 +1,6 @@
 package gearman
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,13 +49,9 @@ func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (b
 }
 
 func (b *Builder) image(job builders.Job) (string, error) {
-	var config block
-	if _, err := builders.Decode(job.Config, b.Schema(), &config); err != nil {
+	image, err := b.hostImage(job.Image, job.Config)
+	if err != nil {
 		return "", err
-	}
-	image := cmp.Or(config.Image, job.Image)
-	if err := checkName(image); err != nil {
-		return "", fmt.Errorf("%q is not a valid image name for build hosts: %w", image, err)
 	}
 	if err := checkName(job.BuildID); err != nil {
 		return "", fmt.Errorf("%q is not a valid build ID for build hosts: %w", job.BuildID, err)
@@ -66,7 +61,7 @@ func (b *Builder) image(job builders.Job) (string, error) {
 
 func (b *Builder) request(job builders.Job) []byte {
 	return toJSON(buildRequest{ID: text(job.BuildID), Npctl: &buildExtra{
-		Formats: job.Formats, Timeout: int64(job.Timeout / time.Second), Reports: true,
+		Formats: job.Formats, Version: job.Version, Timeout: int64(job.Timeout / time.Second), Reports: true,
 	}})
 }
 

@@ -2,13 +2,15 @@
 //
 // The jobs are those of the original Nodepool build workers (2015): image-build:<image>, image-upload:<build id> and
 // image-delete:<build id>, with JSON arguments. Either side may be an original one. npctl's extensions are under the
-// key "npctl", which originals ignore; docs/protocols-gearman.md describes them.
+// key "npctl", which originals ignore, and image-versions:<image> is its own; docs/protocols-gearman.md describes them.
 package gearman
 
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
@@ -34,11 +36,15 @@ type Builder struct {
 	servers []string
 	wait    time.Duration
 	kinds   map[string]error
+	log     *slog.Logger
+	// unversioned has the images without versions, which are logged once.
+	unversioned sync.Map
 }
 
 var (
 	_ builders.Builder    = (*Builder)(nil)
 	_ builders.Remote     = (*Builder)(nil)
+	_ builders.Versioned  = (*Builder)(nil)
 	_ builders.HostStatus = (*Builder)(nil)
 )
 
@@ -47,7 +53,11 @@ func New(s Settings) *Builder {
 	if s.HostTimeout == 0 {
 		s.HostTimeout = 2 * time.Minute
 	}
-	return &Builder{protocol.New(s.Gearman), s.Gearman.Servers, s.HostTimeout, allKinds(s.Kinds)}
+	log := s.Gearman.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Builder{client: protocol.New(s.Gearman), servers: s.Gearman.Servers, wait: s.HostTimeout, kinds: allKinds(s.Kinds), log: log}
 }
 
 // Kind implements builders.Builder.
@@ -75,7 +85,7 @@ func checkImage(v cty.Value) error {
 
 // allKinds adds the errors that every builder supports.
 func allKinds(more map[string]error) map[string]error {
-	kinds := map[string]error{"away": builders.ErrHostUnavailable, "gone": builders.ErrVersionGone}
+	kinds := map[string]error{"away": builders.ErrHostUnavailable, "gone": builders.ErrVersionGone, "unversioned": builders.ErrNoVersions}
 	maps.Copy(kinds, more)
 	return kinds
 }

@@ -56,7 +56,8 @@ func (h *Host) makeImage(ctx context.Context, image string, request buildRequest
 	}
 	stop := h.follow(ctx, string(request.ID), talk)
 	defer stop()
-	return h.service.Build(ctx, image, string(request.ID), request.Npctl.Formats, talk.progress)
+	return h.service.Build(ctx, builders.RemoteBuild{Image: image, BuildID: string(request.ID), Version: request.Npctl.Version,
+		Formats: request.Npctl.Formats, Progress: talk.progress})
 }
 
 // longestBuild is the longest timeout in seconds: a year, so that no number overflows.

@@ -149,7 +149,7 @@ func isUp(peers []protocol.Peer, host string) bool {
 }
 
 // Suffixes of the names of a host's workers.
-const building, uploading = "build", "upload"
+const building, uploading, querying = "build", "upload", "query"
 
 // workerName returns the name of a host's worker at the servers, where names have no blanks.
 func workerName(host, what string) string {

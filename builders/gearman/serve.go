@@ -49,6 +49,7 @@ type Host struct {
 	servers, name string
 	builds        *protocol.Worker // builds images
 	uploads       *protocol.Worker // uploads and removes them
+	queries       *protocol.Worker // lists versions
 	kinds         map[string]error
 	every         time.Duration
 	log           *slog.Logger
@@ -56,6 +57,7 @@ type Host struct {
 
 	reloading sync.Mutex // held while images are offered and withdrawn
 	images    []string   // guarded by reloading: offered
+	versioned []string   // guarded by reloading: images with offered versions
 
 	mu            sync.Mutex
 	offered       map[string]bool                    // guarded by mu: ids of builds
@@ -87,6 +89,7 @@ func (h *Host) Serve(ctx context.Context) error {
 		}
 		h.builds.Run(ctx)
 	})
+	work.Go(func() { h.queries.Run(ctx) })
 	work.Go(func() { h.refresh(ctx) })
 	work.Wait()
 	return nil
@@ -101,6 +104,7 @@ func (h *Host) offerImages(ctx context.Context) error {
 		return err
 	}
 	h.images = images
+	h.offerVersions(ctx)
 	return h.addImages(ctx, images)
 }
 
@@ -143,6 +147,7 @@ func (h *Host) Reload(ctx context.Context, images []string, use func(context.Con
 		return err
 	}
 	h.images = slices.Clone(images)
+	h.offerVersions(ctx)
 	if err := h.addImages(ctx, added); err != nil {
 		h.log.Warn("new images are not registered at all gearman servers", "error", err)
 	}
@@ -178,8 +183,12 @@ func NewHost(o ServeOptions) (*Host, error) {
 	uploads.Retry = builds.Settle / 3 // up to 1.5 times as long with jitter: every host that is up has offered by then
 	h.builds = protocol.NewWorker(builds, orElse(o.BuildWorkers, 1))
 	h.uploads = protocol.NewWorker(uploads, orElse(o.UploadWorkers, 4))
+	h.queries = protocol.NewWorker(named(o.Gearman, name, querying), queryWorkers)
 	return h, nil
 }
+
+// queryWorkers is the number of concurrent queries of versions.
+const queryWorkers = 2
 
 func hostName(given string) (string, error) {
 	if given != "" {

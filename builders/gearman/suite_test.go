@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -44,6 +45,7 @@ func runSuite(t *testing.T, kind gearmantest.Kind, start func(*testing.T) protoc
 		"BuildsAreOfferedFromTheStart": offeredFromTheStart,
 		"WhatComesAndGoesIsSeen":       comesAndGoes,
 		"ReloadOffersOtherImages":      reloaded,
+		"VersionsOfExternalSources":    versionsOfExternalSources,
 		"RemovalStopsABuild":           removalStopsABuild,
 		"HostIsKnownToBeUp":            hostIsUp,
 		"AbsentHostIsAway":             absentHost,
@@ -479,6 +481,61 @@ func reloaded(t *testing.T, w world) {
 		t.Errorf("the build that ran ends with %+v", got)
 	}
 	offered(t, w.options, map[string]int{"image-build:suse": 1, "image-upload:" + id: 2, "image-delete:" + id: 2})
+}
+
+func versionsOfExternalSources(t *testing.T, w world) {
+	shop := newWorkshop(t, "debian", "fedora")
+	list := []resources.Version{{ID: "b", Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}, {ID: "a", Time: time.Date(2026, 2, 1, 12, 0, 0, 0, time.UTC)}}
+	down := fmt.Errorf("list the builds: %w", errQuota)
+	fails := false // guarded by shop.mu
+	shop.versions = map[string]func() ([]resources.Version, error){
+		"debian": func() ([]resources.Version, error) {
+			if fails {
+				return nil, down
+			}
+			return list, nil
+		},
+		"suse": func() ([]resources.Version, error) { return nil, nil },
+	}
+	host, shut := serveHost(t, w.options, "h1", shop)
+	offered(t, w.options, map[string]int{"image-build:debian": 1, "image-build:fedora": 1, "image-versions:debian": 2})
+	log := new(bytes.Buffer)
+	o := w.options
+	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	b := newBuilder(o)
+	query := func(image, want string, wantErr error) {
+		t.Helper()
+		got, err := b.Versions(withTimeout(t), image, job(image).Config, "")
+		if fmt.Sprint(got) != want || !errors.Is(err, wantErr) {
+			t.Errorf("%s: got %v and error %v, want %s and %v", image, got, err, want, wantErr)
+		}
+	}
+	query("debian", fmt.Sprint(list), nil)
+	query("fedora", "[]", builders.ErrNoVersions)
+	query("fedora", "[]", builders.ErrNoVersions)
+	if n := strings.Count(log.String(), "build hosts report no versions of an image"); n != 1 {
+		t.Errorf("%d log lines about an image without versions, want 1:\n%s", n, log)
+	}
+	shop.mu.Lock()
+	fails = true
+	shop.mu.Unlock()
+	query("debian", "[]", errQuota)
+
+	j := job("debian")
+	j.Version = "b"
+	if got := receive(t, build(withTimeout(t), w.options, j), "the build"); got.err != nil {
+		t.Error(got.err)
+	}
+	if made, _ := shop.history(); !slices.Equal(made, []string{"debian " + id + " [qcow2 raw] b"}) {
+		t.Errorf("built %q", made)
+	}
+	images, use := shop.use("fedora", "suse")
+	testutil.Must(t, host.Reload(withTimeout(t), images, use))
+	offered(t, w.options, map[string]int{"image-build:fedora": 1, "image-build:suse": 1, "image-versions:suse": 2, "image-upload:" + id: 2, "image-delete:" + id: 2})
+	query("suse", "[]", nil)
+	query("debian", "[]", builders.ErrNoVersions)
+	shut()
+	query("suse", "[]", builders.ErrNoVersions)
 }
 
 func absentHost(t *testing.T, w world) {

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/resources"
 )
 
 func TestLongLogIsCut(t *testing.T) {
@@ -94,6 +97,7 @@ func FuzzRequests(f *testing.F) {
 	f.Add([]byte(`{"image-id": "42", "npctl": {"formats": ["raw"], "timeout": 3, "reports": true}}`))
 	f.Add([]byte(`{"provider": "p", "image-name": "i", "npctl": {"marks": {"kind": "upload"}, "tags": ["a"]}}`))
 	f.Add([]byte(`{"external-id": 17}`))
+	f.Add([]byte(`{"versions": [{"id": "a", "time": "2026-03-01T12:00:00Z"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if r, err := readBuildRequest(data); err == nil && (checkName(string(r.ID)) != nil || r.Npctl == nil) {
 			t.Errorf("%q is accepted as %+v", data, r)
@@ -107,6 +111,9 @@ func FuzzRequests(f *testing.F) {
 					t.Errorf("%q is accepted as %+v", data, a)
 				}
 			}
+		}
+		if list, err := readVersions(data); err == nil && slices.ContainsFunc(list, func(v resources.Version) bool { return checkName(v.ID) != nil }) {
+			t.Errorf("%q is accepted as %+v", data, list)
 		}
 		if id, err := readSendAnswer(data); err == nil && id == "" {
 			t.Errorf("%q is accepted without an id", data)

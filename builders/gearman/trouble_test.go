@@ -179,6 +179,31 @@ func TestResponsesAreChecked(t *testing.T) {
 	}
 }
 
+func TestVersionsAreChecked(t *testing.T) {
+	o := quick(t, gearmantest.Start(t, gearmantest.Gearmand).Addr())
+	answers := make(chan string, 1)
+	workAs(t, o, func(context.Context, *protocol.Task) ([]byte, error) { return []byte(<-answers), nil }, "image-versions:debian")
+	offered(t, o, map[string]int{"image-versions:debian": 1})
+	for answer, want := range map[string]string{
+		``:                 `response "" of the build host: unexpected end`,
+		`{}`:               `response "{}" of the build host contains no list of versions`,
+		`{"versions": []}`: "",
+		`{"versions": [{"id": "a", "time": "2026-03-01T12:00:00Z"}]}`: "",
+		`{"versions": [{"id": "a b"}]}`:                               `the build host reports version "a b": it must not contain a slash or a space`,
+		`{"versions": [{"id": "a", "time": "noon"}]}`:                 `response "{\"versions\": [{\"id\": \"a\", \"time\": \"noon\"}]}" of the build host: `,
+	} {
+		answers <- answer
+		_, err := newBuilder(o).Versions(withTimeout(t), "debian", job("debian").Config, "")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("%s: got error  %v\nwant error %s", answer, err, want)
+		}
+	}
+	answers <- `{"versions": [` + strings.Repeat(`{"id": "a"},`, 500) + `{"id": "a"}]}`
+	if got, err := newBuilder(o).Versions(withTimeout(t), "debian", job("debian").Config, ""); len(got) != builders.MaxVersions || err != nil {
+		t.Errorf("%d of 501 versions are read, %v; want %d", len(got), err, builders.MaxVersions)
+	}
+}
+
 func TestHostThatCannotBeginSaysSo(t *testing.T) {
 	for name, test := range map[string]struct {
 		options gearman.ServeOptions

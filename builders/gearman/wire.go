@@ -7,17 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/resources"
 )
 
 // Functions, each followed by the name of an image or the ID of a build.
 const (
-	buildPrefix  = "image-build:"
-	uploadPrefix = "image-upload:"
-	deletePrefix = "image-delete:"
+	buildPrefix    = "image-build:"
+	uploadPrefix   = "image-upload:"
+	deletePrefix   = "image-delete:"
+	versionsPrefix = "image-versions:" // of npctl alone
 )
 
 // buildRequest is the data of image-build.
@@ -30,6 +33,7 @@ type buildRequest struct {
 type buildExtra struct {
 	Formats []string `json:"formats,omitempty"`
 	Timeout int64    `json:"timeout,omitempty"` // seconds
+	Version string   `json:"version,omitempty"` // of an image with an external source
 	Reports bool     `json:"reports,omitempty"` // send WORK_DATA
 }
 
@@ -76,6 +80,17 @@ type marks struct {
 // sendAnswer is the result of image-upload.
 type sendAnswer struct {
 	External text `json:"external-id"`
+}
+
+// versionsAnswer is the result of image-versions, newest first.
+type versionsAnswer struct {
+	Versions []version `json:"versions"`
+}
+
+// version is the JSON form of resources.Version.
+type version struct {
+	ID   string    `json:"id"`
+	Time time.Time `json:"time"`
 }
 
 // report is one WORK_DATA packet, sent only to clients that request reports: other clients take the first data for the
@@ -184,6 +199,24 @@ func readSendAnswer(data []byte) (string, error) {
 		return "", fmt.Errorf("response %s of the build host contains no ID of the image in the cloud", excerpt(data))
 	}
 	return string(a.External), nil
+}
+
+func readVersions(data []byte) ([]resources.Version, error) {
+	var a versionsAnswer
+	if err := json.Unmarshal(data, &a); err != nil {
+		return nil, fmt.Errorf("response %s of the build host: %w", excerpt(data), err)
+	}
+	if a.Versions == nil {
+		return nil, fmt.Errorf("response %s of the build host contains no list of versions", excerpt(data))
+	}
+	var found []resources.Version
+	for _, v := range a.Versions[:min(len(a.Versions), builders.MaxVersions)] {
+		if err := checkName(v.ID); err != nil {
+			return nil, fmt.Errorf("the build host reports version %s: %w", excerpt([]byte(v.ID)), err)
+		}
+		found = append(found, resources.Version(v))
+	}
+	return found, nil
 }
 
 // excerpt quotes received data, up to a limit.

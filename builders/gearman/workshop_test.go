@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -51,9 +52,11 @@ type workshop struct {
 	images []string                                                                               // guarded by mu
 	make   func(ctx context.Context, image, id string, progress func(string, int64, int64)) error // additional work of a build
 	send   func(ctx context.Context, s builders.UploadJob) (string, error)
-	mu     sync.Mutex
-	made   []string             // guarded by mu: image id formats
-	sent   []builders.UploadJob // guarded by mu
+	// versions lists the versions of images with an external source.
+	versions map[string]func() ([]resources.Version, error) // guarded by mu
+	mu       sync.Mutex
+	made     []string             // guarded by mu: image id formats
+	sent     []builders.UploadJob // guarded by mu
 }
 
 var (
@@ -89,22 +92,38 @@ func (w *workshop) ListBuilds(context.Context) ([]string, error) {
 	return found, err
 }
 
+func (w *workshop) VersionedImages() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(w.images), func(image string) bool { return w.versions[image] == nil })
+}
+
+func (w *workshop) Versions(_ context.Context, image string) ([]resources.Version, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if list := w.versions[image]; list != nil {
+		return list()
+	}
+	return nil, builders.ErrNoVersions
+}
+
 func (w *workshop) path(id, ext string) string { return filepath.Join(w.dir, id+"."+ext) }
 
 func (w *workshop) files(id string) []resources.ImageFile {
 	return []resources.ImageFile{{Format: "raw", Name: id + ".raw", Size: 5, SHA256: "ab", MD5: "cd"}}
 }
 
-func (w *workshop) Build(ctx context.Context, image, id string, formats []string, progress func(string, int64, int64)) ([]resources.ImageFile, error) {
+func (w *workshop) Build(ctx context.Context, job builders.RemoteBuild) ([]resources.ImageFile, error) {
+	image, id := job.Image, job.BuildID
 	if _, err := os.Stat(w.path(id, "raw")); err == nil {
 		return w.files(id), nil
 	}
 	w.mu.Lock()
-	w.made = append(w.made, fmt.Sprint(image, " ", id, " ", formats))
+	w.made = append(w.made, strings.TrimSpace(fmt.Sprint(image, " ", id, " ", job.Formats, " ", job.Version)))
 	w.mu.Unlock()
 	w.write(id, fmt.Sprintf("building %s\n", image))
 	if w.make != nil {
-		if err := w.make(ctx, image, id, progress); err != nil {
+		if err := w.make(ctx, image, id, job.Progress); err != nil {
 			return nil, err
 		}
 	}

@@ -19,7 +19,8 @@ import (
 // Replace returns a builder with the kind and the schema of another builder.
 func Replace(b builders.Builder) builders.Builder {
 	made := &builder{kind: b.Kind(), schema: b.Schema()}
-	if _, ok := b.(builders.Versioned); ok {
+	_, remote := b.(builders.Remote) // its hosts would know the versions
+	if _, ok := b.(builders.Versioned); ok && !remote {
 		return &versioned{made}
 	}
 	return made
@@ -63,6 +64,6 @@ func (b *builder) Build(ctx context.Context, job builders.Job, _ io.Writer) (bui
 }
 
 // Versions implements builders.Versioned.
-func (v *versioned) Versions(ctx context.Context, _ cty.Value, _ string) ([]resources.Version, error) {
+func (v *versioned) Versions(ctx context.Context, _ string, _ cty.Value, _ string) ([]resources.Version, error) {
 	return []resources.Version{{ID: "placeholder", Time: time.Unix(1, 0).UTC()}}, ctx.Err()
 }

@@ -357,7 +357,7 @@ func job(t *testing.T, config cty.Value, formats ...string) builders.Job {
 // versions lists the numbers of the offered builds, newest first.
 func versions(t *testing.T, b builders.Versioned, config cty.Value) []int {
 	t.Helper()
-	list, err := b.Versions(t.Context(), config, t.TempDir())
+	list, err := b.Versions(t.Context(), "", config, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

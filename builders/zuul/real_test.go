@@ -97,7 +97,7 @@ func block(t *testing.T, job string, pairs ...any) cty.Value {
 // offered lists the IDs of the versions, newest first.
 func offered(t *testing.T, config cty.Value) []string {
 	t.Helper()
-	list, err := quick().Versions(t.Context(), config, t.TempDir())
+	list, err := quick().Versions(t.Context(), "", config, t.TempDir())
 	testutil.Must(t, err)
 	var ids []string
 	for _, v := range list {
@@ -153,7 +153,7 @@ func TestRealBuildsAreListed(t *testing.T) {
 			}
 		})
 	}
-	list, err := quick().Versions(t.Context(), block(t, job, "branch", "main"), "")
+	list, err := quick().Versions(t.Context(), "", block(t, job, "branch", "main"), "")
 	if want := time.Date(2025, 3, 11, 2, 30, 7, 0, time.UTC); err != nil || !list[0].Time.Equal(want) || list[0].Time.Location() != time.UTC {
 		t.Errorf("versions are %v, %v, want the first at %v", list, err, want)
 	}
@@ -247,7 +247,7 @@ func TestRealAddresses(t *testing.T) {
 		if test.tenant == "" {
 			tenant = nil
 		}
-		got, err := quick().Versions(t.Context(), block(t, name, "api_url", test.address, "tenant", tenant), "")
+		got, err := quick().Versions(t.Context(), "", block(t, name, "api_url", test.address, "tenant", tenant), "")
 		if test.want == "" && (err != nil || len(got) != 1 || got[0].ID != build.UUID) || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s, tenant %q: %v, %v, want %q", test.address, test.tenant, got, err, test.want)
 		}
@@ -273,7 +273,7 @@ func TestRealTenantThatWantsAToken(t *testing.T) {
 		{"no token at all", []any{"token", "hunter2"}, "does not accept the token"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := quick().Versions(t.Context(), block(t, name, append([]any{"tenant", "closed"}, test.with...)...), "")
+			got, err := quick().Versions(t.Context(), "", block(t, name, append([]any{"tenant", "closed"}, test.with...)...), "")
 			if test.want == "" && (err != nil || len(got) != 1) || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("%v, error %v, want %q", got, err, test.want)
 			}
@@ -286,7 +286,7 @@ func TestRealTenantThatWantsAToken(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "old", string(stale))
 	write(t, dir, "next", "#!/bin/sh\nif test -e old; then cat old; rm old; else exec "+token+" npctl 60; fi\n")
-	got, err := quick().Versions(t.Context(), block(t, name, "tenant", "closed", "token_command", buildertest.Words("./next")), dir)
+	got, err := quick().Versions(t.Context(), "", block(t, name, "tenant", "closed", "token_command", buildertest.Words("./next")), dir)
 	if err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -57,7 +57,7 @@ func TestMistakesOfTheWholeBlock(t *testing.T) {
 		{d.block("api_timeout", "soon"), "not a duration"},
 		{cty.StringVal("x"), "not a known object"},
 	} {
-		_, err := quick().Versions(t.Context(), test.config, "")
+		_, err := quick().Versions(t.Context(), "", test.config, "")
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("error is %v, want %q", err, test.want)
 		}

@@ -47,7 +47,7 @@ func TestTokenIsReadAtEachUse(t *testing.T) {
 				d.mu.Lock()
 				d.token = token
 				d.mu.Unlock()
-				_, err := b.Versions(t.Context(), d.block(from...), dir)
+				_, err := b.Versions(t.Context(), "", d.block(from...), dir)
 				if token == "second" && name == "value" {
 					if err == nil || !strings.Contains(err.Error(), "does not accept the token") || strings.Contains(err.Error(), "first") {
 						t.Errorf("error is %v", err)
@@ -71,13 +71,13 @@ func TestExpiredTokenIsReadAgain(t *testing.T) {
 	write(t, dir, "next", "#!/bin/sh\necho x >> count\necho token-$(wc -l < count | tr -d ' ')\n")
 	config := d.block("token_command", buildertest.Words("./next"))
 	d.token = "token-2"
-	if _, err := quick().Versions(t.Context(), config, dir); err != nil {
+	if _, err := quick().Versions(t.Context(), "", config, dir); err != nil {
 		t.Error(err)
 	}
 	if _, tokens := d.calls(); !slices.Equal(tokens, []string{"", "Bearer token-1", "Bearer token-2"}) {
 		t.Errorf("tokens were %q", tokens)
 	}
-	_, err := quick().Versions(t.Context(), config, dir)
+	_, err := quick().Versions(t.Context(), "", config, dir)
 	if err == nil || !strings.Contains(err.Error(), `does not accept the token; its message is "invalid_token token expired Bearer (sensitive)"`) {
 		t.Errorf("error is %v", err)
 	}
@@ -89,7 +89,7 @@ func TestExpiredTokenIsReadAgain(t *testing.T) {
 func TestTokenThatIsMissingIsAskedFor(t *testing.T) {
 	d := newDouble(t, periodic(1, 1, raw))
 	d.token = "x"
-	_, err := quick().Versions(t.Context(), d.block(), "")
+	_, err := quick().Versions(t.Context(), "", d.block(), "")
 	if err == nil || !strings.Contains(err.Error(), "it requires a token: set token, token_file or token_command") {
 		t.Errorf("error is %v", err)
 	}
@@ -119,7 +119,7 @@ func TestTokensThatAreNoneAreErrors(t *testing.T) {
 		{"token", "sec-ret\x01xyz", "token contains no token: it must be one word"},
 	} {
 		d := newDouble(t, periodic(1, 1, raw))
-		_, err := quick().Versions(t.Context(), d.block(test.name, test.value), dir)
+		_, err := quick().Versions(t.Context(), "", d.block(test.name, test.value), dir)
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "sec-ret") {
 			t.Errorf("%v: error is %v, want %q", test.value, err, test.want)
 		}
@@ -161,7 +161,7 @@ func TestTokenStaysWithZuul(t *testing.T) {
 		w.WriteHeader(http.StatusTemporaryRedirect)
 		return true
 	}}
-	if _, err := quick().Versions(t.Context(), s.block("token", "hunter2-token"), ""); err == nil {
+	if _, err := quick().Versions(t.Context(), "", s.block("token", "hunter2-token"), ""); err == nil {
 		t.Error("a redirect to another host was followed")
 	}
 	if len(elsewhere.secrets) > 0 || len(elsewhere.requests()) != 1 {
@@ -254,7 +254,7 @@ func TestTokenCommandGetsACleanEnvironment(t *testing.T) {
 	d.mu.Lock()
 	d.token = "clean"
 	d.mu.Unlock()
-	if _, err := b.Versions(t.Context(), d.block("token_command", buildertest.Words("./show")), dir); err != nil {
+	if _, err := b.Versions(t.Context(), "", d.block("token_command", buildertest.Words("./show")), dir); err != nil {
 		t.Error(err)
 	}
 }

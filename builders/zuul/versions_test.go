@@ -26,7 +26,7 @@ func TestNewestToEndComesFirst(t *testing.T) {
 			// IDs are assigned at the start: 3 started before 5 and ended after it
 			d := newDouble(t, periodic(3, 50, raw), periodic(5, 40, raw), periodic(4, 30, raw), periodic(6, 30, raw))
 			d.old, d.deaf = old, true
-			got, err := quick().Versions(t.Context(), d.block(), "")
+			got, err := quick().Versions(t.Context(), "", d.block(), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -190,7 +190,7 @@ func TestFormsOfAddresses(t *testing.T) {
 				tenant = nil
 			}
 			config := d.block("api_url", d.URL+test.prefix+test.written, "tenant", tenant)
-			got, err := quick().Versions(t.Context(), config, "")
+			got, err := quick().Versions(t.Context(), "", config, "")
 			if !strings.HasPrefix(test.want, "/") {
 				if err == nil || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("error is %v, want %q", err, test.want)
@@ -282,7 +282,7 @@ func TestErrorsOfTheAPIAreDistinct(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			d := newDouble(t, periodic(1, 1, raw))
 			d.faults = []func(http.ResponseWriter) bool{pass, test.fault, test.fault, test.fault}
-			_, err := quick().Versions(t.Context(), d.block(), "")
+			_, err := quick().Versions(t.Context(), "", d.block(), "")
 			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("error is %v, want %q", err, test.want)
 			}
@@ -298,7 +298,7 @@ func TestSilenceOfTheAPIEnds(t *testing.T) {
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })
 	d.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-done })
-	_, err := quick().Versions(t.Context(), d.block("api_timeout", "30ms"), "")
+	_, err := quick().Versions(t.Context(), "", d.block("api_timeout", "30ms"), "")
 	if err == nil || !strings.Contains(err.Error(), "no answer within api_timeout of 30ms") {
 		t.Errorf("error is %v", err)
 	}
@@ -308,7 +308,7 @@ func TestZuulThatIsNotThereIsAnError(t *testing.T) {
 	d := newDouble(t)
 	config := d.block()
 	d.Close()
-	_, err := quick().Versions(t.Context(), config, "")
+	_, err := quick().Versions(t.Context(), "", config, "")
 	if err == nil || !strings.Contains(err.Error(), "query the Zuul at "+d.URL+"/: ") || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("error is %v", err)
 	}
@@ -338,8 +338,8 @@ func FuzzAnswers(f *testing.F) {
 	b := quick()
 	f.Fuzz(func(t *testing.T, text string) {
 		answer = `{"info": {}}`
-		_, _ = b.Versions(t.Context(), config, "")
+		_, _ = b.Versions(t.Context(), "", config, "")
 		answer = text
-		_, _ = b.Versions(t.Context(), config, "") // must not panic
+		_, _ = b.Versions(t.Context(), "", config, "") // must not panic
 	})
 }

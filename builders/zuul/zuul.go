@@ -44,11 +44,8 @@ var (
 // Kind implements builders.Builder.
 func (*Builder) Kind() string { return "zuul" }
 
-// mostVersions is the limit of builders.Versioned.
-const mostVersions = 100
-
 // Versions implements builders.Versioned.
-func (b *Builder) Versions(ctx context.Context, config cty.Value, baseDir string) ([]resources.Version, error) {
+func (b *Builder) Versions(ctx context.Context, _ string, config cty.Value, baseDir string) ([]resources.Version, error) {
 	source, err := b.open(config, baseDir)
 	if err != nil {
 		return nil, err
@@ -59,7 +56,7 @@ func (b *Builder) Versions(ctx context.Context, config cty.Value, baseDir string
 		return nil, source.hide(err)
 	}
 	var versions []resources.Version
-	for _, build := range found.usable[:min(len(found.usable), mostVersions)] {
+	for _, build := range found.usable[:min(len(found.usable), builders.MaxVersions)] {
 		versions = append(versions, resources.Version{ID: build.UUID, Time: build.ended})
 	}
 	return versions, nil

@@ -3,7 +3,7 @@ package main
 // alternatives maps commands of Terraform, OpenTofu and Nodepool that npctl does not have to the npctl equivalent. The
 // key of a subcommand is its full path, such as "state identities".
 var alternatives = map[string]string{
-	"get":       "there are no modules: the *.hcl files of a directory are one configuration",
+	"get":       "a module block names a local directory, such as a git submodule, so there is nothing to download (docs/modules.md)",
 	"login":     "npctl logs in to clouds with clouds.yaml and OS_* variables, and to npctl watch with NPCTL_SOCKET and NPCTL_TOKEN",
 	"metadata":  "npctl docs prints the reference of the language with its functions",
 	"refresh":   "npctl plan -refresh-only shows how the state differs from the clouds, npctl apply -refresh-only brings it in line",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,7 +43,7 @@ type applyCommand struct {
 	*app
 	planOptions
 	autoApprove bool
-	dryRun      bool // of npctl import and npctl state mv
+	dryRun      bool // only show the plan; no option of npctl apply
 	jsonInto    string
 	operation   string // apply or destroy
 }
@@ -65,14 +66,7 @@ func (c *applyCommand) applyFlags() []cli.Flag {
 }
 
 func (c *applyCommand) run(ctx context.Context, cmd *cli.Command) error {
-	events, err := c.openEvents()
-	if err != nil {
-		return err
-	}
-	defer events.close()
-	err = c.apply(ctx, cmd, events)
-	events.end(err)
-	return err
+	return c.withEvents(func(events *eventWriter) error { return c.apply(ctx, cmd, events) })
 }
 
 func (c *applyCommand) apply(ctx context.Context, cmd *cli.Command, events *eventWriter) error {
@@ -213,10 +207,12 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, eve
 	return c.incomplete(p)
 }
 
-// served adds a hint to an error that says that another process manages a provider or the images.
+// served adds a hint to an error that says that another process has the lock of a provider or an image.
 func served(err error) error {
 	other, locked := errors.AsType[*state.LockedError](err)
 	switch {
+	case locked && !strings.HasPrefix(other.Holder.Operation, "watch"):
+		return hint(err, "apply again when it has ended; the lock of a killed process ends with its ZooKeeper session")
 	case locked && reconcile.IsImageLock(other.Name):
 		return hint(err, "npctl watch builds and uploads images there; apply on its machine, stop it first, or exclude images with -exclude")
 	case locked:

@@ -147,6 +147,9 @@ func (b *bars) clear() {
 // elapsedWidth is the width of a duration such as " 1h2m3s".
 const elapsedWidth = 8
 
+// echoWidth is the width of two ^C. The terminal echoes them at the end of any line, also in the middle of a redraw.
+const echoWidth = 4
+
 // frame returns the lines for a screen of the given size. It shortens titles in the middle, so that percentages and
 // durations are never cut off.
 func (b *bars) frame(columns, rows int) []string {
@@ -156,8 +159,8 @@ func (b *bars) frame(columns, rows int) []string {
 	for _, s := range steps {
 		widest = max(widest, runewidth.StringWidth(s.title))
 	}
-	content := max(columns-1-elapsedWidth, 20) // a line that fills the last column would wrap
-	least := 40                                // columns for the text after a title
+	content := max(columns-1-echoWidth-elapsedWidth, 20) // a line that fills the last column would wrap
+	least := 40                                          // columns for the text after a title
 	if columns < 100 {
 		least = columns / 3
 	}

@@ -99,17 +99,17 @@ func barsOf(columns int) (*bars, *bytes.Buffer, *time.Time) {
 func TestBarsShortenAddressesAndNothingElse(t *testing.T) {
 	for columns, want := range map[int]string{
 		60: `
-build diskimage.debian          [==>----]  50% con…    1m5s
-launch provi…ain.label.small #3 waiting for the in…    1m5s
-all steps                       [==>------] 5 of 13    1m5s`,
+build diskimage.debian      [==>----]  50% con…    1m5s
+launch pro…n.label.small #3 waiting for the in…    1m5s
+all steps                   [==>------] 5 of 13    1m5s`,
 		100: `
-build diskimage.debian                              [=======>---------]  50% converting to…    1m5s
-launch provider.clou…-name.pool.main.label.small #3 waiting for the instance to be ready       1m5s
-all steps                                           [=========>------------------] 5 of 13     1m5s`,
+build diskimage.debian                          [=======>---------]  50% converting to…    1m5s
+launch provider.cl…ame.pool.main.label.small #3 waiting for the instance to be ready       1m5s
+all steps                                       [=========>------------------] 5 of 13     1m5s`,
 		160: `
-build diskimage.debian                                        [========>---------]  50% converting to raw with qemu-img                                    1m5s
-launch provider.cloud-with-long-name.pool.main.label.small #3 waiting for the instance to be ready                                                         1m5s
-all steps                                                     [=========>------------------] 5 of 13                                                       1m5s`,
+build diskimage.debian                                        [========>---------]  50% converting to raw with qemu-img                                1m5s
+launch provider.cloud-with-long-name.pool.main.label.small #3 waiting for the instance to be ready                                                     1m5s
+all steps                                                     [=========>------------------] 5 of 13                                                   1m5s`,
 	} {
 		b, _, now := barsOf(columns)
 		b.start("1", "build diskimage.debian")
@@ -176,6 +176,32 @@ func TestBarsAreRemovedFromTheScreen(t *testing.T) {
 	}
 }
 
+func TestEchoesInARedrawWrapNoLine(t *testing.T) {
+	for _, columns := range []int{40, 60, 120} {
+		for line := range 4 { // the terminal echoes ^C before the end of this line
+			b, out, _ := barsOf(columns)
+			b.start("1", "build diskimage.debian")
+			b.start("2", "launch provider.cloud-with-a-long-name.pool.main.label.small #2")
+			if err := b.show([]byte("Interrupted.\n")); err != nil {
+				t.Fatal(err)
+			}
+			shown := &screen{columns: columns}
+			for i, text := range strings.SplitAfter(strings.TrimSuffix(out.String(), "\n"), "\n") {
+				if i == line {
+					text = strings.TrimSuffix(text, "\n") + "^C^C\n"
+				}
+				shown.write(t, strings.TrimSuffix(text, "\n")+"\n")
+			}
+			out.Reset()
+			b.clear()
+			shown.write(t, out.String())
+			if got := strings.TrimSpace(strings.ReplaceAll(shown.String(), "^C^C", "")); got != "Interrupted." {
+				t.Errorf("%d columns, echo in line %d: the screen still shows\n%s", columns, line, shown)
+			}
+		}
+	}
+}
+
 func TestWrapWordsBreaksBetweenWords(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"one two three", "one two three"},
@@ -213,7 +239,6 @@ func TestInterruptLeavesNoBars(t *testing.T) {
 				x.expect("waiting for the ")
 				x.press("\x03")
 				if twice {
-					x.expect("Interrupted") // an echo of the terminal in the middle of a redraw would shift a line
 					x.press("\x03")
 				}
 				code, text := x.end()

@@ -41,7 +41,7 @@ func newBuilderCommand(a *app) *cli.Command {
 npctl block names the gearman servers. Its clients declare a diskimage with builder "gearman".
 
 It registers image-build:NAME for each image, and image-upload:ID and image-delete:ID for each build that it
-keeps. After a restart it offers the builds on disk again and removes unfinished ones. No other process may
+keeps, and image-versions:NAME for each zuul_image. After a restart it offers the builds on disk again and removes unfinished ones. No other process may
 use the state file and images_dir of this host.
 
 On SIGHUP, and with -reload-on-change also when one of its files changes, it reads its configuration
@@ -130,7 +130,7 @@ type buildHost struct {
 // reload reads the configuration and uses it. If the configuration has errors, reload logs them and keeps the previous
 // one.
 func (b *buildHost) reload(ctx context.Context) {
-	engine, err := b.loadConfiguration()
+	engine, use, err := b.loadConfiguration(ctx)
 	if err == nil {
 		err = b.host.Reload(ctx, engine.Buildable(), func(ctx context.Context) error { return b.service.Use(ctx, engine) })
 	}
@@ -138,23 +138,24 @@ func (b *buildHost) reload(ctx context.Context) {
 		b.logRefusal(err)
 		return
 	}
+	use()
 	b.log.Info("configuration reloaded", "images", strings.Join(engine.Buildable(), ", "))
 }
 
-// loadConfiguration reads the configuration for a running build host.
-func (b *buildHost) loadConfiguration() (*reconcile.Engine, error) {
+// loadConfiguration reads the configuration for a running build host. use is for its connection to ZooKeeper.
+func (b *buildHost) loadConfiguration(ctx context.Context) (*reconcile.Engine, func(), error) {
 	config, err := b.reloadConfig(b.variables)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	place, err := b.stateOf(config.Desired.Settings)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	before, now := b.session.config.Desired.Settings, config.Desired.Settings
 	fixed := ""
 	switch {
-	case !place.Equal(b.session.place.Location):
+	case !place.SameState(b.session.place.Location):
 		fixed = "the location of the state"
 	case before.ImagesDir != now.ImagesDir:
 		fixed = "images_dir"
@@ -164,11 +165,16 @@ func (b *buildHost) loadConfiguration() (*reconcile.Engine, error) {
 		fixed = "the gearman block"
 	}
 	if fixed != "" {
-		return nil, hint(fmt.Errorf("%s cannot change while npctl builder runs", fixed), "restart npctl builder")
+		return nil, nil, hint(fmt.Errorf("%s cannot change while npctl builder runs", fixed), "restart npctl builder")
 	}
 	engine := b.session.engine.With(config.Desired)
 	if !slices.ContainsFunc(config.Desired.Images, func(img resources.Image) bool { return engine.Builders[img.Builder] != nil }) {
-		return nil, errNothingToBuild
+		return nil, nil, errNothingToBuild
 	}
-	return engine, nil
+	was := b.session.place.Location
+	reconnect, err := reconnection(ctx, b.session.store, was.Changed(place.Location), place.Location)
+	if err != nil {
+		return nil, nil, err
+	}
+	return engine, func() { reconnect(); b.session.place.Location = place.Location }, nil
 }

@@ -75,6 +75,9 @@ func (c *consoleCommand) run(ctx context.Context, _ *cli.Command) (err error) {
 	switch {
 	case len(c.exprs) > 0:
 		for _, expr := range c.exprs {
+			if strings.TrimSpace(expr) == "" {
+				return hint(errors.New("the EXPRESSION of -expr is empty"), "write -expr=var.name; without -expr the command reads stdin")
+			}
 			if err := c.evaluate(ctx, expr, "<expression>"); err != nil {
 				return err
 			}

@@ -26,7 +26,8 @@ and line; -report-all adds the keys that are converted without a difference.
   -out=DIR          write several files by topic into a directory
   -out=FILE.hcl     write one file
   -plain            keep repetition; by default npctl moves attributes that all labels of a pool
-                    share to the pool, and repeated lists of labels to a local value
+                    share to the pool, and repeated lists of labels to a local value; similar
+                    providers and static nodes become one block with for_each
 
 The values of the secure file become sensitive variables. Their values are in the file
 secrets.auto.vars.hcl beside the configuration, with access for the user only; with a secure
@@ -57,7 +58,7 @@ type convertCommand struct {
 func newConvertCommand(a *app) *cli.Command {
 	c := &convertCommand{app: a}
 	return &cli.Command{
-		Name: "convert", Category: categoryOther, Usage: "translate a configuration of Nodepool", ArgsUsage: "NODEPOOL.YAML [SECURE.CONF]...",
+		Name: "convert", Category: categoryOther, Usage: "translate a configuration of Nodepool", ArgsUsage: "NODEPOOL.YAML [SECURE.CONF]",
 		Description: convertDescription,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Destination: &c.out, TakesFile: true, Usage: "`PATH` to write to: a file *.hcl, or a directory for several files; the default is stdout"},
@@ -190,8 +191,6 @@ func (c *convertCommand) writeFiles(r *convert.Result) ([]string, error) {
 	if strings.HasSuffix(c.out, ".hcl") {
 		dir = filepath.Dir(c.out)
 		r.Files[0].Name = filepath.Base(c.out)
-	} else if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
 	}
 	var wrote []string
 	for _, f := range r.Files {
@@ -200,6 +199,9 @@ func (c *convertCommand) writeFiles(r *convert.Result) ([]string, error) {
 			return nil, hint(fmt.Errorf("%s exists already; nothing was written", path), "choose another -out, or overwrite it with -force")
 		}
 		wrote = append(wrote, path)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
 	}
 	for i, f := range r.Files {
 		if err := c.create(wrote[i], f.Data, f.Mode); err != nil {

@@ -80,6 +80,18 @@ func (c *applyCommand) openEvents() (*eventWriter, error) {
 	return e, nil
 }
 
+// withEvents runs a function with the writer of events, and ends the events with its error.
+func (c *applyCommand) withEvents(run func(*eventWriter) error) error {
+	events, err := c.openEvents()
+	if err != nil {
+		return err
+	}
+	defer events.close()
+	err = run(events)
+	events.end(err)
+	return err
+}
+
 func (e *eventWriter) close() {
 	if e.file != nil {
 		_ = e.file.Close() // every line was written already

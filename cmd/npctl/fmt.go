@@ -18,12 +18,14 @@ import (
 	"github.com/npctl/npctl/internal/host"
 
 	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/internal/syntax"
 	"github.com/npctl/npctl/internal/text"
 )
 
 const fmtDescription = `Rewrites configuration files in the one canonical layout: indentation, and equals signs in line.
 It prints the names of the changed files. Without arguments it formats the files
-of the directory that -config names; "-" reads standard input and writes standard output.
+of the directory that -config names; "-" reads standard input and writes standard output. It ignores
+files that end with .hcl.json.
 
 Examples:
   npctl fmt
@@ -62,8 +64,12 @@ func (c *fmtCommand) run(_ context.Context, cmd *cli.Command) error {
 	}
 	var files []string
 	for _, path := range paths {
-		if path == "-" {
+		switch {
+		case path == "-":
 			return c.standardInput()
+		case syntax.IsJSON(path):
+			c.ui.message("%s is JSON, and npctl fmt formats only HCL's native syntax; ignored.", path)
+			continue
 		}
 		found, err := c.find(path)
 		if err != nil {
@@ -112,7 +118,7 @@ func (c *fmtCommand) find(path string) ([]string, error) {
 			return err
 		case entry.IsDir() && p != path && (!c.recursive || strings.HasPrefix(entry.Name(), ".")):
 			return fs.SkipDir
-		case !entry.IsDir() && strings.HasSuffix(p, ".hcl") && !strings.HasPrefix(entry.Name(), "."):
+		case !entry.IsDir() && syntax.IsSource(p) && !syntax.IsJSON(p):
 			files = append(files, p)
 		}
 		return nil

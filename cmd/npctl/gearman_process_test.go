@@ -40,6 +40,7 @@ func TestRealBuildHosts(t *testing.T) {
 		"BuildWhoseHostIsAwayIsDeletedWhenItIsBack":    {newShop, deletedWhileAway},
 		"UnfinishedBuildIsDroppedWhenNobodyIsMakingIt": {newShop, droppedUnfinished},
 		"UnfinishedBuildThatGoesOnIsStopped":           {newShop, droppedBuilding},
+		"HostReportsANewBuildOfZuul":                   {newTLSShop, newZuulBuild},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

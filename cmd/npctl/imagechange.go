@@ -19,7 +19,6 @@ import (
 // approval and executes it, as apply does.
 type imageChange struct {
 	*applyCommand
-	dryRun bool
 }
 
 func (a *app) newImageChange(operation string) *imageChange {
@@ -58,19 +57,12 @@ func (c *imageChange) run(ctx context.Context, decide decision, prepare func(con
 		}
 		return err
 	}
-	events, err := c.openEvents()
-	if err != nil {
-		return err
-	}
-	defer events.close()
-	err = c.change(ctx, events, decide, prepare)
-	events.end(err)
-	return err
+	return c.withEvents(func(events *eventWriter) error { return c.change(ctx, events, decide, prepare) })
 }
 
 func (c *imageChange) change(ctx context.Context, events *eventWriter, decide decision, prepare func(context.Context, *session) error) error {
-	if c.json && !c.autoApprove {
-		return hint(errors.New("-json cannot prompt"), "add -auto-approve, or -dry-run")
+	if err := c.checkAlone(); err != nil {
+		return err
 	}
 	s, err := c.open(ctx, writeState)
 	if err != nil {

@@ -63,18 +63,13 @@ func (c *applyCommand) checkAlone() error {
 }
 
 func (c *importCommand) run(ctx context.Context, cmd *cli.Command) error {
-	one, err := c.object(cmd)
-	if err != nil {
-		return err
-	}
-	events, err := c.openEvents()
-	if err != nil {
-		return err
-	}
-	defer events.close()
-	err = c.adopt(ctx, one, events)
-	events.end(err)
-	return err
+	return c.withEvents(func(events *eventWriter) error {
+		one, err := c.object(cmd)
+		if err != nil {
+			return err
+		}
+		return c.adopt(ctx, one, events)
+	})
 }
 
 // object returns the import that the arguments name.
@@ -107,19 +102,18 @@ func (c *importCommand) adopt(ctx context.Context, one resources.Import, events 
 	imports = append(imports, one)
 	config.Desired.Imports = imports
 	c.refresh, c.imports = true, []plan.ImportKey{{Kind: one.Kind(), ID: one.ID}}
-	return c.applyAlone(ctx, config, events)
+	return c.applyAlone(ctx, config, events, func(*session) error { return nil })
 }
 
-// applyAlone opens a session, and plans and executes under the lock of the state.
-func (c *applyCommand) applyAlone(ctx context.Context, config *configuration, events *eventWriter) error {
+// applyAlone opens a session, and plans and executes under the lock of the state, unless check rejects the session.
+func (c *applyCommand) applyAlone(ctx context.Context, config *configuration, events *eventWriter, check func(*session) error) error {
 	s, err := c.openSession(ctx, config, c.parallelism, writeState)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	if _, running := s.store.(*daemonStore); running && c.moves && !c.dryRun {
-		return hint(errors.New("npctl watch is running, and knows the names of the configuration that it read last"),
-			"add a moved block to the configuration and run npctl reload, or stop npctl watch first")
+	if err := check(s); err != nil {
+		return err
 	}
 	return c.locked(ctx, s.store, c.operation, c.lockTimeout, func(ctx context.Context) error { return c.applyFresh(ctx, s, events) })
 }

@@ -8,9 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/internal/syntax"
 )
 
 // starters are the configurations to start from: the examples of the same names.
@@ -82,7 +83,7 @@ func checkEmpty(dir string) error {
 		return hint(fmt.Errorf("init: %w", err), "create the directory first")
 	}
 	for _, entry := range entries {
-		if strings.HasSuffix(entry.Name(), ".hcl") {
+		if syntax.IsSource(entry.Name()) {
 			return hint(fmt.Errorf("init: there is a configuration here already: %s", filepath.Join(dir, entry.Name())),
 				"start in an empty directory, or continue with npctl plan")
 		}

@@ -3,13 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/internal/syntax"
 )
 
 // variableOptions holds -var and -var-file.
@@ -93,7 +93,7 @@ func checkThere(path string) error {
 	if err != nil { // for example too many open files
 		return fmt.Errorf("read configuration: %w", err)
 	}
-	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return filepath.Ext(e.Name()) == ".hcl" }) {
+	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return syntax.IsSource(e.Name()) }) {
 		return hint(fmt.Errorf("there is no configuration in %s", path), "npctl init writes one to start from; -config names another directory")
 	}
 	return nil

@@ -180,12 +180,12 @@ func madeText(e reconcile.Event) string {
 	if e.ID == "" || e.Step.Record.ID != "" {
 		return ""
 	}
-	switch e.Step.Action {
-	case plan.ActionBuild:
+	switch e.Step.Thing {
+	case plan.ThingBuild:
 		return " (build " + short(e.ID) + ")"
-	case plan.ActionUpload:
+	case plan.ThingUpload:
 		return " (upload " + e.ID + ")"
-	case plan.ActionLaunch, plan.ActionRegister:
+	case plan.ThingNode:
 		return " (node." + e.ID + ")"
 	default:
 		return ""

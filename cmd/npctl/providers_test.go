@@ -5,16 +5,20 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/resources"
 )
 
 // compileJSONSchema compiles a value of encoding/json.
@@ -46,8 +50,51 @@ func TestExamplesAsJSONMatchTheJSONSchema(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			src, err := os.ReadFile(path)
 			testutil.Must(t, err)
-			if err := schema.Validate(asJSON(t, src)); err != nil {
+			doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(asJSON(t, src)))
+			testutil.Must(t, err)
+			if err := schema.Validate(doc); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// valuesOfExamples are values for the variables of examples that have no default.
+var valuesOfExamples = map[string][]string{
+	"openstack.hcl":   {"cloud=one"},
+	"multi-cloud.hcl": {`clouds={ here = { cloud = "one", networks = ["private"] }, there = { cloud = "two" } }`},
+	"zuul-images.hcl": {"cloud=one"},
+	"zuul.hcl":        {"cloud=one"},
+}
+
+// The JSON form of a configuration describes the same desired state as the native form, attribute by attribute.
+func TestExamplesAsJSONDescribeTheSameState(t *testing.T) {
+	examples, err := filepath.Glob(filepath.Join(examplesDir, "*.hcl"))
+	testutil.Must(t, err)
+	for _, path := range append(examples, "testdata/fleet.hcl", "testdata/hashes/npctl.hcl") {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			src, err := os.ReadFile(path)
+			testutil.Must(t, err)
+			opts := newRegistry().languageOptions()
+			opts.Vars, opts.LookupEnv = valuesOfExamples[filepath.Base(path)], func(string) (string, bool) { return "", false }
+			desired := func(name string, text []byte) resources.Desired {
+				opts.Path = t.TempDir()
+				testutil.WriteFile(t, filepath.Join(opts.Path, name), string(text))
+				result, diags := config.Load(opts)
+				if diags.HasErrors() {
+					config.WriteDiagnostics(os.Stderr, diags, result.Files, false, 0)
+					t.Fatalf("%s has errors", name)
+				}
+				result.Desired.Settings.Dir = ""
+				return result.Desired
+			}
+			native, fromJSON := desired("npctl.hcl", src), desired("npctl.hcl.json", asJSON(t, src))
+			if len(native.Providers)+len(native.Images) == 0 {
+				t.Fatal("the desired state is empty")
+			}
+			if diff := cmp.Diff(native, fromJSON, cmp.Exporter(func(reflect.Type) bool { return true }), cmp.Comparer(cty.Value.RawEquals),
+				cmp.FilterPath(func(p cmp.Path) bool { return p.Last().Type() == reflect.TypeFor[resources.Source]() }, cmp.Ignore())); diff != "" {
+				t.Errorf("the desired states differ (-HCL +JSON):\n%s", diff)
 			}
 		})
 	}
@@ -84,34 +131,36 @@ func TestMistakesDoNotMatchTheJSONSchema(t *testing.T) {
 }
 
 // asJSON converts HCL to its JSON syntax.
-func asJSON(t *testing.T, src []byte) any {
+func asJSON(t *testing.T, src []byte) []byte {
 	t.Helper()
 	file, diags := hclsyntax.ParseConfig(src, "a.hcl", hcl.InitialPos)
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
-	text, err := json.Marshal(bodyAsJSON(t, file.Body.(*hclsyntax.Body), src))
+	text, err := json.MarshalIndent(bodyAsJSON(t, "", file.Body.(*hclsyntax.Body), src), "", "  ")
 	testutil.Must(t, err)
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	testutil.Must(t, err)
-	return doc
+	return text
 }
 
-func bodyAsJSON(t *testing.T, body *hclsyntax.Body, src []byte) map[string]any {
+func bodyAsJSON(t *testing.T, blockType string, body *hclsyntax.Body, src []byte) map[string]any {
 	t.Helper()
 	made := map[string]any{}
 	for name, attr := range body.Attributes {
+		text := string(attr.Expr.Range().SliceBytes(src))
 		value, diags := attr.Expr.Value(nil)
-		if diags.HasErrors() || !value.IsWhollyKnown() {
-			made[name] = "${" + string(attr.Expr.Range().SliceBytes(src)) + "}"
-			continue
+		switch {
+		case blockType == "variable" && name == "type", blockType == "dynamic" && name == "iterator":
+			made[name] = text
+		case diags.HasErrors() || !value.IsWhollyKnown():
+			made[name] = "${" + text + "}"
+		default:
+			constant, err := ctyjson.Marshal(value, value.Type())
+			testutil.Must(t, err)
+			made[name] = json.RawMessage(strings.NewReplacer("${", "$${", "%{", "%%{").Replace(string(constant)))
 		}
-		text, err := ctyjson.Marshal(value, value.Type())
-		testutil.Must(t, err)
-		made[name] = json.RawMessage(text)
 	}
 	for _, block := range body.Blocks {
-		var inner any = bodyAsJSON(t, block.Body, src)
+		var inner any = bodyAsJSON(t, block.Type, block.Body, src)
 		for i := len(block.Labels) - 1; i >= 0; i-- {
 			inner = map[string]any{block.Labels[i]: inner}
 		}

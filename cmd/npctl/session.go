@@ -146,7 +146,7 @@ func (s *session) showWaiting(refresh bool) (done func()) {
 	if len(names) < 4 {
 		line = "Listing " + strings.Join(names, ", ") + " ..."
 	}
-	line = shortenMiddle(visibleLine(line), max(s.app.ui.errWidth()-1, 20)) // one line, which done can erase
+	line = shortenMiddle(visibleLine(line), max(s.app.ui.errWidth()-1-echoWidth, 20)) // one line, which done can erase
 	_, _ = fmt.Fprint(s.app.ui.err, s.app.ui.style(styleFaint, line))
 	return func() { _, _ = fmt.Fprint(s.app.ui.err, "\r\x1b[K") }
 }

@@ -263,7 +263,7 @@ func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
 	}
 	return c.whileLocked(ctx, store, "state push", func() error {
 		if err := own.Import(ctx, in, c.force); err != nil {
-			return err
+			return fmt.Errorf("state push %s: %w", cmd.Args().First(), err)
 		}
 		identity, err := store.Identity(ctx)
 		if err != nil {

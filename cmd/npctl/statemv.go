@@ -45,18 +45,13 @@ func newStateMvCommand(a *app) *cli.Command {
 }
 
 func (c *stateMvCommand) run(ctx context.Context, cmd *cli.Command) error {
-	moves, err := c.namedMoves(cmd.Args().Slice())
-	if err != nil {
-		return err
-	}
-	events, err := c.openEvents()
-	if err != nil {
-		return err
-	}
-	defer events.close()
-	err = c.rename(ctx, moves, events)
-	events.end(err)
-	return err
+	return c.withEvents(func(events *eventWriter) error {
+		moves, err := c.namedMoves(cmd.Args().Slice())
+		if err != nil {
+			return err
+		}
+		return c.rename(ctx, moves, events)
+	})
 }
 
 // namedMoves returns the moves that the arguments name.
@@ -98,7 +93,16 @@ func (c *stateMvCommand) rename(ctx context.Context, moves resources.Moves, even
 		return place.missing()
 	}
 	c.refresh, c.moves = false, true
-	return c.applyAlone(ctx, config, events)
+	return c.applyAlone(ctx, config, events, c.checkNoDaemon)
+}
+
+// checkNoDaemon rejects moves through npctl watch, which would plan with the earlier names.
+func (c *stateMvCommand) checkNoDaemon(s *session) error {
+	if _, running := s.store.(*daemonStore); running && !c.dryRun {
+		return hint(errors.New("npctl watch is running, and knows the names of the configuration that it read last"),
+			"add a moved block to the configuration and run npctl reload, or stop npctl watch first")
+	}
+	return nil
 }
 
 // moveEnds returns the addresses of blocks that records name and the configuration does not, and after one of them the

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/internal/syntax"
 	"github.com/npctl/npctl/internal/text"
 )
 
@@ -114,6 +115,9 @@ func (c *testCommand) run(ctx context.Context, cmd *cli.Command) error {
 			}
 		}
 	}
+	if s := report.Summary; c.filter != "" && s["skip"] > 0 && s["pass"]+s["fail"]+s["error"] == 0 && ctx.Err() == nil {
+		return hint(fmt.Errorf("no run has %q in its name", c.filter), "omit -filter to execute all runs")
+	}
 	if err := c.print(report); err != nil {
 		return err
 	}
@@ -152,18 +156,18 @@ func (c *testCommand) files(arguments []string) ([]string, error) {
 		info, err := os.Stat(argument)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("find tests: %w", err)
+			return nil, hint(fmt.Errorf("find tests: %w", err), "name a directory, or a file that ends with "+syntax.TestSuffix)
 		case info.IsDir():
 			found, err := config.FindTests(argument)
 			if err != nil {
 				return nil, fmt.Errorf("find tests: %w", err)
 			}
 			if len(found) == 0 {
-				return nil, hint(fmt.Errorf("there are no tests in %s", argument), "write run blocks into a file that ends with "+config.TestSuffix)
+				return nil, hint(fmt.Errorf("there are no tests in %s", argument), "write run blocks into a file that ends with "+syntax.TestSuffix)
 			}
 			paths = append(paths, found...)
-		case !strings.HasSuffix(argument, config.TestSuffix):
-			return nil, hint(fmt.Errorf("%s is not a file with tests", argument), "the name of a file with tests ends with "+config.TestSuffix)
+		case !config.IsTest(argument):
+			return nil, hint(fmt.Errorf("%s is not a file with tests", argument), "the name of a file with tests ends with "+syntax.TestSuffix)
 		default:
 			paths = append(paths, argument)
 		}

@@ -81,7 +81,7 @@ func (w *testWorld) isolate(d resources.Desired) resources.Desired {
 	d.Providers = slices.Clone(d.Providers)
 	for i := range d.Providers {
 		p := &d.Providers[i]
-		p.PostUploadHook = ""
+		p.PostUploadHook, p.NodeLaunchedHook, p.NodeReadyHook, p.NodeDeletedHook = "", nil, nil, nil
 		p.Pools = slices.Clone(p.Pools)
 		for j := range p.Pools {
 			p.Pools[j].Offers = slices.Clone(p.Pools[j].Offers)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,21 +64,18 @@ func (c *unmanagedCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	defer s.close()
-	others, err := s.engine.ListOthers(ctx)
-	if err != nil {
-		return err
-	}
-	seen, err := s.observe(ctx, true) // lists the clouds before it reads the records
+	s.engine.ListOthers = true
+	seen, err := s.observe(ctx, true)
 	if err != nil {
 		return err
 	}
 	if err := selectProviders(&seen, cmd.Args().Slice()); err != nil {
 		return err
 	}
-	doc := unmanagedDocument{jsonVersion, append([]inspect.UnmanagedObject{}, inspect.Unmanaged(seen, others)...), map[string]string{}}
+	doc := unmanagedDocument{jsonVersion, append([]inspect.UnmanagedObject{}, inspect.Unmanaged(seen)...), map[string]string{}}
 	for name, view := range seen.Providers {
-		if view.Err != "" {
-			doc.NotListed[name] = view.Err
+		if why := cmp.Or(view.Err, view.OthersErr); why != "" {
+			doc.NotListed[name] = why
 		}
 	}
 	return c.print(doc)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/location"
 	"github.com/npctl/npctl/watch"
 )
@@ -59,7 +60,9 @@ type watchCommand struct {
 	lockTimeout                         time.Duration
 	parallelism                         int
 	takeOver, shadow, allowDestroy      bool
-	place                               statePlace      // of the first configuration
+	place                               statePlace // of the newest configuration
+	store                               state.Store
+	reconnect                           func()          // uses the connection of the configuration that is being loaded; nil: no change
 	reloads                             <-chan struct{} // receives a hint for each request to reload the configuration
 }
 
@@ -127,7 +130,7 @@ func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	defer s.close()
-	c.place = s.place
+	c.place, c.store = s.place, s.store
 	return c.withStateLock(ctx, s, func(ctx context.Context) error { return c.serve(ctx, s) })
 }
 

@@ -223,24 +223,35 @@ func TestChangedFilesReloadTheConfiguration(t *testing.T) {
 	}
 }
 
-// The connection to ZooKeeper is that of the start: a reload says so when its settings change.
-func TestReloadNamesSettingsThatNeedARestart(t *testing.T) {
+// A reload refuses another state. It uses other servers and TLS files; see the tests in test/zookeeper.
+func TestReloadRefusesAnotherState(t *testing.T) {
 	log := &testutil.Buffer{}
 	c := &watchCommand{app: newApp(streams{strings.NewReader(""), io.Discard, log}, func(string) (string, bool) { return "", false })}
 	c.global.logLevel = "info"
 	testutil.Must(t, c.openLog())
-	at := func(host string, session time.Duration) location.Location {
-		return location.Location{File: "/npctl.db", Shared: &zookeeper.Options{Hosts: []string{host}, SessionTimeout: session}}
+	at := func(chroot string, session time.Duration) location.Location {
+		return location.Location{File: "/npctl.db", Shared: &zookeeper.Options{Hosts: []string{"zk1"}, Chroot: chroot, SessionTimeout: session}}
 	}
-	c.place = statePlace{at("zk1", time.Second), c.app}
-	if err := c.checkPlace(at("zk1", time.Second)); err != nil || log.String() != "" {
-		t.Errorf("without a change: %v, log %q", err, log)
+	c.place = statePlace{at("/zuul", time.Second), c.app}
+	if err := c.checkPlace(t.Context(), at("/zuul", time.Second)); err != nil || c.reconnect != nil {
+		t.Errorf("without a change: %v", err)
 	}
-	if err := c.checkPlace(at("zk1", time.Minute)); err != nil || !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "changed=session_timeout") {
-		t.Errorf("another session_timeout: %v, log %q", err, log)
+	if err := c.checkPlace(t.Context(), at("/other", time.Second)); err == nil || !strings.Contains(err.Error(), "chroot of the state block cannot change") || nextStep(err) == "" {
+		t.Errorf("another chroot: %v", err)
 	}
-	if err := c.checkPlace(at("zk2", time.Second)); err == nil || !strings.Contains(err.Error(), "hosts of the state block cannot change") || nextStep(err) == "" {
-		t.Errorf("other hosts: %v", err)
+	if err := c.checkPlace(t.Context(), location.InFile("/npctl.db")); err == nil || nextStep(err) == "" {
+		t.Errorf("a state in a file: %v", err)
+	}
+	if err := c.checkPlace(t.Context(), at("/zuul", time.Minute)); err != nil || log.String() != "" {
+		t.Fatalf("another session_timeout: %v, log %q before the configuration is in force", err, log)
+	}
+	c.reconnect()
+	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "session_timeout") {
+		t.Errorf("log %q", log)
+	}
+	c.reconnect = nil
+	if err := c.checkPlace(t.Context(), at("/zuul", time.Minute)); err != nil || c.reconnect != nil {
+		t.Errorf("the same configuration again: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,6 +20,7 @@ func adopterTests() []test {
 		{"ImageOfOthersIsAdopted", func(s *suite) bool { return has(s) && s.ForeignImage != nil && !s.lacks("images") }, imageIsAdopted},
 		{"InstanceOfAnotherRecordIsNotAdopted", has, ownedIsNotAdopted},
 		{"LostInstanceIsAdoptedAgain", has, lostIsAdopted},
+		{"ReleasedInstanceHasNoOwner", has, instanceIsReleased},
 		{"WhatIsNotThereIsNotFound", has, missingIsNotAdopted},
 	}
 }
@@ -69,7 +71,22 @@ func imageIsAdopted(t *testing.T, s *suite) {
 	if err := adopter.Adopt(t.Context(), theirs.ID, other, resources.OwnerTags{}); !errors.Is(err, drivers.ErrNotOurs) {
 		t.Errorf("Adopt of an image of another record: %v, want ErrNotOurs", err)
 	}
+	if err := adopter.Release(t.Context(), theirs.ID, other); !errors.Is(err, drivers.ErrNotOurs) {
+		t.Errorf("Release of an image of another record: %v, want ErrNotOurs", err)
+	}
+	for range 2 {
+		testutil.Must(t, adopter.Release(t.Context(), theirs.ID, marks))
+	}
+	if object, found, err = adopter.LookUp(t.Context(), resources.KindUpload, theirs.ID); err != nil || !found || object.Marks() != (resources.OwnerTags{}) {
+		t.Errorf("LookUp of the released image = %+v, %t, %v", object, found, err)
+	}
 	images, err := store.ListImages(t.Context())
+	testutil.Must(t, err)
+	if slices.ContainsFunc(images, func(i resources.RemoteImage) bool { return i.ID == theirs.ID }) {
+		t.Error("the released image is still listed as npctl's")
+	}
+	testutil.Must(t, adopter.Adopt(t.Context(), theirs.ID, marks, resources.OwnerTags{}))
+	images, err = store.ListImages(t.Context())
 	testutil.Must(t, err)
 	for _, i := range images {
 		if i.ID == theirs.ID {
@@ -109,6 +126,41 @@ func lostIsAdopted(t *testing.T, s *suite) {
 	marks := s.spec().Marks
 	s.adopt(t, made.ID, marks, spec.Marks)
 	s.eventually(t, func() error { _, err := s.listed(t.Context(), s.reopened(t), marks.ID); return err })
+}
+
+// instanceIsReleased releases an instance with everything that was created with it. Others may then use it: npctl deletes
+// neither the instance nor its associated resources.
+func instanceIsReleased(t *testing.T, s *suite) {
+	adopter, _ := drivers.AdopterOf(s.Cloud)
+	spec := s.spec()
+	made := s.create(t, spec)
+	s.ready(t, s.Cloud, spec)
+	another := spec.Marks
+	another.ID = "another"
+	if err := adopter.Release(t.Context(), made.ID, another); !errors.Is(err, drivers.ErrNotOurs) {
+		t.Errorf("Release by another record: %v, want ErrNotOurs", err)
+	}
+	for range 2 {
+		testutil.Must(t, adopter.Release(t.Context(), made.ID, spec.Marks))
+	}
+	object, found, err := adopter.LookUp(t.Context(), resources.KindNode, made.ID)
+	if err != nil || !found || object.Marks() != (resources.OwnerTags{}) || object.Status() != resources.StatusReady || object.Program != "" {
+		t.Errorf("LookUp = %+v, %t, %v", object, found, err)
+	}
+	if sweeper, ok := drivers.SweeperOf(s.Cloud); ok {
+		leftovers, err := sweeper.Leftovers(t.Context())
+		testutil.Must(t, err)
+		for _, l := range leftovers {
+			if l.Marks.SameRecord(spec.Marks) {
+				t.Errorf("%s %s still has the ownership tags", l.Type, l.ID)
+			}
+		}
+	}
+	if err := s.Cloud.Delete(t.Context(), made.ID, spec.Marks); !errors.Is(err, drivers.ErrNotOurs) {
+		t.Errorf("Delete of the released instance: %v, want ErrNotOurs", err)
+	}
+	s.adopt(t, made.ID, spec.Marks, resources.OwnerTags{}) // the suite deletes it
+	testutil.Must(t, adopter.Release(t.Context(), "00000000-0000-4000-8000-00000000dead", spec.Marks))
 }
 
 func missingIsNotAdopted(t *testing.T, s *suite) {

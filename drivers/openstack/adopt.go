@@ -113,8 +113,90 @@ func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.
 		if !strings.HasPrefix(name, nodepoolPrefix) {
 			continue
 		}
-		_, err := c.compute.Delete(ctx, c.compute.ServiceURL("servers", url.PathEscape(id), "metadata", url.PathEscape(name)), nil)
-		if err = wrap("remove metadata "+name+" of server "+id, err); err != nil && !isStatus(err, http.StatusNotFound) {
+		if err := c.removeMetadata(ctx, id, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cloud) removeMetadata(ctx context.Context, id, name string) error {
+	_, err := c.compute.Delete(ctx, c.compute.ServiceURL("servers", url.PathEscape(id), "metadata", url.PathEscape(name)), nil)
+	if err = wrap("remove metadata "+name+" of server "+id, err); isStatus(err, http.StatusNotFound) {
+		return nil
+	}
+	return err
+}
+
+// Release implements drivers.Adopter. The ports and floating IPs of a server lose their tags before it: until then they
+// belong to its record. Of the metadata the installation goes first: without it no other one is an ownership tag.
+func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTags) error {
+	if marks.Kind == resources.KindUpload {
+		return c.releaseImage(ctx, id, marks)
+	}
+	s, exists, err := c.server(ctx, url.PathEscape(id))
+	if err != nil || !exists {
+		return err
+	}
+	b := c.belongingsOf(s.Metadata)
+	if err := checkAdoptable("server", id, b.marks, marks, resources.OwnerTags{}); err != nil {
+		return err
+	}
+	if b.marks.Installation != "" && (b.floating || b.ports) {
+		if err := c.network.release(ctx, b.marks, id); err != nil {
+			return err
+		}
+	}
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(s.Metadata)), func(name string) bool { return !isOwnerTag(name) || name == keyInstallation })
+	for _, name := range append([]string{keyInstallation}, names...) {
+		if err := c.removeMetadata(ctx, id, name); err != nil {
+			return err
+		}
+	}
+	if c.microversion < withTags {
+		return nil
+	}
+	_, err = c.compute.Delete(ctx, c.compute.ServiceURL("servers", url.PathEscape(id), "tags", markTag), nil)
+	if err = wrap("remove tag of server "+id, err); isStatus(err, http.StatusNotFound) {
+		return nil
+	}
+	return err
+}
+
+// isOwnerTag reports whether metadata of this name belongs to npctl or to Nodepool.
+func isOwnerTag(name string) bool {
+	return strings.HasPrefix(name, markPrefix) || strings.HasPrefix(name, nodepoolPrefix)
+}
+
+// release removes the ownership tags of the floating IPs and ports of a server.
+func (nw *networking) release(ctx context.Context, m resources.OwnerTags, server string) error {
+	client, err := nw.service(serviceNetwork)
+	if err != nil {
+		return err
+	}
+	ports, err := nw.ownPorts(ctx, m, server)
+	if err != nil {
+		return err
+	}
+	floating, err := nw.ownFloatingIPs(ctx, m, server)
+	if err != nil {
+		return err
+	}
+	clearDescription := func(kind, path, id string) error {
+		body := map[string]any{kind: map[string]any{"description": ""}}                                   // without port_id Neutron keeps the association
+		_, err := client.Put(ctx, client.ServiceURL(path, id), body, &struct{}{}, okCodes(http.StatusOK)) //nolint:bodyclose // gophercloud has read and closed it
+		if err = wrap("remove tags of "+kind+" "+id, err); isStatus(err, http.StatusNotFound) {
+			return nil
+		}
+		return err
+	}
+	for _, f := range floating {
+		if err := clearDescription("floatingip", "floatingips", f.ID); err != nil {
+			return err
+		}
+	}
+	for _, p := range ports {
+		if err := clearDescription("port", "ports", p.ID); err != nil {
 			return err
 		}
 	}
@@ -142,11 +224,6 @@ func (st *imageStore) adoptImage(ctx context.Context, id string, marks, replaced
 	if err := checkAdoptable("image", id, now.marks(), marks, replaced); err != nil {
 		return err
 	}
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value,omitempty"`
-	}
 	var patch []operation
 	tags := metadata(marks)
 	for _, name := range slices.Sorted(maps.Keys(now.Properties)) {
@@ -164,13 +241,49 @@ func (st *imageStore) adoptImage(ctx context.Context, id string, marks, replaced
 	if !slices.Contains(now.Tags, markTag) {
 		patch = append(patch, operation{"replace", "/tags", append(slices.Clone(now.Tags), markTag)})
 	}
+	return st.patchImage(ctx, "tag image ", id, patch)
+}
+
+// operation is one change of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// patchImage changes an image in one call.
+func (st *imageStore) patchImage(ctx context.Context, doing, id string, patch []operation) error {
 	client, err := st.service(serviceImage)
 	if err != nil {
 		return err
 	}
 	_, err = client.Patch(ctx, client.ServiceURL("images", url.PathEscape(id)), patch, &struct{}{}, &gophercloud.RequestOpts{ //nolint:bodyclose // gophercloud has read and closed it
 		OkCodes: []int{http.StatusOK}, MoreHeaders: map[string]string{"Content-Type": "application/openstack-images-v2.1-json-patch"}})
-	return wrap("tag image "+id, err)
+	return wrap(doing+id, err)
+}
+
+// releaseImage removes the tags of an image in one call.
+func (st *imageStore) releaseImage(ctx context.Context, id string, marks resources.OwnerTags) error {
+	now, exists, err := st.image(ctx, id)
+	if err != nil || !exists || now.Status == "deleted" {
+		return err
+	}
+	if err := checkAdoptable("image", id, now.marks(), marks, resources.OwnerTags{}); err != nil {
+		return err
+	}
+	var patch []operation
+	for _, name := range slices.Sorted(maps.Keys(now.Properties)) {
+		if isOwnerTag(name) {
+			patch = append(patch, operation{Op: "remove", Path: "/" + pointer(name)})
+		}
+	}
+	if slices.Contains(now.Tags, markTag) {
+		patch = append(patch, operation{"replace", "/tags", slices.DeleteFunc(slices.Clone(now.Tags), func(t string) bool { return t == markTag })})
+	}
+	if len(patch) == 0 {
+		return nil
+	}
+	return st.patchImage(ctx, "remove tags of image ", id, patch)
 }
 
 // pointer escapes a name for a JSON pointer.

@@ -143,20 +143,25 @@ func (nw *networking) createFloatingIP(ctx context.Context, network string, m re
 	return floatingIP{}, err
 }
 
-func (nw *networking) deleteFloatingIPs(ctx context.Context, m resources.OwnerTags, server string) error {
+// ownFloatingIPs lists the floating IPs with the ownership tags that are associated with the server or with none.
+func (nw *networking) ownFloatingIPs(ctx context.Context, m resources.OwnerTags, server string) ([]floatingIP, error) {
 	ports, err := nw.listPorts(ctx, url.Values{"device_id": {server}})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	found, err := nw.listFloatingIPs(ctx, url.Values{"description": {description(m)}})
+	return slices.DeleteFunc(found, func(f floatingIP) bool {
+		elsewhere := f.Port != "" && !slices.ContainsFunc(ports, func(p port) bool { return p.ID == f.Port })
+		return !marksIn(f.Description).SameRecord(m) || elsewhere
+	}), err
+}
+
+func (nw *networking) deleteFloatingIPs(ctx context.Context, m resources.OwnerTags, server string) error {
+	found, err := nw.ownFloatingIPs(ctx, m, server)
 	if err != nil {
 		return err
 	}
 	for _, f := range found {
-		elsewhere := f.Port != "" && !slices.ContainsFunc(ports, func(p port) bool { return p.ID == f.Port })
-		if !marksIn(f.Description).SameRecord(m) || elsewhere {
-			continue
-		}
 		if err := nw.deleteIn(ctx, serviceNetwork, "floatingips", f.ID, "delete floating IP"); err != nil {
 			return err
 		}

@@ -298,7 +298,7 @@ func TestRealCloud(t *testing.T) {
 	} {
 		t.Run(variant, func(t *testing.T) {
 			setup := func(t *testing.T) drivertest.Setup { return realSetup(t, name, offerConfig(attributes)) }
-			drivertest.Run(t, setup, "Instances")
+			drivertest.Run(t, setup, "Instances", "Adopter")
 		})
 	}
 }

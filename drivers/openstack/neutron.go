@@ -117,12 +117,18 @@ func (nw *networking) deletePorts(ctx context.Context, ports []port) error {
 	return errors.Join(failed...)
 }
 
-func (nw *networking) deleteOwnPorts(ctx context.Context, m resources.OwnerTags, server string) error {
+// ownPorts lists the ports with the ownership tags that are attached to the server or to none.
+func (nw *networking) ownPorts(ctx context.Context, m resources.OwnerTags, server string) ([]port, error) {
 	ports, err := nw.listPorts(ctx, url.Values{"description": {description(m)}})
+	return slices.DeleteFunc(ports, func(p port) bool {
+		return !marksIn(p.Description).SameRecord(m) || p.Device != "" && p.Device != server
+	}), err
+}
+
+func (nw *networking) deleteOwnPorts(ctx context.Context, m resources.OwnerTags, server string) error {
+	ports, err := nw.ownPorts(ctx, m, server)
 	if err != nil {
 		return err
 	}
-	return nw.deletePorts(ctx, slices.DeleteFunc(ports, func(p port) bool {
-		return !marksIn(p.Description).SameRecord(m) || p.Device != "" && p.Device != server
-	}))
+	return nw.deletePorts(ctx, ports)
 }

@@ -200,7 +200,7 @@ func TestContract(t *testing.T) {
 		groups []string
 	}{
 		"Plain":      {},
-		"Everything": {onVolume, []string{"Instances", "Images", "Resolver", "Sweeper", "Console", "Errors"}},
+		"Everything": {onVolume, []string{"Instances", "Images", "Resolver", "Sweeper", "Console", "Errors", "Adopter"}},
 		"Snapshots":  {everything, []string{"Snapshots"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ const module = "github.com/npctl/npctl"
 var arrows = map[string][]string{
 	"resources":        {"resources/schema"},
 	"resources/schema": {},
-	"config":           {"resources", "resources/schema"},
+	"config":           {"resources", "resources/schema", "internal/syntax"},
 	"plan":             {"resources"},
 	"plan/render":      {"plan", "resources"},
 	"plan/planfile":    {"plan", "resources", "internal/host"},
@@ -28,7 +28,7 @@ var arrows = map[string][]string{
 	"state":            {"resources", "resources/schema"},
 	"state/*":          {"state", "resources", "resources/schema", "internal/host"},
 	// these two know the implementations of the contract
-	"state/location": {"state/bolt", "state/zookeeper", "resources", "resources/schema", "internal/hints"},
+	"state/location": {"state/bolt", "state/zookeeper", "resources", "resources/schema", "internal/hints", "internal/syntax"},
 	"state/migrate":  {"state", "state/location", "state/bolt", "state/zookeeper", "resources", "plan", "reconcile", "internal/hints"},
 	"drivers":        {"resources", "resources/schema"},
 	"drivers/*":      {"drivers", "resources", "resources/schema", "internal/*"},

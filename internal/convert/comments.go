@@ -7,28 +7,31 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// emitted are the YAML nodes with comments that are in the output already.
+type emitted map[*yaml.Node]bool
+
 // comments returns the comments at a value itself. The second call for the same YAML node returns none, so that a
 // comment at an anchor occurs once.
-func (c *converter) comments(n *node) []string {
-	if c.emitted[n.y] {
+func (c emitted) comments(n *node) []string {
+	if c[n.y] {
 		return nil
 	}
-	c.emitted[n.y] = true
+	c[n.y] = true
 	return append(append(commentLines(n.y.HeadComment), commentLines(n.y.LineComment)...), commentLines(n.y.FootComment)...)
 }
 
 // keyComments returns the comments above, beside and below a key and its scalar value.
-func (c *converter) keyComments(e *entry) (head []string, beside string, foot []string) {
-	if c.emitted[e.key] {
+func (c emitted) keyComments(e *entry) (head []string, beside string, foot []string) {
+	if c[e.key] {
 		return nil, "", nil
 	}
-	c.emitted[e.key] = true
+	c[e.key] = true
 	head = commentLines(e.key.HeadComment)
 	foot = commentLines(e.key.FootComment)
 	lines := commentLines(e.key.LineComment)
 	y := e.value.y
-	if !c.emitted[y] && y.Kind == yaml.ScalarNode {
-		c.emitted[y] = true
+	if !c[y] && y.Kind == yaml.ScalarNode {
+		c[y] = true
 		head = append(head, commentLines(y.HeadComment)...)
 		lines = append(lines, commentLines(y.LineComment)...)
 		foot = append(foot, commentLines(y.FootComment)...)
@@ -40,7 +43,7 @@ func (c *converter) keyComments(e *entry) (head []string, beside string, foot []
 }
 
 // allComments returns the comments of a key and of everything below it.
-func (c *converter) allComments(e *entry) []string {
+func (c emitted) allComments(e *entry) []string {
 	head, beside, foot := c.keyComments(e)
 	if beside != "" {
 		head = append(head, beside)
@@ -49,14 +52,14 @@ func (c *converter) allComments(e *entry) []string {
 }
 
 // leftComments returns the comments of the input that are not in the output yet.
-func (c *converter) leftComments(n *node) []string { return c.deep(n.y, 0) }
+func (c emitted) leftComments(n *node) []string { return c.deep(n.y, 0) }
 
-func (c *converter) deep(y *yaml.Node, depth int) []string {
+func (c emitted) deep(y *yaml.Node, depth int) []string {
 	if depth > maxDepth {
 		return nil
 	}
-	fresh := !c.emitted[y]
-	c.emitted[y] = true
+	fresh := !c[y]
+	c[y] = true
 	var out []string
 	if fresh {
 		out = append(commentLines(y.HeadComment), commentLines(y.LineComment)...)
@@ -72,7 +75,7 @@ func (c *converter) deep(y *yaml.Node, depth int) []string {
 
 // lostComments returns comments at positions for which the YAML library does not report them, such as behind the
 // bracket that opens a list.
-func (c *converter) lostComments(root *node) []string {
+func lostComments(root *node) []string {
 	var all strings.Builder // all comments and texts
 	var walk func(y *yaml.Node)
 	walk = func(y *yaml.Node) {
@@ -96,6 +99,20 @@ func (c *converter) lostComments(root *node) []string {
 		}
 	}
 	return lost
+}
+
+// itemComments sets the comments of an element of a list.
+func (c emitted) itemComments(n *node, e *element) {
+	if c[n.y] {
+		return
+	}
+	c[n.y] = true
+	e.head, e.foot = commentLines(n.y.HeadComment), commentLines(n.y.FootComment)
+	if lines := commentLines(n.y.LineComment); len(lines) == 1 {
+		e.beside = lines[0]
+	} else {
+		e.head = append(e.head, lines...)
+	}
 }
 
 // commentLines returns the lines of a YAML comment in HCL.

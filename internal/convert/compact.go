@@ -9,7 +9,9 @@ import (
 // poolAttributes are the attributes of labels that a pool may set for all of its labels.
 var poolAttributes = []string{"networks", "host_key_checking", "key_name", "userdata", "config_drive", "boot_from_volume", "volume_size", "instance_properties", "request_properties"}
 
-// compact replaces repetition: attributes that all labels of a pool have move to the pool.
+// compact replaces repetition: attributes that all labels of a pool have move to the pool, providers and static nodes
+// that differ in few values become one block with for_each, several pools with the same labels share a local value, and
+// images do not repeat the values of their parents.
 func (o *output) compact() {
 	for _, p := range o.providers {
 		for _, pool := range p.blocks("pool") {
@@ -18,9 +20,41 @@ func (o *output) compact() {
 					hoist(pool, labels, name)
 				}
 			}
+			pool.replace("node", fold(pool.blocks("node")))
 		}
 	}
+	o.providers = fold(o.providers)
 	o.shareLabels()
+	parents := map[string]*block{}
+	for _, b := range o.images {
+		parents[ref("diskimage", b.name())] = b
+	}
+	for _, b := range o.images {
+		var above []*block
+		for at := parents[b.expr("parent")]; at != nil; at = parents[at.expr("parent")] {
+			above = append(above, at)
+		}
+		inherit(b, above)
+		for _, builder := range b.blocks("builder") {
+			var builders []*block
+			for _, at := range above {
+				builders = append(builders, at.blocks("builder")...)
+			}
+			if inherit(builder, builders); len(builder.items) == 0 {
+				b.replace("builder", nil)
+			}
+		}
+	}
+}
+
+// inherit removes the values without comments that the nearest block above has too. The elements are appended to those
+// of the parents.
+func inherit(b *block, above []*block) {
+	b.items = slices.DeleteFunc(b.items, func(it item) bool {
+		i := slices.IndexFunc(above, func(at *block) bool { return at.item(it.name) != nil })
+		return it.name != "" && i >= 0 && above[i].expr(it.name) == it.expr && len(it.remarks()) == 0 &&
+			!slices.Contains([]string{"abstract", "parent", "elements"}, it.name)
+	})
 }
 
 // minShared is the number of labels from which pools with the same labels share them.
@@ -32,8 +66,8 @@ func (o *output) shareLabels() {
 	var order []string
 	for _, p := range o.providers {
 		for _, pool := range p.blocks("pool") {
-			text, ok := sharable(pool.blocks("label"))
-			if !ok {
+			text, commented := signature(pool.blocks("label"))
+			if len(pool.blocks("label")) < minShared || commented && pools[text] != nil {
 				continue
 			}
 			if pools[text] == nil {
@@ -44,12 +78,20 @@ func (o *output) shareLabels() {
 	}
 	locals := newBlock("locals")
 	for _, text := range order {
-		if same := pools[text]; len(same) > 1 {
-			name := "labels"
-			if n := len(locals.items); n > 0 {
-				name += strconv.Itoa(n + 1)
-			}
-			share(locals, name, same)
+		same := pools[text]
+		labels, ok := newFolding(same[0].blocks("label"))
+		if len(same) < 2 || !ok {
+			continue
+		}
+		name := "labels"
+		if n := len(locals.items); n > 0 {
+			name += strconv.Itoa(n + 1)
+		}
+		all, values := labels.build("all")
+		locals.set(name, values)
+		all.items[0].expr = "local." + name
+		for _, pool := range same {
+			pool.replace("label", []*block{all})
 		}
 	}
 	if len(locals.items) > 0 {
@@ -57,87 +99,20 @@ func (o *output) shareLabels() {
 	}
 }
 
-// sharable returns the text of labels that a local value can hold: without comments, with images of one kind.
-func sharable(labels []*block) (string, bool) {
-	if len(labels) < minShared {
-		return "", false
-	}
-	var w strings.Builder
-	first, _ := labels[0].get("image")
-	for _, l := range labels {
-		image, _ := l.get("image")
-		if len(l.comment)+len(l.foot) > 0 || imageKind(image) != imageKind(first) {
-			return "", false
-		}
-		for _, it := range l.items {
-			if it.block != nil || it.name == "" || len(it.comment) > 0 || it.beside != "" || strings.Contains(it.expr, "\n") {
-				return "", false
+// signature returns the text of blocks without comments, and whether they have comments.
+func signature(blocks []*block) (string, bool) {
+	var with, without strings.Builder
+	for _, b := range blocks {
+		b.write(&with)
+		bare := newBlock(b.kind, b.labels...)
+		for _, it := range b.items {
+			if it.name != "" || it.block != nil {
+				bare.items = append(bare.items, item{name: it.name, expr: it.expr, block: it.block})
 			}
 		}
-		l.write(&w)
+		bare.write(&without)
 	}
-	return w.String(), true
-}
-
-// imageKind returns diskimage or cloud_image for a reference.
-func imageKind(reference string) string {
-	kind, _, _ := strings.Cut(strings.ReplaceAll(reference, "[", "."), ".")
-	return kind
-}
-
-// share replaces the labels of the pools by a dynamic block over a local value.
-func share(locals *block, name string, pools []*block) {
-	labels := pools[0].blocks("label")
-	var values []element
-	var attributes []string
-	count := map[string]int{}
-	for _, l := range labels {
-		var fields []element
-		for _, it := range l.items {
-			expr := it.expr
-			if it.name == "image" { // the name; the reference is in the dynamic block
-				expr = strings.TrimSuffix(strings.TrimPrefix(expr, imageKind(expr)+"["), "]")
-				if plain, ok := strings.CutPrefix(expr, imageKind(expr)+"."); ok {
-					expr = quote(plain)
-				}
-			}
-			if count[it.name]++; count[it.name] == 1 {
-				attributes = append(attributes, it.name)
-			}
-			fields = append(fields, element{key: it.name, expr: expr})
-		}
-		values = append(values, element{key: quote(l.labels[0]), expr: inlineObject(fields)})
-	}
-	image, _ := labels[0].get("image")
-	content := newBlock("content")
-	for _, attr := range attributes {
-		switch {
-		case attr == "image":
-			content.set(attr, imageKind(image)+"[label.value.image]")
-		case count[attr] == len(labels):
-			content.set(attr, "label.value."+attr)
-		default:
-			content.set(attr, "try(label.value."+attr+", null)")
-		}
-	}
-	dynamic := newBlock("dynamic", "label")
-	dynamic.set("for_each", "local."+name)
-	dynamic.set("labels", "[label.key]")
-	dynamic.add(content)
-	locals.set(name, collection(values, true))
-	for _, pool := range pools {
-		pool.items = slices.DeleteFunc(pool.items, func(it item) bool { return it.block != nil && it.block.kind == "label" })
-		pool.add(dynamic)
-	}
-}
-
-// inlineObject returns an object in one line.
-func inlineObject(fields []element) string {
-	var parts []string
-	for _, f := range fields {
-		parts = append(parts, f.key+" = "+f.expr)
-	}
-	return "{ " + strings.Join(parts, ", ") + " }"
+	return without.String(), with.String() != without.String()
 }
 
 // hoist moves an attribute to the pool if all labels have the same value and none has a comment at it. If the pool has

@@ -38,9 +38,7 @@ func TestNothingIsLost(t *testing.T) {
 					reported[e.Path] = true
 				}
 			}
-			c := &converter{}
-			c.main = source{c: c, name: file, text: in.YAML}
-			root := c.main.read()
+			root := newTranslator().read(source{name: file, text: in.YAML})
 			checkKeys(t, root, reported)
 			checkComments(t, root.y, text.String())
 		})

@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	words "github.com/npctl/npctl/internal/text"
 )
 
 // Input is a configuration of Nodepool.
@@ -84,51 +85,69 @@ const SecretsFile = "secrets.auto.vars.hcl"
 
 // Convert translates a configuration. If the input has errors, it returns all of them as one error and no result.
 func Convert(in Input) (*Result, error) {
-	c := &converter{opts: in.Options, emitted: map[*yaml.Node]bool{}, labels: map[string]bool{}, images: map[string]*image{}, env: map[string]bool{}}
-	c.main = source{c: c, name: cmp.Or(in.Name, "nodepool.yaml"), text: in.YAML}
-	c.secret = source{c: c, name: cmp.Or(in.SecureName, "secure.conf"), text: in.Secure, secure: true}
-	root, secure := c.main.read(), (*node)(nil)
+	t, o := newTranslator(), &output{}
+	root, secure := t.read(source{name: cmp.Or(in.Name, "nodepool.yaml"), text: in.YAML}), (*node)(nil)
 	if in.Secure != nil {
-		secure = c.secret.read()
+		secure = t.read(source{name: cmp.Or(in.SecureName, "secure.conf"), text: in.Secure, secure: true})
 	}
-	if len(c.errs) > 0 {
-		return nil, c.failure()
+	if err := t.err(); err != nil {
+		return nil, err
 	}
-	c.translate(root, secure)
-	if len(c.errs) > 0 {
-		return nil, c.failure()
+	t.translate(o, root, secure)
+	if err := t.err(); err != nil {
+		return nil, err
 	}
 	if !in.Options.Plain {
-		c.out.compact()
+		o.compact()
 	}
-	files, err := c.files()
+	files, err := o.files(in.Options.Split)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(c.report, func(a, b Entry) int {
+	slices.SortStableFunc(t.entries, func(a, b Entry) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
-	r := &Result{Files: files, Report: c.report}
-	for name := range c.env {
-		r.Env = append(r.Env, name)
-	}
-	slices.Sort(r.Env)
-	return r, nil
+	return &Result{Files: files, Report: t.entries, Env: sortedKeys(t.environment)}, nil
 }
 
-// converter holds the state of one translation.
-type converter struct {
-	opts         Options
-	main, secret source
-	errs         []error
-	report       []Entry
-	emitted      map[*yaml.Node]bool // nodes whose comments are in the output
-	env          map[string]bool
+// problems are the mistakes of the input.
+type problems struct{ mistakes []error }
 
-	labels     map[string]bool
-	images     map[string]*image
-	imageOrder []string
-	out        output
+const maxErrors = 50
+
+func (p *problems) fail(n *node, format string, args ...any) {
+	if len(p.mistakes) < maxErrors {
+		p.mistakes = append(p.mistakes, &Error{n.src.name, n.line, fmt.Sprintf(format, args...)})
+	}
+}
+
+func (p *problems) err() error { return errors.Join(p.mistakes...) }
+
+// wrong reports a value of another type. It returns the result of a reader.
+func (p *problems) wrong(n *node, want string) (string, bool) {
+	got := "a mapping"
+	switch n.kind {
+	case listNode:
+		got = "a list"
+	case nullNode:
+		got = "nothing"
+	case scalarNode:
+		got = strconv.Quote(shorten(restoreEnv(n.text)))
+		if n.src.secure {
+			got = "another value"
+		}
+	}
+	p.fail(n, "%s is %s; it has to be %s", n.key(), got, want)
+	return "", false
+}
+
+// unknown reports a name that refers to nothing.
+func (p *problems) unknown(n *node, what, name string, known []string) {
+	hint := ""
+	if near := words.Nearest(name, known); near != "" {
+		hint = fmt.Sprintf("; did you mean %q?", near)
+	}
+	p.fail(n, "there is no %s %q%s", what, name, hint)
 }
 
 // output are the blocks of the translation, by topic.
@@ -139,62 +158,49 @@ type output struct {
 	images     []*block
 	providers  []*block
 	secrets    []*block // one block without a header
-	elements   string   // expression of element_paths, or ""
 }
 
-const maxErrors = 50
-
-func (c *converter) fail(n *node, format string, args ...any) {
-	if len(c.errs) < maxErrors {
-		c.errs = append(c.errs, &Error{n.src.name, n.line, fmt.Sprintf(format, args...)})
+// moveSecret makes the value of a sensitive variable from an expression, and returns a reference to the variable.
+func (o *output) moveSecret(variable, typ, doc, expr string) string {
+	v := newBlock("variable", variable)
+	v.set("description", quote(doc+" The value is in "+SecretsFile+"."))
+	v.set("type", typ)
+	v.set("sensitive", "true")
+	o.settings = append(o.settings, v)
+	if len(o.secrets) == 0 {
+		o.secrets = []*block{newBlock("")}
+		o.secrets[0].comment = []string{"# Values from Nodepool's secure file. Keep this file out of version control.", ""}
 	}
-}
-
-func (c *converter) failure() error { return errors.Join(c.errs...) }
-
-// guide is the page that the links of the report refer to.
-const guide = "docs/coming-from-nodepool.md#"
-
-// note adds the entry of a key to the report.
-func (c *converter) note(e *entry, verdict Verdict, note, anchor string) {
-	if e.done {
-		return
-	}
-	e.done = true
-	link := ""
-	if anchor != "" {
-		link = guide + anchor
-	}
-	c.report = append(c.report, Entry{e.value.src.name, e.path, e.line, verdict, note, link})
-}
-
-// amend changes the entry of a key in the report.
-func (c *converter) amend(e *entry, verdict Verdict, note, anchor string) {
-	for i := range c.report {
-		if r := &c.report[i]; r.Path == e.path && r.File == e.value.src.name {
-			r.Verdict, r.Note, r.Link = verdict, note, guide+anchor
-		}
-	}
+	o.secrets[0].set(variable, expr)
+	return "var." + variable
 }
 
 // translate fills the output. Labels and images come first because the others refer to them.
-func (c *converter) translate(root, secure *node) {
+func (t *translator) translate(o *output, root, secure *node) {
 	if root.kind != mappingNode {
-		c.fail(root, "%s is not a configuration of Nodepool: it has to be a mapping with keys such as labels and providers", root.src.name)
+		t.fail(root, "%s is not a configuration of Nodepool: it has to be a mapping with keys such as labels and providers", root.src.name)
 		return
 	}
-	c.out.head = c.comments(root)
-	secrets := c.secure(secure)
-	c.settings(root, secrets)
-	c.labelBlocks(root)
-	c.diskimages(root, secrets)
-	c.providers(root)
-	c.rest(root, nil, topKeys)
-	if secure != nil && len(c.out.secrets) > 0 {
-		c.out.secrets[0].foot = c.leftComments(secure)
+	o.head = t.comments(root)
+	secrets := t.secrets(secure)
+	t.settings(o, root, secrets)
+	o.labels = t.topLabels(root)
+	images := &images{translator: t, all: map[string]*image{}}
+	images.translate(o, root, secrets)
+	o.providers = t.blocks(root.get("providers"), "provider", "provider", strictName, func(n *node, b *block) {
+		(&provider{translator: t, images: images, b: b, driver: "openstack"}).translate(n)
+	})
+	unknown := newBlock("")
+	t.rest(root, unknown, topFields)
+	for _, it := range unknown.items {
+		o.head = append(o.head, it.comment...)
 	}
-	c.out.foot = append(c.leftComments(root), c.lostComments(root)...)
+	if secure != nil && len(o.secrets) > 0 {
+		o.secrets[0].foot = t.leftComments(secure)
+	}
+	o.foot = append(t.leftComments(root), lostComments(root)...)
 }
 
-var topKeys = []string{"webapp", "elements-dir", "images-dir", "build-log-dir", "build-log-retention", "zookeeper-servers", "zookeeper-tls",
-	"zookeeper-timeout", "labels", "max-hold-age", "diskimages", "providers", "tenant-resource-limits"}
+var topFields = []field{{key: "webapp"}, {key: "elements-dir"}, {key: "images-dir"}, {key: "build-log-dir"}, {key: "build-log-retention"},
+	{key: "zookeeper-servers"}, {key: "zookeeper-tls"}, {key: "zookeeper-timeout"}, {key: "labels"}, {key: "max-hold-age"},
+	{key: "diskimages"}, {key: "providers"}, {key: "tenant-resource-limits"}}

@@ -228,6 +228,11 @@ func TestEnvironmentIsReferred(t *testing.T) {
 func TestDriversThatNpctlDoesNotHave(t *testing.T) {
 	text, r := converted(t, Input{YAML: []byte("labels: [{name: x}]\nproviders:\n  - name: amazon\n    driver: aws\n    region-name: us-east-1\n    pools:\n      - name: main\n        labels: [{name: x, instance-type: t3}] # small\n")})
 	wantLines(t, text, `label "x"`, `# The provider "amazon" is not converted`, "# | region-name: us-east-1", "# small")
+	text, fake := converted(t, Input{YAML: []byte("labels: [{name: x}]\nproviders: [{name: tests, driver: fake, pools: [{name: p, labels: [{name: x}]}]}]\n")})
+	wantLines(t, text, `# The provider "tests" is not converted`, "# | {name: tests, driver: fake")
+	if e := entryOf(t, fake, "providers[tests].driver"); e.Verdict != Unsupported || !strings.Contains(e.Note, "sandbox") {
+		t.Errorf("entry of the driver fake: %+v", e)
+	}
 	text, r2 := converted(t, Input{YAML: []byte(`{"labels": [{"name": "x"}], "providers": [{"name": "amazon", "driver": "aws"}, {"name": "p", "cloud": "other-cloud"}]}`)})
 	if strings.Count(text, "other-cloud") != 1 || len(r2.Report) != 7 {
 		t.Errorf("the comment of a provider in one line has more than the provider:\n%s%s", text, r2.Text(true))
@@ -289,23 +294,80 @@ func TestAliasBombsAreRefused(t *testing.T) {
 }
 
 func TestPoolsWithTheSameLabelsShareThem(t *testing.T) {
-	pools := `    diskimages: [{name: debian-12}]
+	pools := `    diskimages: [{name: debian-12}, {name: debian-13}]
     pools:
       - name: main
         labels: &labels
           - {name: debian, diskimage: debian-12, flavor-name: s}
           - {name: big, diskimage: debian-12, flavor-name: l}
-          - {name: huge, diskimage: debian-12, min-ram: 64000}
+          - {name: huge, diskimage: debian-13, min-ram: 64000}
       - {name: second, labels: *labels}
 `
-	yaml := strings.Replace(small, "- name: debian\n", "- name: debian\n  - name: big\n  - name: huge\n", 1) + pools
+	yaml := strings.Replace(small, "- name: debian\n", "- name: debian\n  - name: big\n  - name: huge\n", 1)
+	yaml = strings.Replace(yaml, "diskimages:\n", "diskimages:\n  - {name: debian-13, elements: [vm]}\n", 1) + pools
 	text, _ := converted(t, Input{YAML: []byte(yaml)})
-	wantLines(t, text, `labels = {`, `"huge" = { image = "debian-12", min_ram = 64000 }`, `dynamic "label" {`, "for_each = local.labels",
-		"image = diskimage[label.value.image]", "min_ram = try(label.value.min_ram, null)")
+	wantLines(t, text, `labels = {`, `"huge" = { image = "debian-13", min_ram = 64000 }`, `label "all" {`, "for_each = local.labels",
+		"image = diskimage[each.value.image]", "min_ram = try(each.value.min_ram, null)")
 	text, _ = converted(t, Input{YAML: []byte(yaml), Options: Options{Plain: true}})
-	if strings.Contains(text, "dynamic") || strings.Count(text, `label "huge"`) != 3 {
+	if strings.Contains(text, "for_each") || strings.Count(text, `label "huge"`) != 3 {
 		t.Errorf("the output is not plain:\n%s", text)
 	}
+}
+
+func TestSimilarProvidersAreOneBlock(t *testing.T) {
+	yaml := strings.Replace(small, "providers:\n  - name: cloud\n    cloud: cloud\n", "providers:\n", 1)
+	region := func(name, more string) string {
+		return "  - name: " + name + "\n    cloud: acre\n    launch-retries: 5\n    launch-timeout: 700\n    max-concurrency: 4\n" + more + "    diskimages: [{name: debian-12}]\n    pools: [{name: main, labels: [{name: debian, diskimage: debian-12, flavor-name: small}]}]\n"
+	}
+	for _, c := range []struct {
+		name, yaml string
+		lines      []string
+	}{
+		{"one value", region("a-1", "    region-name: One # near\n") + region("a-2", "    region-name: Two\n"),
+			[]string{`provider "openstack" "a" { for_each = {`, `"a-1" = "One" # near`, `"a-2" = "Two"`, "name = each.key", "region = each.value\n"}},
+		{"a value that not all have", region("east", "") + region("west", "    region-name: Two\n"),
+			[]string{`provider "openstack" "cloud" {`, `"east" = {}`, `"west" = { region = "Two" }`, "region = try(each.value.region, null)"}},
+		{"comments", region("a-1", "    # first\n    priority: 3\n") + region("a-2", "    # second\n    priority: 3\n"),
+			[]string{`for_each = toset([`, "# second\n\"a-2\"", "# first\n priority = 3"}},
+		{"the name of another provider", region("a-1", "    region-name: One\n") + region("a-2", "    region-name: Two\n") + "  - {name: a, cloud: a}\n",
+			[]string{`provider "openstack" "a-2" {`, `provider "openstack" "a" {`}},
+	} {
+		text, _ := converted(t, Input{YAML: []byte(yaml + c.yaml)})
+		wantLines(t, text, c.lines...)
+		text, _ = converted(t, Input{YAML: []byte(yaml + c.yaml), Options: Options{Plain: true}})
+		if strings.Contains(text, "for_each") {
+			t.Errorf("%s: the output is not plain:\n%s", c.name, text)
+		}
+	}
+	for name, other := range map[string]string{"other structure": strings.Replace(region("a-2", ""), "name: main", "name: main, node-attributes: {a: \"1\\n2\\n3\\n\"}", 1),
+		"another driver": "  - {name: a-2, driver: static, pools: [{name: main, nodes: [{name: n, labels: debian}]}]}\n"} {
+		if text, _ := converted(t, Input{YAML: []byte(yaml + region("a-1", "") + other)}); strings.Contains(text, "for_each") {
+			t.Errorf("%s: the providers are one block:\n%s", name, text)
+		}
+	}
+}
+
+func TestImagesDoNotRepeatTheirParents(t *testing.T) {
+	yaml := []byte("diskimages:\n  - {name: base, abstract: true, username: ci, rebuild-age: 60, elements: [vm], env-vars: {TMPDIR: /scratch}}\n" +
+		"  - {name: mid, parent: base, username: ci, release: a, elements: [vm]}\n" +
+		"  - {name: top, parent: mid, username: ci, rebuild-age: 120, env-vars: {TMPDIR: /scratch}}\n" +
+		"  - name: kept\n    parent: base\n    username: ci # on purpose\n")
+	text, _ := converted(t, Input{YAML: yaml})
+	wantLines(t, text, `diskimage "mid" { parent = diskimage.base builder "dib" { elements = ["vm"] release = "a" } }`,
+		`diskimage "top" { parent = diskimage.mid rebuild_age = "2m" }`, `username = "ci" # on purpose`)
+	text, _ = converted(t, Input{YAML: yaml, Options: Options{Plain: true}})
+	if strings.Count(text, "username ") != 4 {
+		t.Errorf("the output is not plain:\n%s", text)
+	}
+}
+
+func TestSimilarNodesAreOneBlock(t *testing.T) {
+	yaml := "labels: [{name: x}, {name: y}]\nproviders: [{name: p, driver: static, pools: [{name: main, nodes: [\n"
+	for _, name := range []string{"n-1", "n-2", "n-3", "n-4"} {
+		yaml += "  {name: " + name + ", labels: x, username: ci, timeout: 9},\n"
+	}
+	text, _ := converted(t, Input{YAML: []byte(yaml + "  {name: z, labels: y}]}]}]\n")})
+	wantLines(t, text, `node "n" {`, `for_each = toset(["n-1", "n-2", "n-3", "n-4"])`, "name = each.key", `node "z" {`)
 }
 
 func TestLinksOfTheReportExist(t *testing.T) {

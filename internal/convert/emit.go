@@ -33,7 +33,26 @@ func newBlock(kind string, labels ...string) *block { return &block{kind: kind, 
 
 func (b *block) set(name, expr string) { b.items = append(b.items, item{name: name, expr: expr}) }
 
-func (b *block) add(inner *block) { b.items = append(b.items, item{block: inner}) }
+// expr returns the expression of an attribute, or "".
+func (b *block) expr(name string) string {
+	expr, _ := b.get(name)
+	return expr
+}
+
+// setDefault sets a default of Nodepool that differs from npctl's.
+func (b *block) setDefault(name, expr string) {
+	if _, set := b.get(name); !set {
+		b.items = append(b.items, item{name: name, expr: expr, beside: nodepoolDefault})
+	}
+}
+
+const nodepoolDefault = "# Nodepool's default"
+
+func (b *block) add(inner ...*block) {
+	for _, one := range inner {
+		b.items = append(b.items, item{block: one})
+	}
+}
 
 func (b *block) remark(lines ...string) {
 	if len(lines) > 0 {
@@ -41,12 +60,28 @@ func (b *block) remark(lines ...string) {
 	}
 }
 
+// name returns the last label.
+func (b *block) name() string {
+	if len(b.labels) == 0 {
+		return ""
+	}
+	return b.labels[len(b.labels)-1]
+}
+
+// item returns an attribute, or nil.
+func (b *block) item(name string) *item {
+	for i := range b.items {
+		if it := &b.items[i]; it.block == nil && it.name == name {
+			return it
+		}
+	}
+	return nil
+}
+
 // get returns the expression of an attribute.
 func (b *block) get(name string) (string, bool) {
-	for _, it := range b.items {
-		if it.block == nil && it.name == name {
-			return it.expr, true
-		}
+	if it := b.item(name); it != nil {
+		return it.expr, true
 	}
 	return "", false
 }
@@ -55,11 +90,17 @@ func (b *block) remove(name string) {
 	b.items = slices.DeleteFunc(b.items, func(it item) bool { return it.name == name && it.block == nil })
 }
 
-// blocks returns the inner blocks of a kind.
+// replace replaces the inner blocks of a kind.
+func (b *block) replace(kind string, with []*block) {
+	b.items = slices.DeleteFunc(b.items, func(it item) bool { return it.block != nil && it.block.kind == kind })
+	b.add(with...)
+}
+
+// blocks returns the inner blocks of a kind, or all with "".
 func (b *block) blocks(kind string) []*block {
 	var found []*block
 	for _, it := range b.items {
-		if it.block != nil && it.block.kind == kind {
+		if it.block != nil && (kind == "" || it.block.kind == kind) {
 			found = append(found, it.block)
 		}
 	}
@@ -87,17 +128,21 @@ func (b *block) write(w *strings.Builder) {
 		for _, label := range b.labels {
 			w.WriteString(" " + quote(label))
 		}
+		if len(b.items)+len(b.foot) == 0 {
+			w.WriteString(" {}\n")
+			return
+		}
 		w.WriteString(" {\n")
 	}
 	for i, it := range b.items {
 		switch {
 		case it.block != nil:
-			if i > 0 {
+			if i > 0 && (!it.block.isLine() || !b.items[i-1].block.isLine()) {
 				w.WriteString("\n")
 			}
 			it.block.write(w)
 		default:
-			if i > 0 && (b.items[i-1].block != nil || len(it.comment) > 0 && it.name == "") {
+			if i > 0 && (b.items[i-1].name == "" || it.name == "" && len(it.comment) > 0) {
 				w.WriteString("\n")
 			}
 			writeComments(w, it.comment)
@@ -122,6 +167,11 @@ func (b *block) write(w *strings.Builder) {
 	}
 }
 
+// isLine reports whether the block is one line.
+func (b *block) isLine() bool {
+	return b != nil && b.kind != "" && len(b.comment)+len(b.items)+len(b.foot) == 0
+}
+
 func writeComments(w *strings.Builder, lines []string) {
 	for _, line := range lines {
 		w.WriteString(line + "\n")
@@ -135,8 +185,11 @@ func quote(text string) string {
 
 var envReference = regexp.MustCompile(envOpen + `(NODEPOOL_[A-Za-z0-9_]*)` + envClose)
 
+// environment are the variables that the input refers to.
+type environment map[string]bool
+
 // textExpr returns the expression of a text that may contain references to the environment.
-func (c *converter) textExpr(text string) string {
+func (env environment) textExpr(text string) string {
 	found := envReference.FindAllStringSubmatchIndex(text, -1)
 	if len(found) == 0 {
 		if doc, ok := heredoc(text); ok {
@@ -148,7 +201,7 @@ func (c *converter) textExpr(text string) string {
 	last := 0
 	for _, at := range found {
 		name := text[at[2]:at[3]]
-		c.env[name] = true
+		env[name] = true
 		call := "env(" + quote(name) + ")"
 		if at[0] == 0 && at[1] == len(text) {
 			return call

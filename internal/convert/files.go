@@ -11,8 +11,7 @@ import (
 )
 
 // files distributes the blocks over files and formats them.
-func (c *converter) files() ([]File, error) {
-	o := &c.out
+func (o *output) files(split bool) ([]File, error) {
 	type part struct {
 		name   string
 		blocks []*block
@@ -23,7 +22,7 @@ func (c *converter) files() ([]File, error) {
 	if len(o.foot) > 0 {
 		parts[0].blocks = append(parts[0].blocks, foot)
 	}
-	if c.opts.Split {
+	if split {
 		parts = []part{{"npctl.hcl", append([]*block{}, o.settings...), o.head}, {"labels.hcl", o.labels, nil}, {"images.hcl", o.images, nil}}
 		for _, p := range o.providers {
 			name := "providers"
@@ -64,14 +63,11 @@ func (c *converter) files() ([]File, error) {
 }
 
 func render(name string, head []string, blocks []*block) ([]byte, error) {
+	all := newBlock("")
+	all.remark(head...)
+	all.add(blocks...)
 	var w strings.Builder
-	writeComments(&w, head)
-	for i, b := range blocks {
-		if i > 0 || len(head) > 0 {
-			w.WriteString("\n")
-		}
-		b.write(&w)
-	}
+	all.write(&w)
 	data := hclwrite.Format([]byte(w.String()))
 	if _, diags := hclsyntax.ParseConfig(data, name, hcl.InitialPos); diags.HasErrors() {
 		return nil, fmt.Errorf("the translation of the configuration is not valid HCL, which is a bug in npctl convert: %s in line %d", diags[0].Summary, diags[0].Subject.Start.Line)

@@ -6,12 +6,21 @@ import (
 	"strings"
 )
 
+// images translates the diskimages.
+type images struct {
+	*translator
+	all      map[string]*image
+	order    []string
+	elements string // expression of element_paths, or ""
+}
+
 // image is a diskimage of the input.
 type image struct {
 	name, parent string
 	abstract     bool
 	n            *node
 	b            *block
+	builder      *block
 	configDrive  string
 }
 
@@ -21,68 +30,60 @@ var imageFields = []field{
 	{key: "pause", attr: "pause", read: boolean}, {key: "delete-after-upload", attr: "delete_after_upload", read: boolean},
 	{key: "username", attr: "username", read: text},
 	{key: "python-path", attr: "python_path", read: text}, {key: "shell-type", attr: "shell_type", read: text},
+	{key: "name"}, {key: "abstract"}, {key: "parent"}, {key: "metadata"},
 }
 
 var dibFields = []field{
 	{key: "elements", attr: "elements", read: texts}, {key: "release", attr: "release", read: text},
-	{key: "env-vars", attr: "env", read: textMap},
+	{key: "env-vars", attr: "env", read: textMap}, {key: "dib-cmd"},
 }
 
-func (c *converter) diskimages(root *node, s secrets) {
-	list := root.get("diskimages")
-	items := c.list(list)
-	for _, it := range items {
-		name, ok := c.name(it, "diskimage", false)
-		if !ok {
-			continue
-		}
-		c.images[name] = &image{name: name, n: it}
-		c.imageOrder = append(c.imageOrder, name)
+func (c *images) translate(o *output, root *node, s secrets) {
+	if e := root.get("elements-dir"); e.set() {
+		o.head = append(o.head, c.elementsDir(e)...)
 	}
-	for i, name := range c.imageOrder {
-		c.diskimage(c.images[name], list, i == 0)
-	}
+	o.images = c.blocks(root.get("diskimages"), "diskimage", "diskimage", strictName, c.diskimage)
 	c.checkParents()
 	for _, name := range sortedKeys(s.env) {
-		if c.images[name] == nil {
-			c.unknown(s.env[name].value, "diskimage", name, c.imageOrder)
+		if c.all[name] == nil {
+			c.unknown(s.env[name].value, "diskimage", name, c.order)
 		}
 	}
-	if len(c.errs) > 0 {
+	if c.err() != nil {
 		return
 	}
 	c.addElements()
-	c.secretEnv(s)
-	c.elementPaths()
-	for _, name := range c.imageOrder {
-		im := c.images[name]
-		c.leaveOutEmpty(im)
-		im.b.order()
-		c.out.images = append(c.out.images, im.b)
+	c.secretEnv(o, s)
+	c.elementPaths(o)
+	for _, im := range c.all {
+		if len(im.builder.items) == 0 && (im.parent != "" || im.abstract) { // a parent or a child has one
+			im.b.items = slices.DeleteFunc(im.b.items, func(it item) bool { return it.block == im.builder })
+		}
 	}
 }
 
-func (c *converter) diskimage(im *image, list *entry, first bool) {
-	n := im.n
-	im.b = newBlock("diskimage", im.name)
-	im.b.comment = c.heading(list, n, first)
-	if e := n.get("abstract"); e != nil && e.value.kind != nullNode {
-		if expr, _ := boolean(c, e.value); expr == "true" {
+// diskimage translates the keys of an image.
+func (c *images) diskimage(n *node, b *block) {
+	im := &image{name: b.labels[0], n: n, b: b, builder: newBlock("builder", "dib")}
+	c.all[im.name] = im
+	c.order = append(c.order, im.name)
+	if e := n.get("abstract"); e.set() {
+		if expr, _ := boolean(c.translator, e.value); expr == "true" {
 			im.abstract = true
 			c.attribute(e, im.b, "abstract", boolean)
 		}
 		c.note(e, Converted, "", toImages)
 	}
-	if e := n.get("parent"); e != nil && e.value.kind != nullNode {
-		if _, ok := text(c, e.value); ok && e.value.text != "" {
+	if e := n.get("parent"); e.set() {
+		if _, ok := text(c.translator, e.value); ok && e.value.text != "" {
 			im.parent = e.value.text
-			c.attribute(e, im.b, "parent", func(c *converter, n *node) (string, bool) { return ref("diskimage", n.text), true })
+			c.attribute(e, im.b, "parent", func(_ *translator, n *node) (string, bool) { return ref("diskimage", n.text), true })
 		}
 		c.note(e, Converted, "", toImages)
 	}
 	for _, e := range n.entries {
 		if falsy(e.value) && e.name != "delete-after-upload" && e.name != "abstract" && e.name != "parent" && e.name != "name" {
-			c.markEntry(e, NoEffect, "Nodepool ignores an empty value, so the value of the parent or the default applies", toBehavior)
+			c.mark(e, NoEffect, "Nodepool ignores an empty value, so the value of the parent or the default applies", toBehavior)
 			im.b.remark(c.allComments(e)...)
 		}
 	}
@@ -90,27 +91,24 @@ func (c *converter) diskimage(im *image, list *entry, first bool) {
 	if e := n.get("metadata"); e != nil && !e.done {
 		c.metadata(im, e)
 	}
-	builder := newBlock("builder", "dib")
-	if e := n.get("env-vars"); e != nil && !e.done {
-		c.directories(e, builder)
+	if e := n.get("env-vars"); e != nil && !e.done && e.value.kind == mappingNode {
+		c.directories(e, im.builder)
 	}
-	c.fields(n, builder, dibFields)
+	c.fields(n, im.builder, dibFields)
 	if e := n.get("dib-cmd"); e != nil && !e.done {
 		verdict, note := Converted, ""
 		if strings.Contains(e.value.text, "%p") {
 			verdict, note = Changed, "npctl does not replace %p; write the directory of Nodepool's modules"
 		}
-		c.attribute(e, builder, "command", text)
+		c.attribute(e, im.builder, "command", text)
 		c.note(e, verdict, note, toImages)
 	}
-	im.b.add(builder)
-	known := append(append(keysOf(imageFields), keysOf(dibFields)...), "name", "abstract", "parent", "metadata", "dib-cmd")
-	c.rest(n, im.b, known)
-	im.b.foot = c.leftComments(n)
+	b.add(im.builder)
+	c.rest(n, b, append(slices.Clip(imageFields), dibFields...))
 }
 
 // directories sets tmp_dir from the variables that name the directory for temporary files.
-func (c *converter) directories(e *entry, builder *block) {
+func (c *images) directories(e *entry, builder *block) {
 	for _, name := range []string{"TMPDIR", "TMP_DIR"} {
 		v := e.value.get(name)
 		if v == nil || v.value.kind != scalarNode {
@@ -121,22 +119,24 @@ func (c *converter) directories(e *entry, builder *block) {
 		c.note(v, Changed, "each build has a directory of its own below tmp_dir", toImages)
 		e.value.entries = slices.DeleteFunc(slices.Clone(e.value.entries), func(other *entry) bool { return other == v })
 	}
+	if len(e.value.entries) == 0 {
+		c.note(e, Converted, "", toImages)
+	}
 }
 
 // addElements completes images for which nodepool.yaml has no elements, as in the configuration of a launcher without
 // a builder.
-func (c *converter) addElements() {
-	for _, name := range c.imageOrder {
-		im, found := c.images[name], false
-		for at := im; at != nil && !found; at = c.images[at.parent] {
-			_, found = at.b.blocks("builder")[0].get("elements")
+func (c *images) addElements() {
+	for _, name := range c.order {
+		im, found := c.all[name], false
+		for at := im; at != nil && !found; at = c.all[at.parent] {
+			_, found = at.builder.get("elements")
 		}
 		if found || im.abstract {
 			continue
 		}
 		note := "the image has no elements, so npctl cannot build it; import the builder's configuration, or run npctl watch -serve=nodes"
-		builder := im.b.blocks("builder")[0]
-		builder.items = append(builder.items, item{name: "elements", expr: `["none"]`, comment: []string{"# nodepool.yaml has no elements: complete them, or build the image elsewhere."}})
+		im.builder.items = append(im.builder.items, item{name: "elements", expr: `["none"]`, comment: []string{"# nodepool.yaml has no elements: complete them, or build the image elsewhere."}})
 		if e := im.n.get("name"); e != nil {
 			c.amend(e, Changed, note, toImages)
 		}
@@ -163,27 +163,27 @@ func falsy(n *node) bool {
 }
 
 // metadata is not inherited in Nodepool, and is in npctl.
-func (c *converter) metadata(im *image, e *entry) {
+func (c *images) metadata(im *image, e *entry) {
 	if im.abstract {
 		note := "Nodepool does not inherit the metadata of a parent"
-		c.markEntry(e, NoEffect, note, toBehavior)
+		c.mark(e, NoEffect, note, toBehavior)
 		im.b.remark(append(c.allComments(e), fmt.Sprintf("# metadata of nodepool.yaml, line %d, has no effect: %s", e.line, note))...)
 		return
 	}
 	c.attribute(e, im.b, "properties", textMap)
-	c.markEntry(e, Changed, "images with this parent inherit the properties; in Nodepool they do not", toBehavior)
+	c.mark(e, Changed, "images with this parent inherit the properties; in Nodepool they do not", toBehavior)
 }
 
 // checkParents reports parents that do not exist and images that are their own ancestor.
-func (c *converter) checkParents() {
-	for _, name := range c.imageOrder {
-		im := c.images[name]
+func (c *images) checkParents() {
+	for _, name := range c.order {
+		im := c.all[name]
 		seen := map[string]bool{name: true}
 		for at := im; at.parent != ""; {
-			next := c.images[at.parent]
+			next := c.all[at.parent]
 			if next == nil {
 				if at == im {
-					c.unknown(im.n.get("parent").value, "diskimage", im.parent, c.imageOrder)
+					c.unknown(im.n.get("parent").value, "diskimage", im.parent, c.order)
 				}
 				break
 			}
@@ -205,18 +205,17 @@ const (
 )
 
 // secretEnv moves the variables of the secure file to a sensitive variable.
-func (c *converter) secretEnv(s secrets) {
+func (c *images) secretEnv(o *output, s secrets) {
 	var values []element
-	for _, name := range c.imageOrder {
+	for _, name := range c.order {
 		e := s.env[name]
-		if e == nil || e.value.kind == nullNode {
+		if !e.set() {
 			continue
 		}
 		if e.value.kind != mappingNode {
 			c.wrong(e.value, "a mapping")
 			continue
 		}
-		builder := c.images[name].b.blocks("builder")[0]
 		var fixed, fromEnv []element
 		for _, v := range e.value.entries {
 			el := element{key: mapKey(v.name)}
@@ -247,51 +246,50 @@ func (c *converter) secretEnv(s secrets) {
 			expr = collection(fromEnv, true)
 		}
 		if expr != "" {
-			builder.set("secret_env", expr)
-			if slices.ContainsFunc(c.imageOrder, func(child string) bool { return c.images[child].parent == name }) {
+			c.all[name].builder.set("secret_env", expr)
+			if slices.ContainsFunc(c.order, func(child string) bool { return c.all[child].parent == name }) {
 				c.amend(e, Changed, secretEnvNote+"; images with this parent inherit the variables, in Nodepool they do not", toGlobal)
 			}
 		}
 	}
 	if len(values) > 0 {
-		c.variable(envVariable, "map(map(string))", "Environment variables of image builds with secret values, by image.")
-		c.secretValue(envVariable, collection(values, true))
+		o.moveSecret(envVariable, "map(map(string))", "Environment variables of image builds with secret values, by image.", collection(values, true))
 	}
+}
+
+// elementsDir reads the directories of elements, and returns the comments.
+func (c *images) elementsDir(e *entry) []string {
+	if e.value.kind != scalarNode {
+		c.wrong(e.value, "a text")
+		return nil
+	}
+	c.mark(e, Converted, "element_paths of each image without a parent", toGlobal)
+	var parts []element
+	for part := range strings.SplitSeq(e.value.text, ":") {
+		if part != "" {
+			parts = append(parts, element{expr: c.textExpr(part)})
+		}
+	}
+	c.elements = collection(parts, false)
+	return c.allComments(e)
 }
 
 // elementPaths adds elements-dir to the images without a parent; the others inherit it.
-func (c *converter) elementPaths() {
-	if c.out.elements == "" {
-		return
-	}
+func (c *images) elementPaths(o *output) {
 	var roots []*image
-	for _, name := range c.imageOrder {
-		if im := c.images[name]; im.parent == "" {
+	for _, name := range c.order {
+		if im := c.all[name]; im.parent == "" && c.elements != "" {
 			roots = append(roots, im)
 		}
 	}
-	expr := c.out.elements
+	expr := c.elements
 	if len(roots) > 1 {
 		locals := newBlock("locals")
 		locals.set("element_paths", expr)
-		c.out.settings = append(c.out.settings, locals)
+		o.settings = append(o.settings, locals)
 		expr = "local.element_paths"
 	}
 	for _, im := range roots {
-		im.b.blocks("builder")[0].set("element_paths", expr)
-	}
-}
-
-// leaveOutEmpty removes a builder block without content if a parent or a child has one.
-func (c *converter) leaveOutEmpty(im *image) {
-	builder := im.b.blocks("builder")[0]
-	if len(builder.items) > 0 || im.parent == "" && !im.abstract {
-		return
-	}
-	for i, it := range im.b.items {
-		if it.block == builder {
-			im.b.items = append(im.b.items[:i], im.b.items[i+1:]...)
-			return
-		}
+		im.builder.set("element_paths", expr)
 	}
 }

@@ -10,87 +10,72 @@ import (
 	"github.com/npctl/npctl/internal/requestvalues"
 )
 
-// provider is one provider in translation.
+// provider translates one provider.
 type provider struct {
-	name, driver string
-	b            *block
-	cloudImages  map[string]*image
-	diskimages   map[string]*image // the provider's own settings of images
-	order        []string          // of diskimages
-	used         map[string]bool   // diskimages of labels
+	*translator
+	images      *images
+	b           *block
+	driver      string
+	cloudImages map[string]*image
+	diskimages  map[string]*image // the provider's own settings of images
+	used        map[string]bool   // diskimages of labels
 }
 
 // driversWithout are the drivers of Nodepool that npctl does not have.
-var driversWithout = []string{"aws", "azure", "gce", "ibmvpc", "kubernetes", "metastatic", "openshift", "openshiftpods"}
+var driversWithout = []string{"aws", "azure", "fake", "gce", "ibmvpc", "kubernetes", "metastatic", "openshift", "openshiftpods"}
 
-func (c *converter) providers(root *node) {
-	list := root.get("providers")
-	for i, it := range c.list(list) {
-		name, ok := c.name(it, "provider", false)
-		if !ok {
-			continue
+func (p *provider) translate(n *node) {
+	name := p.b.labels[0]
+	if e := n.get("driver"); e.set() {
+		if _, ok := text(p.translator, e.value); !ok {
+			return
 		}
-		p := &provider{name: name, driver: "openstack", cloudImages: map[string]*image{}, diskimages: map[string]*image{}, used: map[string]bool{}}
-		if e := it.get("driver"); e != nil && e.value.kind != nullNode {
-			if _, ok := text(c, e.value); !ok {
-				continue
-			}
-			p.driver = e.value.text
-			c.note(e, Converted, "", toEvery)
-		}
-		heading := c.heading(list, it, i == 0)
-		switch {
-		case strings.HasPrefix(name, "fake"):
-			p.driver = "sandbox"
-			c.openstack(p, it)
-		case p.driver == "openstack":
-			c.openstack(p, it)
-		case p.driver == "static":
-			c.static(p, it)
-		case slices.Contains(driversWithout, p.driver):
-			c.unsupportedProvider(p, it)
-		default:
-			c.unknown(it.get("driver").value, "driver", p.driver, append([]string{"openstack", "static"}, driversWithout...))
-			continue
-		}
-		p.b.comment = append(heading, p.b.comment...)
-		p.b.foot = append(p.b.foot, c.leftComments(it)...)
-		c.out.providers = append(c.out.providers, p.b)
+		p.driver = e.value.text
+		p.note(e, Converted, "", toEvery)
+	}
+	if strings.HasPrefix(name, "fake") {
+		p.driver = "sandbox"
+	}
+	p.b.labels = []string{p.driver, name}
+	switch {
+	case p.driver == "openstack", p.driver == "sandbox" && strings.HasPrefix(name, "fake"):
+		p.openstack(n)
+	case p.driver == "static":
+		p.static(n)
+	case slices.Contains(driversWithout, p.driver):
+		p.keepAsComment(n, name)
+	default:
+		p.unknown(n.get("driver").value, "driver", p.driver, append([]string{"openstack", "static"}, driversWithout...))
 	}
 }
 
-// unsupportedProvider keeps the text of a provider as a comment.
-func (c *converter) unsupportedProvider(p *provider, n *node) {
+// keepAsComment keeps the text of a provider as a comment.
+func (p *provider) keepAsComment(n *node, name string) {
 	note := fmt.Sprintf("npctl has no driver %q yet", p.driver)
-	lines := []string{fmt.Sprintf("# The provider %q is not converted: %s. Keep it in Nodepool.", p.name, note)}
-	for _, line := range sourceLines(n) {
-		lines = append(lines, strings.TrimRight("# | "+line, " "))
+	if p.driver == "fake" {
+		note = `driver "fake" of Nodepool is for its own tests; npctl's is "sandbox"`
 	}
-	c.deep(n.y, 0) // the lines contain the comments
+	p.b.kind, p.b.labels = "", nil
+	p.b.comment = append(p.b.comment, fmt.Sprintf("# The provider %q is not converted: %s. Keep it in Nodepool.", name, note))
+	for _, line := range sourceLines(n) {
+		p.b.comment = append(p.b.comment, strings.TrimRight("# | "+line, " "))
+	}
+	p.deep(n.y, 0) // the lines contain the comments
 	for _, e := range n.entries {
 		e.done = e.name != "name" && e.name != "driver" && e.done
 		if e.name == "name" || e.name == "driver" {
-			c.amend(e, Unsupported, note, toEvery)
+			p.amend(e, Unsupported, note, toEvery)
 			continue
 		}
-		c.markEntry(e, Unsupported, note, toEvery)
+		p.mark(e, Unsupported, note, toEvery)
 	}
-	for _, pool := range c.unchecked(n.get("pools")) {
-		for _, l := range c.unchecked(pool.get("labels")) {
-			if e := l.get("name"); e != nil && e.value.kind == scalarNode && !c.labels[e.value.text] {
-				c.unknown(e.value, "label", e.value.text, sortedKeys(c.labels))
+	for _, pool := range n.get("pools").unchecked() {
+		for _, l := range pool.get("labels").unchecked() {
+			if e := l.get("name"); e != nil && e.value.kind == scalarNode && !p.known[e.value.text] {
+				p.unknown(e.value, "label", e.value.text, sortedKeys(p.known))
 			}
 		}
 	}
-	p.b = newBlock("")
-	p.b.comment = lines
-}
-
-func (c *converter) unchecked(e *entry) []*node {
-	if e == nil {
-		return nil
-	}
-	return e.value.items
 }
 
 // sourceLines returns the lines of the input that define a list item: its first line and all that are indented more.
@@ -132,10 +117,10 @@ func sourceLines(n *node) []string {
 var openstackFields = []field{
 	{key: "cloud", attr: "cloud", read: text, anchor: toOpenStack},
 	{key: "region-name", attr: "region", read: text, anchor: toOpenStack},
-	{key: "boot-timeout", attr: "boot_timeout", read: seconds, anchor: toOpenStack},
+	{key: "boot-timeout", attr: "boot_timeout", read: seconds, anchor: toOpenStack, byDefault: `"1m"`},
 	{key: "launch-timeout", attr: "launch_timeout", read: seconds, anchor: toOpenStack},
 	{key: "launch-retries", attr: "launch_attempts", read: integer, anchor: toOpenStack},
-	{key: "rate", attr: "rate", read: rate, verdict: Changed, note: "npctl counts calls a second, Nodepool seconds between calls: the value is the inverse", anchor: toBehavior},
+	{key: "rate", attr: "rate", read: rate, verdict: Changed, note: "npctl counts calls a second, Nodepool seconds between calls: the value is the inverse", anchor: toBehavior, byDefault: "1"},
 	{key: "image-name-format", attr: "image_name_format", read: text, anchor: toOpenStack},
 	{key: "post-upload-hook", attr: "post_upload_hook", read: text, anchor: toOpenStack},
 	{key: "image-upload-timeout", attr: "upload_timeout", read: seconds, anchor: toOpenStack},
@@ -146,8 +131,7 @@ var openstackFields = []field{
 	{key: "max-concurrency"}, {key: "diskimages"}, {key: "cloud-images"}, {key: "pools"}, {key: "name"}, {key: "driver"},
 }
 
-func (c *converter) openstack(p *provider, n *node) {
-	p.b = newBlock("provider", p.driver, p.name)
+func (p *provider) openstack(n *node) {
 	fields := openstackFields
 	if p.driver == "sandbox" {
 		fields = slices.Clone(fields)
@@ -156,50 +140,39 @@ func (c *converter) openstack(p *provider, n *node) {
 		fields[1] = field{key: "region-name", verdict: NoEffect, note: note, anchor: toGlobal}
 		p.b.comment = append(p.b.comment, "# Nodepool uses its fake driver for a provider of this name. The sandbox has its own flavors and networks.")
 	} else if n.get("cloud") == nil {
-		c.fail(n, "the provider %q has no cloud", p.name)
+		p.fail(n, "the provider %q has no cloud", p.b.labels[1])
 	}
-	c.fields(n, p.b, fields)
-	c.maxConcurrency(n, p.b)
-	c.nodepoolDefault(p.b, "boot_timeout", `"1m"`)
-	c.nodepoolDefault(p.b, "rate", "1")
-	c.readProviderImages(p, n)
-	c.cloudImages(p, n)
-	c.eachPool(p, n, c.openstackPool)
-	c.imageBlocks(p)
-	c.rest(n, p.b, keysOf(openstackFields))
-	p.b.order()
-}
-
-// nodepoolDefault sets a default of Nodepool that differs from npctl's.
-func (c *converter) nodepoolDefault(b *block, name, expr string) {
-	if _, set := b.get(name); !set {
-		b.items = append(b.items, item{name: name, expr: expr, beside: "# Nodepool's default"})
-	}
+	p.fields(n, p.b, fields)
+	p.maxConcurrency(n)
+	p.diskimages, p.cloudImages, p.used = map[string]*image{}, map[string]*image{}, map[string]bool{}
+	own := p.blocks(n.get("diskimages"), "diskimage", "image", strictName, p.ownImage)
+	p.b.add(p.blocks(n.get("cloud-images"), "cloud-image", "cloud_image", anyName, p.cloudImage)...)
+	pools := p.blocks(n.get("pools"), "pool", "pool", strictName, p.openstackPool)
+	p.addImages(own)
+	p.b.add(pools...)
+	p.rest(n, p.b, openstackFields)
 }
 
 // maxConcurrency omits the values that mean no limit.
-func (c *converter) maxConcurrency(n *node, b *block) {
+func (p *provider) maxConcurrency(n *node) {
 	e := n.get("max-concurrency")
-	if e == nil || e.done || e.value.kind == nullNode {
+	if !e.set() || e.done {
 		return
 	}
-	if !hasEnv(e.value) {
-		value, ok := c.wholeNumber(e.value)
-		if ok && value <= 0 {
-			verdict, note := Converted, ""
-			if value == 0 {
-				verdict, note = Changed, "npctl has no provider that accepts nothing; set max_servers = 0 in its pools"
-			}
-			c.note(e, verdict, note, toEvery)
-			b.remark(c.allComments(e)...)
-			if note != "" {
-				b.remark("# max-concurrency: 0 of nodepool.yaml: " + note)
-			}
-			return
-		}
+	value, ok := e.value.whole()
+	if !ok || value > 0 {
+		p.attribute(e, p.b, "max_concurrency", integer)
+		p.note(e, Changed, "npctl counts steps that launch or delete nodes, Nodepool requests", toEvery)
+		return
 	}
-	c.attribute(e, b, "max_concurrency", integer)
-	c.note(e, Changed, "npctl counts steps that launch or delete nodes, Nodepool requests", toEvery)
+	verdict, note := Converted, ""
+	comments := p.allComments(e)
+	if value == 0 {
+		verdict, note = Changed, "npctl has no provider that accepts nothing; set max_servers = 0 in its pools"
+		comments = append(comments, "# max-concurrency: 0 of nodepool.yaml: "+note)
+	}
+	p.note(e, verdict, note, toEvery)
+	p.b.remark(comments...)
 }
 
 var providerImageFields = []field{
@@ -210,62 +183,43 @@ var providerImageFields = []field{
 	{key: "config-drive"}, {key: "name"},
 }
 
-func (c *converter) readProviderImages(p *provider, n *node) {
-	list := n.get("diskimages")
-	for i, it := range c.list(list) {
-		name, ok := c.name(it, "diskimage", false)
-		if !ok {
-			continue
-		}
-		if c.images[name] == nil {
-			c.unknown(it.get("name").value, "diskimage", name, c.imageOrder)
-			continue
-		}
-		im := &image{name: name, n: it, b: newBlock("image", name)}
-		im.b.comment = c.heading(list, it, i == 0)
-		c.fields(it, im.b, providerImageFields)
-		c.connectionPort(im.b)
-		c.readConfigDrive(im)
-		c.rest(it, im.b, keysOf(providerImageFields))
-		im.b.foot = c.leftComments(it)
-		p.diskimages[name] = im
-		p.order = append(p.order, name)
+// ownImage translates the settings of the provider for an image.
+func (p *provider) ownImage(n *node, b *block) {
+	name := b.labels[0]
+	if p.images.all[name] == nil {
+		p.unknown(n.get("name").value, "diskimage", name, p.images.order)
 	}
+	p.diskimages[name] = p.image(n, b, providerImageFields)
 }
 
-// connectionPort writes the port of connection types for which the default differs.
-func (c *converter) connectionPort(b *block) {
-	if typ, _ := b.get("connection_type"); typ == `"psrp"` {
-		c.nodepoolDefault(b, "connection_port", "22")
+// image translates the keys that all images of a provider have.
+func (p *provider) image(n *node, b *block, table []field) *image {
+	im := &image{name: b.labels[0], n: n, b: b}
+	p.fields(n, b, table)
+	if typ, _ := b.get("connection_type"); typ == `"psrp"` { // npctl has another default
+		b.setDefault("connection_port", "22")
 	}
+	if e := n.get("config-drive"); e.set() {
+		im.configDrive, _ = boolean(p.translator, e.value)
+		p.note(e, Converted, "config_drive of the labels that use the image", toOpenStack)
+		b.comment = append(b.comment, p.allComments(e)...)
+	}
+	p.rest(n, b, table)
+	return im
 }
 
-func (c *converter) readConfigDrive(im *image) {
-	e := im.n.get("config-drive")
-	if e == nil || e.value.kind == nullNode {
-		return
-	}
-	if expr, ok := boolean(c, e.value); ok {
-		im.configDrive = expr
-	}
-	c.note(e, Converted, "config_drive of the labels that use the image", toOpenStack)
-	if lines := c.allComments(e); len(lines) > 0 {
-		im.b.comment = append(im.b.comment, lines...)
-	}
-}
-
-// imageBlocks adds the settings of the provider for images. npctl uploads the images of the labels, so only the others
+// addImages adds the settings of the provider for images. npctl uploads the images of the labels, so only the others
 // have to be listed.
-func (c *converter) imageBlocks(p *provider) {
-	for _, name := range p.order {
-		im := p.diskimages[name]
-		if !p.used[name] && !c.images[name].abstract {
-			im.b.items = slices.Insert(im.b.items, 0, item{name: "upload", expr: "true"})
+func (p *provider) addImages(own []*block) {
+	for _, b := range own {
+		name := b.labels[0]
+		if im := p.images.all[name]; im != nil && !p.used[name] && !im.abstract {
+			b.items = slices.Insert(b.items, 0, item{name: "upload", expr: "true"})
 		}
-		if len(im.b.items) > 0 {
-			p.b.add(im.b)
-		} else if len(im.b.comment)+len(im.b.foot) > 0 {
-			p.b.remark(append(append([]string{fmt.Sprintf("# diskimage %s:", name)}, im.b.comment...), im.b.foot...)...)
+		if len(b.items) > 0 {
+			p.b.add(b)
+		} else if len(b.comment)+len(b.foot) > 0 {
+			p.b.remark(append(append([]string{fmt.Sprintf("# diskimage %s:", name)}, b.comment...), b.foot...)...)
 		}
 	}
 }
@@ -281,38 +235,22 @@ var cloudImageFields = []field{
 	{key: "config-drive"}, {key: "name"},
 }
 
-func (c *converter) cloudImages(p *provider, n *node) {
-	list := n.get("cloud-images")
-	for i, it := range c.list(list) {
-		e := it.get("name")
-		if e == nil || e.value.kind != scalarNode || e.value.text == "" || hasEnv(e.value) {
-			c.fail(it, "the cloud-image has no name")
-			continue
-		}
-		c.note(e, Converted, "", toOpenStack)
-		name := blockName(e.value.text)
-		im := &image{name: name, n: it, b: newBlock("cloud_image", name)}
-		im.b.comment = c.heading(list, it, i == 0)
-		c.fields(it, im.b, cloudImageFields)
-		_, id := im.b.get("image_id")
-		if _, byName := im.b.get("image_name"); id && byName {
-			c.fail(it, "the cloud-image %q has both image-id and image-name", e.value.text)
-		} else if !id && !byName && name != e.value.text {
-			im.b.set("image_name", quote(e.value.text))
-		}
-		c.connectionPort(im.b)
-		c.readConfigDrive(im)
-		c.rest(it, im.b, keysOf(cloudImageFields))
-		im.b.foot = c.leftComments(it)
-		p.cloudImages[e.value.text] = im
-		p.b.add(im.b)
+func (p *provider) cloudImage(n *node, b *block) {
+	name := b.labels[0]
+	b.labels[0] = blockName(name)
+	p.cloudImages[name] = p.image(n, b, cloudImageFields)
+	_, id := b.get("image_id")
+	if _, byName := b.get("image_name"); id && byName {
+		p.fail(n, "the cloud-image %q has both image-id and image-name", name)
+	} else if !id && !byName && b.labels[0] != name {
+		b.set("image_name", quote(name))
 	}
 }
 
 // blockName replaces the characters that npctl does not accept in a name.
 func blockName(name string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
-		if plainName.MatchString("_" + string(r)) {
+		if strictName.pattern.MatchString("_" + string(r)) {
 			return r
 		}
 		return '-'
@@ -335,54 +273,18 @@ var openstackPoolFields = append([]field{
 	{key: "availability-zones", attr: "availability_zones", read: texts, anchor: toOpenStack},
 	{key: "networks", attr: "networks", read: names, anchor: toOpenStack},
 	{key: "security-groups", attr: "security_groups", read: texts, anchor: toOpenStack},
-	{key: "auto-floating-ip", attr: "auto_floating_ip", read: boolean, anchor: toBehavior},
+	{key: "auto-floating-ip", attr: "auto_floating_ip", read: boolean, anchor: toBehavior, byDefault: "true"},
 	{key: "host-key-checking", attr: "host_key_checking", read: boolean, anchor: toOpenStack},
 	{key: "labels"},
 }, poolFields...)
 
-// eachPool translates the pools of a provider.
-func (c *converter) eachPool(p *provider, n *node, translate func(*provider, *node, *block)) {
-	list := n.get("pools")
-	if list == nil {
-		return
-	}
-	for i, it := range c.list(list) {
-		name, ok := c.name(it, "pool", false)
-		if !ok {
-			continue
-		}
-		b := newBlock("pool", name)
-		b.comment = c.heading(list, it, i == 0)
-		translate(p, it, b)
-		b.order()
-		b.foot = append(b.foot, c.leftComments(it)...)
-		p.b.add(b)
-	}
-}
-
-func (c *converter) openstackPool(p *provider, n *node, b *block) {
-	c.fields(n, b, openstackPoolFields)
-	c.nodepoolDefault(b, "auto_floating_ip", "true")
+func (p *provider) openstackPool(n *node, b *block) {
+	p.fields(n, b, openstackPoolFields)
 	if p.driver == "sandbox" {
-		c.nodepoolDefault(b, "host_key_checking", "false")
+		b.setDefault("host_key_checking", "false")
 	}
-	list := n.get("labels")
-	for i, it := range c.list(list) {
-		name, ok := c.name(it, "label", true)
-		if !ok {
-			continue
-		}
-		if !c.labels[name] {
-			c.unknown(it.get("name").value, "label", name, sortedKeys(c.labels))
-			continue
-		}
-		l := newBlock("label", name)
-		l.comment = c.heading(list, it, i == 0)
-		c.openstackLabel(p, it, l)
-		l.foot = c.leftComments(it)
-		b.add(l)
-	}
-	c.rest(n, b, keysOf(openstackPoolFields))
+	b.add(p.blocks(n.get("labels"), "label", "label", looseName, p.openstackLabel)...)
+	p.rest(n, b, openstackPoolFields)
 }
 
 var openstackLabelFields = []field{
@@ -400,72 +302,62 @@ var openstackLabelFields = []field{
 	{key: "diskimage"}, {key: "cloud-image"}, {key: "name"},
 }
 
-func (c *converter) openstackLabel(p *provider, n *node, b *block) {
-	c.labelImage(p, n, b)
+func (p *provider) openstackLabel(n *node, b *block) {
+	if name := b.labels[0]; !p.known[name] {
+		p.unknown(n.get("name").value, "label", name, sortedKeys(p.known))
+	}
+	p.labelImage(n, b)
 	if e := n.get("dynamic-instance-properties"); e != nil {
-		c.checkTemplates(e, b)
+		p.checkTemplates(e, b)
 	}
-	c.fields(n, b, openstackLabelFields)
+	p.fields(n, b, openstackLabelFields)
 	if n.get("flavor-name") == nil && n.get("min-ram") == nil {
-		c.fail(n, "the label has neither flavor-name nor min-ram")
+		p.fail(n, "the label has neither flavor-name nor min-ram")
 	}
-	c.rest(n, b, keysOf(openstackLabelFields))
+	p.rest(n, b, openstackLabelFields)
 }
 
 // checkTemplates leaves out templates that npctl rejects, such as {request.labels[0]}.
-func (c *converter) checkTemplates(e *entry, b *block) {
+func (t *translator) checkTemplates(e *entry, b *block) {
 	for _, property := range e.value.entries {
 		if property.value.kind != scalarNode {
 			continue
 		}
 		if err := requestvalues.Check(restoreEnv(property.value.text)); err != nil && !hasEnv(property.value) {
 			note := fmt.Sprintf("property %q: %v", property.name, err)
-			c.markEntry(e, Unsupported, note, toOpenStack)
-			b.remark(c.withNote(e, Unsupported, note)...)
+			t.mark(e, Unsupported, note, toOpenStack)
+			b.remark(t.withNote(e, Unsupported, note)...)
 			return
 		}
 	}
 }
 
-func (c *converter) labelImage(p *provider, n *node, b *block) {
+func (p *provider) labelImage(n *node, b *block) {
 	disk, cloud := n.get("diskimage"), n.get("cloud-image")
-	e := disk
+	kind, what, e, all, configs := "diskimage", "diskimage", disk, p.images.all, p.diskimages
 	switch {
 	case disk != nil && cloud != nil:
-		c.fail(n, "the label has both diskimage and cloud-image")
+		p.fail(n, "the label has both diskimage and cloud-image")
 		return
 	case cloud != nil:
-		e = cloud
+		kind, what, e, all, configs = "cloud_image", "cloud-image", cloud, p.cloudImages, p.cloudImages
 	case disk == nil:
-		c.fail(n, "the label has neither diskimage nor cloud-image")
+		p.fail(n, "the label has neither diskimage nor cloud-image")
 		return
 	}
-	if _, ok := text(c, e.value); !ok {
+	if _, ok := text(p.translator, e.value); !ok {
 		return
 	}
-	name, config := e.value.text, ""
-	if e == disk {
-		im := c.images[name]
-		if im == nil {
-			c.unknown(e.value, "diskimage", name, c.imageOrder)
-			return
-		}
-		p.used[name] = true
-		if own := p.diskimages[name]; own != nil {
-			config = own.configDrive
-		}
-		c.attribute(e, b, "image", func(*converter, *node) (string, bool) { return ref("diskimage", name), true })
-	} else {
-		im := p.cloudImages[name]
-		if im == nil {
-			c.unknown(e.value, "cloud-image", name, sortedKeys(p.cloudImages))
-			return
-		}
-		config = im.configDrive
-		c.attribute(e, b, "image", func(*converter, *node) (string, bool) { return ref("cloud_image", im.name), true })
+	name := e.value.text
+	im := all[name]
+	if im == nil {
+		p.unknown(e.value, what, name, sortedKeys(all))
+		return
 	}
-	c.note(e, Converted, "", toOpenStack)
-	if config != "" {
-		b.set("config_drive", config)
+	p.used[name] = p.used[name] || e == disk
+	p.attribute(e, b, "image", func(*translator, *node) (string, bool) { return ref(kind, im.name), true })
+	p.note(e, Converted, "", toOpenStack)
+	if own := configs[name]; own != nil && own.configDrive != "" {
+		b.set("config_drive", own.configDrive)
 	}
 }

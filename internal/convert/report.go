@@ -7,6 +7,56 @@ import (
 	words "github.com/npctl/npctl/internal/text"
 )
 
+// report collects the entries.
+type report struct{ entries []Entry }
+
+// guide is the page that the links of the report refer to.
+const guide = "docs/coming-from-nodepool.md#"
+
+func link(anchor string) string {
+	if anchor == "" {
+		return ""
+	}
+	return guide + anchor
+}
+
+// note adds the entry of a key.
+func (r *report) note(e *entry, verdict Verdict, note, anchor string) {
+	if !e.done {
+		e.done = true
+		r.entries = append(r.entries, Entry{e.value.src.name, e.path, e.line, verdict, note, link(anchor)})
+	}
+}
+
+// amend changes the entry of a key.
+func (r *report) amend(e *entry, verdict Verdict, note, anchor string) {
+	for i := range r.entries {
+		if old := &r.entries[i]; old.Path == e.path && old.File == e.value.src.name {
+			old.Verdict, old.Note, old.Link = verdict, note, link(anchor)
+		}
+	}
+}
+
+// mark adds the entry of a key and of all keys below it.
+func (r *report) mark(e *entry, verdict Verdict, note, anchor string) {
+	r.note(e, verdict, note, anchor)
+	if verdict == Converted || verdict == Changed {
+		note = ""
+	}
+	r.markAll(e.value, verdict, note, anchor)
+}
+
+// markAll adds the entries of all keys below a value.
+func (r *report) markAll(n *node, verdict Verdict, note, anchor string) {
+	for _, e := range n.entries {
+		r.note(e, verdict, note, anchor)
+		r.markAll(e.value, verdict, note, anchor)
+	}
+	for _, it := range n.items {
+		r.markAll(it, verdict, note, anchor)
+	}
+}
+
 // Count returns the number of entries with a verdict.
 func (r *Result) Count(v Verdict) int {
 	n := 0

@@ -26,66 +26,61 @@ var nodeFields = []field{
 	{key: "ssh-port"}, {key: "name"},
 }
 
-func (c *converter) static(p *provider, n *node) {
-	p.b = newBlock("provider", "static", p.name)
-	c.fields(n, p.b, staticFields)
-	c.maxConcurrency(n, p.b)
-	c.eachPool(p, n, c.staticPool)
-	c.rest(n, p.b, keysOf(staticFields))
-	p.b.order()
+func (p *provider) static(n *node) {
+	p.fields(n, p.b, staticFields)
+	p.maxConcurrency(n)
+	p.b.add(p.blocks(n.get("pools"), "pool", "pool", strictName, p.staticPool)...)
+	p.rest(n, p.b, staticFields)
 }
 
-func (c *converter) staticPool(_ *provider, n *node, b *block) {
-	c.fields(n, b, poolFields)
-	list := n.get("nodes")
+var staticPoolFields = append([]field{{key: "nodes"}}, poolFields...)
+
+func (p *provider) staticPool(n *node, b *block) {
+	p.fields(n, b, staticPoolFields)
 	known := map[string]bool{}
-	for i, it := range c.list(list) {
-		name, ok := c.name(it, "static node", true)
-		if !ok {
-			continue
-		}
-		node := newBlock("node", name)
-		node.comment = c.heading(list, it, i == 0)
-		c.fields(it, node, nodeFields)
-		if e := it.get("ssh-port"); e != nil {
-			c.sshPort(e, node)
-		}
-		if typ, _ := node.get("connection_type"); typ == `"winrm"` || typ == `"psrp"` {
-			c.nodepoolDefault(node, "connection_port", "22")
-		}
-		if known[name] { // another user or port of the same machine
-			port, _ := node.get("connection_port")
-			user, _ := node.get("username")
-			node.labels[0] = name + "-" + blockName(strings.Trim(port+"-"+user, "-"))
-			if known[node.labels[0]] {
-				c.fail(it, "the pool has the node %q twice", name)
+	b.add(p.blocks(n.get("nodes"), "static node", "node", looseName, func(n *node, b *block) {
+		p.staticNode(n, b)
+		if name := b.labels[0]; known[name] { // another user or port of the same machine
+			port, _ := b.get("connection_port")
+			user, _ := b.get("username")
+			b.labels[0] = name + "-" + blockName(strings.Trim(port+"-"+user, "-"))
+			if known[b.labels[0]] {
+				p.fail(n, "the pool has the node %q twice", name)
 			}
-			node.items = slices.Insert(node.items, 0, item{name: "address", expr: quote(name)})
+			b.items = slices.Insert(b.items, 0, item{name: "address", expr: quote(name)})
 		}
-		known[node.labels[0]] = true
-		if it.get("labels") == nil {
-			c.fail(it, "the static node %q has no labels", name)
-		}
-		c.rest(it, node, keysOf(nodeFields))
-		node.foot = c.leftComments(it)
-		b.add(node)
+		known[b.labels[0]] = true
+	})...)
+	p.rest(n, b, staticPoolFields)
+}
+
+func (p *provider) staticNode(n *node, b *block) {
+	p.fields(n, b, nodeFields)
+	if e := n.get("ssh-port"); e != nil {
+		p.sshPort(e, b)
 	}
-	c.rest(n, b, append(keysOf(poolFields), "nodes"))
+	if typ, _ := b.get("connection_type"); typ == `"winrm"` || typ == `"psrp"` {
+		b.setDefault("connection_port", "22")
+	}
+	if n.get("labels") == nil {
+		p.fail(n, "the static node %q has no labels", b.labels[0])
+	}
+	p.rest(n, b, nodeFields)
 }
 
 // sshPort is the old name of connection-port.
-func (c *converter) sshPort(e *entry, b *block) {
+func (t *translator) sshPort(e *entry, b *block) {
 	if _, set := b.get("connection_port"); set {
-		c.note(e, NoEffect, "connection-port is set", toStatic)
-		b.remark(c.allComments(e)...)
+		t.note(e, NoEffect, "connection-port is set", toStatic)
+		b.remark(t.allComments(e)...)
 		return
 	}
-	c.attribute(e, b, "connection_port", integer)
-	c.note(e, Converted, "the old name of connection-port", toStatic)
+	t.attribute(e, b, "connection_port", integer)
+	t.note(e, Converted, "the old name of connection-port", toStatic)
 }
 
 // hostKeys reads SSH host keys and checks their form.
-func hostKeys(c *converter, n *node) (string, bool) {
+func hostKeys(t *translator, n *node) (string, bool) {
 	keys := n.items
 	if n.kind == scalarNode {
 		keys = []*node{n}
@@ -93,15 +88,15 @@ func hostKeys(c *converter, n *node) (string, bool) {
 	for _, key := range keys {
 		if key.kind == scalarNode && !hasEnv(key) {
 			if _, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(strings.TrimSpace(key.text))); err != nil || len(rest) > 0 {
-				c.fail(key, "%q is not an SSH host key; write it like \"ssh-ed25519 AAAA…\", as ssh-keyscan prints it after the host", shorten(key.text))
+				t.fail(key, "%q is not an SSH host key; write it like \"ssh-ed25519 AAAA…\", as ssh-keyscan prints it after the host", shorten(key.text))
 			}
 		}
 	}
-	return texts(c, n)
+	return texts(t, n)
 }
 
 // staticLabels splits a text at its blanks, as Nodepool does.
-func staticLabels(c *converter, n *node) (string, bool) {
+func staticLabels(t *translator, n *node) (string, bool) {
 	list := *n
 	if n.kind == scalarNode {
 		list.kind, list.items = listNode, nil
@@ -112,9 +107,9 @@ func staticLabels(c *converter, n *node) (string, bool) {
 		}
 	}
 	for _, it := range list.items {
-		if it.kind == scalarNode && !c.labels[it.text] {
-			c.unknown(it, "label", it.text, sortedKeys(c.labels))
+		if it.kind == scalarNode && !t.known[it.text] {
+			t.unknown(it, "label", it.text, sortedKeys(t.known))
 		}
 	}
-	return texts(c, &list)
+	return texts(t, &list)
 }

@@ -61,9 +61,24 @@ func (n *node) get(name string) *entry {
 	return nil
 }
 
+// key returns the last key of the path.
+func (n *node) key() string { return n.path[strings.LastIndexByte(n.path, '.')+1:] }
+
+// unchecked returns the elements of a list, or none.
+func (e *entry) unchecked() []*node {
+	if e == nil {
+		return nil
+	}
+	return e.value.items
+}
+
+// set reports whether the key has a value other than null.
+func (e *entry) set() bool { return e != nil && e.value.kind != nullNode }
+
 // source reads one file.
 type source struct {
-	c      *converter
+	*problems
+	*report
 	name   string
 	text   []byte
 	secure bool
@@ -79,11 +94,11 @@ var interpolation = regexp.MustCompile(`%\((NODEPOOL_[A-Za-z0-9_]*)\)`)
 func (s *source) read() *node {
 	empty := &node{src: s, kind: nullNode, y: &yaml.Node{}, line: 0}
 	if len(s.text) > maxBytes {
-		s.c.fail(empty, "the file has more than %d MiB", maxBytes>>20)
+		s.fail(empty, "the file has more than %d MiB", maxBytes>>20)
 		return empty
 	}
 	if bytes.Contains(s.text, []byte(envOpen)) || bytes.Contains(s.text, []byte(envClose)) {
-		s.c.fail(empty, "the file contains the characters U+E0F0 or U+E0F1, which npctl convert uses itself")
+		s.fail(empty, "the file contains the characters U+E0F0 or U+E0F1, which npctl convert uses itself")
 		return empty
 	}
 	text := interpolation.ReplaceAll(s.text, []byte(envOpen+"$1"+envClose))
@@ -96,7 +111,7 @@ func (s *source) read() *node {
 		return empty
 	}
 	if err := decoder.Decode(&more); err == nil {
-		s.c.fail(&node{src: s, line: more.Line}, "the file has a second document; Nodepool reads one")
+		s.fail(&node{src: s, line: more.Line}, "the file has a second document; Nodepool reads one")
 		return empty
 	} else if !errors.Is(err, io.EOF) {
 		s.syntax(empty, err)
@@ -127,7 +142,7 @@ func (s *source) syntax(empty *node, err error) {
 	} else {
 		reason = "invalid YAML: " + reason
 	}
-	s.c.fail(&node{src: s, line: line, y: empty.y}, "%s%s", reason, value)
+	s.fail(&node{src: s, line: line, y: empty.y}, "%s%s", reason, value)
 }
 
 // build resolves a YAML node. above are the anchors that contain it.
@@ -136,7 +151,7 @@ func (s *source) build(y *yaml.Node, path string, above []*yaml.Node) *node {
 	s.nodes++
 	if s.nodes > maxNodes || len(above) > maxDepth {
 		if !s.over {
-			s.c.fail(n, "the file is too large: it has more than %d values after its aliases are resolved, or more than %d levels", maxNodes, maxDepth)
+			s.fail(n, "the file is too large: it has more than %d values after its aliases are resolved, or more than %d levels", maxNodes, maxDepth)
 		}
 		s.over = true
 		n.kind = nullNode
@@ -144,7 +159,7 @@ func (s *source) build(y *yaml.Node, path string, above []*yaml.Node) *node {
 	}
 	if y.Kind == yaml.AliasNode {
 		if slices.Contains(above, y.Alias) {
-			s.c.fail(n, "the alias *%s refers to a value that contains it", y.Value)
+			s.fail(n, "the alias *%s refers to a value that contains it", y.Value)
 			n.kind = nullNode
 			return n
 		}
@@ -198,7 +213,7 @@ func (s *source) mapping(n *node, above []*yaml.Node) {
 			key = key.Alias
 		}
 		if key.Kind != yaml.ScalarNode {
-			s.c.fail(&node{src: s, line: key.Line}, "the key of a mapping is not a text")
+			s.fail(&node{src: s, line: key.Line}, "the key of a mapping is not a text")
 			continue
 		}
 		if key.Tag == "!!merge" {
@@ -209,7 +224,7 @@ func (s *source) mapping(n *node, above []*yaml.Node) {
 			}
 			for _, p := range parts {
 				if p.kind != mappingNode && !s.over {
-					s.c.fail(p, "<< merges something that is not a mapping")
+					s.fail(p, "<< merges something that is not a mapping")
 				}
 			}
 			merged = append(merged, parts...)
@@ -217,7 +232,7 @@ func (s *source) mapping(n *node, above []*yaml.Node) {
 		}
 		if line, twice := lines[key.Value]; twice { // the last one counts
 			earlier := n.get(key.Value)
-			s.c.report = append(s.c.report, Entry{s.name, earlier.path, line, NoEffect, fmt.Sprintf("the key is set again on line %d", key.Line), ""})
+			s.entries = append(s.entries, Entry{s.name, earlier.path, line, NoEffect, fmt.Sprintf("the key is set again on line %d", key.Line), ""})
 			n.entries = slices.DeleteFunc(n.entries, func(e *entry) bool { return e == earlier })
 		}
 		lines[key.Value] = key.Line

@@ -7,56 +7,42 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // A reader checks the type of a value and returns its expression. It reports an error and returns false if the type
 // is wrong.
-type reader func(c *converter, n *node) (string, bool)
+type reader func(t *translator, n *node) (string, bool)
 
-func (c *converter) wrong(n *node, want string) (string, bool) {
-	got := "a mapping"
-	switch n.kind {
-	case listNode:
-		got = "a list"
-	case nullNode:
-		got = "nothing"
-	case scalarNode:
-		got = strconv.Quote(shorten(restoreEnv(n.text)))
-		if n.src.secure {
-			got = "another value"
-		}
-	}
-	key := n.path[strings.LastIndexByte(n.path, '.')+1:]
-	c.fail(n, "%s is %s; it has to be %s", key, got, want)
-	return "", false
-}
-
-func text(c *converter, n *node) (string, bool) {
+func text(t *translator, n *node) (string, bool) {
 	if n.kind != scalarNode {
-		return c.wrong(n, "a text")
+		return t.wrong(n, "a text")
 	}
-	return c.textExpr(n.text), true
+	return t.textExpr(n.text), true
 }
 
 func hasEnv(n *node) bool { return n.kind == scalarNode && strings.Contains(n.text, envOpen) }
 
-func integer(c *converter, n *node) (string, bool) {
+func integer(t *translator, n *node) (string, bool) {
 	if hasEnv(n) {
-		return c.textExpr(n.text), true
+		return t.textExpr(n.text), true
 	}
-	value, ok := c.wholeNumber(n)
+	value, ok := t.wholeNumber(n)
 	return strconv.FormatInt(value, 10), ok
 }
 
-func (c *converter) wholeNumber(n *node) (int64, bool) {
-	if n.kind == scalarNode {
-		if f, ok := number(n.text); ok && f == math.Trunc(f) && math.Abs(f) < 1e15 {
-			return int64(f), true
-		}
+func (t *translator) wholeNumber(n *node) (int64, bool) {
+	value, ok := n.whole()
+	if !ok {
+		t.wrong(n, "a whole number")
 	}
-	c.wrong(n, "a whole number")
+	return value, ok
+}
+
+// whole returns a whole number.
+func (n *node) whole() (int64, bool) {
+	if f, ok := number(n.text); n.kind == scalarNode && ok && f == math.Trunc(f) && math.Abs(f) < 1e15 {
+		return int64(f), true
+	}
 	return 0, false
 }
 
@@ -70,23 +56,23 @@ func number(text string) (float64, bool) {
 }
 
 // limit reads the upper limit of a pool; Nodepool treats a negative number as 0.
-func limit(c *converter, n *node) (string, bool) {
+func limit(t *translator, n *node) (string, bool) {
 	if hasEnv(n) {
-		return c.textExpr(n.text), true
+		return t.textExpr(n.text), true
 	}
 	if n.kind == scalarNode && slices.Contains([]string{".inf", "inf"}, strings.ToLower(n.text)) {
 		return "null", true
 	}
-	value, ok := c.wholeNumber(n)
+	value, ok := t.wholeNumber(n)
 	return strconv.FormatInt(max(value, 0), 10), ok
 }
 
 var yamlTrue, yamlFalse = []string{"true", "yes", "on", "y"}, []string{"false", "no", "off", "n"}
 
 // boolean reads a bool as Nodepool does: in YAML 1.1, yes and on are bools too.
-func boolean(c *converter, n *node) (string, bool) {
+func boolean(t *translator, n *node) (string, bool) {
 	if hasEnv(n) {
-		return `contains(["true", "yes", "on", "1"], lower(` + c.textExpr(n.text) + "))", true
+		return `contains(["true", "yes", "on", "1"], lower(` + t.textExpr(n.text) + "))", true
 	}
 	if n.kind == scalarNode {
 		switch word := strings.ToLower(n.text); {
@@ -96,13 +82,13 @@ func boolean(c *converter, n *node) (string, bool) {
 			return "false", true
 		}
 	}
-	return c.wrong(n, "true or false")
+	return t.wrong(n, "true or false")
 }
 
 // seconds reads a time in seconds and returns a duration with a unit.
-func seconds(c *converter, n *node) (string, bool) {
+func seconds(t *translator, n *node) (string, bool) {
 	if hasEnv(n) {
-		return `"${` + c.textExpr(n.text) + `}s"`, true
+		return `"${` + t.textExpr(n.text) + `}s"`, true
 	}
 	if n.kind == scalarNode {
 		if f, ok := number(n.text); ok && f >= 0 && f < 1e9 {
@@ -112,7 +98,7 @@ func seconds(c *converter, n *node) (string, bool) {
 			return quote(duration(int64(f))), true
 		}
 	}
-	return c.wrong(n, "a number of seconds")
+	return t.wrong(n, "a number of seconds")
 }
 
 func duration(s int64) string {
@@ -128,9 +114,9 @@ func duration(s int64) string {
 }
 
 // rate reads seconds between calls and returns calls a second.
-func rate(c *converter, n *node) (string, bool) {
+func rate(t *translator, n *node) (string, bool) {
 	if hasEnv(n) {
-		return "1 / " + c.textExpr(n.text), true
+		return "1 / " + t.textExpr(n.text), true
 	}
 	if n.kind == scalarNode {
 		if f, ok := number(n.text); ok && f >= 0 && !math.IsInf(f, 0) {
@@ -143,93 +129,80 @@ func rate(c *converter, n *node) (string, bool) {
 			return "1 / " + strconv.FormatFloat(f, 'f', -1, 64), true
 		}
 	}
-	return c.wrong(n, "a number of seconds")
+	return t.wrong(n, "a number of seconds")
 }
 
 // texts reads a list of texts; one text is a list with one element.
-func texts(c *converter, n *node) (string, bool) {
+func texts(t *translator, n *node) (string, bool) {
 	if n.kind == scalarNode {
-		return "[" + c.textExpr(n.text) + "]", true
+		return "[" + t.textExpr(n.text) + "]", true
 	}
 	if n.kind == nullNode {
 		return "[]", true
 	}
 	if n.kind != listNode {
-		return c.wrong(n, "a list of texts")
+		return t.wrong(n, "a list of texts")
 	}
 	var elements []element
 	for _, it := range n.items {
 		if it.kind != scalarNode {
-			c.fail(it, "%s has an element that is not a text", n.path[strings.LastIndexByte(n.path, '.')+1:])
+			t.fail(it, "%s has an element that is not a text", n.key())
 			return "", false
 		}
-		e := element{expr: c.textExpr(it.text)}
-		c.itemComments(it, &e)
+		e := element{expr: t.textExpr(it.text)}
+		t.itemComments(it, &e)
 		elements = append(elements, e)
 	}
 	return collection(elements, false), true
 }
 
-func (c *converter) itemComments(n *node, e *element) {
-	if c.emitted[n.y] {
-		return
-	}
-	c.emitted[n.y] = true
-	e.head, e.foot = commentLines(n.y.HeadComment), commentLines(n.y.FootComment)
-	if lines := commentLines(n.y.LineComment); len(lines) == 1 {
-		e.beside = lines[0]
-	} else {
-		e.head = append(e.head, lines...)
-	}
-}
-
 // names reads networks and similar lists, in which old configurations have mappings with a name.
-func names(c *converter, n *node) (string, bool) {
+func names(t *translator, n *node) (string, bool) {
 	if n.kind == listNode {
 		flat := *n
 		flat.items = nil
 		for _, it := range n.items {
 			if e := it.get("name"); it.kind == mappingNode && e != nil && e.value.kind == scalarNode {
-				c.markAll(it, Converted, "the name is an element of the list", "")
+				t.markAll(it, Converted, "the name is an element of the list", "")
 				it = e.value
 			}
 			flat.items = append(flat.items, it)
 		}
 		n = &flat
 	}
-	return texts(c, n)
+	return texts(t, n)
 }
 
 // textMap reads a mapping of texts. Numbers and bools become texts.
-func textMap(c *converter, n *node) (string, bool) {
+func textMap(t *translator, n *node) (string, bool) {
 	if n.kind == nullNode {
 		return "{}", true
 	}
 	if n.kind != mappingNode {
-		return c.wrong(n, "a mapping")
+		return t.wrong(n, "a mapping")
 	}
 	var elements []element
 	ok := true
 	for _, e := range n.entries {
 		var out element
 		if strings.Contains(e.name, envOpen) {
-			c.fail(n, "the key %q contains a reference to the environment; write its value", restoreEnv(e.name))
+			t.fail(n, "the key %q contains a reference to the environment; write its value", restoreEnv(e.name))
 			ok = false
 			continue
 		}
 		out.key = mapKey(e.name)
 		switch e.value.kind {
 		case scalarNode:
-			out.expr = c.textExpr(asText(e.value))
-			out.head, out.beside, out.foot = c.keyComments(e)
+			out.expr = t.textExpr(asText(e.value))
+			out.head, out.beside, out.foot = t.keyComments(e)
 			if strings.Contains(out.expr, "\n") && out.beside != "" {
 				out.head, out.beside = append(out.head, out.beside), ""
 			}
 		case nullNode:
-			out.expr, out.head = `""`, c.allComments(e)
+			out.expr, out.head = `""`, t.allComments(e)
 		default:
-			out.head = c.allComments(e)
-			out.expr = "jsonencode(" + c.jsonExpr(e.value) + ")"
+			out.head = t.allComments(e)
+			out.expr = "jsonencode(" + t.jsonExpr(e.value) + ")"
 		}
 		elements = append(elements, out)
 	}
@@ -238,26 +211,24 @@ func textMap(c *converter, n *node) (string, bool) {
 
 // asText returns a scalar as the text that Nodepool's programs see.
 func asText(n *node) string {
-	if n.y.Tag == "!!bool" || n.y.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
-		if n.y.Tag == "!!bool" {
-			return strings.ToLower(n.text)
-		}
+	if n.y.Tag == "!!bool" {
+		return strings.ToLower(n.text)
 	}
 	return n.text
 }
 
 // jsonExpr returns any value as an expression.
-func (c *converter) jsonExpr(n *node) string {
+func (t *translator) jsonExpr(n *node) string {
 	var elements []element
 	switch n.kind {
 	case listNode:
 		for _, it := range n.items {
-			elements = append(elements, element{expr: c.jsonExpr(it)})
+			elements = append(elements, element{expr: t.jsonExpr(it)})
 		}
 		return collection(elements, false)
 	case mappingNode:
 		for _, e := range n.entries {
-			elements = append(elements, element{key: mapKey(e.name), expr: c.jsonExpr(e.value)})
+			elements = append(elements, element{key: mapKey(e.name), expr: t.jsonExpr(e.value)})
 		}
 		return collection(elements, true)
 	case nullNode:
@@ -266,7 +237,7 @@ func (c *converter) jsonExpr(n *node) string {
 	if plainNumber.MatchString(n.text) && n.y.Tag != "!!str" || n.y.Tag == "!!bool" {
 		return strings.ToLower(n.text)
 	}
-	return c.textExpr(n.text)
+	return t.textExpr(n.text)
 }
 
 var plainNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)

@@ -23,6 +23,8 @@ type place struct {
 // setups prepare sessions, by name.
 var setups = map[string]func(*place){
 	"sandbox":       func(*place) {},
+	"modules":       func(*place) {},
+	"files":         func(*place) {},
 	"sandbox state": func(p *place) { p.sh("npctl init && npctl apply -auto-approve") },
 	"openstack":     openstackSession,
 	"review":        reviewSession,

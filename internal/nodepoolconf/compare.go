@@ -84,8 +84,8 @@ func superset(nodepool, npctl Model, path string) bool {
 	return true
 }
 
-// inheritedVariables reports whether npctl has all variables of Nodepool, and those that differ are variables of other
-// images.
+// inheritedVariables reports whether npctl has all variables of Nodepool, and variables with another value are those of
+// other images.
 func inheritedVariables(nodepool, npctl Model, path string) bool {
 	variables := func(m Model, path string) (all map[string]string) {
 		if json.Unmarshal([]byte(m[path].Text), &all) != nil {

@@ -13,6 +13,7 @@
 package process
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,9 +37,10 @@ const RunIDVariable = "NPCTL_RUN_ID"
 
 // Spec is a program to run.
 type Spec struct {
-	Args []string // the program and its arguments; a program without a slash is looked up in the PATH of Env
-	Dir  string   // working directory
-	Env  []string // the whole environment, see BaseEnv
+	Args  []string // the program and its arguments; a program without a slash is looked up in the PATH of Env
+	Dir   string   // working directory
+	Env   []string // the whole environment, see BaseEnv
+	Stdin []byte   // input of the program; without it, the program reads nothing
 	// Log receives stdout and stderr combined, in order. Nil discards them.
 	Log      io.Writer
 	LogLimit int64    // bytes; DefaultLogLimit when 0
@@ -135,6 +137,9 @@ func launch(program string, spec Spec, output *os.File) (cmd *osexec.Cmd, sandbo
 	attempt := func(attributes *syscall.SysProcAttr) error {
 		cmd = &osexec.Cmd{
 			Path: program, Args: spec.Args, Dir: spec.Dir, Env: spec.Env, Stdout: output, Stderr: output, SysProcAttr: attributes,
+		}
+		if spec.Stdin != nil {
+			cmd.Stdin = bytes.NewReader(spec.Stdin)
 		}
 		return cmd.Start()
 	}

@@ -44,6 +44,20 @@ func TestOutputGoesToLogLinesAndError(t *testing.T) {
 	}
 }
 
+func TestProgramReadsItsInput(t *testing.T) {
+	for input, script := range map[string]string{"a node\n": "cat", "": "cat", strings.Repeat("x", 1<<20): "exit 0"} { // the last one reads nothing
+		spec := sh(script)
+		var lines []string
+		spec.Stdin, spec.Line = []byte(input), func(line string) { lines = append(lines, line) }
+		if err := Run(t.Context(), spec); err != nil {
+			t.Errorf("%s: %v", script, err)
+		}
+		if want := strings.TrimSpace(input); script == "cat" && strings.Join(lines, "\n") != want {
+			t.Errorf("the program has read %q, want %q", lines, want)
+		}
+	}
+}
+
 func TestSilentFailureSaysSo(t *testing.T) {
 	err := Run(t.Context(), sh("exit 1"))
 	if want := "sh ended with exit code 1; it printed nothing"; err == nil || err.Error() != want {

@@ -64,7 +64,12 @@ func goneReason(saved *plan.Step, current plan.Plan) string {
 	return fmt.Sprintf("no longer planned: to %s was done meanwhile or is not needed any more", actionText(saved))
 }
 
-func actionText(s *plan.Step) string { return string(s.Action) + " the " + string(s.Thing) }
+func actionText(s *plan.Step) string {
+	if string(s.Action) == string(s.Thing) { // a build, an upload
+		return string(s.Action) + " it"
+	}
+	return string(s.Action) + " the " + string(s.Thing)
+}
 
 // stepDifferences describes the attributes of a step that differ.
 func stepDifferences(saved, now *plan.Step) []string {

@@ -167,6 +167,18 @@ func TestStaleNamesTheAttributesThatDiffer(t *testing.T) {
 	}
 }
 
+func TestStaleStepIsNamedWithoutRepetition(t *testing.T) {
+	for want, step := range map[string]plan.Step{
+		"build it":        {Action: plan.ActionBuild, Thing: plan.ThingBuild},
+		"upload it":       {Action: plan.ActionUpload, Thing: plan.ThingUpload},
+		"delete the node": {Action: plan.ActionDelete, Thing: plan.ThingNode},
+	} {
+		if got := actionText(&step); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestDifferentPlannedValuesMakePlanStale(t *testing.T) {
 	saved := File{Plan: plan.Plan{Steps: []plan.Step{staleStep()}}}
 	now := plan.Plan{Steps: []plan.Step{staleStep()}}

@@ -2,7 +2,9 @@
 package location
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -67,6 +69,14 @@ func (p Location) Equal(q Location) bool {
 	return p.File == q.File && p.String() == q.String()
 }
 
+// SameState reports whether two locations can be of one state, perhaps at other servers of the same ensemble.
+func (p Location) SameState(q Location) bool {
+	if p.Shared == nil || q.Shared == nil {
+		return p.Equal(q)
+	}
+	return p.File == q.File && strings.TrimSuffix(p.Shared.Chroot, "/") == strings.TrimSuffix(q.Shared.Chroot, "/")
+}
+
 // Changed returns the attributes of the state block that differ between two locations in ZooKeeper.
 func (p Location) Changed(q Location) (names []string) {
 	if p.Shared == nil || q.Shared == nil {
@@ -124,7 +134,8 @@ func boltPath(v cty.Value, dir string) string {
 	return filepath.Join(dir, path)
 }
 
+// exists returns whether there is a file at path. A file that cannot be examined exists, so that opening it reports the error.
 func exists(path string) bool {
 	_, err := os.Stat(path)
-	return err == nil
+	return !errors.Is(err, fs.ErrNotExist)
 }

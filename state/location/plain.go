@@ -3,13 +3,13 @@ package location
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
+	"github.com/npctl/npctl/internal/syntax"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
 )
@@ -17,28 +17,34 @@ import (
 // Plain reads the state block without evaluating the configuration. It reports false if the block contains
 // references or errors, or if the files cannot be parsed.
 func Plain(config string) (Location, bool) {
-	info, err := os.Stat(config)
+	files, err := syntax.Find(config)
 	if err != nil {
 		return Location{}, false
 	}
-	files, dir := []string{config}, filepath.Dir(config)
-	if info.IsDir() {
-		dir = config
-		if files, err = filepath.Glob(filepath.Join(config, "*.hcl")); err != nil {
+	var found *hclsyntax.Block
+	for _, file := range files.Config {
+		blocks, ok := settingsBlocks(file)
+		if !ok || len(blocks) > 1 || found != nil && len(blocks) > 0 {
 			return Location{}, false
 		}
+		if len(blocks) > 0 {
+			found = blocks[0]
+		}
 	}
-	var found resources.StateSettings
-	for _, file := range files {
-		settings, ok := PlainIn(file)
-		if !ok {
+	for _, file := range files.Overrides {
+		blocks, ok := settingsBlocks(file)
+		if !ok || found == nil && len(blocks) > 0 {
 			return Location{}, false
 		}
-		if settings.Kind != "" {
-			found = settings
+		for _, change := range blocks {
+			found = syntax.Override(found, change)
 		}
 	}
-	place, err := From(found, dir)
+	settings, ok := plainState(found)
+	if !ok {
+		return Location{}, false
+	}
+	place, err := From(settings, files.Dir)
 	return place, err == nil
 }
 
@@ -47,32 +53,60 @@ const plainLimit = 1 << 20
 
 // PlainIn reads the state block of a file. Its kind is empty if there is none.
 func PlainIn(file string) (found resources.StateSettings, ok bool) {
+	blocks, ok := settingsBlocks(file)
+	if !ok || len(blocks) == 0 {
+		return found, ok
+	}
+	return plainState(blocks[0])
+}
+
+// settingsBlocks returns the npctl blocks of a file.
+func settingsBlocks(file string) (blocks []*hclsyntax.Block, ok bool) {
 	info, err := os.Stat(file)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > plainLimit {
-		return found, false
+		return nil, false
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return found, false
+		return nil, false
 	}
 	if !bytes.Contains(text, []byte("npctl")) || !bytes.Contains(text, []byte("state")) {
-		return found, true
+		return nil, true
 	}
-	if bytes.Count(text, []byte("{")) > 10_000 { // package config limits the nesting
-		return found, false
-	}
-	parsed, diags := hclsyntax.ParseConfig(text, file, hcl.InitialPos)
+	parsed, diags := syntax.NewParser(settingsShape).File(text, file)
 	if diags.HasErrors() {
-		return found, false
+		return nil, false
 	}
 	for _, block := range parsed.Body.(*hclsyntax.Body).Blocks {
-		if block.Type != "npctl" {
-			continue
+		if block.Type == "npctl" {
+			blocks = append(blocks, block)
 		}
-		for _, inner := range block.Body.Blocks {
-			if inner.Type == "state" || inner.Type == "dynamic" {
-				return plainSettings(inner)
+	}
+	return blocks, true
+}
+
+// settingsShape is the shape of the state block in JSON. Other blocks are not read.
+var settingsShape = syntax.Shape{Top: true, Blocks: map[string]syntax.Block{"npctl": {Body: func([]string) syntax.Shape {
+	return syntax.Shape{Blocks: map[string]syntax.Block{
+		"state": {Labels: 1, Body: func(kind []string) syntax.Shape {
+			shape := syntax.Shape{Blocks: map[string]syntax.Block{}}
+			for _, nested := range Schemas()[kind[0]].Blocks {
+				shape.Blocks[nested.Name] = syntax.Block{}
 			}
+			return shape
+		}},
+		"dynamic": {Labels: 1},
+	}}
+}}}}
+
+// plainState reads the state block of an npctl block, which may be nil. The kind is empty if there is none.
+func plainState(settings *hclsyntax.Block) (found resources.StateSettings, ok bool) {
+	if settings == nil {
+		return found, true
+	}
+	for _, inner := range settings.Body.Blocks {
+		if inner.Type == "state" || inner.Type == "dynamic" {
+			return plainSettings(inner)
 		}
 	}
 	return found, true

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/npctl/npctl/internal/hints"
@@ -110,8 +109,3 @@ func unlockAll(ctx context.Context, locks []state.Lock) error {
 
 // unlockTimeout limits the time to release locks.
 const unlockTimeout = 10 * time.Second
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}

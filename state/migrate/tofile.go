@@ -10,6 +10,7 @@ import (
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/state/location"
 	"github.com/npctl/npctl/state/zookeeper"
 )
 
@@ -109,7 +110,7 @@ func (m *migration) tryOut(ctx context.Context, source *sharedSource) error {
 		return err
 	}
 	m.count(source.plan)
-	if m.To.File == m.From.File || !exists(m.To.File) {
+	if m.To.File == m.From.File || location.InFile(m.To.File).IsEmpty() {
 		return nil
 	}
 	target, about, err := m.openAny(m.To.File)

@@ -12,6 +12,7 @@ import (
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/state/location"
 	"github.com/npctl/npctl/state/zookeeper"
 )
 
@@ -34,7 +35,7 @@ type fileSource struct {
 }
 
 func (m *migration) intoZooKeeper(ctx context.Context) (err error) {
-	if !exists(m.From.File) {
+	if location.InFile(m.From.File).IsEmpty() {
 		return hints.Add(fmt.Errorf("%w: %s is not there", errNothing, m.From.File), "-from names the file that contains the state")
 	}
 	store, about, err := m.openAny(m.From.File)

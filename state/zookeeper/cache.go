@@ -37,13 +37,14 @@ type cache struct {
 	queues            map[string]map[string]bool
 	records           map[resources.Kind]map[string]string // path by ID
 	sorted            map[resources.Kind][]string          // IDs; dropped when a record appears or disappears
+	formerUploads     map[string]string                    // upload ID by former path
 	peers             map[string]*component                // registered pools by ID
 	changedRecords    map[resources.Key]struct{}           // records that were added, changed or removed
 }
 
 func newCache() *cache {
 	return &cache{nodes: map[string]*znode{}, dirty: map[string]uint64{}, queues: map[string]map[string]bool{},
-		records: map[resources.Kind]map[string]string{}, sorted: map[resources.Kind][]string{}, peers: map[string]*component{}, changedRecords: map[resources.Key]struct{}{}}
+		records: map[resources.Kind]map[string]string{}, formerUploads: map[string]string{}, sorted: map[resources.Kind][]string{}, peers: map[string]*component{}, changedRecords: map[resources.Key]struct{}{}}
 }
 
 // add puts a znode and its parents into the cache. A record or registration becomes dirty.

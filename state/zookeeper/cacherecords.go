@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ func (c *cache) setRecord(at string, z *znode, record resources.Record) {
 	if z.record = record; z.ref.role != roleRecord {
 		return
 	}
+	c.setFormer(old, record)
 	byID := c.records[z.ref.kind]
 	if byID == nil {
 		byID = map[string]string{}
@@ -38,6 +40,20 @@ func (c *cache) setRecord(at string, z *znode, record resources.Record) {
 	}
 }
 
+// setFormer indexes the former paths of an upload.
+func (c *cache) setFormer(old, now resources.Record) {
+	if u, ok := old.(*resources.Upload); ok {
+		for _, path := range u.Former {
+			delete(c.formerUploads, path)
+		}
+	}
+	if u, ok := now.(*resources.Upload); ok {
+		for _, path := range u.Former {
+			c.formerUploads[path] = u.ID
+		}
+	}
+}
+
 func (c *cache) setPeer(z *znode, peer *component) {
 	if z.peer != nil && c.peers[z.peer.ID] == z.peer {
 		delete(c.peers, z.peer.ID)
@@ -56,14 +72,15 @@ func (c *cache) find(key resources.Key) (string, *znode) {
 	return at, c.nodes[at]
 }
 
-// uploadAt returns the ID of the upload at the path that id stands for, or id itself if there is no such upload.
+// uploadAt returns the ID of the upload that has or had the path that id stands for, or id itself if there is no such
+// upload.
 func (c *cache) uploadAt(id string) string {
 	if at, ok := uploadPath(id); ok {
 		if z := c.nodes[at]; z != nil && z.record != nil {
 			return z.record.Key().ID
 		}
 	}
-	return id
+	return cmp.Or(c.formerUploads[id], id)
 }
 
 // ids returns the IDs of all records of a kind, sorted.

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -19,11 +20,12 @@ const (
 // change is one operation of a commit to ZooKeeper or to the private store.
 type change struct {
 	state.CheckedOp
-	// imported marks a record from another store, which may have any state.
+	// imported marks a record from another store or a renumbered upload, which may have any state.
 	imported bool
 
 	// The fields below apply to shared kinds and are recomputed in each attempt.
 	at     string // path; the directory if ZooKeeper names the znode
+	from   string // present path of a build or upload that the change renames, which moves it to another directory
 	number bool   // ZooKeeper numbers the znode
 	id     string // of a new upload, once assigned
 	// counter writes the upload counter; the last new upload of a commit has it.
@@ -73,6 +75,7 @@ func (c *change) validateShared() error {
 		}
 		return checkNames(r.Image, buildName(r.ID))
 	case *resources.Upload:
+		c.imported = r.ID == "" && len(r.Former) > 0
 		return checkUpload(r)
 	}
 	return nil
@@ -119,14 +122,35 @@ func (c *change) prefix() string {
 func (c *change) locate(known *cache) {
 	c.data, c.same, c.dir, c.fenced, c.claims, c.ends, c.number = nil, false, "", false, false, nil, false
 	c.at, c.old = known.find(c.Subject)
-	if c.old == nil && c.Record != nil {
-		c.at, _ = c.pathFor()
+	c.from = ""
+	if c.Record != nil {
+		switch to, _ := c.pathFor(); {
+		case c.old == nil:
+			c.at = to
+		case c.leaves(to):
+			c.from, c.at = c.at, to
+		}
 	}
 	c.ref = parsePath(c.at)
 	if c.number = strings.HasSuffix(c.at, "/"); c.number {
 		c.ref = parsePath(c.at + c.prefix() + "0000000000")
 	}
 }
+
+// leaves reports whether a change renames the image or the provider of a build or upload, which are parts of its path.
+func (c *change) leaves(to string) bool {
+	switch c.Subject.Kind {
+	case resources.KindBuild:
+		return to != c.at
+	case resources.KindUpload:
+		return parentOf(to) != parentOf(c.at)
+	default:
+		return false
+	}
+}
+
+// present returns the path at which the record is before the change.
+func (c *change) present() string { return cmp.Or(c.from, c.at) }
 
 // revision returns the revision of the record, zero if there is none.
 func (c *change) revision() state.Revision {

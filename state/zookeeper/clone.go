@@ -28,6 +28,7 @@ func clone(record resources.Record) resources.Record {
 		return &c
 	case *resources.Upload:
 		c := *r
+		c.Former = slices.Clone(r.Former)
 		return &c
 	default:
 		return record

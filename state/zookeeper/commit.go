@@ -80,7 +80,7 @@ func queuedIsConflict(err error) error {
 
 // unread reports whether another process has changed one of the records and the feed has not read it yet. mu is held.
 func (t *transactions) unread(changes []*change) bool {
-	return slices.ContainsFunc(changes, func(c *change) bool { return t.mirror.isUnread(c.at) })
+	return slices.ContainsFunc(changes, func(c *change) bool { return t.mirror.isUnread(c.present()) })
 }
 
 // examine looks up the records, validates the changes, encodes the documents, and returns the locks to take.
@@ -157,11 +157,28 @@ func (t *transactions) document(c *change) (err error) {
 			return state.Invalidf("%s cannot have priority %d: its ID contains another priority", c.Subject, r.Priority)
 		}
 	}
-	if c.data, err = encode(c.ref, record, t.withUploadPath(c), c.old, t.launcherOf(c)); err != nil {
+	old := c.old
+	if c.from != "" { // the time of creation is that of another znode
+		copied := *c.old
+		copied.created, old = 0, &copied
+		record = withFormer(record, old.ref.id)
+	}
+	if c.data, err = encode(c.ref, record, t.withUploadPath(c), old, t.launcherOf(c)); err != nil {
 		return err
 	}
-	c.same = c.old != nil && bytes.Equal(c.data, c.old.data)
+	c.same = c.from == "" && c.old != nil && bytes.Equal(c.data, c.old.data)
 	return nil
+}
+
+// withFormer adds the present path of an upload to its former ones.
+func withFormer(record resources.Record, path string) resources.Record {
+	u, ok := record.(*resources.Upload)
+	if !ok {
+		return record
+	}
+	moved := *u
+	moved.Former = append(slices.Clone(u.Former), path)
+	return &moved
 }
 
 // launcherOf returns the launcher ID that the document of a new node gets.
@@ -182,7 +199,7 @@ func (t *transactions) withUploadPath(c *change) resources.Record {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at, z := t.cache.find(resources.Key{Kind: resources.KindUpload, ID: r.Upload})
+	at, z := t.cache.find(resources.Key{Kind: resources.KindUpload, ID: t.cache.uploadAt(r.Upload)})
 	if z == nil {
 		return r
 	}
@@ -247,7 +264,7 @@ func (t *transactions) locksFor(changes []*change) ([]string, error) {
 func (c *change) lockDir() string {
 	switch {
 	case c.old != nil:
-		return claimDir(c.at, c.ref, resources.StateOf(c.old.record))
+		return claimDir(c.present(), c.old.ref, resources.StateOf(c.old.record))
 	case c.imported: // no process works on a record that does not exist
 		return ""
 	case c.Subject.Kind == resources.KindBuild || c.Subject.Kind == resources.KindUpload:

@@ -37,7 +37,7 @@ func TestOpenErrorsSayWhatToDo(t *testing.T) {
 	tr := newTree(t)
 	elsewhere := lab.StartProxyAt(t, "127.0.0.2:0", tr.servers()[0]).Address() // the certificate does not name it
 	dead := deadAddress(t)
-	authority := filepath.Join(filepath.Dir(tr.CA), "other-ca.pem")
+	authority := filepath.Join(filepath.Dir(tr.CA), "other", "ca.pem")
 	noCert := filepath.Join(t.TempDir(), "empty.pem")
 	testutil.Must(t, os.WriteFile(noCert, nil, 0o600))
 	for name, c := range map[string]struct {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,12 +19,13 @@ import (
 
 // dialer opens connections for the client library and keeps the last error.
 type dialer struct {
-	config  *tls.Config  // nil for plain text
 	paths   []string     // paths to watch
 	heard   atomic.Int64 // see watchConn.lastHeard
 	granted atomic.Int64 // session timeout that the server granted, in nanoseconds
 
 	mu      sync.Mutex // guards the fields below
+	tls     *TLS       // nil for plain text; each connection reads the files again
+	current net.Conn   // the newest connection
 	failure error      // error of the last attempt; nil after a connection was made
 	refused bool       // retrying is useless
 }
@@ -37,22 +39,47 @@ func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn,
 	if err != nil {
 		return nil, d.fail(address, err)
 	}
-	if d.config != nil {
-		if conn, err = d.handshake(ctx, conn, address); err != nil {
-			return nil, d.fail(address, err)
-		}
+	if conn, err = d.secure(ctx, conn, address); err != nil {
+		return nil, d.fail(address, err)
 	}
 	return &watchConn{Conn: conn, paths: d.paths, lastHeard: &d.heard, granted: &d.granted, fail: func(err error) { _ = d.fail(address, err) }}, nil
 }
 
-func (d *dialer) handshake(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
-	config := d.config.Clone()
+// secure makes a connection the current one, with TLS if it is configured.
+func (d *dialer) secure(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
+	d.mu.Lock()
+	files := d.tls
+	d.current = conn
+	d.mu.Unlock()
+	if files == nil {
+		return conn, nil
+	}
+	config, err := files.config()
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
 	config.ServerName, _, _ = net.SplitHostPort(address)
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return secure, nil
+}
+
+// use uses other files for the next connections.
+func (d *dialer) use(files *TLS) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tls, d.failure, d.refused = files, nil, false
+}
+
+// disconnect closes the current connection. The library connects again, in the same session.
+func (d *dialer) disconnect() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.current != nil {
+		_ = d.current.Close()
+	}
 }
 
 func (d *dialer) fail(address string, err error) error {
@@ -120,14 +147,27 @@ type hosts struct {
 	tried   int // since the last connection
 }
 
-// Init implements zk.HostProvider. It ignores its argument: the servers are those of the Options.
-func (h *hosts) Init([]string) error {
-	rand.Shuffle(len(h.servers), func(i, j int) { h.servers[i], h.servers[j] = h.servers[j], h.servers[i] })
+// Init implements zk.HostProvider.
+func (h *hosts) Init(servers []string) error {
+	h.use(servers)
 	return nil
 }
 
+// use replaces the servers.
+func (h *hosts) use(servers []string) {
+	servers = slices.Clone(servers)
+	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.servers, h.next, h.tried = servers, 0, 0
+}
+
 // Len implements zk.HostProvider.
-func (h *hosts) Len() int { return len(h.servers) }
+func (h *hosts) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.servers)
+}
 
 // Next implements zk.HostProvider. After a round without success the library waits for one second.
 func (h *hosts) Next() (server string, retryStart bool) {

@@ -12,12 +12,8 @@ import (
 
 // Dial opens a session with the client library, without a chroot.
 func Dial(servers []string, t TLS) (*zk.Conn, error) {
-	config, err := t.config()
-	if err != nil {
-		return nil, err
-	}
-	d := &dialer{config: config}
-	conn, _, err := zk.Connect(servers, 4*time.Second, zk.WithDialer(d.dial), zk.WithHostProvider(&hosts{servers: servers}), zk.WithLogInfo(false),
+	d := &dialer{tls: &t}
+	conn, _, err := zk.Connect(servers, 4*time.Second, zk.WithDialer(d.dial), zk.WithHostProvider(&hosts{}), zk.WithLogInfo(false),
 		zk.WithLogger(logger{slog.New(slog.DiscardHandler)}))
 	return conn, err
 }

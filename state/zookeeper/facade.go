@@ -94,7 +94,16 @@ func (s *Store) Register(ctx context.Context, presence resources.Presence) error
 func (s *Store) RegisteredPools() []resources.RegisteredPool { return s.presence.registeredPools() }
 
 // Builders implements state.Shared.
-func (s *Store) Builders() []string { return s.presence.builders() }
+func (s *Store) Builders() []string {
+	ids, _ := s.presence.builders()
+	return ids
+}
+
+// NodepoolBuilders implements state.Shared.
+func (s *Store) NodepoolBuilders() []string {
+	_, hosts := s.presence.builders()
+	return hosts
+}
 
 // RequestedBuilds implements state.Shared.
 func (s *Store) RequestedBuilds() []string { return s.mirror.requestedBuilds() }

@@ -115,6 +115,7 @@ type uploadExtra struct {
 	Error     *string          `json:"error,omitempty"`
 	Importing *bool            `json:"importing,omitempty"`
 	Unmarked  *bool            `json:"unmarked,omitempty"`
+	Former    *[]string        `json:"former,omitempty"`
 }
 
 func decodeUpload(p znodeRef, data []byte, created int64) (record, base resources.Record, err error) {

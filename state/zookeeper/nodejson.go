@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"math"
@@ -193,7 +194,7 @@ func nodeValues(record resources.Record) values {
 		{"ssh_port", asJSON(port)}, {"image_id", imageValue(n)}, {"created_time", formatSeconds(n.Created)},
 		{"external_id", orNull(n.ExternalID)}, {"hostname", orNull(n.Hostname)}, {"comment", orNull(n.Comment)},
 		{"host_keys", asJSON(notNil(n.HostKeys))}, {"username", orNull(n.Login.Username)},
-		{"connection_type", orNull(n.Login.ConnectionType)}, {"shell_type", orNull(n.Login.ShellType)},
+		{"connection_type", asJSON(cmp.Or(n.Login.ConnectionType, "ssh"))}, {"shell_type", orNull(n.Login.ShellType)},
 		{"hold_expiration", holdValue(n)}, {"resources", amountsValue(n.Resources)}, {"slot", slotValue(n)},
 		{"attributes", attributesValue(n.Attributes)}, {"python_path", asJSON(python)}, {"tenant_name", orNull(n.Tenant)},
 		{"requestor", orNull(n.Requestor)},

@@ -122,20 +122,23 @@ func (pr *presence) unregister(ctx context.Context) {
 	}
 }
 
-// builders lists the IDs of the npctl processes that are registered as builders.
-func (pr *presence) builders() []string {
+// builders lists the IDs of the npctl processes that are registered as builders, and the hosts of other builders.
+func (pr *presence) builders() (ids, others []string) {
 	pr.mu.Lock()
 	defer pr.mu.Unlock()
-	var ids []string
 	for kid := range pr.cache.kids(buildersDir) {
 		c := &component{}
-		z := pr.cache.node(buildersDir + "/" + kid)
-		if z != nil && unmarshal(z.data, c) == nil && c.ID != "" && strings.HasPrefix(string(c.Program), "npctl") {
+		switch z := pr.cache.node(buildersDir + "/" + kid); {
+		case z == nil || len(z.data) == 0 || unmarshal(z.data, c) != nil:
+		case !strings.HasPrefix(string(c.Program), "npctl"):
+			others = append(others, string(c.Host))
+		case c.ID != "":
 			ids = append(ids, c.ID)
 		}
 	}
 	slices.Sort(ids)
-	return slices.Compact(ids)
+	slices.Sort(others)
+	return slices.Compact(ids), slices.Compact(others)
 }
 
 // registeredPools lists the registered pools of all processes.

@@ -3,6 +3,8 @@
 package zookeeper_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/zookeeper"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -60,6 +63,63 @@ func TestStoreSurvivesTheDeathOfAServer(t *testing.T) {
 	testutil.Must(t, s.Sync(t.Context()))
 	if got, err := s.Get(t.Context(), entry.Record.Key()); err != nil || got.Record.(*resources.Node).Comment != "without" {
 		t.Errorf("got %+v, %v", got, err)
+	}
+	testutil.Must(t, claim.Unlock(t.Context()))
+}
+
+// TestStoreMovesToOtherServersWithItsLocks takes over other servers of the ensemble, then a renewed certificate.
+func TestStoreMovesToOtherServersWithItsLocks(t *testing.T) {
+	t.Parallel()
+	l := lab.Start(t, 3)
+	tr := newTreeIn(t, l.Env)
+	files, hosts := tr.tls(), tr.servers()
+	dir := t.TempDir()
+	copied := zookeeper.TLS{CA: files.CA, Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	put := func(cert, key string) {
+		t.Helper()
+		for to, from := range map[string]string{copied.Cert: cert, copied.Key: key} {
+			text, err := os.ReadFile(from)
+			testutil.Must(t, err)
+			testutil.WriteFile(t, to, string(text))
+		}
+	}
+	put(files.Cert, files.Key)
+	s := tr.open(t, session(30*time.Second), silent, func(o *zookeeper.Options) { o.Hosts, o.TLS = hosts[:1], &copied })
+	before := s.Session()
+	lock, err := s.Lock(t.Context(), "provider cloud", state.Holder{})
+	testutil.Must(t, err)
+	entry := one(t, s, state.Op{Record: node(resources.StateReady)})
+	claim, entry, err := s.Claim(t.Context(), entry.Record.Key())
+	testutil.Must(t, err)
+
+	other := newTreeIn(t, lab.Start(t, 1).Env) // with its own authority
+	for what, to := range map[string]zookeeper.Options{
+		"another ensemble":      {Hosts: other.servers(), TLS: &zookeeper.TLS{CA: other.CA, Cert: other.Cert, Key: other.Key}},
+		"an unknown authority":  {Hosts: hosts[1:], TLS: &zookeeper.TLS{CA: other.CA, Cert: other.Cert, Key: other.Key}},
+		"a missing certificate": {Hosts: hosts[1:], TLS: &zookeeper.TLS{CA: files.CA, Cert: filepath.Join(dir, "none.pem"), Key: files.Key}},
+	} {
+		if _, err := s.Reconnect(t.Context(), to); err == nil {
+			t.Errorf("%s was accepted", what)
+		}
+	}
+	use, err := s.Reconnect(t.Context(), zookeeper.Options{Hosts: hosts[1:], TLS: &copied})
+	testutil.Must(t, err)
+	if s.Server() != hosts[0] {
+		t.Errorf("connected to %s before the change is in force", s.Server())
+	}
+	use()
+	testutil.Must(t, l.Kill(1))
+	testutil.Await(t, "it is connected to another server", func() bool { return s.Connected() && slices.Contains(hosts[1:], s.Server()) })
+	entry = one(t, s, state.Op{Record: withComment(entry, "after"), Revision: entry.Revision})
+
+	put(filepath.Join(l.Dir, "tls", "stranger.pem"), filepath.Join(l.Dir, "tls", "stranger.key")) // a certificate that the servers do not accept
+	testutil.Must(t, l.Restart(1+slices.Index(hosts, s.Server())))
+	testutil.Await(t, "the connection is lost", func() bool { return !s.Connected() })
+	put(files.Cert, files.Key)
+	testutil.Await(t, "it is connected with the files as they are now", s.Connected)
+	one(t, s, state.Op{Record: withComment(entry, "renewed"), Revision: entry.Revision})
+	if closed(claim.Lost()) || closed(lock.Lost()) || s.Session() != before {
+		t.Error("the session or its locks were lost")
 	}
 	testutil.Must(t, claim.Unlock(t.Context()))
 }

@@ -47,7 +47,8 @@ type observer interface {
 type session struct {
 	ctx      context.Context // until the store is closed
 	log      *slog.Logger
-	hosts    []string
+	hosts    *hosts
+	servers  []string // at the start
 	chroot   string
 	readOnly bool
 	timeout  time.Duration // as requested; see sessionTimeout
@@ -62,15 +63,13 @@ type session struct {
 }
 
 func newSession(ctx context.Context, opts Options, mu *sync.Mutex, events observer) (*session, error) {
-	d := &dialer{paths: []string{opts.Chroot + rootDir, opts.Chroot + namedDir, opts.Chroot + frozenDir}}
+	d := &dialer{paths: []string{opts.Chroot + rootDir, opts.Chroot + namedDir, opts.Chroot + frozenDir}, tls: opts.TLS}
 	if opts.TLS != nil {
-		config, err := opts.TLS.config()
-		if err != nil {
+		if _, err := opts.TLS.config(); err != nil {
 			return nil, err
 		}
-		d.config = config
 	}
-	return &session{ctx: ctx, log: opts.Log, hosts: opts.Hosts, chroot: opts.Chroot, readOnly: opts.ReadOnly, dialTo: dialServers,
+	return &session{ctx: ctx, log: opts.Log, hosts: &hosts{}, servers: opts.Hosts, chroot: opts.Chroot, readOnly: opts.ReadOnly, dialTo: dialServers,
 		timeout: opts.SessionTimeout, dial: d, observer: events, mu: mu, connection: connectionState{changed: make(chan struct{})}}, nil
 }
 
@@ -93,7 +92,7 @@ func (s *session) connect() (err error) {
 }
 
 func dialServers(s *session) (client, error) {
-	conn, _, err := zk.Connect(s.hosts, s.timeout, zk.WithDialer(s.dial.dial), zk.WithHostProvider(&hosts{servers: s.hosts}),
+	conn, _, err := zk.Connect(s.servers, s.timeout, zk.WithDialer(s.dial.dial), zk.WithHostProvider(s.hosts),
 		zk.WithEventCallback(s.onEvent), zk.WithLogInfo(false), zk.WithLogger(logger{s.log}), zk.WithMaxBufferSize(maxFrame))
 	if err != nil {
 		return nil, err

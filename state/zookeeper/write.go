@@ -17,6 +17,7 @@ const (
 	forLock   purpose = iota // checks that a named lock is held
 	forClaim                 // checks that a claim is held
 	forRecord                // is a change itself
+	forSource                // removes a record from the path that it moves away from
 	forDir                   // creates a directory or flag, or deletes one
 	forUnlock                // releases a claim, or a lock that was taken for the commit only
 	forEntry                 // creates the contender of a claim
@@ -77,7 +78,7 @@ func (t *transactions) newWrite(changes []*change, flags []flag, contenders []*c
 		gone: map[string]bool{}, own: &ownWrite{paths: map[string]bool{}, parents: map[string]bool{}, events: map[string]int{}, gone: map[string]bool{}}}
 	w.checks(changes)
 	for _, c := range changes {
-		if c.old == nil && c.Record != nil {
+		if c.Record != nil && (c.old == nil || c.from != "") {
 			w.adds = append(w.adds, parentOf(c.at))
 		}
 	}
@@ -88,6 +89,11 @@ func (t *transactions) newWrite(changes []*change, flags []flag, contenders []*c
 	}
 	for _, c := range changes {
 		w.change(c)
+	}
+	for _, c := range slices.Backward(changes) { // uploads before their build
+		if c.from != "" {
+			w.delete(c, forSource)
+		}
 	}
 	for _, f := range flags {
 		w.flag(f)
@@ -176,8 +182,8 @@ func (w *write) change(c *change) {
 		w.add(&zk.CheckVersionRequest{Path: w.session.serverPath(c.at), Version: c.old.version}, forRecord, c.at, c)
 	case c.isNoop():
 	case c.Record == nil:
-		w.delete(c)
-	case c.old != nil:
+		w.delete(c, forRecord)
+	case c.old != nil && c.from == "":
 		w.set(c, c.old.version)
 	default:
 		w.create(c)
@@ -220,24 +226,24 @@ func (w *write) createParents(dir string) {
 
 // delete removes a record with its descendants, and the lock of a request, which is beside it. The znode of a build
 // that still has uploads remains, without data.
-func (w *write) delete(c *change) {
-	known := w.cache
-	w.own.paths[c.at] = true
-	if c.Subject.Kind == resources.KindBuild && w.hasUploads(c.at) {
-		w.add(&zk.SetDataRequest{Path: w.session.serverPath(c.at), Version: c.old.version}, forRecord, c.at, c)
+func (w *write) delete(c *change, why purpose) {
+	at := c.present()
+	w.own.paths[at] = true
+	if c.Subject.Kind == resources.KindBuild && w.hasUploads(at) {
+		w.add(&zk.SetDataRequest{Path: w.session.serverPath(at), Version: c.old.version}, why, at, c)
 		return
 	}
 	if c.Subject.Kind == resources.KindRequest {
 		w.removeAll(requestLocks + "/" + c.Subject.ID)
 	}
-	below := known.subtree(c.at)
-	for _, at := range below[:len(below)-1] {
-		w.removeOnce(at)
+	below := w.cache.subtree(at)
+	for _, kid := range below[:len(below)-1] {
+		w.removeOnce(kid)
 	}
-	w.remove(c.at, c.old.version, forRecord)
+	w.remove(at, c.old.version, why)
 	w.of[len(w.of)-1] = c
 	if c.Subject.Kind == resources.KindUpload {
-		w.emptyBuild(c.at)
+		w.emptyBuild(at)
 	}
 }
 

@@ -28,7 +28,7 @@ func (w *write) refused(i int, err error) error {
 		return fenceError(w.session.serverPath(w.what[i]), err)
 	case forSerial:
 		return fmt.Errorf("%s, which npctl created, no longer exists; restart npctl: %w", w.session.serverPath(serialAt), err)
-	case forRecord:
+	case forRecord, forSource:
 		if c := w.of[i]; !c.Force && isConflict(err) {
 			return fmt.Errorf("%s: %w: %w", c.Subject, state.ErrConflict, err)
 		}
@@ -71,7 +71,7 @@ func (w *write) done(results []zk.MultiResponse, contenders []*contender) {
 	}
 	serial := results[len(results)-1].Stat
 	for i, c := range w.of {
-		if c != nil {
+		if c != nil && w.why[i] != forSource {
 			w.result(c, results[i], serial)
 		}
 	}

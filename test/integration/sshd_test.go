@@ -36,9 +36,12 @@ func (p *project) sshd(at *place, hostKey func(string) string, address func(obje
 	p.t.Cleanup(func() { close(stop); <-stopped })
 }
 
-// keygen creates a key pair, NAME and NAME.pub.
+// keygen creates a key pair, NAME and NAME.pub, unless the public key exists.
 func (at *place) keygen(name string) {
 	at.t.Helper()
+	if _, err := os.Stat(filepath.Join(at.dir, name+".pub")); err == nil {
+		return
+	}
 	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", filepath.Join(at.dir, name)).CombinedOutput(); err != nil {
 		at.t.Errorf("ssh-keygen: %v\n%s", err, out)
 	}

@@ -27,6 +27,7 @@ var kinds = []struct{ kind, service, path, key, changed string }{
 	{"floating IP", network, "floatingips?project_id=PROJECT", "floatingips", "updated_at"},
 	{"network", network, "networks?project_id=PROJECT", "networks", "updated_at"},
 	{"router", network, "routers?project_id=PROJECT", "routers", "updated_at"},
+	{"key pair", compute, "os-keypairs", "keypairs", ""},
 	{"security group", network, "security-groups?project_id=PROJECT", "security_groups", "updated_at"},
 }
 
@@ -45,6 +46,9 @@ func (p *project) thingsOfKind(kind string) map[string]thing {
 			continue
 		}
 		for _, o := range p.list(p.t, k.service, strings.ReplaceAll(k.path, "PROJECT", p.id), k.key) {
+			if pair, ok := o["keypair"].(object); ok { // Nova identifies it by its name
+				o = object{"id": k.kind + " " + text(pair["name"]), "name": pair["name"]}
+			}
 			all[o["id"].(string)] = thing{k.kind, text(o["name"]), text(o["status"]), text(o[k.changed]), o}
 		}
 	}

@@ -3,8 +3,6 @@
 package integration
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -62,9 +60,7 @@ func (p *project) serveNodes(at *place) {
 	p.t.Helper()
 	key := func(address string) string {
 		name := "host-" + address
-		if _, err := os.Stat(filepath.Join(at.dir, name)); err != nil {
-			at.keygen(name)
-		}
+		at.keygen(name)
 		return name
 	}
 	p.sshd(at, key, func(server object) string {

@@ -23,6 +23,7 @@ packages=(
 # Nodepool 11 needs cachetools without declaring it: formerly another of its dependencies installed it.
 nodepool_venv() { # version
   local dir=${NPCTL_NODEPOOL_VENV:-${TMPDIR:-/tmp}/npctl-nodepool}-$1
+  exec 8>"$dir.lock" && flock 8 # another script may create it at the same time
   if ! "$dir/bin/python" -c 'import nodepool.driver.statemachine' 2>/dev/null; then
     python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv >&2
     rm -rf "$dir"

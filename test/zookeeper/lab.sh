@@ -18,27 +18,11 @@ die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 . "$source/../openstack/lib/process.sh"
 . "$source/../lib/ports.sh"
 
-authority() { openssl req -x509 -newkey rsa:2048 -nodes -days 30 -keyout "$1.key" -out "$1.pem" -subj "/CN=npctl-test-$1"; }
-
-signed() { # name, authority
-  openssl req -newkey rsa:2048 -nodes -keyout "$1.key" -out "$1.csr" -subj /CN=localhost
-  openssl x509 -req -in "$1.csr" -CA "$2.pem" -CAkey "$2.key" -CAcreateserial -days 30 -extfile extensions -out "$1.pem"
-}
-
 # The server and its clients have a certificate each; "stranger" is a client of another authority.
 certificates() {
-  mkdir -p "$DIR/tls"
-  (
-    cd "$DIR/tls"
-    printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n' >extensions
-    authority ca
-    authority other-ca
-    signed server ca
-    signed client ca
-    signed stranger other-ca
-    openssl pkcs8 -topk8 -nocrypt -in server.key -out server.p8
-    cat server.p8 server.pem >store.pem
-  ) 2>"$LOG/openssl.log" || { cat "$LOG/openssl.log" >&2; die "openssl failed"; }
+  local make=$source/../../packaging/zookeeper/make-certificates.sh
+  "$make" "$DIR/tls" server,localhost,127.0.0.1 client
+  "$make" "$DIR/tls/other" stranger
 }
 
 port() { sed -n "$1p" "$DIR/ports" | cut -d' ' -f"$2"; } # server, 1 plain, 2 TLS, 3 among servers, 4 elections
@@ -60,7 +44,7 @@ clientPort=$(port "$1" 1)
 secureClientPortAddress=$ADDRESS
 secureClientPort=$(port "$1" 2)
 serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
-ssl.keyStore.location=$DIR/tls/store.pem
+ssl.keyStore.location=$DIR/tls/server.store.pem
 ssl.trustStore.location=$DIR/tls/ca.pem
 ssl.clientAuth=need
 ssl.hostnameVerification=false
@@ -101,7 +85,7 @@ settings() {
   printf 'export %s=%q\n' NPCTL_TEST_ZOOKEEPER "${hosts#,}" \
     NPCTL_TEST_ZOOKEEPER_CA "$DIR/tls/ca.pem" \
     NPCTL_TEST_ZOOKEEPER_CERT "$DIR/tls/client.pem" NPCTL_TEST_ZOOKEEPER_KEY "$DIR/tls/client.key" \
-    NPCTL_TEST_ZOOKEEPER_STRANGER_CERT "$DIR/tls/stranger.pem" NPCTL_TEST_ZOOKEEPER_STRANGER_KEY "$DIR/tls/stranger.key" \
+    NPCTL_TEST_ZOOKEEPER_STRANGER_CERT "$DIR/tls/other/stranger.pem" NPCTL_TEST_ZOOKEEPER_STRANGER_KEY "$DIR/tls/other/stranger.key" \
     NPCTL_TEST_ZOOKEEPER_PLAIN "$ADDRESS:$(port 1 1)" \
     NPCTL_TEST_ZOOKEEPER_LAB "$DIR" >"$DIR/env.sh"
 }

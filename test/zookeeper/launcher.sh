@@ -3,7 +3,9 @@
 #   ./launcher.sh config LAB DRIVER PROVIDER COUNT LABEL...   print a nodepool.yaml: one provider with a pool "main" that
 #                             serves all the labels with COUNT nodes. Drivers: static (without a check of SSH), fake (its
 #                             own emulated OpenStack, with capacity for 20 servers), test (ready without delay)
-#   ./launcher.sh start DIR CONFIG [PROGRAM]   start it (default nodepool-launcher); its files are below DIR
+#   ./launcher.sh connection LAB   print the part of a nodepool.yaml with the servers of the lab
+#   ./launcher.sh start DIR CONFIG [PROGRAM]   start it (default nodepool-launcher); its files are below DIR. The clouds of
+#                             DIR/clouds.yaml are available to it
 #   ./launcher.sh stop DIR    stop it as operators do; this removes its registrations
 #   ./launcher.sh kill DIR    SIGKILL: its session stays until it times out
 #   ./launcher.sh pause|cont DIR
@@ -12,7 +14,7 @@
 #   NPCTL_TEST_NODEPOOL       the virtual environment with Nodepool; the default is that of install.sh
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-[ $# -ge 2 ] || { sed -n 2,13p "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n 2,15p "$0"; exit 2; }
 DIR=$(realpath -m "$2") RUN=$DIR LOG=$DIR ADDRESS=127.0.0.1
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 . "$source/../openstack/lib/process.sh"
@@ -106,14 +108,16 @@ ask() { # signal, seconds: send it and wait for the end
 
 case $1 in
   config)
-    [ $# -ge 6 ] || { sed -n 2,13p "$0"; exit 2; }
+    [ $# -ge 6 ] || { sed -n 2,15p "$0"; exit 2; }
     configuration "$DIR" "${@:3}" ;;
+  connection) connection "$DIR" ;;
   start)
     config=$(realpath "${3:?configuration}") program=${4:-nodepool-launcher}
     mkdir -p "$DIR"
     # nothing connects to this OpenStack, but openstacksdk requires its configuration
-    printf 'clouds:\n  fake:\n    auth: {auth_url: http://fake.example.org, username: fake, password: fake, project_name: fake}\n' \
-      >"$DIR/clouds.yaml"
+    [ -e "$DIR/clouds.yaml" ] ||
+      printf 'clouds:\n  fake:\n    auth: {auth_url: http://fake.example.org, username: fake, password: fake, project_name: fake}\n' \
+        >"$DIR/clouds.yaml"
     arguments=(-c "$config" -f)
     [ "$program" != nodepool-launcher ] || grep -q '^webapp:' "$config" || arguments+=(--no-webapp)
     export OS_CLIENT_CONFIG_FILE=$DIR/clouds.yaml
@@ -122,5 +126,5 @@ case $1 in
   kill) ask KILL 5 ;;
   pause | cont) kill "-$([ "$1" = pause ] && echo STOP || echo CONT)" "$(pid_of nodepool)" ;;
   pid) pid_of nodepool || die "nothing runs in $DIR" ;;
-  *) sed -n 2,13p "$0"; exit 2 ;;
+  *) sed -n 2,15p "$0"; exit 2 ;;
 esac

@@ -18,6 +18,7 @@ packages=(
 
 venv() { # version
   local dir=${NPCTL_VENV:-${TMPDIR:-/tmp}/npctl-zuul}-$1
+  exec 8>"$dir.lock" && flock 8 # another script may create it at the same time
   if [ ! -x "$dir/bin/zuul-web" ]; then
     python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv >&2
     rm -rf "$dir"

@@ -29,7 +29,8 @@ type tableLock struct {
 	lost  chan struct{}
 }
 
-func (t *lockTable) Builders() []string { return []string{"one", "two"} }
+func (t *lockTable) NodepoolBuilders() []string { return nil }
+func (t *lockTable) Builders() []string         { return []string{"one", "two"} }
 
 func (t *lockTable) Lock(_ context.Context, name string, _ state.Holder) (state.Lock, error) {
 	t.mu.Lock()

@@ -28,6 +28,7 @@ func (m meeting) Changes() (changed []state.Entry, gone []resources.Key) {
 func (meeting) Claimed() map[resources.Key]bool                    { return nil }
 func (meeting) Register(context.Context, resources.Presence) error { return nil }
 func (meeting) RegisteredPools() []resources.RegisteredPool        { return nil }
+func (meeting) NodepoolBuilders() []string                         { return nil }
 func (meeting) Builders() []string                                 { return nil }
 func (meeting) Sync(context.Context) error                         { return nil }
 func (meeting) RequestedBuilds() []string                          { return nil }

@@ -198,7 +198,7 @@ func (t storeRoutes) activity(context.Context, *none) (wire.Activity, error) {
 	work := wire.Activity{Busy: slices.AppendSeq([]resources.Key{}, maps.Keys(busy))}
 	if store := t.daemon.Runner().Shared(); store != nil {
 		work.Shared, work.RegisteredPools, work.Claimed = true, store.RegisteredPools(), slices.Collect(maps.Keys(store.Claimed()))
-		work.Builders, work.RequestedBuilds = store.Builders(), store.RequestedBuilds()
+		work.Builders, work.NodepoolBuilders, work.RequestedBuilds = store.Builders(), store.NodepoolBuilders(), store.RequestedBuilds()
 	}
 	return work, nil
 }

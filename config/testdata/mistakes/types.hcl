@@ -32,6 +32,9 @@ provider "acme" "one" {
   image_name_format = "{image_name}-{date}"
   rate              = -1
   post_upload_hook  = "hooks/none.sh"
+  node_launched_hook = ["hooks/none.sh", "add"]
+  node_ready_hook = ["", "x"]
+  node_deleted_hook = "hooks/none.sh"
   pool "main" {
     for_each    = local.pools
     max_servers = 1

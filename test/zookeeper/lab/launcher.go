@@ -17,12 +17,13 @@ type Nodepool struct {
 	Provider string
 	Nodes    int
 	Labels   []string
+	Image    string // fake driver: a diskimage that another program builds, and from which it boots; empty: a cloud image
 	Web      string // address of its web endpoints, such as 127.0.0.1:8005; empty: none
 }
 
-// Launcher is a nodepool-launcher.
+// Launcher is a nodepool-launcher, or another program of Nodepool.
 type Launcher struct {
-	dir, configuration string
+	dir, configuration, program string
 }
 
 // StartLauncher starts a nodepool-launcher on the lab and kills it at the end of the test. Its registration appears
@@ -31,27 +32,52 @@ func StartLauncher(t testing.TB, l *Lab, n Nodepool) *Launcher {
 	t.Helper()
 	text, err := script("launcher.sh", append([]string{"config", l.Dir, n.Driver, n.Provider, strconv.Itoa(n.Nodes)}, n.Labels...)...)
 	testutil.Must(t, err)
+	if n.Image != "" {
+		image := "diskimages:\n  - {name: " + n.Image + ", elements: [vm]}\n"
+		text = image + strings.NewReplacer("cloud-image: fake-image", "diskimage: "+n.Image, "    pools:\n", "    diskimages:\n      - name: "+n.Image+"\n    pools:\n").Replace(text)
+	}
 	dir := filepath.Join(l.Dir, "nodepool-"+n.Provider)
-	launcher := &Launcher{dir: dir, configuration: dir + ".yaml"}
 	if n.Web != "" {
 		host, port, err := net.SplitHostPort(n.Web)
 		testutil.Must(t, err)
 		text += fmt.Sprintf("webapp: {listen_address: %s, port: %s}\n", host, port)
 	}
-	testutil.WriteFile(t, launcher.configuration, text)
+	return StartProgram(t, dir, "nodepool-launcher", text)
+}
+
+// StartProgram starts nodepool-launcher or nodepool-builder with a configuration, and kills it at the end of the test.
+// The clouds of DIR/clouds.yaml are available to it. Connection returns the part of the configuration for a lab.
+func StartProgram(t testing.TB, dir, program, configuration string) *Launcher {
+	t.Helper()
+	l := &Launcher{dir: dir, configuration: dir + ".yaml", program: program}
+	l.Configure(t, configuration)
 	t.Cleanup(func() {
-		_ = launcher.Kill() // it may have ended already
+		_ = l.Kill() // it may have ended already
 		if t.Failed() {
 			logFiles(t, filepath.Join(dir, "nodepool.log"))
 		}
 	})
-	testutil.Must(t, launcher.Start())
-	return launcher
+	testutil.Must(t, l.Start())
+	return l
+}
+
+// Connection returns the part of a nodepool.yaml with the servers of a lab.
+func Connection(t testing.TB, dir string) string {
+	t.Helper()
+	text, err := script("launcher.sh", "connection", dir)
+	testutil.Must(t, err)
+	return text
+}
+
+// Configure replaces the configuration, which the program reads again within seconds.
+func (l *Launcher) Configure(t testing.TB, text string) {
+	t.Helper()
+	testutil.WriteFile(t, l.configuration, text)
 }
 
 // Start starts the launcher again.
 func (l *Launcher) Start() error {
-	_, err := script("launcher.sh", "start", l.dir, l.configuration)
+	_, err := script("launcher.sh", "start", l.dir, l.configuration, l.program)
 	return err
 }
 

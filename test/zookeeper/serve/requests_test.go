@@ -259,13 +259,17 @@ func TestPreferredProvidersAndPoolsGoFirst(t *testing.T) {
 		cancel(id)
 		s.remove(at)
 	})
-	s.check("another launcher with the same provider is logged", func(t *testing.T) {
-		at := s.registerPool("elsewhere-3", "other", 200, "none")
-		s.await("the conflict is logged", func() bool {
+	s.check("a provider of another launcher, until it is unregistered", func(t *testing.T) {
+		logged := func(text string) int {
 			log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			return strings.Contains(string(log), "another program serves a provider of this process")
-		})
+			return strings.Count(string(log), text)
+		}
+		const acquired = `msg="lock acquired" lock="provider other"`
+		before := logged(acquired)
+		at := s.registerPool("elsewhere-3", "other", 200, "none")
+		s.await("npctl stands by", func() bool { return logged(`msg="standing by" lock="provider other"`) == 1 })
 		s.remove(at)
+		s.await("npctl serves the provider again", func() bool { return logged(acquired) == before+1 })
 	})
 }
 

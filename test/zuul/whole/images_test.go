@@ -49,14 +49,14 @@ provider "sandbox" "cloud" {
     }
   }
 }
-`, s.url+"/")
+`, s.URL+"/")
 	s.must(os.WriteFile(filepath.Join(dir, "npctl.hcl"), []byte(text), 0o600), "npctl.hcl")
 	published := map[string]bool{}
 	for range 2 {
-		before := s.builds("build-image-tiny")
-		s.enqueue("images")
-		s.ended("build-image-tiny", before, "SUCCESS")
-		files, err := filepath.Glob(filepath.Join(s.lab, "images", "tiny-*.raw.zst"))
+		before := s.Builds("build-image-tiny")
+		s.Enqueue("images")
+		s.Ended("build-image-tiny", before, "SUCCESS")
+		files, err := filepath.Glob(filepath.Join(s.Dir, "images", "tiny-*.raw.zst"))
 		if err != nil || len(files) != 1 || published[files[0]] {
 			t.Fatalf("published files are %v, %v; of earlier jobs %v", files, err, published)
 		}
@@ -82,7 +82,7 @@ provider "sandbox" "cloud" {
 			t.Errorf("images are %+v", shown.Images)
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(s.lab, "building", "*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(s.Dir, "building", "*")); len(left) > 0 {
 		t.Errorf("the job left %v on its machine", left)
 	}
 	s.awaitAllFree()

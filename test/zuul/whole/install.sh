@@ -27,6 +27,7 @@ zuul() { "$here/../install.sh" --venv "$1"; }
 # access no other one.
 ansible() { # version of Zuul
   local root=${NPCTL_ANSIBLE_ROOT:-${TMPDIR:-/tmp}/npctl-ansible}-$1 zuul used others other
+  exec 8>"$root.lock" && flock 8 # another script may create it at the same time
   if ! compgen -G "$root/*/bin/ansible-playbook" >/dev/null; then
     zuul=$(zuul "$1")
     read -r used others < <("$zuul/bin/python" -c '

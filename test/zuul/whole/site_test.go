@@ -19,6 +19,7 @@ import (
 
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/zookeeper/lab"
+	zuulsite "github.com/npctl/npctl/test/zuul/site"
 )
 
 const (
@@ -48,21 +49,19 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M, dir string) (int, error) {
-	shared = site{dir: dir, lab: os.Getenv("NPCTL_TEST_ZUUL_SITE"), url: os.Getenv("NPCTL_TEST_ZUUL_WEB")}
-	env, err := lab.FromEnviron()
-	if err != nil || shared.lab == "" {
-		return 1, errors.Join(err, errors.New("start a Zuul with test/zuul/whole/lab.sh, and source its env.sh"))
+	zuul, err := zuulsite.FromEnviron()
+	if err != nil {
+		return 1, err
 	}
-	shared.env = env
+	env, err := lab.FromEnviron()
+	if err != nil {
+		return 1, err
+	}
+	shared = site{Site: zuul, dir: dir, env: env}
 	if shared.conn, err = lab.Connect(env); err != nil {
 		return 1, err
 	}
 	defer shared.conn.Close()
-	token, err := exec.CommandContext(context.Background(), os.Getenv("NPCTL_TEST_ZUUL_TOKEN")).Output()
-	if err != nil {
-		return 1, fmt.Errorf("token: %w", err)
-	}
-	shared.token = strings.TrimSpace(string(token))
 	program = filepath.Join(dir, "npctl")
 	build := exec.CommandContext(context.Background(), "go", "build", "-o", program, "../../../cmd/npctl")
 	build.Stderr = os.Stderr
@@ -74,12 +73,11 @@ func run(m *testing.M, dir string) (int, error) {
 
 // site is a Zuul, its machines, and an npctl that serves them.
 type site struct {
-	t          *testing.T
-	env        lab.Env
-	dir        string // npctl's directory
-	lab        string // Zuul's directory
-	url, token string // of Zuul's web pages
-	conn       *zk.Conn
+	zuulsite.Site
+	t    *testing.T
+	env  lab.Env
+	dir  string // npctl's directory
+	conn *zk.Conn
 
 	npctl *exec.Cmd
 	done  chan struct{} // closed when npctl has ended
@@ -89,12 +87,12 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := shared
-	s.t = t
+	s.t, s.Site = t, s.With(t)
 	s.configure()
 	t.Cleanup(func() {
 		s.end(syscall.SIGTERM)
 		if t.Failed() {
-			for _, file := range []string{filepath.Join(s.dir, "log"), filepath.Join(s.lab, "log", "executor.log"), filepath.Join(s.lab, "log", "scheduler.log")} {
+			for _, file := range []string{filepath.Join(s.dir, "log"), filepath.Join(s.Dir, "log", "executor.log"), filepath.Join(s.Dir, "log", "scheduler.log")} {
 				text, _ := os.ReadFile(file)
 				t.Logf("%s:\n%s", file, text[max(0, len(text)-logShown):])
 			}
@@ -108,14 +106,14 @@ func newSite(t *testing.T) *site {
 func (s *site) configure() {
 	s.t.Helper()
 	var machines strings.Builder
-	for _, address := range addresses() {
+	for _, address := range s.Machines() {
 		fmt.Fprintf(&machines, `
     node %q {
       labels          = ["metal"]
       username        = "root"
       python_path     = "/usr/bin/python3"
       connection_port = %s
-    }`, address, os.Getenv("NPCTL_TEST_ZUUL_SSH"))
+    }`, address, s.SSHPort())
 	}
 	text := fmt.Sprintf(`
 npctl {
@@ -137,8 +135,6 @@ provider "static" "rack" {
 `, strings.ReplaceAll(s.env.Hosts, ",", `", "`), s.env.Cert, s.env.Key, s.env.CA, machines.String())
 	s.must(os.WriteFile(filepath.Join(s.dir, "npctl.hcl"), []byte(text), 0o600), "npctl.hcl")
 }
-
-func addresses() []string { return strings.Fields(os.Getenv("NPCTL_TEST_ZUUL_MACHINES")) }
 
 func (s *site) start() {
 	s.t.Helper()
@@ -227,7 +223,7 @@ func (s *site) awaitAllFree() {
 				free++
 			}
 		}
-		return free == len(addresses()) && free == len(s.nodes()) && len(s.children(requests)) == 0
+		return free == len(s.Machines()) && free == len(s.nodes()) && len(s.children(requests)) == 0
 	})
 }
 

@@ -60,6 +60,8 @@ type Activity struct {
 	RegisteredPools []resources.RegisteredPool `json:"peers,omitempty"`    // registered pools, including the daemon's
 	Builders        []string                   `json:"builders,omitempty"` // IDs of registered npctl builders, including the daemon's
 	RequestedBuilds []string                   `json:"wished,omitempty"`   // images with a build request
+
+	NodepoolBuilders []string `json:"nodepool_builders,omitempty"` // hosts of registered builders of other programs
 }
 
 // BuildRequest creates a build request for an image, or removes it if Wish is false.

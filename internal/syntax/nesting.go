@@ -1,4 +1,4 @@
-package config
+package syntax
 
 import (
 	"bytes"
@@ -14,38 +14,22 @@ import (
 // recover from a stack overflow. The depth is therefore measured before parsing, on the tokens of the scanner, which
 // does not recurse.
 
-// guard returns an error for source text that must not be parsed. It subtracts the punctuation of the text from left.
-func guard(src []byte, filename string, left *int) *hcl.Diagnostic {
-	return guardWith(hclsyntax.LexConfig, src, filename, left)
-}
-
-// guardTemplate is guard for template text.
-func guardTemplate(src []byte, filename string, left *int) *hcl.Diagnostic {
-	return guardWith(hclsyntax.LexTemplate, src, filename, left)
-}
-
 // hugeNumber reports whether a number would need gigabytes as text.
 func hugeNumber(literal string) bool {
 	digits, exponent, scaled := strings.Cut(strings.ToLower(literal), "e")
 	if !scaled {
-		return len(digits) > maxExponent
+		return len(digits) > MaxExponent
 	}
 	n, err := strconv.Atoi(strings.TrimLeft(exponent, "+-"))
-	return err != nil || n > maxExponent || len(digits) > maxExponent
+	return err != nil || n > MaxExponent || len(digits) > MaxExponent
 }
 
 type lexer func(src []byte, filename string, start hcl.Pos) (hclsyntax.Tokens, hcl.Diagnostics)
 
-func guardWith(lex lexer, src []byte, filename string, left *int) *hcl.Diagnostic {
-	n := punctuation(src)
-	if *left -= n; *left < 0 {
-		return &hcl.Diagnostic{
-			Severity: hcl.DiagError,
-			Summary:  "Configuration too large",
-			Detail: fmt.Sprintf("With %s the configuration has more than %d brackets, line ends and other punctuation "+
-				"characters, the limit.", filename, maxSigns),
-			Subject: &hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos},
-		}
+// guard returns an error for source text that must not be parsed. It subtracts the punctuation of the text from the limit.
+func (p *Parser) guard(lex lexer, src []byte, filename string) *hcl.Diagnostic {
+	if diag := p.count(src, filename); diag != nil {
+		return diag
 	}
 	// The parser reports errors of the scanner too.
 	tokens, _ := lex(src, filename, hcl.InitialPos)
@@ -63,9 +47,23 @@ func guardWith(lex lexer, src []byte, filename string, left *int) *hcl.Diagnosti
 		Severity: hcl.DiagError,
 		Summary:  "Configuration nested too deeply",
 		Detail: fmt.Sprintf("Brackets, operators and template directives are nested more than %d levels deep here. "+
-			"Split the expression with locals.", maxNesting),
+			"Split the expression with locals.", MaxNesting),
 		Subject: &at,
 	}
+}
+
+// count subtracts the punctuation of a text from the limit, which bounds the memory of the parser.
+func (p *Parser) count(src []byte, filename string) *hcl.Diagnostic {
+	if p.signs += punctuation(src); p.signs > maxSigns {
+		return &hcl.Diagnostic{
+			Severity: hcl.DiagError,
+			Summary:  "Configuration too large",
+			Detail: fmt.Sprintf("With %s the configuration has more than %d brackets, line ends and other punctuation "+
+				"characters, the limit.", filename, maxSigns),
+			Subject: &hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos},
+		}
+	}
+	return nil
 }
 
 // punctuation counts the bytes that can start or end a token, so twice the result bounds the number of tokens.
@@ -95,7 +93,7 @@ var closers = map[hclsyntax.TokenType]hclsyntax.TokenType{
 	hclsyntax.TokenTemplateControl: hclsyntax.TokenTemplateSeqEnd,
 }
 
-// tooDeep returns the position at which an upper bound of the parser's depth exceeds maxNesting. A closing bracket
+// tooDeep returns the position at which an upper bound of the parser's depth exceeds MaxNesting. A closing bracket
 // without an opening one is ignored, so invalid text measures deeper, never shallower.
 func tooDeep(tokens hclsyntax.Tokens) (hcl.Range, bool) {
 	stack := []level{{closer: hclsyntax.TokenEOF}}
@@ -127,7 +125,7 @@ func tooDeep(tokens hclsyntax.Tokens) (hcl.Range, bool) {
 			top.piled++
 			depth++
 		}
-		if depth > maxNesting {
+		if depth > MaxNesting {
 			return token.Range, true
 		}
 	}

@@ -1,0 +1,95 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/internal/process"
+	"github.com/npctl/npctl/resources"
+)
+
+// The time limits of hooks.
+const (
+	uploadHookTimeout = 30 * time.Minute
+	nodeHookTimeout   = 5 * time.Minute
+)
+
+// maxNodeHooks is the number of node hooks that run at a time.
+const maxNodeHooks = 20
+
+// hook is one run of a program that the configuration names.
+type hook struct {
+	name  string // of its attribute
+	args  []string
+	env   map[string]string
+	stdin []byte
+	limit time.Duration
+	facts []any // of its log lines
+}
+
+// runHook runs a hook in the directory of the configuration, with a clean environment, and logs its output.
+func (x *execution) runHook(ctx context.Context, h hook) error {
+	dir, args := x.Desired.Settings.Dir, append([]string{}, h.args...)
+	if strings.Contains(args[0], "/") && !filepath.IsAbs(args[0]) {
+		args[0] = filepath.Join(dir, args[0])
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, h.limit, fmt.Errorf("it ran for more than %s", h.limit))
+	defer cancel()
+	log := x.Log.With(h.facts...)
+	err := process.Run(ctx, process.Spec{Args: args, Dir: dir, Env: process.Setall(process.BaseEnv(os.Environ()), h.env), Stdin: h.stdin,
+		Line: func(line string) { log.Info(h.name, "line", line) }})
+	if err != nil {
+		return fmt.Errorf("%s: %w", h.name, err)
+	}
+	return nil
+}
+
+// Events of nodes with hooks.
+const (
+	hookLaunched = "launched"
+	hookReady    = "ready"
+	hookDeleted  = "deleted"
+)
+
+// hookOf returns the program and the arguments of a hook for nodes of a provider.
+func (x *execution) hookOf(provider, event string) []string {
+	p, ok := x.Desired.Provider(provider)
+	if !ok {
+		return nil
+	}
+	return map[string][]string{hookLaunched: p.NodeLaunchedHook, hookReady: p.NodeReadyHook, hookDeleted: p.NodeDeletedHook}[event]
+}
+
+// nodeHook runs the hook of a node for an event, if its provider has one. The hook reads the node as JSON.
+func (x *execution) nodeHook(ctx context.Context, event string, n *resources.Node) error {
+	args := x.hookOf(n.Provider, event)
+	if len(args) == 0 {
+		return nil
+	}
+	node, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	select {
+	case x.nodeHooks <- struct{}{}:
+		defer func() { <-x.nodeHooks }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return x.runHook(ctx, hook{name: "node_" + event + "_hook", args: args, stdin: append(node, '\n'), limit: nodeHookTimeout,
+		env: map[string]string{"NPCTL_EVENT": event, "NPCTL_NODE_ID": n.ID, "NPCTL_PROVIDER": n.Provider, "NPCTL_POOL": n.Pool,
+			"NPCTL_LABEL": strings.Join(n.Labels, ","), "NPCTL_EXTERNAL_ID": n.ExternalID, "NPCTL_ADDRESS": n.Addresses.Interface},
+		facts: []any{"node", n.ID, "provider", n.Provider}})
+}
+
+// notifyHook runs a hook that does not affect the node, and logs its failure.
+func (x *execution) notifyHook(ctx context.Context, event string, n *resources.Node) {
+	if err := x.nodeHook(ctx, event, n); err != nil {
+		x.Log.Warn("a hook of a node failed", "node", n.ID, "provider", n.Provider, "error", err)
+	}
+}
