@@ -21,6 +21,14 @@ var offerBlock = schema.Block{
 	},
 }
 
+// offerBlockOf returns the language's part of a label block in a provider of the driver.
+func offerBlockOf(d schema.Driver) schema.Block {
+	if d.BootsImages() {
+		return offerBlock
+	}
+	return schema.Block{Doc: offerBlock.Doc}
+}
+
 var cloudImageBlock = schema.Block{
 	Doc: "An image that exists in the cloud. npctl finds it by `image_id`, `image_name` or `filters`, or by default by the block's label as the image name.",
 	Attributes: slices.Concat([]schema.Attribute{

@@ -160,7 +160,7 @@ func (w *parsedConfig) blockRefs() map[resources.BlockRef]resources.Source {
 			}
 			for _, o := range pool.offers {
 				refs[resources.BlockRef{Type: "offer", Provider: p.Name, Pool: pool.Name, Name: o.Label}] = o.Source
-				if o.Image.Kind != resources.CloudImage {
+				if o.Image.IsUploaded() {
 					refs[resources.BlockRef{Type: "image", Provider: p.Name, Name: o.Image.Name}] = o.Source
 				}
 			}

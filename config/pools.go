@@ -98,11 +98,15 @@ func (r *providerReader) offer(pool *parsedPool, one instance, ctx *hcl.EvalCont
 	c := r.bodies.decode(one.block.Body, ctx, s.offer, at)
 	all := r.bodies.complete(c, around.pool)
 	r.bodies.checkNeeded(s.Label, c, all)
-	made := parsedOffer{at: one.block.LabelRanges[0], imageAt: *c.rangeOf("image"), Offer: resources.Offer{
+	made := parsedOffer{at: one.block.LabelRanges[0], imageAt: at, Offer: resources.Offer{
 		Label: one.name, Config: all.of(s.Label), Source: r.sourceOf(at), Static: map[string]string{},
 	}}
 	r.digest("provider."+around.provider.Name+".pool."+pool.Name+".label."+one.name, "", at, all)
-	image, known := all.usable("image")
+	image, known := cty.NullVal(schema.ImageRef), true
+	if s.BootsImages() {
+		made.imageAt = *c.rangeOf("image")
+		image, known = all.usable("image")
+	}
 	r.incomplete["offered image"] = r.incomplete["offered image"] || !known
 	if known {
 		made.Image = refOf(image)
@@ -110,7 +114,7 @@ func (r *providerReader) offer(pool *parsedPool, one instance, ctx *hcl.EvalCont
 			made.Hashed = hashOffer(image, staticOf(s.label, all), around.hashed)
 			made.Hashes = made.Hashed.Hashes("")
 			for _, former := range r.moves.FormerImages(made.Image.Name) {
-				if made.Image.Kind != resources.CloudImage {
+				if made.Image.IsUploaded() {
 					made.FormerHashed = append(made.FormerHashed, hashOffer(renamedImage(image, former), staticOf(s.label, all), around.hashed))
 				}
 			}
@@ -119,7 +123,7 @@ func (r *providerReader) offer(pool *parsedPool, one instance, ctx *hcl.EvalCont
 	for name, text := range around.shown {
 		made.Static[name] = text
 	}
-	showStatic(made.Static, "", offerBlock, all)
+	showStatic(made.Static, "", offerBlockOf(s.Driver), all)
 	showStatic(made.Static, "", s.Label, all)
 	made.Values = plannedValues(s.label, all)
 	pool.offers = append(pool.offers, made)

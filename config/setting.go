@@ -121,13 +121,32 @@ func checkValue(want *schema.Attribute, value cty.Value) error {
 			return err
 		}
 	}
-	if want.Min != nil && value.Type() == cty.Number && value.AsBigFloat().Cmp(new(big.Float).SetInt64(*want.Min)) < 0 {
-		return fmt.Errorf("%s is less than the minimum of %d", value.AsBigFloat().Text('g', 10), *want.Min)
+	if err := checkMinimum(want, value); err != nil {
+		return err
 	}
 	if want.Check != nil {
 		return want.Check(value)
 	}
 	return nil
+}
+
+// checkMinimum checks a number, or each number of a map.
+func checkMinimum(want *schema.Attribute, value cty.Value) error {
+	switch {
+	case want.Min == nil || value.IsNull() || !value.IsKnown():
+		return nil
+	case value.Type().IsMapType():
+		for key, element := range value.AsValueMap() {
+			if err := checkMinimum(want, element); err != nil {
+				return fmt.Errorf("%q: %w", key, err)
+			}
+		}
+		return nil
+	case value.Type() == cty.Number && value.AsBigFloat().Cmp(new(big.Float).SetInt64(*want.Min)) < 0:
+		return fmt.Errorf("%s is less than the minimum of %d", value.AsBigFloat().Text('g', 10), *want.Min)
+	default:
+		return nil
+	}
 }
 
 func checkOneOf(options []string, value cty.Value) error {

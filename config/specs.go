@@ -84,7 +84,7 @@ func newDriverSpecs(kind string, d schema.Driver) *driverSpecs {
 		// What reaches a provider is kept in the state, so that it can be emptied after its block is gone.
 		provider:      newSpec("provider", providerBlock, d.Provider).withParts(providerParts...).repeating().allGuarded(),
 		pool:          newSpec("pool", poolBlock, d.Pool).withParts(poolParts...).repeating(),
-		offer:         newSpec("label", offerBlock, d.Label).repeating(),
+		offer:         newSpec("label", offerBlockOf(d), d.Label).repeating(),
 		cloudImage:    newSpec("cloud_image", cloudImageBlock, d.CloudImage).repeating(),
 		providerImage: newSpec("image", providerImageBlock, d.Image).repeating(),
 		node:          newSpec("node", nodeBlock, d.Node).repeating(),

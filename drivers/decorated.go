@@ -115,6 +115,15 @@ func (d *decoratedConsole) ConsoleLog(ctx context.Context, id string) (string, e
 	return do(ctx, d.around, Call{Name: "console_log", Subject: id}, func(ctx context.Context) (string, error) { return d.inner.ConsoleLog(ctx, id) })
 }
 
+type decoratedAccessor struct {
+	inner  Accessor
+	around Decorator
+}
+
+func (d *decoratedAccessor) Access(ctx context.Context, id string) (string, error) {
+	return do(ctx, d.around, Call{Name: "access", Subject: id}, func(ctx context.Context) (string, error) { return d.inner.Access(ctx, id) })
+}
+
 const callCheck = "check"
 
 type decoratedAdopter struct {
@@ -231,6 +240,11 @@ func SweeperOf(c Cloud) (Sweeper, bool) {
 // ConsoleOf returns the Cloud's console, decorated as the Cloud is.
 func ConsoleOf(c Cloud) (Console, bool) {
 	return abilityOf(c, func(inner Console, around Decorator) Console { return &decoratedConsole{inner, around} })
+}
+
+// AccessorOf returns the Cloud's accessor, decorated as the Cloud is.
+func AccessorOf(c Cloud) (Accessor, bool) {
+	return abilityOf(c, func(inner Accessor, around Decorator) Accessor { return &decoratedAccessor{inner, around} })
 }
 
 // AdopterOf returns the Cloud's adopter, decorated as the Cloud is.

@@ -69,7 +69,9 @@ type Cloud interface {
 	// Create requests an instance and returns when the cloud has accepted it, without waiting for it to start. The
 	// instance carries the ownership tags of the Spec. With Spec.MaybeCreated, Create first searches for an instance
 	// that an earlier call created, and returns it. An error for which IsNothingDone is true proves that nothing was
-	// created; after any other error the instance may appear later.
+	// created; after any other error the instance may appear later. An offer may have several flavors in order of
+	// preference: Create tries the next one when the cloud has no capacity for one, and returns ErrCapacity if it has
+	// none for any. The instance shows the flavor that it has.
 	Create(ctx context.Context, spec Spec) (resources.Instance, error)
 	// Advance performs the next step on an instance from List, such as associating a floating IP with an active
 	// server, and returns the current instance. It does not wait; the caller repeats it after later Lists until the
@@ -169,6 +171,14 @@ type Locator interface {
 	// Location names the project and region, or another container of the instances. It does not depend on the access
 	// path.
 	Location() string
+}
+
+// Accessor is a Cloud that issues credentials by which jobs connect to its instances, such as the token of
+// a Kubernetes namespace.
+type Accessor interface {
+	// Access returns the credentials of a ready instance: the JSON object that Zuul expects as connection_port for the
+	// connection type of the instance. It is a secret.
+	Access(ctx context.Context, id string) (string, error)
 }
 
 // Console is a Cloud that can return the console output of an instance.

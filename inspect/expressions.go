@@ -37,7 +37,9 @@ func poolView(p *resources.Pool) map[string]any {
 	pool, labels, nodes := schema.Values(*p), map[string]any{}, map[string]any{}
 	for i := range p.Offers {
 		offer := offerValues(&p.Offers[i])
-		offer["image"] = p.Offers[i].Image.String()
+		if ref := p.Offers[i].Image; ref != (resources.ImageRef{}) {
+			offer["image"] = ref.String()
+		}
 		labels[p.Offers[i].Label] = offer
 	}
 	for i := range p.Nodes {

@@ -211,6 +211,9 @@ func (w *Fleet) offer(provider, pool string, o *resources.Offer) wire.Offer {
 	view := w.Observed.Providers[provider].Offers[plan.OfferKey{Pool: pool, Label: o.Label}]
 	shown := wire.Offer{Provider: provider, Pool: pool, Image: o.Image.String(), Flavor: view.Flavor, Resources: view.Resources,
 		LaunchFailure: w.Observed.LaunchFailures[plan.OfferAddress(provider, pool, o.Label)]}
+	if p, ok := w.Desired.Provider(provider); ok {
+		shown.Price, _ = p.Price(view.FlavorNames)
+	}
 	for _, p := range view.Problems {
 		shown.Problems = append(shown.Problems, p.Attribute+" = "+text.Quote(p.Value)+": "+p.Detail)
 	}

@@ -154,7 +154,7 @@ func (e *explanation) usedBy(image string) {
 	for _, p := range e.Desired.Providers {
 		for _, pool := range p.Pools {
 			for _, o := range pool.Offers {
-				if o.Image.Name == image && o.Image.Kind != resources.CloudImage {
+				if o.Image.Name == image && o.Image.IsUploaded() {
 					e.relate("label/"+o.Label, "provider/"+p.Name)
 				}
 			}

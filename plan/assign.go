@@ -189,14 +189,14 @@ func (rp *requestPlanner) missing(o *option, r *resources.Request, have []string
 	var all resources.ResourceAmounts
 	for i, at := range o.offers {
 		if at != nil {
-			all = Plus(all, at.each)
+			all = all.Plus(at.each)
 		}
 		if o.nodes[i] != "" || have != nil && have[i] != "" {
 			continue
 		}
 		o.missing++
 		if at != nil {
-			o.need = Plus(o.need, at.each)
+			o.need = o.need.Plus(at.each)
 		}
 		if o.blocker == nil {
 			if at != nil {
@@ -252,9 +252,9 @@ func (rp *requestPlanner) allocate(o *option) {
 		}
 	}
 	use := rp.capacity.pool(o.at.provider, o.at.pool)
-	use.use = Plus(use.use, o.need)
+	use.use = use.use.Plus(o.need)
 	if left := rp.capacity.free[o.at.provider]; left != nil {
-		*left = minus(*left, o.need)
+		*left = left.Minus(o.need)
 	}
 }
 
@@ -435,14 +435,14 @@ func (rp *requestPlanner) evictIdleNodes() {
 // of all of them is not enough.
 func (rp *requestPlanner) nodesToEvict(c *capacityWaiter) []*resources.Node {
 	use := rp.capacity.pool(c.at.provider, c.at.pool)
-	gone := Plus(use.leaving, use.going)
+	gone := use.leaving.Plus(use.going)
 	if c.counted {
-		gone = Plus(gone, c.need)
+		gone = gone.Plus(c.need)
 	}
 	fits := func() bool {
 		left := rp.capacity.free[c.at.provider]
-		return overLimits(c.pool, minus(use.use, gone), c.need) == nil &&
-			(left == nil || c.pool.IgnoreProviderQuota || overQuota(Plus(*left, gone), c.need) == nil)
+		return overLimits(c.pool, use.use.Minus(gone), c.need) == nil &&
+			(left == nil || c.pool.IgnoreProviderQuota || overQuota(left.Plus(gone), c.need) == nil)
 	}
 	var going []*resources.Node
 	for _, n := range rp.idle[c.at].nodes {
@@ -450,7 +450,7 @@ func (rp *requestPlanner) nodesToEvict(c *capacityWaiter) []*resources.Node {
 			return going
 		}
 		if !n.Static && !slices.Contains(c.nodes, n.ID) {
-			going, gone = append(going, n), Plus(gone, Amounts(n))
+			going, gone = append(going, n), gone.Plus(Amounts(n))
 		}
 	}
 	if !fits() {

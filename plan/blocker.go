@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/npctl/npctl/resources"
 )
@@ -44,9 +46,13 @@ func overLimits(p *resources.Pool, use, more resources.ResourceAmounts) *blocker
 		return &blocker{resource: "max_volumes", limit: *p.MaxVolumes, needed: use.Volumes}
 	case over(p.MaxVolumeGB, use.VolumeGB, more.VolumeGB):
 		return &blocker{resource: "max_volume_gb", limit: *p.MaxVolumeGB, needed: use.VolumeGB}
-	default:
-		return nil
 	}
+	for _, name := range slices.Sorted(maps.Keys(more.Other)) {
+		if limit, ok := p.MaxResources[name]; ok && over(&limit, use.Other[name], more.Other[name]) {
+			return &blocker{resource: fmt.Sprintf("max_resources[%q]", name), limit: limit, needed: use.Other[name]}
+		}
+	}
+	return nil
 }
 
 // overQuota returns the quota that has too little left, or nil.
@@ -64,9 +70,13 @@ func overQuota(left, more resources.ResourceAmounts) *blocker {
 		return &blocker{resource: "volume_gb", limit: left.VolumeGB, needed: more.VolumeGB, quota: true}
 	case more.Addresses > left.Addresses:
 		return &blocker{resource: "floating IPs", limit: left.Addresses, needed: more.Addresses, quota: true}
-	default:
-		return nil
 	}
+	for _, name := range slices.Sorted(maps.Keys(more.Other)) {
+		if limit, ok := left.Other[name]; ok && more.Other[name] > limit {
+			return &blocker{resource: name, limit: limit, needed: more.Other[name], quota: true}
+		}
+	}
+	return nil
 }
 
 // OverLimits returns the limit of the pool that more would exceed in addition to use, or "".

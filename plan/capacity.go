@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/npctl/npctl/resources"
@@ -36,7 +37,7 @@ func (c *capacity) pool(provider, pool string) *poolUse {
 // count adds a node that stays to the use of its pool.
 func (c *capacity) count(n *resources.Node) {
 	pool := c.pool(n.Provider, n.Pool)
-	pool.use = Plus(pool.use, Amounts(n))
+	pool.use = pool.use.Plus(Amounts(n))
 }
 
 // freeShare returns the free part of the pool's servers, from 0 to 1. For a pool without max_servers it uses the
@@ -57,11 +58,11 @@ func (c *capacity) freeShare(s *poolState) float64 {
 // plan deletes release their capacity.
 func (c *capacity) capacityBlocker(p *poolOffer) *blocker {
 	pool := c.pool(p.at.provider, p.at.pool)
-	if why := overLimits(p.pool, minus(pool.use, pool.leaving), p.each); why != nil {
+	if why := overLimits(p.pool, pool.use.Minus(pool.leaving), p.each); why != nil {
 		return why
 	}
 	if left := c.free[p.at.provider]; left != nil && !p.pool.IgnoreProviderQuota {
-		return overQuota(Plus(*left, pool.leaving), p.each)
+		return overQuota(left.Plus(pool.leaving), p.each)
 	}
 	return nil
 }
@@ -80,26 +81,46 @@ func (c *capacity) setQuota(deletedBy map[resources.Key]string) {
 		for i := range view.Instances {
 			each := view.Instances[i].Resources
 			each.Instances = max(each.Instances, 1)
-			listed = Plus(listed, each)
+			listed = listed.Plus(each)
 		}
 		used.Instances, used.Cores, used.RAM = max(used.Instances, listed.Instances), max(used.Cores, listed.Cores), max(used.RAM, listed.RAM)
 		left := remaining(view.Quota.Limit, used)
+		for _, offer := range view.Offers { // sums keep a resource without limit unlimited
+			for other := range offer.Resources.Other {
+				if _, limited := left.Other[other]; !limited {
+					left.Other = maps.Clone(left.Other)
+					if left.Other == nil {
+						left.Other = map[string]int64{}
+					}
+					left.Other[other] = noLimit
+				}
+			}
+		}
 		c.free[name] = &left
 		c.sinceListing(name, &view, deletedBy)
 	}
 }
 
-// remaining returns the limits minus the used amounts; an unlimited amount counts as 1<<40.
+const noLimit = 1 << 40
+
+// remaining returns the limits minus the used amounts; an unlimited amount counts as noLimit.
 func remaining(limit, used resources.ResourceAmounts) resources.ResourceAmounts {
 	left := func(limit, used int64) int64 {
 		if limit == resources.Unlimited {
-			return 1 << 40
+			return noLimit
 		}
 		return limit - used
 	}
-	return resources.ResourceAmounts{Instances: left(limit.Instances, used.Instances), Cores: left(limit.Cores, used.Cores),
+	rest := resources.ResourceAmounts{Instances: left(limit.Instances, used.Instances), Cores: left(limit.Cores, used.Cores),
 		RAM: left(limit.RAM, used.RAM), Volumes: left(limit.Volumes, used.Volumes),
 		VolumeGB: left(limit.VolumeGB, used.VolumeGB), Addresses: left(limit.Addresses, used.Addresses)}
+	for name, n := range limit.Other {
+		if rest.Other == nil {
+			rest.Other = make(map[string]int64, len(limit.Other))
+		}
+		rest.Other[name] = left(n, used.Other[name])
+	}
+	return rest
 }
 
 // sinceListing accounts for changes that the cloud's figures do not show yet: nodes being launched, and instances
@@ -118,7 +139,7 @@ func (c *capacity) sinceListing(provider string, view *ProviderView, deletedBy m
 			unseen = resources.ResourceAmounts{Volumes: unseen.Volumes, VolumeGB: unseen.VolumeGB,
 				Addresses: max(unseen.Addresses-instance.Resources.Addresses, 0)}
 		}
-		*free = minus(*free, unseen)
+		*free = free.Minus(unseen)
 	}
 	if len(view.DeletedInstances) == 0 {
 		return
@@ -130,7 +151,7 @@ func (c *capacity) sinceListing(provider string, view *ProviderView, deletedBy m
 			if view.DeletingInstances[instance.ID] {
 				each = computeOnly(each)
 			}
-			*free = Plus(*free, each)
+			*free = free.Plus(each)
 		}
 	}
 }
@@ -145,15 +166,15 @@ func computeOnly(a resources.ResourceAmounts) resources.ResourceAmounts {
 func (u *poolUse) claim(step string) {
 	if i := slices.Index(u.frees, step); i >= 0 {
 		u.frees = slices.Delete(u.frees, i, i+1)
-		u.leaving = minus(u.leaving, u.freed[step])
+		u.leaving = u.leaving.Minus(u.freed[step])
 	}
 }
 
 // release frees the capacity of a node that the step deletes before the launch.
 func (u *poolUse) release(step string, free *resources.ResourceAmounts) {
-	u.use = minus(u.use, u.freed[step])
+	u.use = u.use.Minus(u.freed[step])
 	if free != nil {
-		*free = Plus(*free, u.freed[step])
+		*free = free.Plus(u.freed[step])
 	}
 }
 
@@ -173,17 +194,6 @@ func Amounts(n *resources.Node) resources.ResourceAmounts {
 	return a
 }
 
-// Plus adds amounts.
-func Plus(a, b resources.ResourceAmounts) resources.ResourceAmounts {
-	return resources.ResourceAmounts{Instances: a.Instances + b.Instances, Cores: a.Cores + b.Cores, RAM: a.RAM + b.RAM,
-		Volumes: a.Volumes + b.Volumes, VolumeGB: a.VolumeGB + b.VolumeGB, Addresses: a.Addresses + b.Addresses}
-}
-
-func minus(a, b resources.ResourceAmounts) resources.ResourceAmounts {
-	return resources.ResourceAmounts{Instances: a.Instances - b.Instances, Cores: a.Cores - b.Cores, RAM: a.RAM - b.RAM,
-		Volumes: a.Volumes - b.Volumes, VolumeGB: a.VolumeGB - b.VolumeGB, Addresses: a.Addresses - b.Addresses}
-}
-
 // tenants counts the resources that each tenant uses.
 type tenants struct {
 	world    *world
@@ -200,23 +210,23 @@ func newTenants(w *world) *tenants {
 	}
 	for _, l := range w.want.Settings.TenantLimits {
 		if l.Tenant != "" && t.limits[l.Tenant] == nil {
-			t.limits[l.Tenant] = &resources.Pool{MaxServers: l.MaxServers, MaxCores: l.MaxCores, MaxRAM: l.MaxRAM, MaxVolumes: l.MaxVolumes, MaxVolumeGB: l.MaxVolumeGB}
+			t.limits[l.Tenant] = &resources.Pool{MaxServers: l.MaxServers, MaxCores: l.MaxCores, MaxRAM: l.MaxRAM, MaxVolumes: l.MaxVolumes, MaxVolumeGB: l.MaxVolumeGB, MaxResources: l.MaxResources}
 		}
 	}
 	for _, n := range t.world.seen.Records.Nodes {
 		if n.Tenant != "" {
-			use[n.Tenant] = Plus(use[n.Tenant], Amounts(n))
+			use[n.Tenant] = use[n.Tenant].Plus(Amounts(n))
 		}
 	}
 	for _, r := range t.world.seen.Records.Requests {
 		if r.Tenant != "" && r.State == resources.StatePending {
-			use[r.Tenant] = Plus(use[r.Tenant], t.pendingAmounts(r))
+			use[r.Tenant] = use[r.Tenant].Plus(t.pendingAmounts(r))
 		}
 	}
 	for i := range t.world.seen.Serving {
 		s := &t.world.seen.Serving[i]
 		if r := t.world.requests[s.Request]; r != nil && r.Tenant != "" && r.State == resources.StateRequested {
-			use[r.Tenant] = Plus(use[r.Tenant], t.serveAmounts(r, s))
+			use[r.Tenant] = use[r.Tenant].Plus(t.serveAmounts(r, s))
 		}
 	}
 	return t
@@ -232,12 +242,12 @@ func (t *tenants) serveAmounts(r *resources.Request, s *Step) (all resources.Res
 	left := []string{}
 	for i, id := range s.Nodes {
 		if n := t.world.node[id]; n != nil {
-			all = Plus(all, Amounts(n))
+			all = all.Plus(Amounts(n))
 		} else {
 			left = append(left, r.Labels[i])
 		}
 	}
-	return Plus(all, t.offered(poolKey{s.Provider, s.Pool}, left))
+	return all.Plus(t.offered(poolKey{s.Provider, s.Pool}, left))
 }
 
 // pendingAmounts returns the resources of the nodes of a pending request that have no record yet.
@@ -257,7 +267,7 @@ func (t *tenants) offered(at poolKey, labels []string) (all resources.ResourceAm
 	for _, label := range labels {
 		each := view.Offers[OfferKey{at.pool, label}].Resources
 		each.Instances = 1
-		all = Plus(all, each)
+		all = all.Plus(each)
 	}
 	return all
 }
@@ -286,9 +296,9 @@ func (t *tenants) requestAmounts(o *option) resources.ResourceAmounts {
 	for i, at := range o.offers {
 		switch {
 		case o.nodes[i] != "" && t.world.node[o.nodes[i]] != nil:
-			all = Plus(all, Amounts(t.world.node[o.nodes[i]]))
+			all = all.Plus(Amounts(t.world.node[o.nodes[i]]))
 		case at != nil:
-			all = Plus(all, at.each)
+			all = all.Plus(at.each)
 		default:
 			all.Instances++
 		}

@@ -73,7 +73,12 @@ func planLaunch(w *world, s *Step, at *poolOffer, uploads map[imageAt]string) {
 	maps.Copy(values, at.offer.Values)
 	view, _ := w.view(s.Provider)
 	maps.Copy(values, view.Offers[OfferKey{at.at.pool, at.offer.Label}].Values)
-	values["image"] = jsonText(at.offer.Image.String())
+	if ref := at.offer.Image; ref != (resources.ImageRef{}) {
+		values["image"] = jsonText(ref.String())
+	}
+	if price, known := at.provider.Price(view.Offers[OfferKey{at.at.pool, at.offer.Label}].FlavorNames); known {
+		values["price_per_hour"] = jsonText(price)
+	}
 	if s.Zone != "" {
 		values["zone"] = jsonText(s.Zone)
 	}

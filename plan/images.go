@@ -61,7 +61,7 @@ func (ip *imagePlanner) imageOfOffer(ref OfferRef) (string, bool) {
 			continue
 		}
 		if offer := s.pool.Offer(ref.Label); offer != nil {
-			return offer.Image.Name, offer.Image.Kind != resources.CloudImage
+			return offer.Image.Name, offer.Image.IsUploaded()
 		}
 	}
 	return "", false

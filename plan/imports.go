@@ -235,7 +235,7 @@ func (p *importPlanner) server(one *resources.Import, object ImportView) {
 	s.Changes = differences(at, object)
 	p.draft.add(s)
 	use := p.capacity.pool(one.Provider, one.Pool)
-	use.use = Plus(use.use, object.Instance.Resources)
+	use.use = use.use.Plus(object.Instance.Resources)
 	if one.State == resources.StateReady {
 		p.capacity.readyCount[one.Label]++
 	}

@@ -217,7 +217,7 @@ func (d *draft) noteForeignResources() {
 				continue
 			}
 			others++
-			use = Plus(use, i.Resources)
+			use = use.Plus(i.Resources)
 			if ourName.MatchString(i.Name) || i.Marks.Installation != "" {
 				d.note(Info, "look-alike", ProviderAddress(provider)+Address(".server."+i.ID), resources.Source{},
 					"server %s (%s) looks like a node but %s; npctl ignores it", i.Name, i.ID, lookAlike(i.Marks))

@@ -98,9 +98,9 @@ func (mp *minReadyPlanner) launch(at *poolOffer, label *resources.Label, have in
 		use.claim(first)
 		use.release(first, mp.capacity.free[provider])
 	}
-	use.use = Plus(use.use, at.each)
+	use.use = use.use.Plus(at.each)
 	if l := mp.capacity.free[provider]; l != nil {
-		*l = minus(*l, at.each)
+		*l = l.Minus(at.each)
 	}
 	mp.draft.add(s)
 }

@@ -45,7 +45,7 @@ func (np *nodePlanner) countUnverified(n *resources.Node) {
 	switch n.State {
 	case resources.StateUsed, resources.StateDeleting:
 		pool := np.capacity.pool(n.Provider, n.Pool)
-		pool.going = Plus(pool.going, Amounts(n))
+		pool.going = pool.going.Plus(Amounts(n))
 	case resources.StateInit, resources.StateBuilding, resources.StateReady:
 		if at, _ := np.world.placeOfNode(n); at != nil {
 			np.countReady(n, at)
@@ -285,9 +285,9 @@ func (np *nodePlanner) endNode(n *resources.Node, reason Reason, evidence ...Fac
 	if reason != ReasonLost {
 		pool := np.capacity.pool(n.Provider, n.Pool)
 		pool.frees = append(pool.frees, id)
-		pool.leaving = Plus(pool.leaving, Amounts(n))
+		pool.leaving = pool.leaving.Plus(Amounts(n))
 		pool.freed[id] = Amounts(n)
-		pool.use = Plus(pool.use, Amounts(n))
+		pool.use = pool.use.Plus(Amounts(n))
 	}
 	return id
 }
@@ -333,6 +333,6 @@ func (np *nodePlanner) replanAsDeleted(n *resources.Node, reason Reason, evidenc
 		np.capacity.readyCount[label]--
 	}
 	use := np.capacity.pool(n.Provider, n.Pool)
-	use.use = minus(use.use, Amounts(n)) // endNode counts it again
+	use.use = use.use.Minus(Amounts(n)) // endNode counts it again
 	np.endNode(n, reason, evidence...)
 }

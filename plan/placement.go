@@ -50,7 +50,7 @@ func (pl *placement) offerBlocker(at *poolOffer) *blocker {
 		return why
 	}
 	ref := at.offer.Image
-	missing := ref.Kind != resources.CloudImage && pl.plannedUploads[imageAt{ref.Name, at.at.provider}] == "" &&
+	missing := ref.IsUploaded() && pl.plannedUploads[imageAt{ref.Name, at.at.provider}] == "" &&
 		len(pl.draft.readyUploads(ref.Name, at.at.provider)) == 0
 	if why = pl.world.breaker(at); !pl.world.reachable(at.at.provider) {
 		why = &blocker{text: "the provider did not respond"}
@@ -72,6 +72,9 @@ func (pl *placement) imageOf(s *Step, at *poolOffer) {
 			s.Preconditions = append(s.Preconditions, Fingerprint{Subject: "provider." + s.Provider + ".cloud_image." + ref.Name,
 				Digest: digest(image.ID)})
 		}
+		return
+	}
+	if !ref.IsUploaded() {
 		return
 	}
 	coming, ready := pl.plannedUploads[imageAt{ref.Name, s.Provider}], pl.draft.readyUploads(ref.Name, s.Provider)

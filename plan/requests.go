@@ -105,7 +105,7 @@ func (rp *requestPlanner) requested(r *resources.Request) {
 		o := options[0]
 		rp.accept(r, o, resources.Placement{Provider: o.at.provider, Pool: o.at.pool, Zone: o.zone}, nil)
 		if r.Tenant != "" {
-			rp.tenants.use[r.Tenant] = Plus(rp.tenants.use[r.Tenant], rp.tenants.requestAmounts(o))
+			rp.tenants.use[r.Tenant] = rp.tenants.use[r.Tenant].Plus(rp.tenants.requestAmounts(o))
 		}
 		return
 	case rp.world.seen.StoreReconnected && len(rp.candidates(r)) == 0:

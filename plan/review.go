@@ -89,7 +89,7 @@ func (rv review) usersOf(images []string) map[Address]bool {
 	for _, s := range rv.world.pools {
 		at := ProviderAddress(s.at.provider)
 		uses := slices.ContainsFunc(s.pool.Offers, func(o resources.Offer) bool {
-			return o.Image.Kind != resources.CloudImage && slices.Contains(images, o.Image.Name)
+			return o.Image.IsUploaded() && slices.Contains(images, o.Image.Name)
 		})
 		if uses && (len(rv.world.opt.Targets) == 0 || concerns(rv.world.opt.Targets, at)) {
 			users[at] = true

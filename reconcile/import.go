@@ -185,7 +185,7 @@ func (im *importStep) intendImport(ctx context.Context, pool *resources.Pool, of
 // loginOf returns the login of nodes that boot from the image of an offer.
 func (im *importStep) loginOf(provider string, offer *resources.Offer) resources.Login {
 	p, _ := im.x.Desired.Provider(provider)
-	if img := im.x.Desired.Image(offer.Image.Name); img != nil && offer.Image.Kind != resources.CloudImage {
+	if img := im.x.Desired.Image(offer.Image.Name); img != nil && offer.Image.IsUploaded() {
 		return img.LoginIn(p)
 	}
 	for i := range p.CloudImages {

@@ -205,7 +205,10 @@ func (l *nodeLaunch) intend(ctx context.Context) error {
 // chooseImage selects the upload to boot from, or the image that the cloud_image block resolves to.
 func (l *nodeLaunch) chooseImage(ctx context.Context) (err error) {
 	ref := l.offer.Image
-	if ref.Kind == resources.CloudImage {
+	switch {
+	case ref == (resources.ImageRef{}):
+		return nil
+	case ref.Kind == resources.CloudImage:
 		l.node.ImageID, l.node.Login, err = l.x.cloudImage(ctx, l.provider, ref)
 		return err
 	}
@@ -267,10 +270,14 @@ func (l *nodeLaunch) attempt(ctx context.Context) (err error) {
 		}
 	}
 	l.node.Phases.Boot = l.x.Now().Sub(l.acceptedAt).Seconds()
+	l.node.Login = instance.Login.WithDefaults(l.node.Login)
 	if err := l.awaitReachable(ctx, &instance); err != nil {
 		return err
 	}
 	node := l.described(instance)
+	if node.Access, err = access(ctx, l.cloud, instance.ID); err != nil {
+		return err
+	}
 	if err := l.x.nodeHook(ctx, hookLaunched, &node); err != nil {
 		return err
 	}
@@ -313,6 +320,15 @@ func (l *nodeLaunch) create(ctx context.Context) error {
 	l.node.Phases = resources.Phases{Create: l.acceptedAt.Sub(started).Seconds()}
 	l.node.ExternalID, l.created = instance.ID, instance
 	return l.x.cache.put(ctx, l.node)
+}
+
+// access returns the credentials of an instance, "" if its cloud has none.
+func access(ctx context.Context, cloud drivers.Cloud, id string) (string, error) {
+	accessor, ok := drivers.AccessorOf(cloud)
+	if !ok {
+		return "", nil
+	}
+	return accessor.Access(ctx, id)
 }
 
 // described returns the node with the attributes of its instance.
@@ -449,7 +465,7 @@ func (l *nodeLaunch) lacksRoom(ctx context.Context) string {
 	var use resources.ResourceAmounts
 	for _, n := range all[resources.Node](l.x.cache) {
 		if n.Provider == l.node.Provider && n.Pool == l.node.Pool && n.ID != l.node.ID && !n.Static {
-			use = plan.Plus(use, plan.Amounts(n))
+			use = use.Plus(plan.Amounts(n))
 		}
 	}
 	if why := plan.OverLimits(l.pool, use, plan.Amounts(l.node)); why != "" || l.pool.IgnoreProviderQuota || !l.isReplacement {

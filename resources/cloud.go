@@ -62,12 +62,15 @@ type Instance struct {
 	Resources ResourceAmounts
 	Created   time.Time
 	HostKeys  []string // if the driver knows them
+	// Login are the attributes by which jobs connect to the instance, as far as the driver knows them: they override
+	// the login of the image.
+	Login Login
 }
 
 // Unlimited is the value of a quota without limit.
 const Unlimited = -1
 
-// Quota is the limits and the use of a cloud project.
+// Quota is the limits and the use of a cloud project. A resource in Limit.Other without an entry is unlimited.
 type Quota struct {
 	Limit ResourceAmounts
 	Used  ResourceAmounts
@@ -88,9 +91,11 @@ type RemoteImage struct {
 
 // ResolvedOffer is an offer with its names resolved to the current objects of the cloud.
 type ResolvedOffer struct {
-	Flavor    string          // name and id, for people
-	Resources ResourceAmounts // quota that one node uses
-	Zones     []string        // zones to choose from; empty: the cloud chooses
+	Flavor    string          // name and ID, for people; of several flavors the preferred one
+	Resources ResourceAmounts // quota that one node uses; of several flavors the preferred one
+	// FlavorNames are the names of the flavors in order of preference, for the prices of the provider.
+	FlavorNames []string
+	Zones       []string // zones to choose from; empty: the cloud chooses
 	// Values are the resolved names of the configuration. They replace the entries of Offer.Values.
 	Values map[string]string
 }
@@ -115,11 +120,14 @@ type Leftover struct {
 }
 
 // LeftoverTypes are the types of associated resources. A driver maps the objects of its cloud to them.
-var LeftoverTypes = []string{LeftoverPort, LeftoverFloatingIP, LeftoverVolume}
+var LeftoverTypes = []string{LeftoverPort, LeftoverFloatingIP, LeftoverVolume, LeftoverSnapshot, LeftoverObject, LeftoverHost}
 
 // The types of associated resources.
 const (
 	LeftoverPort       = "port"
 	LeftoverFloatingIP = "floating_ip"
 	LeftoverVolume     = "volume"
+	LeftoverSnapshot   = "snapshot" // of a volume
+	LeftoverObject     = "object"   // in an object store
+	LeftoverHost       = "host"     // a dedicated host
 )

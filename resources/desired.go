@@ -144,12 +144,13 @@ type StateSettings struct {
 
 // TenantLimit limits what one tenant uses at a time; nil means no limit.
 type TenantLimit struct {
-	Tenant      string `config:",label"`
-	MaxServers  *int64 `config:"max_servers" min:"0" doc:"Maximum number of nodes. The default is no limit."`
-	MaxCores    *int64 `config:"max_cores" min:"0" doc:"Maximum number of CPU cores. The default is no limit."`
-	MaxRAM      *int64 `config:"max_ram" min:"0" doc:"Maximum memory in MiB. The default is no limit."`
-	MaxVolumes  *int64 `config:"max_volumes" min:"0" doc:"Maximum number of volumes. The default is no limit."`
-	MaxVolumeGB *int64 `config:"max_volume_gb" min:"0" doc:"Maximum size of all volumes in GiB. The default is no limit."`
+	Tenant       string           `config:",label"`
+	MaxServers   *int64           `config:"max_servers" min:"0" doc:"Maximum number of nodes. The default is no limit."`
+	MaxCores     *int64           `config:"max_cores" min:"0" doc:"Maximum number of CPU cores. The default is no limit."`
+	MaxRAM       *int64           `config:"max_ram" min:"0" doc:"Maximum memory in MiB. The default is no limit."`
+	MaxVolumes   *int64           `config:"max_volumes" min:"0" doc:"Maximum number of volumes. The default is no limit."`
+	MaxVolumeGB  *int64           `config:"max_volume_gb" min:"0" doc:"Maximum size of all volumes in GiB. The default is no limit."`
+	MaxResources map[string]int64 `config:"max_resources" min:"0" doc:"Maximum amounts of other resources, by the names of the cloud, such as '{ \"nvidia.com/gpu\" = 4 }'. The default is no limit."`
 }
 
 // Gearman lists the job servers to which the build hosts connect.
@@ -189,7 +190,16 @@ type ImageRef struct {
 	Name string    `json:"name"`
 }
 
-func (r ImageRef) String() string { return fmt.Sprintf("%s.%s", r.Kind, r.Name) }
+// IsUploaded reports whether npctl uploads the image: it is neither a cloud image nor the zero value.
+func (r ImageRef) IsUploaded() bool { return r.Kind == DiskImage || r.Kind == ZuulImage }
+
+// String returns the address of the block, "" for the zero value.
+func (r ImageRef) String() string {
+	if r == (ImageRef{}) {
+		return ""
+	}
+	return fmt.Sprintf("%s.%s", r.Kind, r.Name)
+}
 
 // Image is an image that npctl builds or fetches, uploads and deletes: a diskimage or zuul_image block.
 type Image struct {
@@ -222,14 +232,14 @@ func (i Image) Ref() ImageRef { return ImageRef{i.Kind, i.Name} }
 func (i *Image) LoginIn(p *Provider) Login {
 	for k := range p.Images {
 		if p.Images[k].Image == i.Ref() {
-			return p.Images[k].Login.withDefaults(i.Login)
+			return p.Images[k].Login.WithDefaults(i.Login)
 		}
 	}
 	return i.Login
 }
 
-// withDefaults returns the login with its empty fields filled in from below.
-func (l Login) withDefaults(below Login) Login {
+// WithDefaults returns the login with its empty fields filled in from below.
+func (l Login) WithDefaults(below Login) Login {
 	return Login{
 		Username:       cmp.Or(l.Username, below.Username),
 		PythonPath:     cmp.Or(l.PythonPath, below.PythonPath),
@@ -257,26 +267,37 @@ func (l Login) OverSSH() bool {
 type Provider struct {
 	Name             string
 	Driver           string
-	Config           cty.Value     // the decoded attributes of the driver
-	LaunchTimeout    time.Duration `config:"launch_timeout" default:"1h" doc:"Time limit of one attempt to launch a node."`
-	BootTimeout      time.Duration `config:"boot_timeout" default:"5m" doc:"Time in which an active machine must become reachable."`
-	LaunchAttempts   int64         `config:"launch_attempts" default:"3" min:"1" doc:"Attempts to launch a node, including the first one. An attempt does not count if the cloud does not respond: npctl postpones the launch until it responds."`
-	APITimeout       time.Duration `config:"api_timeout" default:"60s" doc:"Time limit of one API call."`
-	Rate             float64       `config:"rate" default:"10" min:"0" doc:"API calls per second; '0' means no limit."`
-	MaxConcurrency   int64         `config:"max_concurrency" min:"1" doc:"Steps of a plan in progress at a time, including nodes that boot. By default at most 20 steps send API calls at a time, and the number of steps that wait for the cloud has no limit."`
-	Priority         int64         `config:"priority" default:"100" min:"0" doc:"Priority of pools that do not set their own. The lower number goes first."`
-	ImageNames       string        `config:"image_name_format" default:"{image_name}-{timestamp}" doc:"Name of uploads, with the placeholders '{image_name}', '{upload_id}' and '{timestamp}' (seconds since 1970)."`
-	UploadTimeout    time.Duration `config:"upload_timeout" default:"1h" doc:"Time limit of one upload."`
-	MaxUploads       int64         `config:"max_uploads" default:"2" min:"1" doc:"Maximum number of uploads at a time."`
-	PostUploadHook   string        `config:"post_upload_hook,nonempty" doc:"Program that npctl runs after each upload as 'hook provider external-id file'. If its exit status is not 0, the upload has failed. A path with a slash is relative to the configuration's directory. The time limit is 30 minutes. Its environment has 'NPCTL_PROVIDER', 'NPCTL_IMAGE_NAME', 'NPCTL_BUILD_ID', 'NPCTL_EXTERNAL_ID', 'NPCTL_CLOUD_IMAGE_NAME' and 'NPCTL_FORMAT'."`
-	NodeLaunchedHook []string      `config:"node_launched_hook" doc:"Program with its arguments that npctl runs for each launched node that is reachable, before the node is ready. If its exit status is not 0, the launch attempt has failed. The time limit is 5 minutes. See operations.md."`
-	NodeReadyHook    []string      `config:"node_ready_hook" doc:"Program with its arguments that npctl runs for each launched node that is ready. A failure is logged only. The time limit is 5 minutes. See operations.md."`
-	NodeDeletedHook  []string      `config:"node_deleted_hook" doc:"Program with its arguments that npctl runs when the server of a node is deleted. A failure is logged only. The time limit is 5 minutes. See operations.md."`
-	PreventDestroy   bool          `config:"prevent_destroy" default:"false" doc:"Whether npctl rejects a plan that would remove the provider with all its objects. This also applies after the block is removed."`
+	Config           cty.Value          // the decoded attributes of the driver
+	LaunchTimeout    time.Duration      `config:"launch_timeout" default:"1h" doc:"Time limit of one attempt to launch a node."`
+	BootTimeout      time.Duration      `config:"boot_timeout" default:"5m" doc:"Time in which an active machine must become reachable."`
+	LaunchAttempts   int64              `config:"launch_attempts" default:"3" min:"1" doc:"Attempts to launch a node, including the first one. An attempt does not count if the cloud does not respond: npctl postpones the launch until it responds."`
+	APITimeout       time.Duration      `config:"api_timeout" default:"60s" doc:"Time limit of one API call."`
+	Rate             float64            `config:"rate" default:"10" min:"0" doc:"API calls per second; '0' means no limit."`
+	MaxConcurrency   int64              `config:"max_concurrency" min:"1" doc:"Steps of a plan in progress at a time, including nodes that boot. By default at most 20 steps send API calls at a time, and the number of steps that wait for the cloud has no limit."`
+	Priority         int64              `config:"priority" default:"100" min:"0" doc:"Priority of pools that do not set their own. The lower number goes first."`
+	ImageNames       string             `config:"image_name_format" default:"{image_name}-{timestamp}" doc:"Name of uploads, with the placeholders '{image_name}', '{upload_id}' and '{timestamp}' (seconds since 1970)."`
+	UploadTimeout    time.Duration      `config:"upload_timeout" default:"1h" doc:"Time limit of one upload."`
+	MaxUploads       int64              `config:"max_uploads" default:"2" min:"1" doc:"Maximum number of uploads at a time."`
+	PostUploadHook   string             `config:"post_upload_hook,nonempty" doc:"Program that npctl runs after each upload as 'hook provider external-id file'. If its exit status is not 0, the upload has failed. A path with a slash is relative to the configuration's directory. The time limit is 30 minutes. Its environment has 'NPCTL_PROVIDER', 'NPCTL_IMAGE_NAME', 'NPCTL_BUILD_ID', 'NPCTL_EXTERNAL_ID', 'NPCTL_CLOUD_IMAGE_NAME' and 'NPCTL_FORMAT'."`
+	NodeLaunchedHook []string           `config:"node_launched_hook" doc:"Program with its arguments that npctl runs for each launched node that is reachable, before the node is ready. If its exit status is not 0, the launch attempt has failed. The time limit is 5 minutes. See operations.md."`
+	NodeReadyHook    []string           `config:"node_ready_hook" doc:"Program with its arguments that npctl runs for each launched node that is ready. A failure is logged only. The time limit is 5 minutes. See operations.md."`
+	NodeDeletedHook  []string           `config:"node_deleted_hook" doc:"Program with its arguments that npctl runs when the server of a node is deleted. A failure is logged only. The time limit is 5 minutes. See operations.md."`
+	Prices           map[string]float64 `config:"prices" min:"0" doc:"Price of one hour by flavor or instance type, in any currency, such as 'jsondecode(file(\"prices.json\"))'. The views of offers show it."`
+	PreventDestroy   bool               `config:"prevent_destroy" default:"false" doc:"Whether npctl rejects a plan that would remove the provider with all its objects. This also applies after the block is removed."`
 	Pools            []Pool
 	CloudImages      []CloudImageSpec
 	Images           []ProviderImage
 	Source           Source
+}
+
+// Price returns the price of one hour of the first of these flavors that has one. A node may get any of them.
+func (p *Provider) Price(flavors []string) (price float64, known bool) {
+	for _, flavor := range flavors {
+		if price, known = p.Prices[flavor]; known {
+			return price, true
+		}
+	}
+	return 0, false
 }
 
 // Uses reports whether uploads of the image belong in the provider: a label boots from it, or the provider's own block
@@ -322,6 +343,7 @@ type Pool struct {
 	MaxRAM              *int64            `config:"max_ram" min:"0" doc:"Maximum memory in MiB. The default is no limit."`
 	MaxVolumes          *int64            `config:"max_volumes" min:"0" doc:"Maximum number of volumes. The default is no limit."`
 	MaxVolumeGB         *int64            `config:"max_volume_gb" min:"0" doc:"Maximum size of all volumes in GB. The default is no limit."`
+	MaxResources        map[string]int64  `config:"max_resources" min:"0" doc:"Maximum amounts of other resources, by the names of the cloud: service quota codes of AWS such as 'L-1216C47A', resources of Kubernetes such as 'nvidia.com/gpu'. The default is no limit."`
 	IgnoreProviderQuota bool              `config:"ignore_provider_quota" default:"false" doc:"Whether npctl ignores the project's quota and uses only the limits of the pool."`
 	Priority            int64             `config:"priority" min:"0" doc:"Pools with a lower number go first, for 'min_ready' and for requests. The default is the provider's priority."`
 	NodeAttributes      map[string]string `config:"node_attributes" default:"" doc:"Attributes that jobs see on nodes of this pool."`
@@ -334,7 +356,7 @@ type Pool struct {
 // Offer is a `label` block inside a pool: how the pool creates nodes of the label.
 type Offer struct {
 	Label  string
-	Image  ImageRef
+	Image  ImageRef  // zero in a provider whose driver has no images
 	Config cty.Value // attributes of the label, and those of the pool for attributes that the label does not set
 	Hashes Hashes    // of the replacing attributes, computed from Hashed
 	Hashed HashSource

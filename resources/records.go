@@ -232,43 +232,46 @@ func (u *Upload) Key() Key { return Key{KindUpload, u.ID} }
 
 // Node is a computer for one job, from the intent to create it until its deletion.
 type Node struct {
-	ID                 string            `json:"id"`
-	State              State             `json:"state"`
-	StateTime          time.Time         `json:"state_time"`
-	Created            time.Time         `json:"created"`
-	Provider           string            `json:"provider"`
-	Pool               string            `json:"pool"`
-	Labels             []string          `json:"labels"`
-	Hash               Hash              `json:"hash"`                  // of the offer from which it was created
-	ExternalID         string            `json:"external_id,omitempty"` // ID in the cloud
-	Image              string            `json:"image,omitempty"`       // image block that it was booted from, such as diskimage.debian
-	ImageID            string            `json:"image_id,omitempty"`    // ID of that image in the cloud
-	Upload             string            `json:"upload,omitempty"`      // upload record, if npctl uploaded the image
-	Attempt            int64             `json:"attempt,omitempty"`     // number of launch attempts
-	UnansweredAttempts int64             `json:"unanswered,omitempty"`  // attempts that failed because the cloud did not respond
-	Addresses          Addresses         `json:"addresses,omitzero"`
-	Zone               string            `json:"zone,omitempty"`
-	Cloud              string            `json:"cloud,omitempty"`
-	Region             string            `json:"region,omitempty"`
-	HostID             string            `json:"host_id,omitempty"`
-	Hostname           string            `json:"hostname,omitempty"`
-	Login              Login             `json:"login,omitzero"`
-	HostKeys           []string          `json:"host_keys,omitempty"`
-	Resources          ResourceAmounts   `json:"resources,omitzero"`
-	Attributes         map[string]string `json:"attributes,omitempty"`
-	Static             bool              `json:"static,omitempty"` // a machine that npctl never creates or deletes
-	Slot               int64             `json:"slot,omitempty"`
-	Comment            string            `json:"comment,omitempty"`
-	Seconds            float64           `json:"seconds,omitempty"` // from intent to ready
-	Error              string            `json:"error,omitempty"`
-	Request            string            `json:"request,omitempty"` // the request that reserved or received the node
-	Tenant             string            `json:"tenant,omitempty"`
-	Requestor          string            `json:"requestor,omitempty"`
-	Lease              *Lease            `json:"lease,omitempty"`     // set while in use, if its user must renew the use
-	HoldUntil          time.Time         `json:"hold_until,omitzero"` // zero: max_hold_age alone limits the hold
-	VerifiedAt         time.Time         `json:"checked,omitzero"`    // last time when the node responded
-	Phases             Phases            `json:"phases,omitzero"`     // duration of the parts of the launch
-	Importing          State             `json:"importing,omitempty"` // while the server of another owner is imported: the state that the node gets
+	ID                 string    `json:"id"`
+	State              State     `json:"state"`
+	StateTime          time.Time `json:"state_time"`
+	Created            time.Time `json:"created"`
+	Provider           string    `json:"provider"`
+	Pool               string    `json:"pool"`
+	Labels             []string  `json:"labels"`
+	Hash               Hash      `json:"hash"`                  // of the offer from which it was created
+	ExternalID         string    `json:"external_id,omitempty"` // ID in the cloud
+	Image              string    `json:"image,omitempty"`       // image block that it was booted from, such as diskimage.debian
+	ImageID            string    `json:"image_id,omitempty"`    // ID of that image in the cloud
+	Upload             string    `json:"upload,omitempty"`      // upload record, if npctl uploaded the image
+	Attempt            int64     `json:"attempt,omitempty"`     // number of launch attempts
+	UnansweredAttempts int64     `json:"unanswered,omitempty"`  // attempts that failed because the cloud did not respond
+	Addresses          Addresses `json:"addresses,omitzero"`
+	Zone               string    `json:"zone,omitempty"`
+	Cloud              string    `json:"cloud,omitempty"`
+	Region             string    `json:"region,omitempty"`
+	HostID             string    `json:"host_id,omitempty"`
+	Hostname           string    `json:"hostname,omitempty"`
+	Login              Login     `json:"login,omitzero"`
+	// Access are the credentials by which jobs connect to the node, see drivers.Accessor. They are a secret: records
+	// and views in JSON omit them.
+	Access     string            `json:"-"`
+	HostKeys   []string          `json:"host_keys,omitempty"`
+	Resources  ResourceAmounts   `json:"resources,omitzero"`
+	Attributes map[string]string `json:"attributes,omitempty"`
+	Static     bool              `json:"static,omitempty"` // a machine that npctl never creates or deletes
+	Slot       int64             `json:"slot,omitempty"`
+	Comment    string            `json:"comment,omitempty"`
+	Seconds    float64           `json:"seconds,omitempty"` // from intent to ready
+	Error      string            `json:"error,omitempty"`
+	Request    string            `json:"request,omitempty"` // the request that reserved or received the node
+	Tenant     string            `json:"tenant,omitempty"`
+	Requestor  string            `json:"requestor,omitempty"`
+	Lease      *Lease            `json:"lease,omitempty"`     // set while in use, if its user must renew the use
+	HoldUntil  time.Time         `json:"hold_until,omitzero"` // zero: max_hold_age alone limits the hold
+	VerifiedAt time.Time         `json:"checked,omitzero"`    // last time when the node responded
+	Phases     Phases            `json:"phases,omitzero"`     // duration of the parts of the launch
+	Importing  State             `json:"importing,omitempty"` // while the server of another owner is imported: the state that the node gets
 
 	// Zuul and Nodepool write the following fields. npctl shows them and never changes them.
 	Launcher   string `json:"launcher,omitempty"`    // pool ID of the other program that launched the node
@@ -311,6 +314,43 @@ type ResourceAmounts struct {
 	Volumes   int64 `json:"volumes,omitempty"`
 	VolumeGB  int64 `json:"volume_gb,omitempty"`
 	Addresses int64 `json:"addresses,omitempty"` // floating IPs
+	// Other are amounts of resources that only this kind of cloud has, by the cloud's own names: service quota codes of
+	// AWS, resources of Kubernetes such as nvidia.com/gpu. A limit without an entry has no limit of that resource.
+	Other map[string]int64 `json:"other,omitempty"`
+}
+
+// IsZero reports whether all amounts are zero.
+func (a ResourceAmounts) IsZero() bool {
+	for _, n := range a.Other {
+		if n != 0 {
+			return false
+		}
+	}
+	return a.Instances == 0 && a.Cores == 0 && a.RAM == 0 && a.Volumes == 0 && a.VolumeGB == 0 && a.Addresses == 0
+}
+
+// Plus adds amounts.
+func (a ResourceAmounts) Plus(b ResourceAmounts) ResourceAmounts {
+	return a.combined(b, func(x, y int64) int64 { return x + y })
+}
+
+// Minus subtracts amounts.
+func (a ResourceAmounts) Minus(b ResourceAmounts) ResourceAmounts {
+	return a.combined(b, func(x, y int64) int64 { return x - y })
+}
+
+func (a ResourceAmounts) combined(b ResourceAmounts, f func(x, y int64) int64) ResourceAmounts {
+	sum := ResourceAmounts{Instances: f(a.Instances, b.Instances), Cores: f(a.Cores, b.Cores), RAM: f(a.RAM, b.RAM),
+		Volumes: f(a.Volumes, b.Volumes), VolumeGB: f(a.VolumeGB, b.VolumeGB), Addresses: f(a.Addresses, b.Addresses)}
+	for _, names := range []map[string]int64{a.Other, b.Other} {
+		for name := range names {
+			if sum.Other == nil {
+				sum.Other = make(map[string]int64, len(names))
+			}
+			sum.Other[name] = f(a.Other[name], b.Other[name])
+		}
+	}
+	return sum
 }
 
 // Template keeps the replacing attributes behind a hash as text, with sensitive values masked, so that a plan can

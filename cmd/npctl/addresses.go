@@ -144,7 +144,7 @@ func addPool(add func(...string), provider string, p *resources.Pool) {
 	add("provider", provider, "pool", p.Name)
 	for _, o := range p.Offers {
 		add("provider", provider, "pool", p.Name, "label", o.Label)
-		if o.Image.Kind != resources.CloudImage {
+		if o.Image.IsUploaded() {
 			add("provider", provider, "image", o.Image.Name)
 		}
 	}

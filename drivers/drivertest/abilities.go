@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,7 +23,7 @@ func resolverTests() []test {
 		{"OfferMeansWhatItsInstancesUse", has, offerIsHonest},
 		{"MistakesInOffersAreProblems", has, badOffers},
 		{"ImageIsFoundByIDNameAndFilters", hasImages, imageIsFound},
-		{"ImageThatIsNotThereIsAProblem", has, imageIsMissing},
+		{"ImageThatIsNotThereIsAProblem", func(s *suite) bool { return has(s) && !s.lacks("cloud images") }, imageIsMissing},
 	}
 }
 
@@ -210,5 +211,31 @@ func consoleIsRead(t *testing.T, s *suite) {
 	}
 	if _, err := console.ConsoleLog(t.Context(), "00000000-0000-4000-8000-00000000dead"); err == nil {
 		t.Error("the console of an instance that does not exist could be read")
+	}
+}
+
+func accessTests() []test {
+	return []test{
+		{"AbilityMatchesSetup", nil, func(t *testing.T, s *suite) { _, ok := drivers.AccessorOf(s.Cloud); s.checkAbility(t, "access", ok) }},
+		{"AccessIsAnObjectForReadyInstances", func(s *suite) bool { return !s.lacks("access") }, accessIsIssued},
+	}
+}
+
+func accessIsIssued(t *testing.T, s *suite) {
+	accessor, _ := drivers.AccessorOf(s.Cloud)
+	spec := s.spec()
+	s.create(t, spec)
+	now := s.ready(t, s.Cloud, spec)
+	text, err := accessor.Access(t.Context(), now.ID)
+	testutil.Must(t, err)
+	var object map[string]any
+	if err := json.Unmarshal([]byte(text), &object); err != nil || len(object) == 0 {
+		t.Errorf("the access is no JSON object: %v", err)
+	}
+	if now.Login.ConnectionType == "" {
+		t.Error("an instance with access has no connection type")
+	}
+	if _, err := accessor.Access(t.Context(), "no-such-instance"); err == nil {
+		t.Error("there is access to an instance that does not exist")
 	}
 }

@@ -66,7 +66,8 @@ type Setup struct {
 	// Damage corrupts the next read of an image: "cut" ends it in the middle, "changed" alters its content.
 	Damage func(t *testing.T, how string)
 
-	// Lacks names abilities that the Cloud does not have: images, resolver, sweeper, console, snapshots, adopter.
+	// Lacks names abilities that the Cloud does not have: images, cloud images, resolver, sweeper, console, access,
+	// snapshots, adopter.
 	Lacks []string
 	// Settle is the time within which the cloud completes an accepted operation; default 30 s.
 	Settle time.Duration
@@ -104,6 +105,7 @@ func Run(t *testing.T, setup func(t *testing.T) Setup, groups ...string) {
 		{"Resolver", resolverTests()},
 		{"Sweeper", sweeperTests()},
 		{"Console", consoleTests()},
+		{"Access", accessTests()},
 		{"Snapshots", snapshotTests()},
 		{"Adopter", adopterTests()},
 		{"Errors", errorTests()},

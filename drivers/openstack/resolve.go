@@ -153,10 +153,11 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 		return resources.ResolvedOffer{}, problems, nil
 	}
 	return resources.ResolvedOffer{
-		Flavor:    fmt.Sprintf("%s (%s)", o.flavor.Name, o.flavor.ID),
-		Resources: amountsOf(o),
-		Zones:     o.zones,
-		Values:    plannedValues(o),
+		Flavor:      fmt.Sprintf("%s (%s)", o.flavor.Name, o.flavor.ID),
+		FlavorNames: []string{o.flavor.Name},
+		Resources:   amountsOf(o),
+		Zones:       o.zones,
+		Values:      plannedValues(o),
 	}, nil, nil
 }
 

@@ -108,6 +108,7 @@ func setup(t *testing.T, provider, label map[string]cty.Value) drivertest.Setup 
 	c := openIt(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return drivertest.Setup{
+		Lacks: []string{"access"},
 		Cloud: c, Reopen: openIt, Config: offer(label), ImageID: uploaded(t, c), Zone: "az2",
 		Rejected: map[string]func(*drivers.Spec){
 			"unknown image": func(s *drivers.Spec) { s.ImageID = "00000000-0000-4000-8000-00000000dead" },

@@ -154,6 +154,10 @@ type Driver struct {
 	Formats []string
 }
 
+// BootsImages reports whether labels name the image block from which their nodes boot. The labels of other drivers may
+// have an attribute image of another meaning.
+func (d Driver) BootsImages() bool { return d.HasImages || d.HasCloudImages }
+
 // maxWhole is the largest integer up to which float64 represents every integer exactly.
 var maxWhole = new(big.Float).SetInt64(1 << 53)
 

@@ -111,8 +111,10 @@ func attributeOf(tag fieldTag, f reflect.StructField, t reflect.Type) Attribute 
 		a.Type = cty.Bool
 	case kind == reflect.Slice:
 		a.Type = cty.List(cty.String)
-	case kind == reflect.Map:
+	case kind == reflect.Map && t.Elem().Kind() == reflect.String:
 		a.Type = cty.Map(cty.String)
+	case kind == reflect.Map:
+		a.Type = cty.Map(cty.Number)
 	case kind == reflect.Float64:
 		a.Type = cty.Number
 	default:

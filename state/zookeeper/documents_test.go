@@ -68,7 +68,7 @@ func TestNodepoolNodeIsDecoded(t *testing.T) {
 		Image: "diskimage.noble", Upload: "noble/" + buildHex + "/cloud-a-r1/0000000001", Zone: "az1", Cloud: "cloud-a", Region: "r1", HostID: "f3a9",
 		Addresses: resources.Addresses{Interface: "192.0.2.17", PublicIPv4: "192.0.2.17", PrivateIPv4: "10.0.0.17"},
 		Login:     resources.Login{Username: "zuul", PythonPath: "auto", ConnectionType: "ssh", ConnectionPort: 22}, HostKeys: []string{"ssh-ed25519 AAAA"},
-		Resources: resources.ResourceAmounts{Instances: 1, Cores: 4, RAM: 8192}, Attributes: map[string]string{"executor-zone": "zone-1"},
+		Resources: resources.ResourceAmounts{Instances: 1, Cores: 4, RAM: 8192, Other: map[string]int64{"ebs-gp3": 40}}, Attributes: map[string]string{"executor-zone": "zone-1"},
 		Request: "200-0000000311", Tenant: "acme", Requestor: "0f6d2c1b",
 		Launcher: "launch1.example.org-PoolWorker.cloud-a-r1-main-7c0d"}
 	if diff := cmp.Diff(want, mustDecode(t, parsePath(nodesDir+"/0000000042"), []byte(nodepoolsNode))); diff != "" {
@@ -151,7 +151,7 @@ func TestNodeIsDecodedFromAllFormats(t *testing.T) {
 		"a bare label":               {`{"state": "ready", "type": "old"}`, resources.Node{Labels: []string{"old"}, Login: login(22)}},
 		"only the old port":          {`{"state": "ready", "ssh_port": 2222}`, resources.Node{Login: login(2222)}},
 		"the new port goes first":    {`{"state": "ready", "connection_port": 5986, "ssh_port": 22}`, resources.Node{Login: login(5986)}},
-		"credentials for a port":     {`{"state": "ready", "connection_port": {"token": "s3cret"}}`, resources.Node{Login: login(0)}},
+		"credentials for a port":     {`{"state": "ready", "connection_port": {"token": "s3cret"}}`, resources.Node{Login: login(0), Access: `{"token": "s3cret"}`}},
 		"an id that is an object":    {`{"state": "ready", "external_id": {"instance": "i-1", "host": "h-1"}}`, resources.Node{ExternalID: `{"instance":"i-1","host":"h-1"}`, Login: login(22)}},
 		"a hold without an end":      {`{"state": "hold", "state_time": 1800000000, "hold_expiration": 0}`, resources.Node{State: "hold", StateTime: at, Login: login(22)}},
 		"a hold of an hour":          {`{"state": "hold", "state_time": 1800000000, "hold_expiration": 3600}`, resources.Node{State: "hold", StateTime: at, HoldUntil: at.Add(time.Hour), Login: login(22)}},

@@ -1,9 +1,11 @@
 package zookeeper
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"strings"
 	"time"
@@ -109,7 +111,7 @@ func (doc *nodeJSON) record(id string) (*resources.Node, error) {
 		UserData: string(doc.UserData), DriverData: string(doc.DriverData),
 		Addresses: resources.Addresses{Interface: string(doc.Interface), PublicIPv4: string(doc.PublicIPv4),
 			PrivateIPv4: string(doc.PrivateIPv4), PublicIPv6: string(doc.PublicIPv6), PrivateIPv6: string(doc.PrivateIPv6)},
-		Login: doc.login(), Resources: doc.amounts()}
+		Login: doc.login(), Access: doc.access(), Resources: doc.amounts()}
 	if doc.Extra == nil && !n.Static { // npctl did not launch it
 		n.Launcher = string(doc.Launcher)
 	}
@@ -167,10 +169,36 @@ func (doc *nodeJSON) port() int64 {
 	return port
 }
 
+// access returns the credentials of a cluster that the document has in place of a port.
+func (doc *nodeJSON) access() string {
+	if raw := bytes.TrimSpace(doc.Port); len(raw) > 0 && raw[0] == '{' {
+		return string(raw)
+	}
+	return ""
+}
+
 func (doc *nodeJSON) amounts() resources.ResourceAmounts {
-	amount := func(name string) int64 { return int64(doc.Resources[name]) }
-	return resources.ResourceAmounts{Instances: amount("instances"), Cores: amount("cores"), RAM: amount("ram"),
-		Volumes: amount("volumes"), VolumeGB: amount("volume-gb")}
+	var a resources.ResourceAmounts
+	for name, n := range doc.Resources {
+		switch n := int64(n); name {
+		case "instances":
+			a.Instances = n
+		case "cores":
+			a.Cores = n
+		case "ram":
+			a.RAM = n
+		case "volumes":
+			a.Volumes = n
+		case "volume-gb":
+			a.VolumeGB = n
+		default:
+			if a.Other == nil {
+				a.Other = map[string]int64{}
+			}
+			a.Other[name] = n
+		}
+	}
+	return a
 }
 
 // nodeValues returns each key that Nodepool always writes and that follows from the record.
@@ -179,6 +207,10 @@ func nodeValues(record resources.Record) values {
 	port := n.Login.ConnectionPort
 	if port == 0 {
 		port = defaultPort
+	}
+	connection := asJSON(port)
+	if n.Access != "" {
+		connection = json.RawMessage(n.Access)
 	}
 	python := n.Login.PythonPath
 	if python == "" {
@@ -190,7 +222,7 @@ func nodeValues(record resources.Record) values {
 		{"allocated_to", orNull(n.Request)}, {"az", orNull(n.Zone)}, {"region", orNull(n.Region)},
 		{"public_ipv4", orNull(n.Addresses.PublicIPv4)}, {"private_ipv4", orNull(n.Addresses.PrivateIPv4)},
 		{"public_ipv6", orNull(n.Addresses.PublicIPv6)}, {"private_ipv6", orNull(n.Addresses.PrivateIPv6)},
-		{"host_id", orNull(n.HostID)}, {"interface_ip", orNull(n.Addresses.Interface)}, {"connection_port", asJSON(port)},
+		{"host_id", orNull(n.HostID)}, {"interface_ip", orNull(n.Addresses.Interface)}, {"connection_port", connection},
 		{"ssh_port", asJSON(port)}, {"image_id", imageValue(n)}, {"created_time", formatSeconds(n.Created)},
 		{"external_id", orNull(n.ExternalID)}, {"hostname", orNull(n.Hostname)}, {"comment", orNull(n.Comment)},
 		{"host_keys", asJSON(notNil(n.HostKeys))}, {"username", orNull(n.Login.Username)},
@@ -232,10 +264,14 @@ func holdValue(n *resources.Node) json.RawMessage {
 }
 
 func amountsValue(a resources.ResourceAmounts) json.RawMessage {
-	if a == (resources.ResourceAmounts{}) {
+	if a.IsZero() {
 		return null
 	}
-	amounts := map[string]int64{"instances": a.Instances, "cores": a.Cores, "ram": a.RAM}
+	amounts := maps.Clone(a.Other)
+	if amounts == nil {
+		amounts = map[string]int64{}
+	}
+	amounts["instances"], amounts["cores"], amounts["ram"] = a.Instances, a.Cores, a.RAM
 	for name, n := range map[string]int64{"volumes": a.Volumes, "volume-gb": a.VolumeGB} {
 		if n != 0 {
 			amounts[name] = n

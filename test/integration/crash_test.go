@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/npctl/npctl/test/gate"
 )
 
 // withImage configures a small image that builds fast, so that a test can build it often.
@@ -67,13 +69,13 @@ func TestOpenStackKilledAtRandomMoments(t *testing.T) {
 	at := p.newPlace(withImage)
 	want := map[string]int{"server": 2, "floating IP": 2, "image": 1, "volume": 1}
 
-	g.set(nil, nil)
+	g.Set(nil, nil)
 	at.mustRun(0, "apply", "-auto-approve")
-	applied := g.count()
+	applied := g.Count()
 	p.mustHave(before, want)
-	g.set(nil, nil)
+	g.Set(nil, nil)
 	at.mustRun(0, "destroy", "-auto-approve")
-	destroyed := g.count()
+	destroyed := g.Count()
 	p.mustBe(before)
 	for i := range kills / 2 {
 		at.killed(g, random, applied[i%2 == 0], i%2 == 0, "apply")
@@ -88,7 +90,7 @@ func TestOpenStackKilledAtRandomMoments(t *testing.T) {
 }
 
 // killed runs npctl and kills it at a random one of the first calls, or of the first changing calls.
-func (at *place) killed(g *gate, random *rand.Rand, calls int, changing bool, command string) {
+func (at *place) killed(g *gate.Gate, random *rand.Rand, calls int, changing bool, command string) {
 	at.t.Helper()
 	moment, after := random.IntN(calls)+1, random.IntN(2) == 1
 	cmd, _, stderr := at.command(at.t.Context(), command, "-auto-approve")
@@ -96,25 +98,25 @@ func (at *place) killed(g *gate, random *rand.Rand, calls int, changing bool, co
 	var passed atomic.Int64
 	var where atomic.Value
 	strike := func(call string) error {
-		if changing && !changes(call) || passed.Add(1) != int64(moment) {
+		if changing && !gate.Changes(call) || passed.Add(1) != int64(moment) {
 			return nil
 		}
 		<-started
 		where.Store(call)
 		_ = cmd.Process.Kill()
-		return errCut
+		return gate.ErrCut
 	}
 	if after {
-		g.set(nil, strike)
+		g.Set(nil, strike)
 	} else {
-		g.set(strike, nil)
+		g.Set(strike, nil)
 	}
 	if err := cmd.Start(); err != nil {
 		at.t.Fatal(err)
 	}
 	close(started)
 	err := cmd.Wait()
-	g.set(nil, nil)
+	g.Set(nil, nil)
 	at.t.Logf("%s killed %s call %d of about %d (%v): %v", command, map[bool]string{false: "before", true: "after"}[after], moment, calls, where.Load(), err)
 	if bytes.Contains(stderr.Bytes(), []byte("panic")) {
 		at.t.Errorf("%s", stderr)

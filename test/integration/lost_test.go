@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/test/gate"
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
@@ -81,7 +82,7 @@ func TestOpenStackCreateCompletesAfterLaunchGaveUp(t *testing.T) {
 	at.change("min_ready = 2", "min_ready = 1")
 	resume := func() {}
 	var once sync.Once
-	g.set(func(call string) error {
+	g.Set(func(call string) error {
 		if call == "POST compute /servers" {
 			once.Do(func() { resume = p.pause("neutron") })
 		}
@@ -107,7 +108,7 @@ func TestOpenStackCreateCompletesDuringNextAttempt(t *testing.T) {
 	at.change("min_ready = 2", "min_ready = 1")
 	resume := func() {}
 	var asked atomic.Int32
-	g.set(func(call string) error {
+	g.Set(func(call string) error {
 		if call != "POST compute /servers" {
 			return nil
 		}
@@ -215,7 +216,7 @@ func TestOpenStackQuotaIsObservedAndReached(t *testing.T) {
 	// hit sets limits after the plan and before the first server.
 	hit := func(limits map[string]int) outcome {
 		var once sync.Once
-		g.set(func(call string) error {
+		g.Set(func(call string) error {
 			if call == "POST compute /servers" {
 				once.Do(func() { p.quota(limits) })
 			}
@@ -247,16 +248,16 @@ func TestOpenStackEveryFirstAnswerIsLost(t *testing.T) {
 	lose := func() {
 		var mu sync.Mutex
 		lost := map[string]bool{}
-		g.set(nil, func(call string) error {
+		g.Set(nil, func(call string) error {
 			mu.Lock()
 			defer mu.Unlock()
 			kind := kindOf(call)
-			if !changes(call) || lost[kind] {
+			if !gate.Changes(call) || lost[kind] {
 				return nil
 			}
 			lost[kind] = true
 			t.Logf("the answer to %s is lost", call)
-			return errCut
+			return gate.ErrCut
 		})
 	}
 	lose()
@@ -264,7 +265,7 @@ func TestOpenStackEveryFirstAnswerIsLost(t *testing.T) {
 	p.mustHave(before, map[string]int{"server": 2, "floating IP": 2, "image": 1, "volume": 1})
 	lose()
 	at.run("destroy", "-auto-approve")
-	g.set(nil, nil)
+	g.Set(nil, nil)
 	at.run("destroy", "-auto-approve")
 	at.gone(p, before)
 }

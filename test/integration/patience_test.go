@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/test/gate"
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
@@ -41,19 +42,19 @@ func TestOpenStackTransientUploadErrorsAreRetried(t *testing.T) {
 	g := p.withGate()
 	at := p.newPlace(withImage)
 	var records, contents atomic.Int32
-	g.set(func(call string) error {
+	g.Set(func(call string) error {
 		if strings.HasPrefix(call, "PUT image ") && strings.HasSuffix(call, "/file") {
 			switch contents.Add(1) {
 			case 1:
-				return refusal{status: 503, retryAfter: 2}
+				return gate.Refusal{Status: 503, RetryAfter: 2}
 			case 2:
-				return errCut
+				return gate.ErrCut
 			}
 		}
 		return nil
 	}, func(call string) error {
 		if strings.HasPrefix(call, "POST image ") && records.Add(1) == 1 {
-			return errCut
+			return gate.ErrCut
 		}
 		return nil
 	})
@@ -63,7 +64,7 @@ func TestOpenStackTransientUploadErrorsAreRetried(t *testing.T) {
 	}
 	at.nothingToDo()
 	p.mustHave(before, map[string]int{"server": 2, "floating IP": 2, "image": 1, "volume": 1})
-	g.set(nil, nil)
+	g.Set(nil, nil)
 	at.gone(p, before)
 }
 
@@ -75,9 +76,9 @@ func TestOpenStackRetryAfterIsHonoredFromFirstCall(t *testing.T) {
 	g := p.withGate()
 	at := p.newPlace(small)
 	var refused atomic.Int32
-	g.set(func(call string) error {
+	g.Set(func(call string) error {
 		if strings.Contains(call, " compute ") && refused.Add(1) <= 8 {
-			return refusal{status: 429, retryAfter: 3}
+			return gate.Refusal{Status: 429, RetryAfter: 3}
 		}
 		return nil
 	}, nil)

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/test/gate"
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
@@ -187,4 +188,17 @@ func (p *project) remove(user string) {
 	}
 	gone(identity, "users/"+user)
 	gone(identity, "projects/"+url.PathEscape(p.id))
+}
+
+// withGate inserts a gate before the project's services. The entry "mine" uses it.
+func (p *project) withGate() *gate.Gate {
+	p.t.Helper()
+	g := &gate.Gate{}
+	mine := p.entries["mine"].(map[string]any)
+	for service, key := range map[string]string{compute: "compute", network: "network", image: "image", volume: "block_storage"} {
+		upstream, err := p.url(service)
+		testutil.Must(p.t, err)
+		mine[key+"_endpoint_override"] = g.Serve(p.t, service, upstream, nil)
+	}
+	return g
 }

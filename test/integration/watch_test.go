@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/test/gate"
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
@@ -76,7 +77,7 @@ func (p *project) serveNodes(at *place) {
 }
 
 // watched returns a place for a daemon in a new project, with a gate before the services.
-func watched(t *testing.T, config string) (p *project, g *gate, at *place) {
+func watched(t *testing.T, config string) (p *project, g *gate.Gate, at *place) {
 	t.Helper()
 	p = newProject(t).createUsualObjects()
 	g = p.withGate()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/test/gate"
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
@@ -22,8 +23,8 @@ func TestOpenStackWatchRespectsQuota(t *testing.T) {
 	p.server("np0000000001", "none")
 	before := p.things()
 	p.quota(map[string]int{lab.Instances: 4, lab.FloatingIPs: 2})
-	g.serializeCalls("POST network /floatingips") // of two concurrent creates Neutron counts one twice, as itself and as its reservation
-	d := at.watch("-refresh=2s")                  // so that listings contain many unfinished servers
+	serializeCalls(g, "POST network /floatingips") // of two concurrent creates Neutron counts one twice, as itself and as its reservation
+	d := at.watch("-refresh=2s")                   // so that listings contain many unfinished servers
 
 	first := at.takeNodes("small", "small")
 	address := at.requests("small")
@@ -38,7 +39,7 @@ func TestOpenStackWatchRespectsQuota(t *testing.T) {
 
 	t.Run("Rush", func(t *testing.T) { at.with(t).runUsers(3, 2) })
 	at.eventuallyCensus("")
-	if refused := g.refusals(); len(refused) > 0 {
+	if refused := g.Refusals(); len(refused) > 0 {
 		t.Errorf("calls that were refused:\n%s", strings.Join(refused, "\n"))
 	}
 	if n := d.metric(`npctl_request_phase_seconds_sum{phase="quota"}`); n < 5 {
@@ -49,9 +50,9 @@ func TestOpenStackWatchRespectsQuota(t *testing.T) {
 }
 
 // serializeCalls lets calls of a kind pass one after the other.
-func (g *gate) serializeCalls(kind string) {
+func serializeCalls(g *gate.Gate, kind string) {
 	turn := make(chan struct{}, 1)
-	g.set(func(call string) error {
+	g.Set(func(call string) error {
 		if call != kind {
 			return nil
 		}
@@ -59,7 +60,7 @@ func (g *gate) serializeCalls(kind string) {
 		case turn <- struct{}{}:
 			return nil
 		case <-time.After(time.Minute):
-			return errCut
+			return gate.ErrCut
 		}
 	}, func(call string) error {
 		if call == kind {
@@ -132,12 +133,12 @@ func TestOpenStackWatchIsKilled(t *testing.T) {
 		orders[id] = labels
 		return id
 	}
-	g.killAt(at, "POST compute /servers", func() {
+	killAt(g, at, "POST compute /servers", func() {
 		ask("small", "medium")
 		ask("small")
 		ask("volume", "small")
 	})
-	g.killAt(at, "POST network /floatingips", func() {})
+	killAt(g, at, "POST network /floatingips", func() {})
 
 	d := at.watch("-grace=1s")
 	last := ask("small")
@@ -180,12 +181,12 @@ func TestOpenStackWatchIsKilled(t *testing.T) {
 
 // killAt runs a daemon until the second call of a kind has reached the service, and kills it before the response.
 // Calls of that kind wait until ready returns.
-func (g *gate) killAt(at *place, kind string, ready func()) {
+func killAt(g *gate.Gate, at *place, kind string, ready func()) {
 	at.t.Helper()
 	armed, struck := make(chan struct{}), make(chan struct{})
 	var d *daemon
 	var n atomic.Int32
-	g.set(func(call string) error {
+	g.Set(func(call string) error {
 		if call == kind {
 			<-armed
 		}
@@ -201,7 +202,7 @@ func (g *gate) killAt(at *place, kind string, ready func()) {
 			d.Kill()
 			close(struck)
 		}
-		return errCut
+		return gate.ErrCut
 	})
 	d = at.watch()
 	ready()
@@ -211,7 +212,7 @@ func (g *gate) killAt(at *place, kind string, ready func()) {
 	case <-time.After(3 * time.Minute): // other tests keep Nova busy
 		at.t.Fatalf("there was no second %s", kind)
 	}
-	g.set(nil, nil)
+	g.Set(nil, nil)
 	at.t.Logf("killed at %s", kind)
 }
 
@@ -230,7 +231,7 @@ func TestOpenStackWatchSurvivesHangingNova(t *testing.T) {
 	resume := func() {}
 	paused := make(chan struct{})
 	var once sync.Once
-	g.set(func(call string) error {
+	g.Set(func(call string) error {
 		if call == "POST compute /servers" {
 			once.Do(func() {
 				resume = p.pause("nova-api")
@@ -257,7 +258,7 @@ func TestOpenStackWatchSurvivesHangingNova(t *testing.T) {
 		t.Errorf("Nova has been hanging for 15 s, and npctl reports an answer %s ago; it has been running for %s", silent, time.Since(began))
 	}
 	at.mustRun(0, "why", "request/"+ids[0]).contains("acme/main in zone", "0 of 2 are ready", "has been building for")
-	if calls := g.callsWithPrefix("DELETE"); len(calls) > 0 {
+	if calls := g.CallsWithPrefix("DELETE"); len(calls) > 0 {
 		t.Errorf("while Nova hung: %v", calls)
 	}
 	resume()

@@ -195,7 +195,7 @@ func (s scrape) providers() {
 }
 
 func (s scrape) quota(provider string, q resources.Quota) {
-	if q.Limit == (resources.ResourceAmounts{}) {
+	if q.Limit.IsZero() {
 		return // static machines have no quota
 	}
 	for _, of := range []struct {
@@ -212,6 +212,10 @@ func (s scrape) quota(provider string, q resources.Quota) {
 		}
 		s.gauge("npctl_quota_limit", limit, provider, of.name)
 		s.gauge("npctl_quota_used", float64(of.used), provider, of.name)
+	}
+	for name, limit := range q.Limit.Other {
+		s.gauge("npctl_quota_limit", float64(limit), provider, name)
+		s.gauge("npctl_quota_used", float64(q.Used.Other[name]), provider, name)
 	}
 }
 

@@ -162,6 +162,7 @@ type Offer struct {
 	Slots         int64                     `json:"slots,omitempty" doc:"Number of slots of the static nodes."`
 	Image         string                    `json:"image,omitempty"`
 	Flavor        string                    `json:"flavor,omitempty"`
+	Price         float64                   `json:"price_per_hour,omitempty" doc:"Price of one node and hour, from prices of the provider."`
 	Resources     resources.ResourceAmounts `json:"resources,omitzero" doc:"Resources that one node uses."`
 	Problems      []string                  `json:"problems,omitempty" doc:"Why the pool cannot launch such nodes."`
 	LaunchFailure *resources.Failure        `json:"launch_failure,omitempty"`

@@ -1,6 +1,6 @@
-//go:build integration
-
-package integration
+// Package Gate is a proxy between npctl and the APIs of a cloud, with which tests observe calls, inject faults and kill
+// npctl right before or after a call.
+package gate
 
 import (
 	"context"
@@ -14,42 +14,35 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/npctl/npctl/internal/testutil"
 )
 
-// gate is a proxy between npctl and the services. Its hooks decide about each call. A call that passes is executed by
+// Gate is a proxy between npctl and the services. Its hooks decide about each call. A call that passes is executed by
 // the service to its end, even if npctl no longer waits for the response.
-type gate struct {
+type Gate struct {
 	mu     sync.Mutex           // guards the fields below
 	calls  []string             // all calls, such as "POST compute /servers"
 	failed []string             // the calls that services refused, such as "403 POST compute /servers"
-	before func(c string) error // called before a call is forwarded; a refusal is returned as the response, any other error cuts the connection
+	before func(c string) error // called before a call is forwarded; a Refusal is returned as the response, any other error cuts the connection
 	after  func(c string) error // called before the response is returned; an error cuts the connection instead
 }
 
-// errCut is the error of hooks that only cut the connection.
-var errCut = errors.New("cut")
+// callLimit is the time limit of a call that npctl no longer waits for.
+const callLimit = 5 * time.Minute
 
-// refusal is the error of hooks that respond in place of a service.
-type refusal struct{ status, retryAfter int }
+// ErrCut is the error of hooks that only cut the connection.
+var ErrCut = errors.New("cut")
 
-func (r refusal) Error() string { return http.StatusText(r.status) }
+// Refusal is the error of hooks that respond in place of a service.
+type Refusal struct{ Status, RetryAfter int }
 
-// withGate inserts a gate before the project's services. The entry "mine" uses it.
-func (p *project) withGate() *gate {
-	p.t.Helper()
-	g := &gate{}
-	mine := p.entries["mine"].(map[string]any)
-	for service, key := range map[string]string{compute: "compute", network: "network", image: "image", volume: "block_storage"} {
-		upstream, err := p.url(service)
-		testutil.Must(p.t, err)
-		mine[key+"_endpoint_override"] = g.serve(p.t, service, upstream)
-	}
-	return g
-}
+// Error implements error.
+func (r Refusal) Error() string { return http.StatusText(r.Status) }
 
-func (g *gate) serve(t *testing.T, service, upstream string) string {
+// Serve starts a proxy to the API of a service at upstream and returns its URL. A nil transport is the default one.
+func (g *Gate) Serve(t *testing.T, service, upstream string, transport http.RoundTripper) string {
 	t.Helper()
 	target, err := url.Parse(upstream)
 	testutil.Must(t, err)
@@ -58,6 +51,7 @@ func (g *gate) serve(t *testing.T, service, upstream string) string {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = target.Scheme, target.Host, r.In.Host
 		},
 		FlushInterval: -1,
+		Transport:     transport,
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
 			panic(http.ErrAbortHandler) // the service does not respond: neither does the gate
 		},
@@ -73,7 +67,7 @@ func (g *gate) serve(t *testing.T, service, upstream string) string {
 			g.recordRefusal(call, answer.StatusCode)
 			return g.hook(call, false)
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), runLimit)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), callLimit)
 		defer cancel()
 		one.ServeHTTP(w, r.WithContext(ctx))
 	}))
@@ -81,18 +75,18 @@ func (g *gate) serve(t *testing.T, service, upstream string) string {
 	return server.URL + target.Path
 }
 
-// refuse responds with a refusal, or cuts the connection.
+// refuse responds with a Refusal, or cuts the connection.
 func refuse(w http.ResponseWriter, err error) {
-	var r refusal
+	var r Refusal
 	if !errors.As(err, &r) {
 		panic(http.ErrAbortHandler)
 	}
-	w.Header().Set("Retry-After", strconv.Itoa(r.retryAfter))
-	http.Error(w, r.Error(), r.status)
+	w.Header().Set("Retry-After", strconv.Itoa(r.RetryAfter))
+	http.Error(w, r.Error(), r.Status)
 }
 
 // hook records a call and calls its hook.
-func (g *gate) hook(call string, before bool) error {
+func (g *Gate) hook(call string, before bool) error {
 	g.mu.Lock()
 	ask := g.after
 	if before {
@@ -107,7 +101,7 @@ func (g *gate) hook(call string, before bool) error {
 }
 
 // recordRefusal records a response that refuses a call.
-func (g *gate) recordRefusal(call string, status int) {
+func (g *Gate) recordRefusal(call string, status int) {
 	if status < 400 {
 		return
 	}
@@ -116,8 +110,8 @@ func (g *gate) recordRefusal(call string, status int) {
 	g.failed = append(g.failed, fmt.Sprintf("%d %s", status, call))
 }
 
-// refusals returns the creating calls that a service refused.
-func (g *gate) refusals() (calls []string) {
+// Refusals returns the creating calls that a service refused.
+func (g *Gate) Refusals() (calls []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, call := range g.failed {
@@ -128,8 +122,8 @@ func (g *gate) refusals() (calls []string) {
 	return calls
 }
 
-// callsWithPrefix returns the calls with a prefix, such as "DELETE compute".
-func (g *gate) callsWithPrefix(kind string) (calls []string) {
+// CallsWithPrefix returns the calls with a prefix, such as "DELETE compute".
+func (g *Gate) CallsWithPrefix(kind string) (calls []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, call := range g.calls {
@@ -140,27 +134,27 @@ func (g *gate) callsWithPrefix(kind string) (calls []string) {
 	return calls
 }
 
-// set replaces the hooks and clears the recorded calls.
-func (g *gate) set(before, after func(call string) error) {
+// Set replaces the hooks and clears the recorded calls.
+func (g *Gate) Set(before, after func(call string) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.before, g.after, g.calls, g.failed = before, after, nil, nil
 }
 
-// count returns the number of calls: under true the changing ones, under false all.
-func (g *gate) count() map[bool]int {
+// Count returns the number of calls: under true the changing ones, under false all.
+func (g *Gate) Count() map[bool]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := map[bool]int{false: len(g.calls)}
 	for _, c := range g.calls {
-		if changes(c) {
+		if Changes(c) {
 			n[true]++
 		}
 	}
 	return n
 }
 
-// changes reports whether a call is a changing one.
-func changes(call string) bool {
+// Changes reports whether a call is a changing one.
+func Changes(call string) bool {
 	return !strings.HasPrefix(call, "GET ") && !strings.HasPrefix(call, "HEAD ")
 }
