@@ -75,7 +75,7 @@ func realSetup(t *testing.T, name string, config cty.Value) drivertest.Setup {
 		t.Fatalf("image tiny: %v %v", problems, err)
 	}
 	return drivertest.Setup{
-		Lacks: []string{"access"},
+		Lacks:   []string{"access"},
 		Cloud:   c,
 		Reopen:  func(t *testing.T) drivers.Cloud { return mustOpen(t, name, nil) },
 		Config:  config,
