@@ -192,7 +192,7 @@ func (l *loader) readDirectory(path string, at *hcl.Range) (*directory, bool) {
 		return nil, false
 	}
 	top := l.readAll(found)
-	return &directory{path: found.Dir, abs: abs, auto: found.AutoVars, top: top, blocks: countBlocks(top)}, true
+	return &directory{path: found.Dir, abs: abs, auto: found.AutoVars, top: top, blocks: countBlocks(slices.Concat(slices.Collect(maps.Values(top))...))}, true
 }
 
 // readAll reads and parses all files, sorts their blocks by type, and merges the override files.

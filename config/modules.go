@@ -304,12 +304,10 @@ func directoriesIn(path string) (names []string) {
 	return names
 }
 
-func countBlocks(top map[string][]*hclsyntax.Block) int {
-	n := 0
-	for _, blocks := range top {
-		for _, block := range blocks {
-			n += 1 + countBlocks(map[string][]*hclsyntax.Block{"": block.Body.Blocks})
-		}
+func countBlocks(blocks []*hclsyntax.Block) int {
+	n := len(blocks)
+	for _, block := range blocks {
+		n += countBlocks(block.Body.Blocks)
 	}
 	return n
 }

@@ -46,7 +46,7 @@ func (o *overrides) block(change *hclsyntax.Block) {
 	if i < 0 {
 		if !o.partial {
 			o.problem(change.DefRange().Ptr(), "Nothing to override", fmt.Sprintf("No other file has the block %s, which this block would change. "+
-				"Move it to a file that is no override file.", header(change)))
+				"Move it to a file that is no override file.", syntax.Header(change)))
 		}
 		return
 	}
@@ -95,13 +95,4 @@ func (o *overrides) explain() {
 
 func contains(outer, inner hcl.Range) bool {
 	return outer.Filename == inner.Filename && outer.Start.Byte <= inner.Start.Byte && inner.End.Byte <= outer.End.Byte
-}
-
-// header formats the type and the labels of a block.
-func header(block *hclsyntax.Block) string {
-	text := block.Type
-	for _, label := range block.Labels {
-		text += fmt.Sprintf(" %q", label)
-	}
-	return text
 }

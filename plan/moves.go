@@ -230,11 +230,10 @@ func (w *world) moveConflict(before, after resources.Record) (reason, hint strin
 		}
 	case *resources.Upload:
 		to := after.(*resources.Upload)
-		for i := range w.seen.RegisteredPools {
-			if p := &w.seen.RegisteredPools[i]; !p.IsNpctl() && (p.Provider == before.Provider || p.Provider == to.Provider) {
-				return "nodepool-launcher on " + p.Host + " serves provider " + p.Provider + ", and finds uploads by the names of their image and provider",
-					"stop nodepool-launcher on " + p.Host + stop
-			}
+		moves := func(provider string) bool { return provider == before.Provider || provider == to.Provider }
+		if p := resources.OtherLauncher(w.seen.RegisteredPools, moves); p != nil {
+			return "nodepool-launcher on " + p.Host + " serves provider " + p.Provider + ", and finds uploads by the names of their image and provider",
+				"stop nodepool-launcher on " + p.Host + stop
 		}
 	}
 	return "", ""

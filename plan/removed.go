@@ -18,20 +18,21 @@ func planRemoved(d *draft) {
 	if !w.seen.Shared || len(w.declared.Removed) == 0 {
 		return
 	}
-	for _, p := range w.seen.RegisteredPools {
-		has := slices.ContainsFunc(w.nodes[p.Provider], w.declared.Removed.HasNode) ||
-			slices.ContainsFunc(w.seen.Records.Uploads, func(u *resources.Upload) bool { return u.Provider == p.Provider && w.declared.Removed.HasUpload(u) })
-		if p.IsNpctl() || !has || w.launcherOf[p.Provider] {
+	for _, name := range w.names {
+		p := w.launcherOf(name)
+		if p == nil || !slices.ContainsFunc(w.nodes[name], w.declared.Removed.HasNode) &&
+			!slices.ContainsFunc(w.seen.Records.Uploads, func(u *resources.Upload) bool { return u.Provider == name && w.declared.Removed.HasUpload(u) }) {
 			continue
 		}
-		if w.launcherOf == nil {
-			w.launcherOf = map[string]bool{}
-		}
-		w.launcherOf[p.Provider] = true
 		d.problems = append(d.problems, Problem{Address: ProviderAddress(p.Provider), Provider: p.Provider,
 			Text: "npctl cannot forget its objects, because " + p.Program + " on " + p.Host + " serves the provider and would delete servers without a record",
 			Hint: "remove the provider from the configuration of that launcher, or stop it"})
 	}
+}
+
+// launcherOf returns a pool by which a Nodepool launcher serves the provider, or nil.
+func (w *world) launcherOf(provider string) *resources.RegisteredPool {
+	return resources.OtherLauncher(w.seen.RegisteredPools, func(name string) bool { return name == provider })
 }
 
 // removed plans a node of a removed block, and reports whether that is all to plan for it.
@@ -40,11 +41,12 @@ func (np *nodePlanner) removed(n *resources.Node) bool {
 		return false
 	}
 	isForgotten := np.world.canForget(n)
-	if isForgotten || np.world.launcherOf[n.Provider] {
+	isServed := np.world.launcherOf(n.Provider) != nil
+	if isForgotten || isServed {
 		np.capacity.count(n)
 	}
 	if !isForgotten {
-		return np.world.launcherOf[n.Provider]
+		return isServed
 	}
 	np.draft.add(Step{ID: "forget node " + n.ID, Address: nodeAddress(n.ID), Action: ActionForget, Thing: ThingNode, Reason: ReasonRemoved,
 		Provider: n.Provider, Pool: n.Pool, Label: strings.Join(n.Labels, ","), Record: n.Key(), External: n.ExternalID,
@@ -59,7 +61,7 @@ func (w *world) canForget(n *resources.Node) bool {
 	default:
 		return false
 	}
-	if w.owns(n) || n.ExternalID == "" || w.launcherOf[n.Provider] {
+	if w.owns(n) || n.ExternalID == "" || w.launcherOf(n.Provider) != nil {
 		return false
 	}
 	view, looked := w.view(n.Provider)

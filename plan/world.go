@@ -38,7 +38,6 @@ type world struct {
 	requests     map[string]*resources.Request
 	names        []string                           // all providers that are configured or have records
 	moved        map[resources.Key]resources.Record // records with earlier names of moved blocks
-	launcherOf   map[string]bool                    // providers of removed blocks that a Nodepool launcher serves
 	ownProviders map[string]bool                    // in a shared store: providers with a block or a provider record; else nil: all
 }
 

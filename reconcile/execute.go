@@ -21,7 +21,7 @@ type sharedRun struct {
 	slots      *slots
 	books      *bookkeeping
 	pollers    *pollers
-	nodeHooks  chan struct{} // slots of node hooks
+	hookSlots  chan struct{} // of node hooks
 	continuous bool          // set by Runner: its unfinished steps are planned again
 }
 
@@ -32,7 +32,7 @@ func newRun(ctx context.Context, store state.Store) (*sharedRun, error) {
 	}
 	limits := newSlots()
 	books := &bookkeeping{cache: cache, slots: limits, known: map[string]bool{}, seconds: map[string][]float64{}}
-	return &sharedRun{cache: cache, slots: limits, books: books, pollers: newPollers(ctx), nodeHooks: make(chan struct{}, maxNodeHooks)}, nil
+	return &sharedRun{cache: cache, slots: limits, books: books, pollers: newPollers(ctx), hookSlots: make(chan struct{}, maxNodeHooks)}, nil
 }
 
 // activate applies the configuration of an engine to the steps that start from now on.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,15 +34,24 @@ type hook struct {
 	facts []any // of its log lines
 }
 
-// runHook runs a hook in the directory of the configuration, with a clean environment, and logs its output.
-func (x *execution) runHook(ctx context.Context, h hook) error {
-	dir, args := x.Desired.Settings.Dir, append([]string{}, h.args...)
+// hooks runs the programs that the configuration names.
+type hooks struct {
+	desired *resources.Desired
+	log     *slog.Logger
+	slots   chan struct{} // of node hooks
+}
+
+func (x *execution) hooks() hooks { return hooks{&x.Desired, x.Log, x.hookSlots} }
+
+// run runs a hook in the directory of the configuration, with a clean environment, and logs its output.
+func (hs hooks) run(ctx context.Context, h hook) error {
+	dir, args := hs.desired.Settings.Dir, slices.Clone(h.args)
 	if strings.Contains(args[0], "/") && !filepath.IsAbs(args[0]) {
 		args[0] = filepath.Join(dir, args[0])
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, h.limit, fmt.Errorf("it ran for more than %s", h.limit))
 	defer cancel()
-	log := x.Log.With(h.facts...)
+	log := hs.log.With(h.facts...)
 	err := process.Run(ctx, process.Spec{Args: args, Dir: dir, Env: process.Setall(process.BaseEnv(os.Environ()), h.env), Stdin: h.stdin,
 		Line: func(line string) { log.Info(h.name, "line", line) }})
 	if err != nil {
@@ -56,18 +67,24 @@ const (
 	hookDeleted  = "deleted"
 )
 
-// hookOf returns the program and the arguments of a hook for nodes of a provider.
-func (x *execution) hookOf(provider, event string) []string {
-	p, ok := x.Desired.Provider(provider)
-	if !ok {
+// of returns the program and the arguments of a hook for nodes of a provider, nil without one.
+func (hs hooks) of(provider, event string) []string {
+	p, ok := hs.desired.Provider(provider)
+	switch {
+	case !ok:
 		return nil
+	case event == hookLaunched:
+		return p.NodeLaunchedHook
+	case event == hookReady:
+		return p.NodeReadyHook
+	default:
+		return p.NodeDeletedHook
 	}
-	return map[string][]string{hookLaunched: p.NodeLaunchedHook, hookReady: p.NodeReadyHook, hookDeleted: p.NodeDeletedHook}[event]
 }
 
-// nodeHook runs the hook of a node for an event, if its provider has one. The hook reads the node as JSON.
-func (x *execution) nodeHook(ctx context.Context, event string, n *resources.Node) error {
-	args := x.hookOf(n.Provider, event)
+// runFor runs the hook of a node for an event, if its provider has one. The hook reads the node as JSON.
+func (hs hooks) runFor(ctx context.Context, event string, n *resources.Node) error {
+	args := hs.of(n.Provider, event)
 	if len(args) == 0 {
 		return nil
 	}
@@ -76,20 +93,20 @@ func (x *execution) nodeHook(ctx context.Context, event string, n *resources.Nod
 		return err
 	}
 	select {
-	case x.nodeHooks <- struct{}{}:
-		defer func() { <-x.nodeHooks }()
+	case hs.slots <- struct{}{}:
+		defer func() { <-hs.slots }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return x.runHook(ctx, hook{name: "node_" + event + "_hook", args: args, stdin: append(node, '\n'), limit: nodeHookTimeout,
+	return hs.run(ctx, hook{name: "node_" + event + "_hook", args: args, stdin: append(node, '\n'), limit: nodeHookTimeout,
 		env: map[string]string{"NPCTL_EVENT": event, "NPCTL_NODE_ID": n.ID, "NPCTL_PROVIDER": n.Provider, "NPCTL_POOL": n.Pool,
 			"NPCTL_LABEL": strings.Join(n.Labels, ","), "NPCTL_EXTERNAL_ID": n.ExternalID, "NPCTL_ADDRESS": n.Addresses.Interface},
 		facts: []any{"node", n.ID, "provider", n.Provider}})
 }
 
-// notifyHook runs a hook that does not affect the node, and logs its failure.
-func (x *execution) notifyHook(ctx context.Context, event string, n *resources.Node) {
-	if err := x.nodeHook(ctx, event, n); err != nil {
-		x.Log.Warn("a hook of a node failed", "node", n.ID, "provider", n.Provider, "error", err)
+// notify runs a hook that does not affect the node, and logs its failure.
+func (hs hooks) notify(ctx context.Context, event string, n *resources.Node) {
+	if err := hs.runFor(ctx, event, n); err != nil {
+		hs.log.Warn("a hook of a node failed", "node", n.ID, "provider", n.Provider, "error", err)
 	}
 }

@@ -155,7 +155,7 @@ func (im *importStep) intendImport(ctx context.Context, pool *resources.Pool, of
 		now := im.x.Now()
 		node := &resources.Node{State: resources.StateBuilding, StateTime: now, Created: now, Provider: im.step.Provider, Pool: im.step.Pool,
 			Labels: []string{im.step.Label}, Hash: offer.Hashes.Current(), Attributes: pool.NodeAttributes, ExternalID: im.step.External,
-			Importing: im.step.Becomes, Login: im.loginOf(im.step.Provider, offer), Resources: resources.ResourceAmounts{Instances: 1}}
+			Importing: im.step.Becomes, Login: im.loginOf(offer), Resources: resources.ResourceAmounts{Instances: 1}}
 		for i := range im.x.seen.Providers[im.step.Provider].Instances {
 			if instance := &im.x.seen.Providers[im.step.Provider].Instances[i]; instance.ID == im.step.External {
 				node.Hostname = instance.Name
@@ -183,8 +183,8 @@ func (im *importStep) intendImport(ctx context.Context, pool *resources.Pool, of
 }
 
 // loginOf returns the login of nodes that boot from the image of an offer.
-func (im *importStep) loginOf(provider string, offer *resources.Offer) resources.Login {
-	p, _ := im.x.Desired.Provider(provider)
+func (im *importStep) loginOf(offer *resources.Offer) resources.Login {
+	p, _ := im.x.Desired.Provider(im.step.Provider)
 	if img := im.x.Desired.Image(offer.Image.Name); img != nil && offer.Image.IsUploaded() {
 		return img.LoginIn(p)
 	}

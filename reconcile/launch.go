@@ -278,15 +278,15 @@ func (l *nodeLaunch) attempt(ctx context.Context) (err error) {
 	if node.Access, err = access(ctx, l.cloud, instance.ID); err != nil {
 		return err
 	}
-	if err := l.x.nodeHook(ctx, hookLaunched, &node); err != nil {
+	if err := l.x.hooks().runFor(ctx, hookLaunched, &node); err != nil {
 		return err
 	}
 	if err := l.ready(ctx, node); err != nil {
 		return err
 	}
-	if len(l.x.hookOf(l.provider.Name, hookReady)) > 0 {
+	if l.x.hooks().of(l.provider.Name, hookReady) != nil {
 		l.x.cache.clearRecordBusy(ctx, l.node.Key()) // the hook does not delay the use of the node
-		l.x.notifyHook(ctx, hookReady, l.node)
+		l.x.hooks().notify(ctx, hookReady, l.node)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (x *execution) moveRecord(ctx context.Context, s plan.Step) error {
 // the lock of the image under its earlier name too, which a process without the move in its configuration would take.
 func (x *execution) moveImage(ctx context.Context, shared state.Shared, before, after resources.Record, revision state.Revision) error {
 	ops, renumbered := []state.Op{{Record: after, Revision: revision}}, map[string]int{}
-	from, to := before.Key().ID, ""
+	var from, to string
 	switch b := before.(type) {
 	case *resources.Build:
 		from, to = b.Image, after.(*resources.Build).Image

@@ -52,8 +52,10 @@ func (x *execution) removeNode(ctx context.Context, s plan.Step, node *resources
 	if err := x.instanceRemover(s, cloud).remove(ctx, x.machineOf(node)); err != nil {
 		return err
 	}
-	if node.Attempt > 0 || node.ExternalID != "" {
-		if x.notifyHook(ctx, hookDeleted, node); ctx.Err() != nil && len(x.hookOf(node.Provider, hookDeleted)) > 0 {
+	hadServer := node.Attempt > 0 || node.ExternalID != ""
+	if hooks := x.hooks(); hadServer && hooks.of(node.Provider, hookDeleted) != nil {
+		hooks.notify(ctx, hookDeleted, node)
+		if ctx.Err() != nil {
 			return ErrInterrupted // the next deletion runs the hook again
 		}
 	}

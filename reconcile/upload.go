@@ -199,7 +199,7 @@ func (u *imageUpload) hook(ctx context.Context, spec drivers.ImageSpec, id, path
 	if p.PostUploadHook == "" {
 		return nil
 	}
-	return u.x.runHook(ctx, hook{name: "post_upload_hook", args: []string{p.PostUploadHook, p.Name, id, path}, limit: uploadHookTimeout,
+	return u.x.hooks().run(ctx, hook{name: "post_upload_hook", args: []string{p.PostUploadHook, p.Name, id, path}, limit: uploadHookTimeout,
 		env: map[string]string{"NPCTL_PROVIDER": p.Name, "NPCTL_IMAGE_NAME": b.Image, "NPCTL_BUILD_ID": b.ID, "NPCTL_EXTERNAL_ID": id,
 			"NPCTL_FORMAT": spec.Format, "NPCTL_CLOUD_IMAGE_NAME": spec.Name},
 		facts: []any{"provider", p.Name, "image", b.Image}})

@@ -511,3 +511,13 @@ type Presence struct {
 // IsNpctl reports whether the process that serves the pool is an npctl. Processes of npctl elect a leader for each
 // provider; other programs do not.
 func (p *RegisteredPool) IsNpctl() bool { return p.Own || strings.HasPrefix(p.Program, "npctl") }
+
+// OtherLauncher returns a pool that another program, such as Nodepool, serves in one of the providers, or nil.
+func OtherLauncher(registered []RegisteredPool, serves func(provider string) bool) *RegisteredPool {
+	for i := range registered {
+		if p := &registered[i]; !p.IsNpctl() && serves(p.Provider) {
+			return p
+		}
+	}
+	return nil
+}

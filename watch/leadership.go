@@ -17,8 +17,8 @@ import (
 // are the nodes of one provider, the work for one image, and leaked images. The other processes are standbys, and one
 // of them takes over when the lock becomes free because its holder stops or loses its session. Nothing that was decided
 // under a lock is done after the lock is lost. Other programs do not know the locks: while one of them has registered a
-// pool of a provider, no process of npctl has the lock of that provider. See imageLocks for the locks of images, which a process has only while it
-// works on them.
+// pool of a provider, no process of npctl has the lock of that provider. See imageLocks for the locks of images, which a
+// process has only while it works on them.
 
 const (
 	standbyEvery  = 250 * time.Millisecond // between two attempts to acquire a lock

@@ -112,13 +112,12 @@ func (d *Daemon) builderID(engine *reconcile.Engine) string {
 // occupant returns a process of another program, such as Nodepool, that has registered a pool of the lock's provider. Such
 // a program does not know the lock, and each of the two would treat instances of the other as leaks.
 func occupant(registered []resources.RegisteredPool, lock string) (other state.Holder, found bool) {
-	for i := range registered {
-		if p := &registered[i]; !p.IsNpctl() && reconcile.ProviderLock(p.Provider) == lock {
-			at := "another launcher on " + p.Host
-			return state.Holder{ID: at + " " + p.Program, UserHost: at, Host: p.Host, Version: p.Program}, true
-		}
+	p := resources.OtherLauncher(registered, func(provider string) bool { return reconcile.ProviderLock(provider) == lock })
+	if p == nil {
+		return state.Holder{}, false
 	}
-	return state.Holder{}, false
+	at := "another launcher on " + p.Host
+	return state.Holder{ID: at + " " + p.Program, UserHost: at, Host: p.Host, Version: p.Program}, true
 }
 
 // reconnectGrace is how long after a reconnection of the store other processes may need to register again, because

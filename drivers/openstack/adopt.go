@@ -122,10 +122,7 @@ func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.
 
 func (c *Cloud) removeMetadata(ctx context.Context, id, name string) error {
 	_, err := c.compute.Delete(ctx, c.compute.ServiceURL("servers", url.PathEscape(id), "metadata", url.PathEscape(name)), nil)
-	if err = wrap("remove metadata "+name+" of server "+id, err); isStatus(err, http.StatusNotFound) {
-		return nil
-	}
-	return err
+	return ignoreMissing(wrap("remove metadata "+name+" of server "+id, err))
 }
 
 // Release implements drivers.Adopter. The ports and floating IPs of a server lose their tags before it: until then they
@@ -157,10 +154,7 @@ func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTag
 		return nil
 	}
 	_, err = c.compute.Delete(ctx, c.compute.ServiceURL("servers", url.PathEscape(id), "tags", markTag), nil)
-	if err = wrap("remove tag of server "+id, err); isStatus(err, http.StatusNotFound) {
-		return nil
-	}
-	return err
+	return ignoreMissing(wrap("remove tag of server "+id, err))
 }
 
 // isOwnerTag reports whether metadata of this name belongs to npctl or to Nodepool.
@@ -185,10 +179,7 @@ func (nw *networking) release(ctx context.Context, m resources.OwnerTags, server
 	clearDescription := func(kind, path, id string) error {
 		body := map[string]any{kind: map[string]any{"description": ""}}                                   // without port_id Neutron keeps the association
 		_, err := client.Put(ctx, client.ServiceURL(path, id), body, &struct{}{}, okCodes(http.StatusOK)) //nolint:bodyclose // gophercloud has read and closed it
-		if err = wrap("remove tags of "+kind+" "+id, err); isStatus(err, http.StatusNotFound) {
-			return nil
-		}
-		return err
+		return ignoreMissing(wrap("remove tags of "+kind+" "+id, err))
 	}
 	for _, f := range floating {
 		if err := clearDescription("floatingip", "floatingips", f.ID); err != nil {

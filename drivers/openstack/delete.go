@@ -41,10 +41,7 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 		}
 	}
 	_, err = c.compute.Delete(ctx, c.compute.ServiceURL("servers", id), nil)
-	if err = wrap("delete server "+id, err); isStatus(err, http.StatusNotFound) {
-		return nil
-	}
-	return err
+	return ignoreMissing(wrap("delete server "+id, err))
 }
 
 // checkMarks returns ErrNotOurs unless an object has the expected ownership tags.

@@ -105,6 +105,14 @@ func newAPIError(doing string, status int, body []byte, header http.Header) *api
 	return e
 }
 
+// ignoreMissing returns the error unless it says that the object does not exist.
+func ignoreMissing(err error) error {
+	if isStatus(err, http.StatusNotFound) {
+		return nil
+	}
+	return err
+}
+
 // isStatus reports whether the cloud responded with that status.
 func isStatus(err error, status int) bool {
 	var e *apiError

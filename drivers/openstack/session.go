@@ -187,8 +187,5 @@ func (s *session) deleteIn(ctx context.Context, service, path, id, doing string)
 		return err
 	}
 	_, err = client.Delete(ctx, client.ServiceURL(path, id), nil)
-	if err = wrap(doing+" "+id, err); isStatus(err, http.StatusNotFound) {
-		return nil
-	}
-	return err
+	return ignoreMissing(wrap(doing+" "+id, err))
 }

@@ -79,8 +79,7 @@ func (p *Parser) checkJSON(src []byte, path string) *hcl.Diagnostic {
 		}
 		return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid JSON", Detail: path + " is not JSON: " + err.Error() + ".", Subject: place(src, path, err)}
 	}
-	if CheckDepth(string(src)) != nil {
-		at, _ := deepest(string(src))
+	if at, err := deepest(string(src)); err != nil {
 		return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Configuration nested too deeply",
 			Detail: fmt.Sprintf("Brackets are nested more than %d levels deep here.", MaxDataDepth), Subject: rangeAt(src, path, at)}
 	}
@@ -317,11 +316,16 @@ func (n navigation) ContextString(offset int) string {
 		if !block.Range().ContainsOffset(offset) {
 			continue
 		}
-		name := block.Type
-		for _, label := range block.Labels {
-			name += fmt.Sprintf(" %q", label)
-		}
-		return name
+		return Header(block)
 	}
 	return ""
+}
+
+// Header formats the type and the labels of a block.
+func Header(block *hclsyntax.Block) string {
+	text := block.Type
+	for _, label := range block.Labels {
+		text += fmt.Sprintf(" %q", label)
+	}
+	return text
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -66,11 +67,13 @@ func (d *dialer) secure(ctx context.Context, conn net.Conn, address string) (net
 	return secure, nil
 }
 
-// use uses other files for the next connections.
-func (d *dialer) use(files *TLS) {
+// use uses other files for the next connections, and reports whether they differ from the present ones.
+func (d *dialer) use(files *TLS) (changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	changed = !reflect.DeepEqual(d.tls, files)
 	d.tls, d.failure, d.refused = files, nil, false
+	return changed
 }
 
 // disconnect closes the current connection. The library connects again, in the same session.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync"
 
@@ -24,11 +23,9 @@ func (s *Store) Reconnect(ctx context.Context, to Options) (use func(), err erro
 		return nil, fmt.Errorf("state in ZooKeeper at %s: %w", opts.String(), err)
 	}
 	return func() {
-		s.session.dial.mu.Lock()
-		keep := reflect.DeepEqual(s.session.dial.tls, opts.TLS) && slices.Contains(opts.Hosts, s.session.conn.Server())
-		s.session.dial.mu.Unlock()
+		keep := slices.Contains(opts.Hosts, s.session.conn.Server())
 		s.session.hosts.use(opts.Hosts)
-		if s.session.dial.use(opts.TLS); !keep {
+		if s.session.dial.use(opts.TLS) || !keep {
 			s.session.dial.disconnect()
 		}
 	}, nil
