@@ -105,10 +105,13 @@ func (r *imageReader) draftBuilder(p part) *builderDraft {
 	return d
 }
 
-// refOf converts a known reference.
+// refOf converts a known reference. Null is the zero value: an offer without an image.
 func refOf(value cty.Value) resources.ImageRef {
 	value, _ = value.UnmarkDeep()
 	ref := resources.ImageRef{}
+	if value.IsNull() {
+		return ref
+	}
 	if kind := value.GetAttr("type"); !kind.IsNull() {
 		ref.Kind = resources.ImageKind(kind.AsString())
 	}
