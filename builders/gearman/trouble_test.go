@@ -126,10 +126,20 @@ func workAs(t *testing.T, o protocol.Options, handler protocol.Handler, function
 func TestBuildThatTakesItsHostsDownIsGivenUp(t *testing.T) {
 	server := gearmantest.Start(t, gearmantest.Gearmand)
 	o := quick(t, server.Addr())
+	starts, reports := 0, func() (n int) {
+		for _, line := range server.Log() {
+			if strings.HasPrefix(line, "stranger-1 WORK_DATA") {
+				n++
+			}
+		}
+		return n
+	}
 	workAs(t, o, func(ctx context.Context, task *protocol.Task) ([]byte, error) {
 		if err := task.Send([]byte(`{"host":"h1"}`)); err != nil {
 			t.Error(err)
 		}
+		starts++
+		testutil.Await(t, "the report at the server", func() bool { return reports() >= starts }) // a lost report is no start
 		server.Drop("stranger-1")
 		<-ctx.Done()
 		return nil, ctx.Err()

@@ -69,7 +69,7 @@ type candidate struct{ text, about string }
 const completeFiles, completeDirs = ":files", ":dirs"
 
 // completionTime limits the time of one completion.
-const completionTime = time.Second
+const completionTime = 3 * time.Second
 
 // complete prints the candidates for the last word. It reports no errors; the command reports them when it runs.
 func (a *app) complete(ctx context.Context, words []string) int {

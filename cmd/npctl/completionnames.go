@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -153,7 +154,7 @@ func topBlocks(sources map[string]*hcl.File) []*hclsyntax.Block {
 
 // recordsTime limits the time to read the state, so that completion offers the names of the configuration even if the
 // state does not respond.
-const recordsTime = completionTime * 7 / 10
+const recordsTime = 700 * time.Millisecond
 
 // recorded returns the records of the state, or none if the state cannot be read.
 func (c *completion) recorded(ctx context.Context, kinds ...resources.Kind) (r plan.Records) {
