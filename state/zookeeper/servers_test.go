@@ -112,7 +112,7 @@ func TestStoreMovesToOtherServersWithItsLocks(t *testing.T) {
 	testutil.Await(t, "it is connected to another server", func() bool { return s.Connected() && slices.Contains(hosts[1:], s.Server()) })
 	entry = one(t, s, state.Op{Record: withComment(entry, "after"), Revision: entry.Revision})
 
-	put(filepath.Join(l.Dir, "tls", "stranger.pem"), filepath.Join(l.Dir, "tls", "stranger.key")) // a certificate that the servers do not accept
+	put(filepath.Join(l.Dir, "tls", "other", "stranger.pem"), filepath.Join(l.Dir, "tls", "other", "stranger.key")) // a certificate that the servers do not accept
 	testutil.Must(t, l.Restart(1+slices.Index(hosts, s.Server())))
 	testutil.Await(t, "the connection is lost", func() bool { return !s.Connected() })
 	put(files.Cert, files.Key)

@@ -135,7 +135,7 @@ func TestOpenStackMessageQueueHangs(t *testing.T) {
 	before := p.things()
 	at := p.newPlace(small)
 	at.change(`cloud           = "mine"`, quick)
-	at.change("launch_attempts = 2", "launch_attempts = 1\n launch_timeout = \"10s\"")
+	at.change("launch_attempts = 2", "launch_attempts = 1\n launch_timeout = \"20s\"")
 	resume := p.pause("rabbitmq")
 	undo := time.AfterFunc(30*time.Second, resume) // a service that hangs for a minute is reported down
 	defer undo.Stop()
