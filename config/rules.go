@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/npctl/npctl/resources"
 )
@@ -39,6 +41,7 @@ func (c *ruleChecker) checkRules() {
 			c.checkPool(p, pool)
 		}
 		c.checkProviderImages(p)
+		c.checkAgreement(p)
 	}
 	if c.diags.HasErrors() || slices.Contains(slices.Collect(maps.Values(c.incomplete)), true) {
 		return // an invalid block or an unknown value may use them
@@ -112,6 +115,52 @@ func (c *ruleChecker) checkPool(p *parsedProvider, pool *parsedPool) {
 			c.checkLabel(p, label, node.labelsAt)
 		}
 	}
+}
+
+// checkAgreement checks the rule of the driver for attributes that must agree between the labels of a provider.
+func (c *ruleChecker) checkAgreement(p *parsedProvider) {
+	rule := p.specs.Agree
+	if rule == nil {
+		return
+	}
+	first := map[string]parsedOffer{}
+	for _, pool := range p.pools {
+		for _, offer := range pool.offers {
+			key, known := textOf(offer.Config, rule.By)
+			other, twice := first[key]
+			if !twice {
+				first[key] = offer
+			}
+			for _, name := range rule.Attributes {
+				a, knownA := textOf(offer.Config, name)
+				b, knownB := textOf(other.Config, name)
+				if twice && known && knownA && knownB && a != b {
+					p.in.problem(offer.at.Ptr(), "Different settings", fmt.Sprintf("The labels %q and %q, at %s, have the same %s %q, so they must have the same %s, not %s and %s.",
+						offer.Label, other.Label, other.Source, rule.By, key, name, a, b))
+				}
+			}
+		}
+	}
+}
+
+// textOf returns an attribute as text. known is false if its value is not known yet.
+func textOf(config cty.Value, name string) (text string, known bool) {
+	config, _ = config.UnmarkDeep()
+	if config == cty.NilVal || config.IsNull() || !config.IsKnown() {
+		return "", false
+	}
+	value := config.AsValueMap()[name]
+	switch {
+	case value == cty.NilVal || !value.IsWhollyKnown():
+		return "", false
+	case value.IsNull():
+		return "none", true
+	}
+	value, err := convert.Convert(value, cty.String)
+	if err != nil {
+		return "", false
+	}
+	return value.AsString(), true
 }
 
 func (c *ruleChecker) checkLabel(p *parsedProvider, name string, at hcl.Range) {

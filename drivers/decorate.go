@@ -308,7 +308,7 @@ var ErrReadOnly = errors.New("read-only mode, the call was not made")
 func ReadOnly() Decorator {
 	return func(ctx context.Context, call Call, next func(context.Context) error) error {
 		switch call.Name {
-		case "list", "quota", "list_images", "resolve_offer", "resolve_image", "leftovers":
+		case "list", "quota", "list_images", "resolve_offer", "resolve_image", "leftovers", "unneeded":
 			return next(ctx)
 		default:
 			return fmt.Errorf("%s: %w: %w", call, ErrRejected, ErrReadOnly)

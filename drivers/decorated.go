@@ -124,6 +124,20 @@ func (d *decoratedAccessor) Access(ctx context.Context, id string) (string, erro
 	return do(ctx, d.around, Call{Name: "access", Subject: id}, func(ctx context.Context) (string, error) { return d.inner.Access(ctx, id) })
 }
 
+type decoratedNodeUser struct {
+	inner  NodeUser
+	around Decorator
+}
+
+func (d *decoratedNodeUser) Unneeded(ctx context.Context, offers []cty.Value) ([]resources.UnneededNode, error) {
+	return do(ctx, d.around, Call{Name: "unneeded"}, func(ctx context.Context) ([]resources.UnneededNode, error) { return d.inner.Unneeded(ctx, offers) })
+}
+
+func (d *decoratedNodeUser) ReturnNode(ctx context.Context, request string) error {
+	call := Call{Name: "return_node", Subject: request, Retry: retryIfNothingDone}
+	return d.around(ctx, call, func(ctx context.Context) error { return d.inner.ReturnNode(ctx, request) })
+}
+
 const callCheck = "check"
 
 type decoratedAdopter struct {
@@ -245,6 +259,11 @@ func ConsoleOf(c Cloud) (Console, bool) {
 // AccessorOf returns the Cloud's accessor, decorated as the Cloud is.
 func AccessorOf(c Cloud) (Accessor, bool) {
 	return abilityOf(c, func(inner Accessor, around Decorator) Accessor { return &decoratedAccessor{inner, around} })
+}
+
+// NodeUserOf returns the Cloud's use of other nodes, decorated as the Cloud is.
+func NodeUserOf(c Cloud) (NodeUser, bool) {
+	return abilityOf(c, func(inner NodeUser, around Decorator) NodeUser { return &decoratedNodeUser{inner, around} })
 }
 
 // AdopterOf returns the Cloud's adopter, decorated as the Cloud is.

@@ -59,6 +59,8 @@ type Env struct {
 	Provider     string // name of the provider block
 	Installation string // ID of this npctl installation; part of all ownership tags
 	Dir          string // a directory for the driver's own files, such as the sandbox's; may not exist yet
+	// Nodes provides nodes of the other providers. It may be nil where no driver needs it.
+	Nodes NodeSource
 	// WrapTransport, if not nil, wraps every HTTP transport. Tests count calls and inject faults with it.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 }
@@ -206,6 +208,47 @@ type Adopter interface {
 	// and Release returns ErrNotOurs. A missing object is no error.
 	Release(ctx context.Context, id string, marks resources.OwnerTags) error
 }
+
+// NodeSource provides nodes of the other providers of this npctl to a driver, by ordinary requests and in ordinary
+// records. Several goroutines may call its methods.
+type NodeSource interface {
+	// Labels returns the labels that pools offer, with the kinds of their drivers. The kind of a driver of another process
+	// is "".
+	Labels(ctx context.Context) (map[string][]string, error)
+	// Serving reports whether requests are served while this process runs. In npctl apply they are not.
+	Serving() bool
+	// Request creates a request of the provider for one node of the label and returns its ID.
+	Request(ctx context.Context, label string) (string, error)
+	// List returns the records of the provider's requests and nodes.
+	List(ctx context.Context) (SourcedNodes, error)
+	// Take takes the node of a fulfilled request. It is then in use by the provider and keeps the ID of the request, and the
+	// request is gone. A request that is gone is no error.
+	Take(ctx context.Context, request string) error
+	// MarkIdle records that the last slot of the node of a request was deleted now. A missing node is no error.
+	MarkIdle(ctx context.Context, request string) error
+	// Return gives the node of a request back: npctl deletes it. It also takes the node of a fulfilled request and returns
+	// it. A request that is gone is no error.
+	Return(ctx context.Context, request string) error
+}
+
+// SourcedNodes are records of a provider that uses nodes of other providers. The caller must not change them.
+type SourcedNodes struct {
+	Requests []*resources.Request // that the provider has made, in any state
+	InUse    []*resources.Node    // in use by the provider, or on hold; Node.Request is the request
+	Own      []*resources.Node    // nodes that the provider launches and has launched
+}
+
+// NodeUser is a Cloud whose instances run on nodes of other providers (see Env.Nodes).
+type NodeUser interface {
+	// Unneeded lists the nodes and requests that the provider no longer needs. offers are the configurations of the
+	// configured offers, values of the type of Schema().Label.
+	Unneeded(ctx context.Context, offers []cty.Value) ([]resources.UnneededNode, error)
+	// ReturnNode returns the node of a request. If the provider needs it again, it stays, and ReturnNode returns ErrInUse.
+	ReturnNode(ctx context.Context, request string) error
+}
+
+// ErrInUse is the error of ReturnNode for a node with instances.
+var ErrInUse = errors.New("in use")
 
 // ErrNotSupported is the error of a decorated Cloud without an optional ability.
 var ErrNotSupported = errors.New("not supported by this driver")

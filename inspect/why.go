@@ -344,6 +344,10 @@ func (e *explanation) node(id string) error {
 			break
 		}
 		e.Summary = fmt.Sprintf("It has been launching for %s.", e.since(n.Created))
+		if _, request := e.Observed.Records.BackingOf(n); request != nil {
+			e.wait("backing-node", "request/%s must get its backing node: npctl why request/%[1]s", request.ID)
+			break
+		}
 		e.wait("launch", "the cloud creates it, and then it must be reachable")
 	case resources.StateReady:
 		e.Summary = fmt.Sprintf("It has been ready for %s and is available for requests for %s.", since, strings.Join(n.Labels, " or "))
@@ -382,6 +386,10 @@ func (e *explanation) node(id string) error {
 
 func (e *explanation) inUse(n *resources.Node, since string) {
 	e.Summary = fmt.Sprintf("It has been in use for %s by %s.", since, cmp.Or(n.Requestor, "an unnamed client"))
+	if plan.IsSourceRequestor(n.Requestor) {
+		e.wait("slots", "its provider returns it some time after its last slot is free")
+		return
+	}
 	if n.Lease == nil {
 		e.wait("requestor", "its user must return it: npctl node return %s", n.ID)
 		return
@@ -437,6 +445,7 @@ func (e *explanation) nodeFacts(n *resources.Node) {
 		e.fact("launch", fmt.Sprintf("create %s, boot %s, keyscan %s", rounded(seconds(p.Create)), rounded(seconds(p.Boot)), rounded(seconds(p.Keyscan))))
 	}
 	e.fact("in the cloud", e.inCloud(n))
+	e.backing(n)
 	e.relate("provider/"+n.Provider, "request/"+n.Request)
 	for _, label := range n.Labels {
 		e.relate("label/" + label)

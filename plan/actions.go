@@ -141,6 +141,7 @@ const (
 	ReasonNamed           Reason = "named"
 	ReasonNotOurs         Reason = "not-ours"
 	ReasonRemoved         Reason = "removed"
+	ReasonIdle            Reason = "idle"
 )
 
 var reasonTexts = map[Reason]string{
@@ -189,6 +190,7 @@ var reasonTexts = map[Reason]string{
 	ReasonUnavailable:     "the provider that accepted it does not respond",
 	ReasonNamed:           "the configuration or a command names it",
 	ReasonNotOurs:         "another owner has it now",
+	ReasonIdle:            "the provider that uses it no longer needs it",
 	ReasonRemoved:         "a removed block names it, and the object stays",
 }
 

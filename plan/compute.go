@@ -38,6 +38,7 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	use.setQuota(d.deletedBy)
 	place := &placement{world: w, draft: d, capacity: use, plannedUploads: images.plannedUploads, loginUpdates: images.loginUpdates,
 		blockers: map[*poolOffer]*blocker{}}
+	planUnneeded(w, d)
 	waiting := planRequests(w, d, use, place, nodes)
 	planMinReady(w, d, use, place, nodes)
 	leaks := planLeaks(w, d, nodes.lost)

@@ -293,7 +293,10 @@ func planRecords(w *world, d *draft, leaks []leak) {
 		if _, looked := w.view(p.Name); !looked {
 			continue
 		}
-		if needs, empty := d.emptied(p.Name, leaks); empty {
+		if d.world.requestsNodes(p) {
+			continue
+		}
+		if needs, empty := d.emptied(p, leaks); empty {
 			d.add(Step{ID: "forget provider " + p.Name, Address: ProviderAddress(p.Name), Action: ActionForget,
 				Thing: ThingRecord, Reason: ReasonNothingLeft, Provider: p.Name, Record: p.Key(), Needs: needs})
 		}
@@ -316,9 +319,10 @@ func planRecords(w *world, d *draft, leaks []leak) {
 }
 
 // emptied reports whether this plan leaves none of our objects in a provider, and returns the steps that delete them.
-func (d *draft) emptied(provider string, leaks []leak) (needs []string, empty bool) {
+func (d *draft) emptied(record *resources.ProviderRecord, leaks []leak) (needs []string, empty bool) {
+	provider := record.Name
 	var keys []resources.Key
-	for _, n := range d.world.nodes[provider] {
+	for _, n := range slices.Concat(d.world.nodes[provider], d.world.usedBy(record)) {
 		keys = append(keys, n.Key())
 	}
 	for _, u := range d.world.seen.Records.Uploads {

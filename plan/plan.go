@@ -309,6 +309,8 @@ type ProviderView struct {
 	Offers            map[OfferKey]OfferView
 	// CloudImages are the resolved cloud_image blocks by name.
 	CloudImages map[string]CloudImageView
+	// Unneeded are the nodes of other providers that this provider uses and no longer needs.
+	Unneeded []resources.UnneededNode
 	// Others are the servers and images without ownership tags of npctl, if reconcile.Options.ListOthers is set.
 	Others    []resources.ExistingObject
 	OthersErr string // why they could not be listed

@@ -76,7 +76,7 @@ func inUse(s Step, records Records, opt Options) (Problem, bool) {
 		return Problem{}, false
 	}
 	n, exists := records.Get(s.Record).(*resources.Node)
-	if !exists || !n.State.IsInService() {
+	if !exists || !n.State.IsInService() || n.State == resources.StateInUse && records.isIdleBacking(n) {
 		return Problem{}, false
 	}
 	return Problem{Address: s.Address, Provider: s.Provider,

@@ -60,6 +60,9 @@ func planRequests(w *world, d *draft, use *capacity, place *placement, nodes *no
 			if own {
 				rp.fail(r, ReasonDestroy)
 			}
+		case w.unneeded[r.ID] != nil && r.State == resources.StateRequested:
+			rp.fail(r, ReasonIdle, Fact{"because", w.unneeded[r.ID].Why})
+		case w.unneeded[r.ID] != nil && r.State == resources.StateFulfilled: // its node is returned
 		case r.State == resources.StateFulfilled:
 			if w.seen.Now.Sub(r.StateTime) > takeTimeout {
 				rp.fail(r, ReasonNeverTaken, Fact{"limit", takeTimeout.String()})

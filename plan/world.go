@@ -36,6 +36,7 @@ type world struct {
 	files        map[string]bool
 	requestNodes map[string][]*resources.Node // by ID of the pending or fulfilled request
 	requests     map[string]*resources.Request
+	unneeded     map[string]*resources.UnneededNode // by request
 	names        []string                           // all providers that are configured or have records
 	moved        map[resources.Key]resources.Record // records with earlier names of moved blocks
 	ownProviders map[string]bool                    // in a shared store: providers with a block or a provider record; else nil: all
@@ -79,6 +80,7 @@ func newWorld(declared resources.Desired, seen Observed, opt Options) *world {
 		parts:        map[string][]leak{},
 		requestNodes: map[string][]*resources.Node{},
 		requests:     map[string]*resources.Request{},
+		unneeded:     map[string]*resources.UnneededNode{},
 	}
 	w.indexDesired(want)
 	if seen.Shared {
@@ -103,6 +105,9 @@ func newWorld(declared resources.Desired, seen Observed, opt Options) *world {
 		if view, ok := seen.Providers[name]; ok && view.Err == "" && !seen.Frozen[name] {
 			w.views[name] = &view
 			w.join(name, &view, seen.Installation)
+			for i := range view.Unneeded {
+				w.unneeded[view.Unneeded[i].Request] = &view.Unneeded[i]
+			}
 		}
 	}
 	w.resolveOffers()

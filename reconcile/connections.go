@@ -193,7 +193,7 @@ func (e *Engine) open(ctx context.Context, name string, record *resources.Provid
 		return nil, err
 	}
 	env := drivers.Env{Log: e.Log.With("provider", name), Provider: name, Installation: installation,
-		Dir: filepath.Join(e.DataDir, name), WrapTransport: e.WrapTransport}
+		Dir: filepath.Join(e.DataDir, name), WrapTransport: e.WrapTransport, Nodes: e.nodeSource(provider.Driver, name)}
 	var cloud drivers.Cloud
 	opening, trace := drivers.Call{Name: "open"}, drivers.Trace(name, env.Log, e.OnCall)
 	err = drivers.Retry(1, env.Log)(ctx, opening, func(ctx context.Context) error { // waits as Retry-After demands

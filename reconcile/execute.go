@@ -38,6 +38,7 @@ func newRun(ctx context.Context, store state.Store) (*sharedRun, error) {
 // activate applies the configuration of an engine to the steps that start from now on.
 func (r *sharedRun) activate(e *Engine) {
 	e.connections.activate(e.keys)
+	e.sources.activate(&e.Desired)
 	r.slots.resize(e)
 	r.books.mu.Lock()
 	defer r.books.mu.Unlock()
@@ -68,6 +69,7 @@ func (e *Engine) Execute(ctx context.Context, p plan.Plan, seen plan.Observed) (
 		return Result{}, err
 	}
 	defer shared.pollers.end()
+	e.sources.use(shared)
 	if err := shared.books.rememberImages(ctx, e, p.Steps); err != nil {
 		return Result{}, err
 	}

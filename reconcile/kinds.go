@@ -66,7 +66,7 @@ var stepKinds = map[stepKey]stepKind{
 
 	{plan.ActionLaunch, plan.ThingNode, false}:     {lock: lockProvider, run: (*execution).launch},
 	{plan.ActionDelete, plan.ThingNode, false}:     {lock: lockProvider, run: idOf(recordID, (*execution).deleteNode)},
-	{plan.ActionUpdate, plan.ThingNode, false}:     {lock: lockProvider, brief: true, run: idOf(recordID, onRecords(requestRecords.updateNode))},
+	{plan.ActionUpdate, plan.ThingNode, false}:     {lock: lockProvider, brief: true, run: idOf(recordID, (*execution).updateNode)},
 	{plan.ActionUpdate, plan.ThingNode, true}:      {lock: lockProvider, claims: true, run: (*execution).registerStatic},
 	{plan.ActionRegister, plan.ThingNode, false}:   {lock: lockProvider, claims: true, run: (*execution).registerStatic},
 	{plan.ActionUnregister, plan.ThingNode, false}: {lock: lockProvider, claims: true, run: idOf(recordID, (*execution).deleteNode)},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -336,6 +337,10 @@ func (l *nodeLaunch) described(i resources.Instance) resources.Node {
 	n := *l.node
 	n.Addresses, n.Zone, n.Cloud, n.Region, n.HostID = i.Addresses, i.Zone, i.Cloud, i.Region, i.HostID
 	n.Hostname, n.HostKeys = i.Name, i.HostKeys
+	if len(i.Attributes) > 0 {
+		n.Attributes = maps.Clone(i.Attributes)
+		maps.Copy(n.Attributes, l.node.Attributes)
+	}
 	if i.Resources.Instances > 0 {
 		n.Resources = i.Resources
 	}

@@ -117,6 +117,9 @@ func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, the
 	if sweeper, ok := drivers.SweeperOf(cloud); ok {
 		group.Go(func() (err error) { view.Leftovers, err = sweeper.Leftovers(ctx); return err })
 	}
+	if user, ok := drivers.NodeUserOf(cloud); ok {
+		group.Go(func() (err error) { view.Unneeded, err = e.unneeded(ctx, name, user); return err })
+	}
 	if adopter, ok := drivers.AdopterOf(cloud); ok && e.ListOthers {
 		group.Go(func() (err error) {
 			if view.Others, err = adopter.ListOthers(ctx); err != nil {

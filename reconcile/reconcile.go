@@ -52,6 +52,7 @@ type Engine struct {
 	Options
 	host        string
 	keys        map[string]cloudKey // of the configured providers
+	sources     *sourceRecords      // engines for newer configurations share it
 	connections *connections        // engines for newer configurations share it
 	reporting   *sync.Mutex         // held while Report runs
 }
@@ -69,7 +70,8 @@ func New(o Options) *Engine {
 	if err != nil {
 		host = "localhost"
 	}
-	e := &Engine{Options: o, host: host, connections: &connections{clouds: map[cloudKey]*openCloud{}}, reporting: &sync.Mutex{}}
+	e := &Engine{Options: o, host: host, connections: &connections{clouds: map[cloudKey]*openCloud{}}, reporting: &sync.Mutex{}, sources: &sourceRecords{store: o.Store}}
+	e.sources.activate(&e.Desired)
 	e.keys = cloudKeys(o.Desired.Providers)
 	e.connections.activate(e.keys)
 	return e

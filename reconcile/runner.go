@@ -48,6 +48,7 @@ func NewRunner(ctx context.Context, e *Engine) (*Runner, error) {
 		return nil, err
 	}
 	shared.continuous = true
+	e.sources.use(shared)
 	return &Runner{sharedRun: shared, engine: e, running: map[string]runningStep{}, launching: map[plan.Address]*resources.Failure{},
 		failing: map[string]*resources.Failure{}, endedAt: map[string]uint64{},
 		lockedElsewhereUntil: map[string]time.Time{}, deletedInstances: map[string]map[string]instanceDeletion{}, listingEnded: map[string]time.Time{}, listingStarted: map[string]time.Time{}}, nil

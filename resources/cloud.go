@@ -65,6 +65,16 @@ type Instance struct {
 	// Login are the attributes by which jobs connect to the instance, as far as the driver knows them: they override
 	// the login of the image.
 	Login Login
+	// Attributes are attributes of the node that the driver knows. Those of the pool override them.
+	Attributes map[string]string
+}
+
+// UnneededNode is a node, or a request for one, that a provider has obtained from other providers and no longer needs.
+type UnneededNode struct {
+	Request string // the request by which the provider obtained the node
+	Node    string // ID of the node; empty while the request is open
+	Label   string
+	Why     string
 }
 
 // Unlimited is the value of a quota without limit.

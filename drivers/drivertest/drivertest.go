@@ -67,7 +67,7 @@ type Setup struct {
 	Damage func(t *testing.T, how string)
 
 	// Lacks names abilities that the Cloud does not have: images, cloud images, resolver, sweeper, console, access,
-	// snapshots, adopter.
+	// snapshots, adopter, amounts (instances have no cores and RAM of their own).
 	Lacks []string
 	// Settle is the time within which the cloud completes an accepted operation; default 30 s.
 	Settle time.Duration
@@ -108,6 +108,7 @@ func Run(t *testing.T, setup func(t *testing.T) Setup, groups ...string) {
 		{"Access", accessTests()},
 		{"Snapshots", snapshotTests()},
 		{"Adopter", adopterTests()},
+		{"NodeUser", nodeUserTests()},
 		{"Errors", errorTests()},
 	} {
 		if len(groups) > 0 && !slices.Contains(groups, group.name) {

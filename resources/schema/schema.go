@@ -152,6 +152,14 @@ type Driver struct {
 	HasLabels, HasNodes, HasImages, HasCloudImages bool
 	// Formats lists the image formats that the driver can upload, the preferred one first.
 	Formats []string
+	// Agree, if not nil, states which attributes must agree between the labels of a provider.
+	Agree *Agreement
+}
+
+// Agreement is a rule for the labels of a provider: those with the same value of By have the same values of Attributes.
+type Agreement struct {
+	By         string
+	Attributes []string
 }
 
 // BootsImages reports whether labels name the image block from which their nodes boot. The labels of other drivers may

@@ -72,6 +72,7 @@ type nodeExtra struct {
 	Lease              *resources.Lease           `json:"lease,omitempty"`
 	VerifiedAt         *time.Time                 `json:"checked,omitempty"`
 	Phases             *resources.Phases          `json:"phases,omitempty"`
+	IdleSince          *time.Time                 `json:"idle_since,omitempty"`
 	Importing          *resources.State           `json:"importing,omitempty"`
 }
 

@@ -1,0 +1,112 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// Some providers use nodes of other providers (drivers.NodeUser), which they request as clients do. Such a node is in use
+// until its provider no longer needs it. Only the provider decides that: in its listing, and again when the step runs.
+
+// SourceRequestor returns the requestor of the requests that a provider makes for nodes of other providers.
+func SourceRequestor(driver, provider string) string {
+	return OwnRequestor + driver + ":" + provider
+}
+
+// SlotsOf returns the nodes of the provider that uses a node, as far as they run on it: the cloud ID of such a node starts
+// with the ID of the request by which its provider obtained the other one.
+func (r *Records) SlotsOf(backing *resources.Node) (slots []*resources.Node) {
+	for _, n := range r.Nodes {
+		if backing.State.IsInService() && isOn(n, backing.Request, backing.Requestor) {
+			slots = append(slots, n)
+		}
+	}
+	return slots
+}
+
+// BackingOf returns the node on which a node runs, or the request for it. Both are nil for a node that runs on no other.
+func (r *Records) BackingOf(n *resources.Node) (*resources.Node, *resources.Request) {
+	for _, q := range r.Requests {
+		if isOn(n, q.ID, q.Requestor) {
+			return nil, q
+		}
+	}
+	for _, backing := range r.Nodes {
+		if backing.State.IsInService() && isOn(n, backing.Request, backing.Requestor) {
+			return backing, nil
+		}
+	}
+	return nil, nil
+}
+
+func isOn(n *resources.Node, request, requestor string) bool {
+	kind, provider := sourceOf(requestor)
+	return kind != "" && n.Provider == provider && request != "" && strings.HasPrefix(n.ExternalID, request+"-")
+}
+
+// sourceOf returns the driver and the provider of a requestor, both empty for other requestors.
+func sourceOf(requestor string) (driver, provider string) {
+	rest, own := strings.CutPrefix(requestor, OwnRequestor)
+	driver, provider, found := strings.Cut(rest, ":")
+	if !own || !found {
+		return "", ""
+	}
+	return driver, provider
+}
+
+// IsSourceRequestor reports whether a provider is the requestor.
+func IsSourceRequestor(requestor string) bool {
+	kind, _ := sourceOf(requestor)
+	return kind != ""
+}
+
+// isIdleBacking reports whether a node is in use by a provider that runs no node in service on it.
+func (r *Records) isIdleBacking(n *resources.Node) bool {
+	return IsSourceRequestor(n.Requestor) && !slices.ContainsFunc(r.SlotsOf(n), func(slot *resources.Node) bool { return slot.State.IsInService() })
+}
+
+// planUnneeded returns the nodes that providers no longer need. planRequests ends the requests.
+func planUnneeded(w *world, d *draft) {
+	if w.opt.Destroy || w.opt.RefreshOnly {
+		return
+	}
+	for _, name := range w.names {
+		view, _ := w.view(name)
+		for _, u := range view.Unneeded {
+			n := w.node[u.Node]
+			if n == nil || w.busy(n.Key()) || !w.isSourced(n, u.Request) {
+				continue // it has changed since the listing
+			}
+			d.add(Step{ID: "return node " + n.ID, Address: nodeAddress(n.ID), Thing: ThingNode, Action: ActionUpdate, Reason: ReasonIdle,
+				Provider: name, Label: u.Label, Request: u.Request, Record: n.Key(), Evidence: []Fact{{"because", u.Why}}})
+		}
+	}
+}
+
+// isSourced reports whether a node is the result of a request of a provider: in use, or ready to be taken.
+func (w *world) isSourced(n *resources.Node, request string) bool {
+	if n.Request != request {
+		return false
+	}
+	r := w.requests[request]
+	return n.State == resources.StateInUse || n.State == resources.StateReady && r != nil && slices.Contains(r.Nodes, n.ID)
+}
+
+// usedBy returns the nodes of other providers that a provider has requested and that exist.
+func (w *world) usedBy(p *resources.ProviderRecord) (nodes []*resources.Node) {
+	for _, n := range w.seen.Records.Nodes {
+		if n.Requestor == SourceRequestor(p.Driver, p.Name) {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// requestsNodes reports whether a provider waits for a node of another provider.
+func (w *world) requestsNodes(p *resources.ProviderRecord) bool {
+	return !w.opt.Destroy && slices.ContainsFunc(w.seen.Records.Requests, func(r *resources.Request) bool {
+		return r.State != resources.StateFailed && r.Requestor == SourceRequestor(p.Driver, p.Name)
+	})
+}
