@@ -28,7 +28,12 @@ import (
 var errDead = errors.New("killed")
 
 // life is the life of one daemon: after its end no call of the daemon has an effect.
-type life struct{ over atomic.Bool }
+type life struct {
+	over    atomic.Bool
+	commits atomic.Int64
+	dieAt   int64 // number of the commit at which the daemon is killed; 0: none
+	late    bool  // the kill comes after the effect of that commit
+}
 
 func (k *life) transport(inner http.RoundTripper) http.RoundTripper {
 	return testutil.RoundTripper(func(req *http.Request) (*http.Response, error) {
@@ -50,10 +55,19 @@ type mortalStore struct {
 }
 
 func (s mortalStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
+	last := s.life.dieAt > 0 && s.life.commits.Add(1) == s.life.dieAt
+	if last && !s.life.late {
+		s.life.over.Store(true)
+	}
 	if s.life.over.Load() {
 		return nil, errDead
 	}
-	return s.Store.Commit(ctx, ops...)
+	entries, err := s.Store.Commit(ctx, ops...)
+	if last {
+		s.life.over.Store(true)
+		return nil, errDead
+	}
+	return entries, err
 }
 
 // chaosFleet has two clouds with a small quota each, and static machines.

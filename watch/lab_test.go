@@ -14,6 +14,7 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/metastatic"
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/drivers/static"
@@ -61,6 +62,7 @@ type lab struct {
 	builder builders.Builder                          // of images
 	tasks   []watch.Task                              // of daemons, when set
 	told    *heard                                    // log records, when log writes to it
+	store   *bolt.Store                               // of the newest daemon
 }
 
 func (l *lab) now() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }
@@ -116,7 +118,7 @@ func (l *lab) write(configuration string) {
 }
 
 func (l *lab) drivers() map[string]drivers.Driver {
-	return map[string]drivers.Driver{"lab": l.driver, "static": l.static}
+	return map[string]drivers.Driver{"lab": l.driver, "static": l.static, "metastatic": metastatic.New()}
 }
 
 func (l *lab) load(context.Context) (resources.Desired, error) {
@@ -136,6 +138,7 @@ func (l *lab) daemonWith(life *life) (*watch.Daemon, func(orderly bool)) {
 	testutil.Must(l.t, err)
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
 	testutil.Must(l.t, err)
+	l.store = store
 	transport := life.transport
 	if l.around != nil {
 		transport = func(inner http.RoundTripper) http.RoundTripper { return life.transport(l.around(inner)) }

@@ -17,6 +17,7 @@ import (
 	"github.com/npctl/npctl/builders/snapshot"
 	"github.com/npctl/npctl/builders/zuul"
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/metastatic"
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox"
 	"github.com/npctl/npctl/drivers/static"
@@ -46,6 +47,7 @@ func newRegistry() registry {
 		openstack.New(),
 		sandbox.New(openstack.SharedSchema(), connectSandbox),
 		static.New(),
+		metastatic.New(),
 	} {
 		r.drivers[d.Kind()] = d
 	}

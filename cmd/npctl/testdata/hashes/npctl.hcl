@@ -170,3 +170,11 @@ provider "static" "rack" {
     }
   }
 }
+
+provider "metastatic" "slots" {
+  pool "main" {
+    label "inherited" {
+      backing_label = "plain"
+    }
+  }
+}

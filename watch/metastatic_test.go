@@ -1,0 +1,301 @@
+package watch_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/watch"
+)
+
+// slotFleet has two slots on each node of a cloud.
+const slotFleet = `
+npctl { images_dir = "images" }
+
+diskimage "debian" {
+  builder "exec" {
+    command = ["sh", "-c", "printf image >\"$NPCTL_OUTPUT.raw\""]
+    formats = ["raw"]
+  }
+}
+
+label "host" {}
+label "job" {}
+
+provider "lab" "one" {
+  image_format    = "raw"
+  launch_attempts = 1
+  pool "main" {
+    networks          = ["private"]
+    host_key_checking = false
+    max_servers       = 3
+    node_attributes   = { rack = "7", shared = "no" }
+    label "host" {
+      image  = diskimage.debian
+      flavor = "small"
+    }
+  }
+}
+
+provider "metastatic" "slots" {
+  launch_attempts = 1
+  pool "main" {
+    node_attributes = { shared = "yes" }
+    label "job" {
+      backing_label     = "host"
+      max_parallel_jobs = 2
+      grace_time        = "5m"
+    }
+  }
+}
+`
+
+// slotLab runs daemons one after the other: each dies, and the next one continues.
+type slotLab struct {
+	*lab
+	d    *watch.Daemon
+	stop func(orderly bool)
+	life *life
+}
+
+func newSlotLab(t *testing.T, config string, first *life) *slotLab {
+	s := &slotLab{lab: newLab(t, config, sandboxcloud.Options{BuildTime: 15 * time.Second, DeleteTime: 4 * time.Second}), life: first}
+	s.refresh = 20 * time.Second
+	s.d, s.stop = s.daemonWith(first)
+	return s
+}
+
+// call runs a call of a client, and repeats it with the next daemon after the death of this one.
+func (s *slotLab) call(what string, do func(*watch.Daemon) (done bool, err error)) {
+	s.t.Helper()
+	for range 600 {
+		if s.life.over.Load() {
+			s.restart()
+		}
+		done, err := do(s.d)
+		if s.life.over.Load() {
+			continue
+		}
+		if err != nil {
+			s.t.Fatalf("%s: %v", what, err)
+		}
+		if done {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	s.t.Fatalf("%s: not within ten minutes\n%s", what, s.describe())
+}
+
+func (s *slotLab) restart() {
+	s.stop(false)
+	s.life = &life{}
+	s.d, s.stop = s.daemonWith(s.life)
+}
+
+// records reads the store.
+func (s *slotLab) records() (records plan.Records) {
+	s.t.Helper()
+	entries, err := s.store.List(s.t.Context(), resources.KindNode, resources.KindRequest)
+	testutil.Must(s.t, err)
+	for _, entry := range entries {
+		records.Put(entry.Record, uint64(entry.Revision))
+	}
+	return records
+}
+
+func (s *slotLab) describe() string {
+	var b strings.Builder
+	records := s.records()
+	for _, n := range records.Nodes {
+		fmt.Fprintf(&b, "node %s %s %s %s request %s: %s\n", n.ID, n.State, n.Labels, n.ExternalID, n.Request, n.Error)
+	}
+	for _, r := range records.Requests {
+		fmt.Fprintf(&b, "request %s %s %s by %s: %s\n", r.ID, r.State, r.Labels, r.Requestor, r.Error)
+	}
+	return b.String()
+}
+
+// take requests a node for a job and takes it.
+func (s *slotLab) take(job string) (node *resources.Node) {
+	s.t.Helper()
+	mine := func() (r *resources.Request) {
+		requests := s.records().Requests
+		if i := slices.IndexFunc(requests, func(r *resources.Request) bool { return r.Requestor == job }); i >= 0 {
+			r = requests[i]
+		}
+		return r
+	}
+	asked := false
+	s.call(job, func(d *watch.Daemon) (bool, error) {
+		records := s.records()
+		if i := slices.IndexFunc(records.Nodes, func(n *resources.Node) bool { return n.Requestor == job && n.State == resources.StateInUse }); i >= 0 {
+			node = records.Nodes[i]
+			return true, nil
+		}
+		r := mine()
+		switch {
+		case r == nil && !asked:
+			_, err := d.Clients.CreateRequest(s.t.Context(), watch.NewRequest{Labels: []string{"job"}, Requestor: job})
+			asked = err == nil
+			return false, err
+		case r == nil:
+			return false, errors.New("the request is lost")
+		case r.State == resources.StateFailed:
+			return false, errors.New(r.Error)
+		case r.State == resources.StateFulfilled:
+			_, err := d.Clients.Take(s.t.Context(), r.ID, job, 0)
+			return false, err
+		}
+		return false, nil
+	})
+	return node
+}
+
+func (s *slotLab) giveBack(n *resources.Node) {
+	s.t.Helper()
+	s.call("return node "+n.ID, func(d *watch.Daemon) (bool, error) {
+		_, err := d.Clients.Return(s.t.Context(), n.ID)
+		return err == nil || errors.Is(err, state.ErrNotFound), nil
+	})
+}
+
+// awaitEmpty waits until no node and no server is left.
+func (s *slotLab) awaitEmpty() {
+	s.t.Helper()
+	s.call("nothing is left", func(d *watch.Daemon) (bool, error) {
+		records := s.records()
+		return len(records.Nodes) == 0 && s.servers("one") == 0, nil
+	})
+}
+
+func TestSlotsShareABackingNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotLab(t, slotFleet, &life{})
+		defer func() { s.stop(true) }()
+		a, b := s.take("a"), s.take("b")
+		if s.servers("one") != 1 || a.ExternalID == b.ExternalID || a.Addresses != b.Addresses {
+			t.Errorf("%d servers for slots %s and %s at %s and %s", s.servers("one"), a.ExternalID, b.ExternalID, a.Addresses.Interface, b.Addresses.Interface)
+		}
+		if a.Attributes["rack"] != "7" || a.Attributes["shared"] != "yes" || a.Cloud == "" || a.Zone == "" || a.Login.ConnectionPort != 22 {
+			t.Errorf("node %s has attributes %v, cloud %q, zone %q, port %d", a.ID, a.Attributes, a.Cloud, a.Zone, a.Login.ConnectionPort)
+		}
+		if c := s.take("c"); s.servers("one") != 2 {
+			t.Errorf("%d servers with three jobs, the third in %s", s.servers("one"), c.ExternalID)
+		}
+		s.giveBack(b)
+		time.Sleep(time.Minute)
+		if d := s.take("d"); d.ExternalID != b.ExternalID || s.servers("one") != 2 {
+			t.Errorf("job d is in slot %s, want the free slot %s; %d servers", d.ExternalID, b.ExternalID, s.servers("one"))
+		}
+	})
+}
+
+func TestIdleBackingNodeIsReturnedAfterGraceTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotLab(t, slotFleet, &life{})
+		defer func() { s.stop(true) }()
+		s.giveBack(s.take("a"))
+		time.Sleep(4 * time.Minute)
+		if n := s.servers("one"); n != 1 {
+			t.Fatalf("%d servers before grace_time has passed", n)
+		}
+		s.restart() // the time of the last use survives
+		time.Sleep(2 * time.Minute)
+		if n := s.servers("one"); n != 0 {
+			t.Errorf("%d servers after grace_time\n%s", n, s.describe())
+		}
+	})
+}
+
+func TestBackingNodeOfARemovedProviderIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotLab(t, slotFleet, &life{})
+		defer func() { s.stop(true) }()
+		a := s.take("a")
+		s.write(slotFleet[:strings.Index(slotFleet, `provider "metastatic"`)])
+		_, err := s.d.Reload(t.Context(), true)
+		testutil.Must(t, err)
+		time.Sleep(10 * time.Minute)
+		if n := s.servers("one"); n != 1 {
+			t.Fatalf("%d servers while a job runs\n%s", n, s.describe())
+		}
+		s.giveBack(a)
+		s.awaitEmpty()
+	})
+}
+
+func TestDeletedBackingNodeTakesItsSlotsWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotLab(t, slotFleet, &life{})
+		defer func() { s.stop(true) }()
+		s.take("a")
+		things, err := s.driver.Clouds["one"].Inventory()
+		testutil.Must(t, err)
+		for _, thing := range things {
+			if thing.Type == "server" {
+				testutil.Must(t, s.driver.Clouds["one"].Remove(thing.ID))
+			}
+		}
+		s.awaitEmpty()
+	})
+}
+
+// TestFailedBackingNodeFailsTheRequest: the reason reaches the request of the job.
+func TestFailedBackingNodeFailsTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotLab(t, slotFleet, &life{})
+		defer func() { s.stop(true) }()
+		testutil.Must(t, s.driver.Clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError,
+			Message: "No valid host was found. There are not enough hosts available."}))
+		r, err := s.d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"job"}})
+		testutil.Must(t, err)
+		if r = s.fulfilled(s.d, r.ID); r.State != resources.StateFailed || !strings.Contains(r.Error, "No valid host") || !strings.Contains(r.Error, "no capacity") {
+			t.Errorf("the request is %s: %s", r.State, r.Error)
+		}
+		testutil.Must(t, s.driver.Clouds["one"].SetFaults())
+		s.awaitEmpty()
+	})
+}
+
+// TestKilledAtEachCommitOfASlot kills the daemon before and after the effect of each commit, from the request of the
+// first job until the backing node is gone. Both jobs run in slots of one backing node, and nothing is left.
+func TestKilledAtEachCommitOfASlot(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		at := int64(1)
+		for reached := true; reached; at++ {
+			synctest.Test(t, func(t *testing.T) {
+				first := &life{dieAt: at, late: late}
+				s := newSlotLab(t, slotFleet, first)
+				defer func() { s.stop(false) }()
+				a, b := s.take("a"), s.take("b")
+				if n := s.servers("one"); n != 1 || a.ExternalID == b.ExternalID || a.Addresses != b.Addresses {
+					t.Errorf("killed at commit %d (late %t): %d servers for slots %s and %s\n%s", at, late, n, a.ExternalID, b.ExternalID, s.describe())
+				}
+				s.giveBack(a)
+				s.giveBack(b)
+				s.awaitEmpty()
+				if p := s.d.Last().Plan; slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Thing == plan.ThingNode }) {
+					t.Errorf("killed at commit %d (late %t): there is still something to do", at, late)
+				}
+				reached = first.over.Load()
+			})
+			if t.Failed() {
+				return
+			}
+		}
+		t.Logf("killed at %d commits, late %t", at-2, late)
+		if at < 15 {
+			t.Errorf("only %d commits were seen", at)
+		}
+	}
+}
