@@ -297,13 +297,7 @@ func quotaCounts(t *testing.T, s *suite) {
 			return err
 		}
 		got := now.Used
-		want := before.Used
-		want.Instances += made.Resources.Instances
-		want.Cores += made.Resources.Cores
-		want.RAM += made.Resources.RAM
-		want.Volumes += made.Resources.Volumes
-		want.VolumeGB += made.Resources.VolumeGB
-		want.Addresses += made.Resources.Addresses
+		want := before.Used.Plus(made.Resources)
 		if diff := cmp.Diff(want, got); diff != "" {
 			return fmt.Errorf("used (-want +got):\n%s", diff)
 		}
