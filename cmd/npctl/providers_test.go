@@ -61,6 +61,7 @@ func TestExamplesAsJSONMatchTheJSONSchema(t *testing.T) {
 
 // valuesOfExamples are values for the variables of examples that have no default.
 var valuesOfExamples = map[string][]string{
+	"aws.hcl":         {"key_name=ci"},
 	"openstack.hcl":   {"cloud=one"},
 	"multi-cloud.hcl": {`clouds={ here = { cloud = "one", networks = ["private"] }, there = { cloud = "two" } }`},
 	"zuul-images.hcl": {"cloud=one"},

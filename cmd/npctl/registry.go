@@ -17,6 +17,7 @@ import (
 	"github.com/npctl/npctl/builders/snapshot"
 	"github.com/npctl/npctl/builders/zuul"
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/aws"
 	"github.com/npctl/npctl/drivers/metastatic"
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox"
@@ -44,6 +45,7 @@ func newRegistry() registry {
 		states:   location.Schemas(),
 	}
 	for _, d := range []drivers.Driver{
+		aws.New(),
 		openstack.New(),
 		sandbox.New(openstack.SharedSchema(), connectSandbox),
 		static.New(),

@@ -151,6 +151,80 @@ provider "sandbox" "sandbox" {
   }
 }
 
+provider "aws" "amazon" {
+  region  = "eu-central-1"
+  profile = "ci"
+
+  cloud_image "ubuntu" {
+    image_id = "ami-0123456789abcdef0"
+  }
+
+  image "exec" {
+    architecture = "arm64"
+    boot_mode    = "uefi"
+    ena_support  = false
+    imds_support = "v2.0"
+    volume_size  = 20
+    volume_type  = "io2"
+    iops         = 5000
+    throughput   = 300
+  }
+
+  pool "main" {
+    subnet_ids            = ["subnet-1"]
+    security_group_ids    = ["sg-1"]
+    public_ipv4           = false
+    public_ipv6           = true
+    key_name              = "pool"
+    volume_size           = 7
+    volume_type           = "gp3"
+    iops                  = 3000
+    throughput            = 125
+    ebs_optimized         = true
+    userdata              = "#cloud-config\npool: true\n"
+    iam_instance_profile  = "ci"
+    tags                  = { a = "pool" }
+    request_properties    = { r = "{request.id}" }
+    market_type           = "spot"
+    imdsv2                = "required"
+    nested_virtualization = true
+
+    label "inherited" {
+      image          = diskimage.exec
+      instance_types = ["t3.small"]
+    }
+
+    label "all" {
+      image                 = cloud_image.ubuntu
+      instance_types        = ["c6i.large", "c5.large"]
+      subnet_ids            = ["subnet-2"]
+      security_group_ids    = ["sg-2"]
+      public_ipv4           = true
+      public_ipv6           = false
+      key_name              = "label"
+      volume_size           = 9
+      volume_type           = "io1"
+      iops                  = 4000
+      throughput            = 250
+      ebs_optimized         = false
+      userdata              = "#cloud-config\n"
+      iam_instance_profile  = "arn:aws:iam::123456789012:instance-profile/ci"
+      tags                  = { b = "label" }
+      request_properties    = { r = "for {request.tenant_name}" }
+      market_type           = "on-demand"
+      imdsv2                = "optional"
+      nested_virtualization = false
+    }
+  }
+
+  pool "plain" {
+    label "plain" {
+      image          = cloud_image.ubuntu
+      instance_types = ["t3.small"]
+    }
+  }
+}
+
 provider "static" "rack" {
   pool "main" {
     node "plain.example.com" {

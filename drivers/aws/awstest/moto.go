@@ -1,0 +1,88 @@
+// Package awstest completes moto, the AWS server of the tests, with what npctl uses and moto 5.2 lacks.
+package awstest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// ActionOf returns the name of an API call such as RunInstances and ListServiceQuotas, or its method and path.
+func ActionOf(r *http.Request) string {
+	if target := r.Header.Get("X-Amz-Target"); target != "" {
+		_, action, _ := strings.Cut(target, ".")
+		return action
+	}
+	if form, ok := formOf(r); ok {
+		return form.Get("Action")
+	}
+	return r.Method + " " + r.URL.Path
+}
+
+// formOf reads the form in the body of a request and restores the body.
+func formOf(r *http.Request) (url.Values, bool) {
+	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") || r.Body == nil {
+		return nil, false
+	}
+	body, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if err != nil {
+		return nil, false
+	}
+	form, err := url.ParseQuery(string(body))
+	return form, err == nil
+}
+
+// Moto is a transport to moto. It responds to ListServiceQuotas, and applies the tags of RegisterImage, which moto ignores.
+type Moto struct{ Next http.RoundTripper }
+
+// quotas is a response of ListServiceQuotas as its reference describes it.
+const quotas = `{"Quotas": [{"ServiceCode": "ec2", "QuotaCode": "L-1216C47A", "QuotaName": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", "Value": 1920.0}]}`
+
+// RoundTrip implements http.RoundTripper.
+func (m Moto) RoundTrip(r *http.Request) (*http.Response, error) {
+	switch ActionOf(r) {
+	case "ListServiceQuotas":
+		return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(quotas)), Request: r}, nil
+	case "RegisterImage":
+		return m.register(r)
+	default:
+		return m.Next.RoundTrip(r)
+	}
+}
+
+var imageID = regexp.MustCompile(`<imageId>(ami-\w+)</imageId>`)
+
+func (m Moto) register(r *http.Request) (*http.Response, error) {
+	form, _ := formOf(r)
+	answer, err := m.Next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(answer.Body)
+	answer.Body.Close()
+	answer.Body = io.NopCloser(bytes.NewReader(text))
+	match := imageID.FindSubmatch(text)
+	if err != nil || match == nil {
+		return answer, err
+	}
+	tags := url.Values{"Action": {"CreateTags"}, "Version": {"2016-11-15"}, "ResourceId.1": {string(match[1])}}
+	for n := 1; form.Has(fmt.Sprintf("TagSpecification.1.Tag.%d.Key", n)); n++ {
+		for _, part := range []string{"Key", "Value"} {
+			tags.Set(fmt.Sprintf("Tag.%d.%s", n, part), form.Get(fmt.Sprintf("TagSpecification.1.Tag.%d.%s", n, part)))
+		}
+	}
+	body := tags.Encode()
+	second := r.Clone(r.Context())
+	second.Body, second.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	done, err := m.Next.RoundTrip(second)
+	if err != nil {
+		return nil, err
+	}
+	done.Body.Close()
+	return answer, nil
+}

@@ -1,0 +1,165 @@
+package aws
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ebs"
+	ebstypes "github.com/aws/aws-sdk-go-v2/service/ebs/types"
+	"github.com/cenkalti/backoff/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/npctl/npctl/drivers"
+)
+
+// The EBS direct API stores a snapshot in blocks of 512 KiB, each with its SHA-256. Blocks that are not stored are zero.
+// The checksum of a snapshot is the SHA-256 of the checksums of its blocks in the order of their indexes.
+const (
+	blockSize  = 512 << 10
+	maxWriters = 32 // blocks that are in flight at a time
+)
+
+// writtenBlocks is the result of an upload.
+type writtenBlocks struct {
+	count    int32
+	checksum string
+}
+
+// blockWriter writes the blocks of one snapshot.
+type blockWriter struct {
+	ebs      *ebs.Client
+	snapshot string
+	buffers  sync.Pool
+
+	mu       sync.Mutex
+	progress func(int64) // guarded by mu; may be nil
+	sent     int64       // guarded by mu; bytes that are stored or zero
+}
+
+// writeBlocks reads the content once: one goroutine reads and hashes it, others send its blocks.
+func (st *imageStore) writeBlocks(ctx context.Context, spec drivers.ImageSpec, snapshot string, content io.Reader) (writtenBlocks, error) {
+	w := &blockWriter{ebs: st.ebs, snapshot: snapshot, progress: spec.Progress, buffers: sync.Pool{New: func() any { return new([blockSize]byte) }}}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxWriters)
+	sums := newFileSums()
+	var all [][sha256.Size]byte // checksums of the stored blocks in order
+	readErr := func() error {
+		for index := int32(0); ; index++ {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			block := w.buffers.Get().(*[blockSize]byte)
+			n, err := io.ReadFull(content, block[:])
+			last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+			if err != nil && !last {
+				return fmt.Errorf("read the image: %w", err)
+			}
+			sums.add(block[:n])
+			clear(block[n:])
+			if n == 0 || isZero(block[:]) {
+				w.buffers.Put(block)
+				w.report(n)
+			} else {
+				sum := sha256.Sum256(block[:])
+				all = append(all, sum)
+				group.Go(func() error {
+					defer w.buffers.Put(block)
+					defer w.report(n)
+					return w.put(ctx, index, block[:], sum)
+				})
+			}
+			if last {
+				return nil
+			}
+		}
+	}()
+	writeErr := group.Wait()
+	if readErr != nil && (writeErr == nil || !errors.Is(readErr, context.Canceled)) {
+		return writtenBlocks{}, readErr
+	}
+	if writeErr != nil {
+		return writtenBlocks{}, writeErr
+	}
+	if err := sums.check(spec); err != nil {
+		return writtenBlocks{}, err
+	}
+	whole := sha256.New()
+	for _, sum := range all {
+		whole.Write(sum[:])
+	}
+	return writtenBlocks{int32(len(all)), base64.StdEncoding.EncodeToString(whole.Sum(nil))}, nil //nolint:gosec // a snapshot has at most 2^27 blocks
+}
+
+var zeros [blockSize]byte
+
+func isZero(block []byte) bool { return bytes.Equal(block, zeros[:len(block)]) }
+
+func (w *blockWriter) report(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.sent += int64(n); w.progress != nil && n > 0 {
+		w.progress(w.sent)
+	}
+}
+
+// Retries of one block: EBS throttles large uploads, and an upload of gigabytes must not start again for one block.
+const (
+	blockRetries = 8
+	blockTimeout = time.Minute // of one attempt
+)
+
+func (w *blockWriter) put(ctx context.Context, index int32, block []byte, sum [sha256.Size]byte) error {
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		limited, cancel := context.WithTimeout(ctx, blockTimeout)
+		defer cancel()
+		_, err := w.ebs.PutSnapshotBlock(limited, &ebs.PutSnapshotBlockInput{
+			SnapshotId: aws.String(w.snapshot), BlockIndex: aws.Int32(index), BlockData: bytes.NewReader(block), DataLength: aws.Int32(blockSize),
+			Checksum: aws.String(base64.StdEncoding.EncodeToString(sum[:])), ChecksumAlgorithm: ebstypes.ChecksumAlgorithmChecksumAlgorithmSha256,
+		})
+		if err = wrap(fmt.Sprintf("write block %d of snapshot %s", index, w.snapshot), err); errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil {
+			return struct{}{}, backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithMaxTries(blockRetries))
+	return err
+}
+
+// fileSums computes the checksums of the content that the caller knows.
+type fileSums struct {
+	size   int64
+	sha256 hash.Hash
+}
+
+func newFileSums() *fileSums { return &fileSums{sha256: sha256.New()} }
+
+func (s *fileSums) add(p []byte) {
+	s.size += int64(len(p))
+	s.sha256.Write(p)
+}
+
+// check compares the content with the ImageSpec.
+func (s *fileSums) check(spec drivers.ImageSpec) error {
+	sum := hex.EncodeToString(s.sha256.Sum(nil))
+	switch {
+	case spec.Size > 0 && spec.Size != s.size:
+		return changed("its size", fmt.Sprint(spec.Size), fmt.Sprint(s.size))
+	case spec.SHA256 != "" && !strings.EqualFold(spec.SHA256, sum):
+		return changed("its SHA-256", spec.SHA256, sum)
+	}
+	return nil
+}
+
+func changed(what, want, got string) error {
+	return fmt.Errorf("%w: the image file changed after its build: %s is %s, expected %s; build it again", drivers.ErrRejected, what, got, want)
+}

@@ -1,0 +1,121 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/ebs"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/npctl/npctl/drivers"
+)
+
+// Cloud is one region of one account.
+type Cloud struct {
+	*imageStore
+	log      *slog.Logger
+	region   string
+	account  string
+	idle     func() // closes idle connections
+	ec2      *calls
+	names    *names
+	quotas   *quotas
+	deletion *deletion
+	endings  endings
+}
+
+var (
+	_ drivers.Cloud      = (*Cloud)(nil)
+	_ drivers.ImageStore = (*Cloud)(nil)
+	_ drivers.Resolver   = (*Cloud)(nil)
+	_ drivers.Locator    = (*Cloud)(nil)
+	_ drivers.Sweeper    = (*Cloud)(nil)
+	_ drivers.Console    = (*Cloud)(nil)
+	_ drivers.Adopter    = (*Cloud)(nil)
+)
+
+// open verifies the credentials with one call.
+func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Cloud, error) {
+	if env.Log == nil {
+		env.Log = slog.New(slog.DiscardHandler)
+	}
+	options := []func(*config.LoadOptions) error{
+		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(moreConnections)),
+		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
+		config.WithAppID("npctl"),
+	}
+	if settings.Region != "" {
+		options = append(options, config.WithRegion(settings.Region))
+	}
+	if settings.Profile != "" {
+		options = append(options, config.WithSharedConfigProfile(settings.Profile))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return nil, unsentError{fmt.Errorf("%w: read the AWS configuration: %w", drivers.ErrRejected, err)}
+	}
+	if cfg.Region == "" {
+		return nil, unsentError{fmt.Errorf("%w: no region; set region in the provider block, in the profile or in AWS_REGION", drivers.ErrRejected)}
+	}
+	idle := useTransport(&cfg, env.WrapTransport)
+	identity, err := sts.NewFromConfig(cfg).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return nil, wrapLogin(cfg.Region, err)
+	}
+	api := newCalls(ec2.NewFromConfig(cfg))
+	c := &Cloud{
+		log: env.Log, region: cfg.Region, account: aws.ToString(identity.Account), idle: idle, ec2: api,
+		names:      newNames(api),
+		quotas:     newQuotas(servicequotas.NewFromConfig(cfg), env.Log),
+		imageStore: &imageStore{ec2: api, ebs: ebs.NewFromConfig(cfg)},
+	}
+	c.deletion = newDeletion(c.deleteBatch)
+	return c, nil
+}
+
+// Location implements drivers.Locator.
+func (c *Cloud) Location() string { return fmt.Sprintf("account %s, region %s", c.account, c.region) }
+
+// Close implements drivers.Cloud. It waits for deletions that have started.
+func (c *Cloud) Close() error {
+	c.deletion.wait()
+	c.idle()
+	return nil
+}
+
+// maxConnections is the number of connections to one host that stay open: an upload sends that many blocks at a time.
+const maxConnections = 64
+
+func moreConnections(t *http.Transport) { t.MaxIdleConnsPerHost = maxConnections }
+
+// useTransport replaces the HTTP client of a configuration by its transport, which it wraps. The client itself, of the only
+// type to which the SDK can add the certificates of AWS_CA_BUNDLE, does neither permit a wrapper nor close idle connections.
+func useTransport(cfg *aws.Config, wrap func(http.RoundTripper) http.RoundTripper) (closeIdle func()) {
+	var transport *http.Transport
+	if client, ok := cfg.HTTPClient.(*awshttp.BuildableClient); ok {
+		transport = client.GetTransport()
+	} else {
+		transport = awshttp.NewBuildableClient().GetTransport()
+	}
+	used := http.RoundTripper(transport)
+	if wrap != nil {
+		used = wrap(transport)
+	}
+	cfg.HTTPClient = roundTripper{used}
+	return transport.CloseIdleConnections
+}
+
+// roundTripper is a transport as a client of the SDK.
+type roundTripper struct{ transport http.RoundTripper }
+
+// Do implements aws.HTTPClient.
+func (r roundTripper) Do(request *http.Request) (*http.Response, error) {
+	return r.transport.RoundTrip(request)
+}

@@ -1,0 +1,189 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"syscall"
+
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/smithy-go"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/resources"
+)
+
+// apiError is an error response. Its text contains the message of the service and not the request, which contains user
+// data.
+type apiError struct {
+	doing   string
+	code    string
+	message string
+	status  int
+	request string // the service's ID of the request
+	kind    error
+}
+
+func (e *apiError) Error() string {
+	text := fmt.Sprintf("%s: %s: %s", e.doing, e.code, e.message)
+	if e.status >= 500 && e.request != "" {
+		text += " [" + e.request + "]"
+	}
+	return text
+}
+
+func (e *apiError) Unwrap() error { return e.kind }
+
+// NothingDone implements drivers.NothingDone. EC2 also responds with 500 when it has no capacity, and with 503 when it
+// throttles.
+func (e *apiError) NothingDone() bool {
+	return e.status >= 400 && e.status < 500 && e.status != http.StatusRequestTimeout ||
+		errors.Is(e.kind, drivers.ErrCapacity) || errors.Is(e.kind, drivers.ErrQuota) || errors.Is(e.kind, drivers.ErrThrottled)
+}
+
+// unsentError is an error of a request that did not reach the cloud.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error     { return e.error }
+func (e unsentError) NothingDone() bool { return true }
+
+// wrap adds the operation to an error and classifies it.
+func wrap(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var answer smithy.APIError
+	if errors.As(err, &answer) {
+		return newAPIError(doing, answer, err)
+	}
+	if text := err.Error(); strings.Contains(text, "get credentials") || strings.Contains(text, "refresh cached credentials") {
+		return unsentError{fmt.Errorf("%s: %w: no usable AWS credentials (variables, profile, role): %w", doing, drivers.ErrRejected, shortCause(err))}
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
+		return unsentError{fmt.Errorf("%s: %w: %w", doing, drivers.ErrUnavailable, shortCause(err))}
+	}
+	return fmt.Errorf("%s: %w: %w", doing, drivers.ErrUnavailable, shortCause(err))
+}
+
+// wrapLogin is wrap for the call that verifies the credentials. A region that does not exist has no host name.
+func wrapLogin(region string, err error) error {
+	wrapped := wrap("log in to AWS", err)
+	var lookup *net.DNSError
+	if errors.As(err, &lookup) && lookup.IsNotFound {
+		return unsentError{fmt.Errorf("log in to AWS: %w: no service at %s; check region %q and the network%s", drivers.ErrUnavailable, lookup.Name, region, didYouMean(region, regions()))}
+	}
+	return wrapped
+}
+
+// shortCause removes the SDK's prefixes.
+func shortCause(err error) error {
+	var operation *smithy.OperationError
+	if errors.As(err, &operation) {
+		return operation.Err
+	}
+	return err
+}
+
+func newAPIError(doing string, answer smithy.APIError, err error) error {
+	e := &apiError{doing: doing, code: answer.ErrorCode(), message: clean(answer.ErrorMessage())}
+	var response *awshttp.ResponseError
+	if errors.As(err, &response) {
+		e.status, e.request = response.HTTPStatusCode(), response.ServiceRequestID()
+	}
+	e.kind = kindOf(e.code, e.status)
+	var operation *smithy.OperationError
+	if isPermission(e.code) && errors.As(err, &operation) {
+		e.message = fmt.Sprintf("the credentials lack the permission %s:%s (%s)", strings.ToLower(strings.ReplaceAll(operation.ServiceID, " ", "")), operation.OperationName, e.message)
+	}
+	return e
+}
+
+// codeOf returns the error code of a response, or "".
+func codeOf(err error) string {
+	var e *apiError
+	if errors.As(err, &e) {
+		return e.code
+	}
+	var answer smithy.APIError
+	if errors.As(err, &answer) {
+		return answer.ErrorCode()
+	}
+	return ""
+}
+
+func isPermission(code string) bool {
+	return code == "UnauthorizedOperation" || code == "AccessDenied" || code == "AccessDeniedException"
+}
+
+// Error codes by kind: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html.
+var (
+	quotaCodes    = regexp.MustCompile(`^(\w*LimitExceeded|MaxSpot\w*CountExceeded|ServiceQuotaExceededException|PendingVerification|ResourceCountExceeded)$`)
+	capacityCodes = regexp.MustCompile(`^(Insufficient\w*|SpotMaxPriceTooLow|UnfulfillableCapacity|Unsupported)$`)
+	throttleCodes = regexp.MustCompile(`^(RequestLimitExceeded|Throttl\w*|RequestThrottled\w*|TooManyRequestsException|SlowDown|SnapshotCreationPerVolumeRateExceeded|EC2ThrottledException)$`)
+	absentCodes   = regexp.MustCompile(`^(Unavailable|ServiceUnavailable\w*|InternalError|InternalFailure|InternalServerException|InternalServerError|RequestTimeout\w*)$`)
+)
+
+// kindOf maps a response to an error kind of package drivers; nil stands for a transient error. EC2 responds with
+// Unsupported to types that a zone does not have, for which another type or zone may work.
+func kindOf(code string, status int) error {
+	switch {
+	case throttleCodes.MatchString(code):
+		return drivers.ErrThrottled
+	case quotaCodes.MatchString(code):
+		return drivers.ErrQuota
+	case capacityCodes.MatchString(code):
+		return drivers.ErrCapacity
+	case absentCodes.MatchString(code) || status == http.StatusServiceUnavailable || status == http.StatusBadGateway || status == http.StatusGatewayTimeout:
+		return drivers.ErrUnavailable
+	case status == http.StatusTooManyRequests:
+		return drivers.ErrThrottled
+	case code == "IncorrectInstanceState" || code == "IncorrectState" || code == "DependencyViolation" || strings.HasSuffix(code, ".InUse") || code == "VolumeInUse" || code == "ConcurrentTagAccess" || code == "ConflictException":
+		return nil
+	case status >= 400 && status < 500:
+		return drivers.ErrRejected
+	default: // the service responds but fails
+		return nil
+	}
+}
+
+// isMissing reports whether the object of the request does not exist. EC2 calls IDs of another form malformed.
+func isMissing(err error) bool {
+	code := codeOf(err)
+	return strings.Contains(code, ".NotFound") || strings.HasSuffix(code, ".Malformed") || strings.HasSuffix(code, "IDMalformed") ||
+		code == "ResourceNotFoundException" || code == "InvalidID"
+}
+
+// faultKind classifies the reason why EC2 terminated an instance.
+func faultKind(code string) resources.FaultKind {
+	low := strings.ToLower(code)
+	switch {
+	case strings.Contains(low, "insufficient"):
+		return resources.FaultCapacity
+	case strings.Contains(low, "limitexceeded"):
+		return resources.FaultQuota
+	case strings.HasPrefix(low, "client.invalid"):
+		return resources.FaultRejected
+	default:
+		return ""
+	}
+}
+
+// maxMessage limits the length of a service's message in errors.
+const maxMessage = 500
+
+// encodedMessage is a text of several kilobytes that only `aws sts decode-authorization-message` can read.
+var encodedMessage = regexp.MustCompile(`\s*Encoded authorization failure message: \S+`)
+
+func clean(message string) string {
+	message = strings.Join(strings.Fields(encodedMessage.ReplaceAllString(message, "")), " ")
+	return text.Cut(message, maxMessage)
+}

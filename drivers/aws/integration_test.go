@@ -1,0 +1,335 @@
+//go:build integration
+
+package aws
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/drivertest"
+	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/resources"
+)
+
+// These tests run against the moto servers that test/aws/run.sh starts: AWS_ENDPOINT_URL has no authorization,
+// NPCTL_TEST_AWS_AUTH has.
+
+const (
+	motoImage = "ami-12c6146b" // moto has it from the start
+	motoZone  = "us-east-1a"
+	secretKey = "wJalrXUtnFEMI-example"
+)
+
+func offerConfig(attributes map[string]cty.Value) cty.Value {
+	block := New().Schema().Label
+	values := block.Null().AsValueMap()
+	values["instance_types"] = words("t3.small")
+	for name, value := range attributes {
+		values[name] = value
+	}
+	return cty.ObjectVal(values)
+}
+
+func words(all ...string) cty.Value {
+	var list []cty.Value
+	for _, word := range all {
+		list = append(list, cty.StringVal(word))
+	}
+	return cty.ListVal(list)
+}
+
+// sdk returns a client of another user of the account.
+func sdk(t *testing.T) *ec2.Client {
+	t.Helper()
+	cfg, err := config.LoadDefaultConfig(uncanceled(t), config.WithRegion("us-east-1"))
+	testutil.Must(t, err)
+	return ec2.NewFromConfig(cfg)
+}
+
+func openRegion(t *testing.T, w *wire) (*Cloud, error) {
+	t.Helper()
+	c, err := New().Open(t.Context(), drivers.Env{Provider: "drivertest", WrapTransport: w.wrap}, cty.ObjectVal(map[string]cty.Value{"region": cty.StringVal("us-east-1")}))
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.(*Cloud), nil
+}
+
+func mustOpen(t *testing.T, w *wire) *Cloud {
+	t.Helper()
+	if os.Getenv("AWS_ENDPOINT_URL") == "" {
+		t.Fatal("AWS_ENDPOINT_URL is empty; run test/aws/run.sh")
+	}
+	c, err := openRegion(t, w)
+	testutil.Must(t, err)
+	return c
+}
+
+// resetMoto deletes everything in moto, which becomes slow with many terminated instances.
+func resetMoto(t *testing.T) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, os.Getenv("AWS_ENDPOINT_URL")+"/moto-api/reset", nil)
+	testutil.Must(t, err)
+	answer, err := http.DefaultClient.Do(request)
+	testutil.Must(t, err)
+	testutil.Must(t, answer.Body.Close())
+}
+
+func motoSetup(t *testing.T, offer cty.Value) drivertest.Setup {
+	t.Helper()
+	w := &wire{}
+	c := mustOpen(t, w)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", secretKey)
+	return drivertest.Setup{
+		Cloud:   c,
+		Reopen:  func(t *testing.T) drivers.Cloud { return mustOpen(t, &wire{}) },
+		Config:  offer,
+		ImageID: motoImage,
+		Lacks:   []string{"access", "snapshots"},
+		Rejected: map[string]func(*drivers.Spec){
+			"unknown image": func(s *drivers.Spec) { s.ImageID = "ami-0000000000000dead" },
+			"unknown type": func(s *drivers.Spec) {
+				s.Config = offerConfig(map[string]cty.Value{"instance_types": words("t3.smal")})
+			},
+			"unknown subnet": func(s *drivers.Spec) {
+				s.Config = offerConfig(map[string]cty.Value{"subnet_ids": words("subnet-0000dead")})
+			},
+			"long key": func(s *drivers.Spec) { s.Properties = map[string]string{strings.Repeat("x", 256): "a"} },
+		},
+		BadOffers:      badOffers(t),
+		OpenWrong:      func(t *testing.T) error { return openWrong(t) },
+		Secrets:        []string{secretKey},
+		FillQuota:      func(*testing.T) { w.answer("RunInstances", quotaFull) },
+		Foreign:        func(t *testing.T) string { return foreignInstance(t) },
+		ForeignImage:   func(t *testing.T) drivertest.Foreign { return foreignImage(t, c) },
+		Attach:         func(t *testing.T, instance string) []drivertest.Foreign { return attach(t, instance) },
+		LeaveBehind:    func(t *testing.T, m resources.OwnerTags) resources.Leftover { return leaveVolume(t, m) },
+		Use:            func(t *testing.T, l resources.Leftover) { useVolume(t, l.ID) },
+		LoseNextAnswer: func(*testing.T) { w.loseNext("RunInstances") },
+		Calls:          w.count,
+		Alone:          true,
+		Settle:         20 * time.Second,
+	}
+}
+
+func quotaFull() *response {
+	return apiFault(400, "VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of 32 allows for the instance bucket that the specified instance type belongs to.")
+}
+
+func badOffers(t *testing.T) map[string]drivertest.BadOffer {
+	t.Helper()
+	_, err := sdk(t).ImportKeyPair(t.Context(), &ec2.ImportKeyPairInput{KeyName: aws.String("lab"), PublicKeyMaterial: []byte(publicKey)})
+	if err != nil && codeOf(err) != "InvalidKeyPair.Duplicate" {
+		t.Fatal(err)
+	}
+	bad := map[string]drivertest.BadOffer{}
+	for attribute, b := range map[string]struct {
+		value cty.Value
+		near  string
+	}{
+		"instance_types":     {words("t3.smal"), "t3.small"},
+		"availability_zones": {words("us-east-1x"), "us-east-1a"},
+		"key_name":           {cty.StringVal("lap"), "lab"},
+		"subnet_ids":         {words("subnet-0000dead"), ""},
+		"security_group_ids": {words("sg-0000dead"), ""},
+	} {
+		bad[attribute] = drivertest.BadOffer{Config: offerConfig(map[string]cty.Value{attribute: b.value}), Attribute: attribute, Near: b.near}
+	}
+	return bad
+}
+
+const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIiHhN2W0Xv5KsGcPDRNzJBnZmrkHpMpU2nSZHWIMhYU test"
+
+func openWrong(t *testing.T) error {
+	t.Setenv("AWS_ENDPOINT_URL", os.Getenv("NPCTL_TEST_AWS_AUTH"))
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", secretKey)
+	_, err := openRegion(t, &wire{})
+	return err
+}
+
+// uncanceled returns a context for cleanup after the test's own context has ended.
+func uncanceled(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
+
+func foreignInstance(t *testing.T) string {
+	t.Helper()
+	made, err := sdk(t).RunInstances(t.Context(), &ec2.RunInstancesInput{ImageId: aws.String(motoImage), InstanceType: "t3.small", MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: tagList(map[string]string{tagName: "foreign", "owner": "another"})}}})
+	testutil.Must(t, err)
+	id := aws.ToString(made.Instances[0].InstanceId)
+	t.Cleanup(func() {
+		_, _ = sdk(t).TerminateInstances(uncanceled(t), &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
+	})
+	return id
+}
+
+func foreignImage(t *testing.T, c *Cloud) drivertest.Foreign {
+	t.Helper()
+	source := foreignInstance(t)
+	made, err := sdk(t).CreateImage(t.Context(), &ec2.CreateImageInput{InstanceId: aws.String(source), Name: aws.String("foreign-" + source)})
+	testutil.Must(t, err)
+	id := aws.ToString(made.ImageId)
+	t.Cleanup(func() {
+		_, _ = sdk(t).DeregisterImage(uncanceled(t), &ec2.DeregisterImageInput{ImageId: aws.String(id)})
+	})
+	return drivertest.Foreign{ID: id, Stays: func() error {
+		i, found, err := c.image(t.Context(), id)
+		if err == nil && (!found || marksOf(tagMap(i.Tags)) != (resources.OwnerTags{})) {
+			err = fmt.Errorf("image %s: found %t, tags %v", id, found, tagMap(i.Tags))
+		}
+		return err
+	}}
+}
+
+func newVolume(t *testing.T, tags map[string]string) string {
+	t.Helper()
+	in := &ec2.CreateVolumeInput{AvailabilityZone: aws.String(motoZone), Size: aws.Int32(1)}
+	if len(tags) > 0 {
+		in.TagSpecifications = []types.TagSpecification{{ResourceType: types.ResourceTypeVolume, Tags: tagList(tags)}}
+	}
+	made, err := sdk(t).CreateVolume(t.Context(), in)
+	testutil.Must(t, err)
+	return aws.ToString(made.VolumeId)
+}
+
+func leaveVolume(t *testing.T, m resources.OwnerTags) resources.Leftover {
+	t.Helper()
+	return resources.Leftover{Type: resources.LeftoverVolume, ID: newVolume(t, ownerTags(m)), Marks: m}
+}
+
+func useVolume(t *testing.T, id string) {
+	t.Helper()
+	instance := foreignInstance(t)
+	_, err := sdk(t).AttachVolume(t.Context(), &ec2.AttachVolumeInput{InstanceId: aws.String(instance), VolumeId: aws.String(id), Device: aws.String("/dev/sdf")})
+	testutil.Must(t, err)
+	t.Cleanup(func() {
+		_, _ = sdk(t).DetachVolume(uncanceled(t), &ec2.DetachVolumeInput{VolumeId: aws.String(id)})
+		_, _ = sdk(t).DeleteVolume(uncanceled(t), &ec2.DeleteVolumeInput{VolumeId: aws.String(id)})
+	})
+}
+
+func attach(t *testing.T, instance string) []drivertest.Foreign {
+	t.Helper()
+	id := newVolume(t, nil)
+	_, err := sdk(t).AttachVolume(t.Context(), &ec2.AttachVolumeInput{InstanceId: aws.String(instance), VolumeId: aws.String(id), Device: aws.String("/dev/sdf")})
+	testutil.Must(t, err)
+	t.Cleanup(func() { _, _ = sdk(t).DeleteVolume(uncanceled(t), &ec2.DeleteVolumeInput{VolumeId: aws.String(id)}) })
+	return []drivertest.Foreign{{ID: id, Stays: func() error {
+		answer, err := sdk(t).DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
+		if err == nil && marksOf(tagMap(answer.Volumes[0].Tags)) != (resources.OwnerTags{}) {
+			err = fmt.Errorf("volume %s has ownership tags", id)
+		}
+		return err
+	}}}
+}
+
+func TestMotoContract(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+		resetMoto(t)
+		return motoSetup(t, offerConfig(nil))
+	})
+}
+
+func TestMotoContractWithEveryAttribute(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+		resetMoto(t)
+		c := mustOpen(t, &wire{})
+		subnets, err := c.names.subnets.get(t.Context(), 0)
+		testutil.Must(t, err)
+		groups, err := c.names.securityGroups.get(t.Context(), 0)
+		testutil.Must(t, err)
+		return motoSetup(t, offerConfig(map[string]cty.Value{
+			"instance_types": words("t3.small", "t3.medium"), "availability_zones": words(subnets[0].zone), "subnet_ids": words(subnets[0].id),
+			"security_group_ids": words(groups[0]), "key_name": cty.StringVal("lab"), "volume_size": cty.NumberIntVal(20), "volume_type": cty.StringVal("gp3"),
+			"iops": cty.NumberIntVal(4000), "throughput": cty.NumberIntVal(250), "ebs_optimized": cty.True, "userdata": cty.StringVal("#cloud-config\n"),
+			"tags": cty.MapVal(map[string]cty.Value{"team": cty.StringVal("ci")}), "market_type": cty.StringVal("spot"), "imdsv2": cty.StringVal("required"),
+			"use_internal_ip": cty.True,
+		}))
+	}, "Instances", "Resolver")
+}
+
+func nodeSpec(id string, attributes map[string]cty.Value) drivers.Spec {
+	return drivers.Spec{Marks: resources.OwnerTags{Installation: "integration", Kind: resources.KindNode, ID: id}, Hostname: "np" + id, ImageID: motoImage, Config: offerConfig(attributes)}
+}
+
+func TestMotoNextInstanceTypeIsTriedWithoutCapacity(t *testing.T) {
+	w := &wire{}
+	c := mustOpen(t, w)
+	refusals := 1
+	w.answer("RunInstances", func() *response {
+		if refusals--; refusals < 0 {
+			return nil
+		}
+		return apiFault(500, "InsufficientInstanceCapacity", "We currently do not have sufficient t3.small capacity in the Availability Zone you requested (us-east-1a).")
+	})
+	spec := nodeSpec("capacity", map[string]cty.Value{"instance_types": words("t3.small", "t3.medium")})
+	made, err := c.Create(t.Context(), spec)
+	testutil.Must(t, err)
+	t.Cleanup(func() { _ = c.Delete(uncanceled(t), made.ID, spec.Marks) })
+	if made.Flavor != "t3.medium" || made.Resources.RAM != 4096 {
+		t.Errorf("instance is a %s with %d MiB, want the second type", made.Flavor, made.Resources.RAM)
+	}
+	refusals = 2
+	if _, err := c.Create(t.Context(), nodeSpec("none", map[string]cty.Value{"instance_types": words("t3.small", "t3.medium")})); !errors.Is(err, drivers.ErrCapacity) || !drivers.IsNothingDone(err) {
+		t.Errorf("Create without capacity for any type: %v, want ErrCapacity", err)
+	}
+}
+
+func TestMotoDeletionsShareCalls(t *testing.T) {
+	w := &wire{}
+	c := mustOpen(t, w)
+	const nodes = 20
+	ids := make([]string, nodes)
+	for i := range ids {
+		made, err := c.Create(t.Context(), nodeSpec(fmt.Sprint("batch-", i), nil))
+		testutil.Must(t, err)
+		ids[i] = made.ID
+	}
+	before := w.count()
+	failed := make(chan error, nodes)
+	for i, id := range ids {
+		go func() { failed <- c.Delete(t.Context(), id, nodeSpec(fmt.Sprint("batch-", i), nil).Marks) }()
+	}
+	for range ids {
+		testutil.Must(t, <-failed)
+	}
+	if calls := w.count() - before; calls > 6 {
+		t.Errorf("%d concurrent deletions made %d calls", nodes, calls)
+	}
+}
+
+func TestMotoZeroBlocksAreNotSent(t *testing.T) {
+	w := &wire{}
+	c := mustOpen(t, w)
+	content := make([]byte, 8*blockSize+100)
+	content[3*blockSize] = 1
+	content[8*blockSize+99] = 1
+	spec := drivers.ImageSpec{Marks: resources.OwnerTags{Installation: "integration", Kind: resources.KindUpload, ID: "sparse"}, Name: "sparse", Format: "raw", Size: int64(len(content))}
+	made, err := c.UploadImage(t.Context(), spec, bytes.NewReader(content))
+	testutil.Must(t, err)
+	t.Cleanup(func() { _ = c.DeleteImage(uncanceled(t), made.ID, spec.Marks) })
+	puts := 0
+	for action, n := range w.calls {
+		if strings.HasPrefix(action, "PUT /snapshots/") {
+			puts += n
+		}
+	}
+	if puts != 2 {
+		t.Errorf("%d blocks were sent, want 2", puts)
+	}
+}

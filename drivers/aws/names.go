@@ -1,0 +1,243 @@
+package aws
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// names are the lists that resolve the names in the configuration.
+type names struct {
+	ec2    *calls
+	types  typeCache
+	images imageCache
+
+	typeNames      cache[string]
+	subnets        cache[subnet]
+	securityGroups cache[string]
+	keys           cache[string]
+	zones          cache[string]
+}
+
+type subnet struct{ id, zone string }
+
+func newNames(api *calls) *names {
+	n := &names{ec2: api}
+	n.types.known = map[string]instanceType{}
+	n.images.known = map[string]bootImage{}
+	n.typeNames.fetch = n.fetchTypeNames
+	n.subnets.fetch = n.fetchSubnets
+	n.securityGroups.fetch = n.fetchSecurityGroups
+	n.keys.fetch = n.fetchKeys
+	n.zones.fetch = n.fetchZones
+	return n
+}
+
+// pages calls fetch with the token of each page until there is no next one.
+func pages(fetch func(token *string) (next *string, err error)) error {
+	for token := (*string)(nil); ; {
+		next, err := fetch(token)
+		if err != nil || aws.ToString(next) == "" {
+			return err
+		}
+		token = next
+	}
+}
+
+// pageSize is the largest page of most lists of EC2.
+const pageSize = 1000
+
+func (n *names) fetchTypeNames(ctx context.Context) (found []string, err error) {
+	err = pages(func(token *string) (*string, error) {
+		answer, err := n.ec2.DescribeInstanceTypeOfferings(ctx, &ec2.DescribeInstanceTypeOfferingsInput{MaxResults: aws.Int32(pageSize), NextToken: token})
+		if err != nil {
+			return nil, wrap("list instance types", err)
+		}
+		for _, o := range answer.InstanceTypeOfferings {
+			found = append(found, string(o.InstanceType))
+		}
+		return answer.NextToken, nil
+	})
+	return found, err
+}
+
+func (n *names) fetchSubnets(ctx context.Context) (found []subnet, err error) {
+	err = pages(func(token *string) (*string, error) {
+		answer, err := n.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{MaxResults: aws.Int32(pageSize), NextToken: token})
+		if err != nil {
+			return nil, wrap("list subnets", err)
+		}
+		for _, s := range answer.Subnets {
+			found = append(found, subnet{aws.ToString(s.SubnetId), aws.ToString(s.AvailabilityZone)})
+		}
+		return answer.NextToken, nil
+	})
+	return found, err
+}
+
+func (n *names) fetchSecurityGroups(ctx context.Context) (found []string, err error) {
+	err = pages(func(token *string) (*string, error) {
+		answer, err := n.ec2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{MaxResults: aws.Int32(pageSize), NextToken: token})
+		if err != nil {
+			return nil, wrap("list security groups", err)
+		}
+		for _, g := range answer.SecurityGroups {
+			found = append(found, aws.ToString(g.GroupId))
+		}
+		return answer.NextToken, nil
+	})
+	return found, err
+}
+
+func (n *names) fetchKeys(ctx context.Context) (found []string, err error) {
+	answer, err := n.ec2.DescribeKeyPairs(ctx, &ec2.DescribeKeyPairsInput{})
+	if err != nil {
+		return nil, wrap("list key pairs", err)
+	}
+	for _, k := range answer.KeyPairs {
+		found = append(found, aws.ToString(k.KeyName))
+	}
+	return found, nil
+}
+
+func (n *names) fetchZones(ctx context.Context) (found []string, err error) {
+	answer, err := n.ec2.DescribeAvailabilityZones(ctx, &ec2.DescribeAvailabilityZonesInput{})
+	if err != nil {
+		return nil, wrap("list availability zones", err)
+	}
+	for _, z := range answer.AvailabilityZones {
+		if z.State == types.AvailabilityZoneStateAvailable {
+			found = append(found, aws.ToString(z.ZoneName))
+		}
+	}
+	return found, nil
+}
+
+// instanceType is what npctl needs to know about an instance type.
+type instanceType struct {
+	name       string
+	cores, ram int64 // RAM in MiB
+}
+
+// typeCache keeps instance types, which never change.
+type typeCache struct {
+	mu    sync.Mutex
+	known map[string]instanceType // guarded by mu
+}
+
+func (c *typeCache) split(wanted []string) (found map[string]instanceType, missing []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found = map[string]instanceType{}
+	for _, name := range wanted {
+		if t, ok := c.known[name]; ok {
+			found[name] = t
+		} else if !slices.Contains(missing, name) {
+			missing = append(missing, name)
+		}
+	}
+	return found, missing
+}
+
+func (c *typeCache) add(list []types.InstanceTypeInfo) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range list {
+		one := instanceType{name: string(t.InstanceType)}
+		if t.VCpuInfo != nil {
+			one.cores = int64(aws.ToInt32(t.VCpuInfo.DefaultVCpus))
+		}
+		if t.MemoryInfo != nil {
+			one.ram = aws.ToInt64(t.MemoryInfo.SizeInMiB)
+		}
+		c.known[one.name] = one
+	}
+}
+
+// maxTypes is the number of instance types in one call.
+const maxTypes = 100
+
+// instanceTypes returns instance types by name. It reads those that it does not know; a missing one is no error.
+func (n *names) instanceTypes(ctx context.Context, wanted []string) (map[string]instanceType, error) {
+	_, missing := n.types.split(wanted)
+	for chunk := range slices.Chunk(missing, maxTypes) {
+		// A filter, other than a list of names, does not fail with an unknown name.
+		err := pages(func(token *string) (*string, error) {
+			answer, err := n.ec2.DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{
+				Filters: []types.Filter{filter("instance-type", chunk...)}, MaxResults: aws.Int32(maxTypes), NextToken: token})
+			if err != nil {
+				return nil, wrap("read instance types", err)
+			}
+			n.types.add(answer.InstanceTypes)
+			return answer.NextToken, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	found, _ := n.types.split(wanted)
+	return found, nil
+}
+
+// bootImage is what Create needs to know about an AMI.
+type bootImage struct {
+	rootDevice string
+	volumeSize int64 // GiB
+	fetched    time.Time
+}
+
+// imageCache keeps AMIs by ID. Its entries expire, because AMIs can be deleted.
+type imageCache struct {
+	mu    sync.Mutex
+	known map[string]bootImage // guarded by mu
+}
+
+func (c *imageCache) get(id string) (bootImage, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, ok := c.known[id]
+	return i, ok && time.Since(i.fetched) < cacheAge
+}
+
+func (c *imageCache) set(id string, i bootImage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known[id] = i
+}
+
+// bootImage reads an AMI.
+func (n *names) bootImage(ctx context.Context, id string) (bootImage, error) {
+	if i, ok := n.images.get(id); ok {
+		return i, nil
+	}
+	missing := &unknownNameError{attribute: "image", value: id, detail: "no such AMI in the region"}
+	answer, err := n.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{id}})
+	if err = wrap("read image "+id, err); isMissing(err) || strings.HasPrefix(codeOf(err), "InvalidAMIID") {
+		return bootImage{}, missing
+	}
+	if err != nil {
+		return bootImage{}, unsentError{err}
+	}
+	if len(answer.Images) == 0 {
+		return bootImage{}, missing
+	}
+	i := bootImageOf(answer.Images[0])
+	n.images.set(id, i)
+	return i, nil
+}
+
+func bootImageOf(image types.Image) bootImage {
+	i := bootImage{rootDevice: aws.ToString(image.RootDeviceName), fetched: time.Now()}
+	for _, m := range image.BlockDeviceMappings {
+		if aws.ToString(m.DeviceName) == i.rootDevice && m.Ebs != nil {
+			i.volumeSize = int64(aws.ToInt32(m.Ebs.VolumeSize))
+		}
+	}
+	return i
+}

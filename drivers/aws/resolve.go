@@ -1,0 +1,198 @@
+package aws
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// offer is an offer's configuration with its instance types, the preferred one first.
+type offer struct {
+	settings labelSettings
+	types    []instanceType
+}
+
+// offer resolves what Create needs; the first unknown instance type is the error.
+func (c *Cloud) offer(ctx context.Context, config cty.Value) (offer, error) {
+	settings, err := decodeOffer(config)
+	if err != nil {
+		return offer{}, err
+	}
+	types, err := c.names.offeredTypes(ctx, settings.InstanceTypes)
+	return offer{settings, types}, err
+}
+
+// offeredTypes returns instance types in the given order.
+func (n *names) offeredTypes(ctx context.Context, wanted []string) ([]instanceType, error) {
+	found, err := n.instanceTypes(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	var list []instanceType
+	var unknown []error
+	for _, name := range wanted {
+		if t, ok := found[name]; ok {
+			list = append(list, t)
+			continue
+		}
+		all, err := n.typeNames.get(ctx, cacheAge)
+		if err != nil {
+			return nil, err
+		}
+		unknown = append(unknown, &unknownNameError{attribute: "instance_types", value: name, detail: "no such instance type in the region", near: suggestions(name, all)})
+	}
+	return list, errors.Join(unknown...)
+}
+
+// checkNames checks that all names are in a list.
+func checkNames(ctx context.Context, list *cache[string], attribute, detail string, wanted []string) error {
+	var unknown []error
+	for _, name := range wanted {
+		_, all, found, err := list.find(ctx, func(s string) bool { return s == name })
+		if err != nil {
+			return err
+		}
+		if !found {
+			unknown = append(unknown, &unknownNameError{attribute: attribute, value: name, detail: detail, near: suggestions(name, all)})
+		}
+	}
+	return errors.Join(unknown...)
+}
+
+// subnetsOf returns the configured subnets.
+func (n *names) subnetsOf(ctx context.Context, wanted []string) (list []subnet, err error) {
+	var unknown []error
+	for _, id := range wanted {
+		s, all, found, err := n.subnets.find(ctx, func(s subnet) bool { return s.id == id })
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			var ids []string
+			for _, other := range all {
+				ids = append(ids, other.id)
+			}
+			unknown = append(unknown, &unknownNameError{attribute: "subnet_ids", value: id, detail: "no such subnet", near: suggestions(id, ids)})
+		}
+		list = append(list, s)
+	}
+	return list, errors.Join(unknown...)
+}
+
+// subnetIn returns the first configured subnet in a zone; an empty zone stands for any. Without configured subnets it
+// returns "".
+func (n *names) subnetIn(ctx context.Context, zone string, wanted []string) (string, error) {
+	if len(wanted) == 0 {
+		return "", nil
+	}
+	list, err := n.subnetsOf(ctx, wanted)
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(list, func(s subnet) bool { return zone == "" || s.zone == zone })
+	if i < 0 {
+		return "", &unknownNameError{attribute: "subnet_ids", value: zone, detail: "none of the subnets is in this zone"}
+	}
+	return list[i].id, nil
+}
+
+// zonesOf returns the zones to choose from: the configured ones, else those of the subnets.
+func zonesOf(s labelSettings, subnets []subnet) ([]string, error) {
+	var inSubnets []string
+	for _, s := range subnets {
+		if !slices.Contains(inSubnets, s.zone) {
+			inSubnets = append(inSubnets, s.zone)
+		}
+	}
+	if len(s.AvailabilityZones) == 0 {
+		return inSubnets, nil
+	}
+	for _, zone := range s.AvailabilityZones {
+		if len(subnets) > 0 && !slices.Contains(inSubnets, zone) {
+			return nil, &unknownNameError{attribute: "availability_zones", value: zone, detail: "none of subnet_ids is in this zone", near: inSubnets}
+		}
+	}
+	return s.AvailabilityZones, nil
+}
+
+// ResolveOffer implements drivers.Resolver.
+func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
+	s, err := decodeOffer(config)
+	if err != nil {
+		return resources.ResolvedOffer{}, nil, err
+	}
+	var keys []string
+	if s.KeyName != "" {
+		keys = []string{s.KeyName}
+	}
+	types, typesErr := c.names.offeredTypes(ctx, s.InstanceTypes)
+	subnets, subnetsErr := c.names.subnetsOf(ctx, s.SubnetIDs)
+	zones, zonesErr := zonesOf(s, subnets)
+	if subnetsErr != nil {
+		zonesErr = nil
+	}
+	var problems []resources.Problem
+	for _, err := range []error{typesErr, subnetsErr,
+		checkNames(ctx, &c.names.zones, "availability_zones", "no such zone in the region, or the zone is not available", s.AvailabilityZones),
+		zonesErr,
+		checkNames(ctx, &c.names.securityGroups, "security_group_ids", "no such security group", s.SecurityGroupIDs),
+		checkNames(ctx, &c.names.keys, "key_name", "no such key pair", keys),
+	} {
+		found, err := problemsIn(err)
+		if err != nil {
+			return resources.ResolvedOffer{}, nil, err
+		}
+		problems = append(problems, found...)
+	}
+	if len(problems) > 0 {
+		return resources.ResolvedOffer{}, problems, nil
+	}
+	return resources.ResolvedOffer{
+		Flavor: types[0].name, FlavorNames: s.InstanceTypes, Zones: zones,
+		Resources: amountsOf(types[0].name, types[0], s.isSpot()),
+		Values:    plannedValues(types, zones),
+	}, nil, nil
+}
+
+// plannedValues returns the objects that the names in an offer currently refer to.
+func plannedValues(list []instanceType, zones []string) map[string]string {
+	planned := map[string]any{"cores": list[0].cores, "ram": list[0].ram}
+	if len(zones) > 0 {
+		planned["availability_zones"] = zones
+	}
+	texts := map[string]string{}
+	for name, value := range planned {
+		text, _ := json.Marshal(value) // numbers and lists of strings
+		texts[name] = string(text)
+	}
+	return texts
+}
+
+// problemsIn separates the errors of a lookup: unknown names are problems, all others are errors.
+func problemsIn(err error) ([]resources.Problem, error) {
+	var several interface{ Unwrap() []error }
+	var one *unknownNameError
+	switch {
+	case err == nil:
+		return nil, nil
+	case errors.As(err, &one) && err == error(one): //nolint:errorlint // the error itself
+		return []resources.Problem{{Attribute: one.attribute, Value: one.value, Detail: one.detail, Suggestions: one.near}}, nil
+	case errors.As(err, &several) && one != nil:
+		var problems []resources.Problem
+		for _, e := range several.Unwrap() {
+			found, err := problemsIn(e)
+			if err != nil {
+				return nil, err
+			}
+			problems = append(problems, found...)
+		}
+		return problems, nil
+	default:
+		return nil, err
+	}
+}

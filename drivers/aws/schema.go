@@ -1,0 +1,167 @@
+package aws
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/requestvalues"
+	"github.com/npctl/npctl/resources/schema"
+)
+
+const driverDoc = "Nodes are EC2 instances, images are AMIs. Credentials come from the variables, files and roles that every AWS " +
+	"tool reads; `AWS_ENDPOINT_URL` selects another endpoint."
+
+func driverSchema() schema.Driver {
+	checks := map[string]schema.Check{"userdata": checkUserdata, "tags": checkTags, "request_properties": checkRequestProperties}
+	labelChecks := map[string]schema.Check{"instance_types": checkInstanceTypes}
+	for name, check := range checks {
+		labelChecks[name] = check
+	}
+	label := schema.Of[labelSettings]("", labelChecks)
+	for i := range label.Attributes {
+		label.Attributes[i].Default = cty.NilVal // else it would hide the pool's value
+	}
+	return schema.Driver{
+		Doc:            driverDoc,
+		Provider:       schema.Of[providerSettings]("", nil),
+		Pool:           schema.Of[poolSettings]("", checks),
+		Label:          label,
+		Image:          schema.Of[imageSettings]("", nil),
+		HasLabels:      true,
+		HasImages:      true,
+		HasCloudImages: true,
+		Formats:        []string{imageFormat},
+	}
+}
+
+// providerSettings locate the cloud.
+type providerSettings struct {
+	Region  string `config:"region" doc:"Region; the default is that of the profile or of 'AWS_REGION'."`
+	Profile string `config:"profile" doc:"Profile of '~/.aws/config' and '~/.aws/credentials'; the default is 'AWS_PROFILE', else 'default'."`
+}
+
+// labelSettings are the attributes of an offer.
+type labelSettings struct {
+	InstanceTypes []string `config:"instance_types,required,replacing" doc:"Instance types in order of preference: npctl uses the next one when EC2 has no capacity for one."`
+
+	poolSettings `config:",inline"`
+}
+
+// poolSettings are the attributes of an offer that a pool may have too. The defaults apply when neither sets them.
+type poolSettings struct {
+	AvailabilityZones []string                  `config:"availability_zones,new" doc:"Zones to choose from; the default is the zones of 'subnet_ids', else EC2 chooses."`
+	SubnetIDs         []string                  `config:"subnet_ids,replacing" doc:"Subnets: npctl uses the first one in the zone of the node. The default is the default subnet of the zone."`
+	SecurityGroupIDs  []string                  `config:"security_group_ids,replacing" doc:"Security groups by ID; the default is the default group of the network."`
+	PublicIPv4        bool                      `config:"public_ipv4,replacing" default:"true" doc:"Nodes have a public IPv4 address."`
+	PublicIPv6        bool                      `config:"public_ipv6,replacing" default:"false" doc:"Nodes have an IPv6 address, which the subnet must support."`
+	UseInternalIP     bool                      `config:"use_internal_ip,new" default:"false" doc:"Connect to nodes at their private address even if they have a public one."`
+	Reach             drivers.Reach             `config:",inline"`
+	KeyName           string                    `config:"key_name,replacing" doc:"EC2 key pair of the nodes."`
+	VolumeSize        int64                     `config:"volume_size,replacing" min:"1" doc:"Size of the root volume in GiB; the default is that of the image."`
+	VolumeType        string                    `config:"volume_type,replacing" oneof:"standard gp2 gp3 io1 io2 st1 sc1" doc:"Type of the root volume; the default is that of the image."`
+	IOPS              int64                     `config:"iops,replacing" min:"100" doc:"I/O operations per second of the root volume ('gp3', 'io1', 'io2')."`
+	Throughput        int64                     `config:"throughput,replacing" min:"125" doc:"Throughput of the root volume in MiB/s ('gp3')."`
+	EBSOptimized      bool                      `config:"ebs_optimized,replacing" default:"false" doc:"Dedicated bandwidth between nodes and volumes, for types without it by default."`
+	UserData          string                    `config:"userdata,replacing,hashed" doc:"User data for cloud-init, at most 16384 bytes."`
+	InstanceProfile   string                    `config:"iam_instance_profile,replacing" doc:"Name or ARN of the instance profile of the nodes: it gives them a role."`
+	Tags              map[string]string         `config:"tags,replacing" doc:"Tags of instances, their volumes and their network interfaces."`
+	Request           drivers.RequestProperties `config:",inline"`
+	MarketType        string                    `config:"market_type,replacing" default:"on-demand" oneof:"on-demand spot" doc:"'spot' nodes cost less; EC2 may terminate them at any time."`
+	IMDSv2            string                    `config:"imdsv2,replacing" oneof:"required optional" doc:"Whether the metadata service requires tokens (IMDSv2); the default is that of the image and the account."`
+	NestedVirt        bool                      `config:"nested_virtualization,replacing" default:"false" doc:"Nodes can run virtual machines; only some instance types support it."`
+}
+
+// imageSettings are the attributes of an uploaded image.
+type imageSettings struct {
+	Architecture string `config:"architecture,replacing" default:"x86_64" oneof:"x86_64 arm64" doc:"Architecture of the image."`
+	BootMode     string `config:"boot_mode,replacing" oneof:"legacy-bios uefi uefi-preferred" doc:"Boot mode of the image; the default is that of the instance type."`
+	ENASupport   bool   `config:"ena_support,replacing" default:"true" doc:"The image has the driver of the Elastic Network Adapter."`
+	IMDSSupport  string `config:"imds_support,replacing" oneof:"v2.0" doc:"'v2.0': instances of the image require IMDSv2."`
+	VolumeSize   int64  `config:"volume_size,replacing" min:"1" doc:"Size of the root volume in GiB; the default is the size of the image."`
+	VolumeType   string `config:"volume_type,replacing" default:"gp3" oneof:"standard gp2 gp3 io1 io2 st1 sc1" doc:"Type of the root volume."`
+	IOPS         int64  `config:"iops,replacing" min:"100" doc:"I/O operations per second of the root volume."`
+	Throughput   int64  `config:"throughput,replacing" min:"125" doc:"Throughput of the root volume in MiB/s ('gp3')."`
+}
+
+func checkInstanceTypes(v cty.Value) error {
+	if v.LengthInt() == 0 {
+		return errors.New("the list is empty; write at least one instance type such as t3.micro")
+	}
+	return nil
+}
+
+// maxUserdata is EC2's limit on user data before its encoding.
+const maxUserdata = 16384
+
+func checkUserdata(v cty.Value) error {
+	if n := len(v.AsString()); n > maxUserdata {
+		return fmt.Errorf("user data has %d bytes, EC2 accepts %d; download the rest from the node instead", n, maxUserdata)
+	}
+	return nil
+}
+
+// EC2's limits on tags. npctl needs up to reservedTags tags of an object.
+const (
+	maxTagKey    = 128
+	maxTagValue  = 255 // EC2 accepts 256; the contract of request_properties has 255 for all drivers
+	maxTags      = 50
+	reservedTags = 15
+)
+
+func checkTags(v cty.Value) error {
+	values := v.AsValueMap()
+	if n := len(values); n > maxTags-reservedTags {
+		return fmt.Errorf("%d tags: EC2 accepts %d for an object, of which npctl needs %d", n, maxTags, reservedTags)
+	}
+	for key, value := range values {
+		switch {
+		case strings.HasPrefix(key, tagPrefix), strings.HasPrefix(strings.ToLower(key), "aws:"), key == tagName:
+			return fmt.Errorf("tag %q: %s, %s… and aws:… are reserved; choose another", key, tagName, tagPrefix)
+		case key == "" || len(key) > maxTagKey:
+			return fmt.Errorf("tag %q: a name has 1 to %d bytes", key, maxTagKey)
+		case !value.IsNull() && value.IsKnown() && len(value.AsString()) > maxTagValue:
+			return fmt.Errorf("tag %q: npctl accepts values of at most %d bytes, this one has %d", key, maxTagValue, len(value.AsString()))
+		}
+	}
+	return nil
+}
+
+func checkRequestProperties(v cty.Value) error {
+	if err := checkTags(v); err != nil {
+		return err
+	}
+	return requestvalues.CheckMap(v)
+}
+
+func (s poolSettings) encodedUserData() string {
+	return base64.StdEncoding.EncodeToString([]byte(s.UserData))
+}
+
+func (s poolSettings) isSpot() bool { return s.MarketType == "spot" }
+
+// changesVolume reports whether the root volume differs from that of the image.
+func (s poolSettings) changesVolume() bool {
+	return s.VolumeSize != 0 || s.VolumeType != "" || s.IOPS != 0 || s.Throughput != 0
+}
+
+// decode reads a block of the configuration.
+func decode(config cty.Value, into any) error {
+	if err := schema.Decode(config, into); err != nil {
+		return unsentError{fmt.Errorf("%w: %w", drivers.ErrRejected, err)}
+	}
+	return nil
+}
+
+// decodeOffer reads the configuration of an offer.
+func decodeOffer(config cty.Value) (labelSettings, error) {
+	s := labelSettings{poolSettings: poolSettings{PublicIPv4: true}}
+	err := decode(config, &s)
+	s.InstanceTypes = slices.Compact(s.InstanceTypes)
+	return s, err
+}

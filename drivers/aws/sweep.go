@@ -1,0 +1,143 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// Leftovers implements drivers.Sweeper: volumes, network interfaces and snapshots with ownership tags, one list each.
+func (c *Cloud) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
+	var found []resources.Leftover
+	for _, list := range []func(context.Context, []types.Filter) ([]resources.Leftover, error){c.volumes, c.interfaces, c.leftSnapshots} {
+		some, err := list(ctx, ownedFilter())
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, some...)
+	}
+	return found, nil
+}
+
+func (c *Cloud) volumes(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
+	err = pages(func(token *string) (*string, error) {
+		answer, err := c.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
+		if err != nil {
+			return nil, wrap("list volumes", err)
+		}
+		for _, v := range answer.Volumes {
+			l := leftoverOf(resources.LeftoverVolume, v.VolumeId, v.Tags)
+			if len(v.Attachments) > 0 {
+				l.InUse, l.Server = true, aws.ToString(v.Attachments[0].InstanceId)
+			}
+			found = append(found, l)
+		}
+		return answer.NextToken, nil
+	})
+	return found, err
+}
+
+func (c *Cloud) interfaces(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
+	err = pages(func(token *string) (*string, error) {
+		answer, err := c.ec2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
+		if err != nil {
+			return nil, wrap("list network interfaces", err)
+		}
+		for _, n := range answer.NetworkInterfaces {
+			l := leftoverOf(resources.LeftoverPort, n.NetworkInterfaceId, n.TagSet)
+			if n.Attachment != nil {
+				l.InUse, l.Server = true, aws.ToString(n.Attachment.InstanceId)
+			}
+			found = append(found, l)
+		}
+		return answer.NextToken, nil
+	})
+	return found, err
+}
+
+// leftSnapshots lists snapshots. That of an AMI with the same ownership tags is in use: DeleteImage deletes both.
+func (c *Cloud) leftSnapshots(ctx context.Context, filters []types.Filter) ([]resources.Leftover, error) {
+	snapshots, err := c.snapshots(ctx, filters)
+	if err != nil || len(snapshots) == 0 {
+		return nil, err
+	}
+	images, err := c.ListImages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	used := map[resources.OwnerTags]bool{}
+	for _, i := range images {
+		used[recordOf(i.Marks)] = true
+	}
+	var found []resources.Leftover
+	for _, s := range snapshots {
+		l := leftoverOf(resources.LeftoverSnapshot, s.SnapshotId, s.Tags)
+		l.InUse = used[recordOf(l.Marks)]
+		found = append(found, l)
+	}
+	return found, nil
+}
+
+// recordOf returns the ownership tags that name the record.
+func recordOf(m resources.OwnerTags) resources.OwnerTags {
+	return resources.OwnerTags{Installation: m.Installation, Kind: m.Kind, ID: m.ID}
+}
+
+func leftoverOf(kind string, id *string, list []types.Tag) resources.Leftover {
+	tags := tagMap(list)
+	return resources.Leftover{Type: kind, ID: aws.ToString(id), Name: cmp.Or(tags[tagName], aws.ToString(id)), Marks: marksOf(tags)}
+}
+
+// DeleteLeftover implements drivers.Sweeper. It reads the object again before it deletes it: npctl must not delete an
+// object that has lost its ownership tags since the listing, or that is in use now.
+func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error {
+	kinds := map[string]struct {
+		filter string
+		list   func(context.Context, []types.Filter) ([]resources.Leftover, error)
+		remove func(context.Context, string) error
+	}{
+		resources.LeftoverVolume:   {"volume-id", c.volumes, c.deleteVolume},
+		resources.LeftoverPort:     {"network-interface-id", c.interfaces, c.deleteInterface},
+		resources.LeftoverSnapshot: {"snapshot-id", c.leftSnapshots, c.deleteSnapshot},
+	}
+	kind, known := kinds[l.Type]
+	if !known {
+		return fmt.Errorf("%w: delete leftover %s: %q is not a kind that this driver creates", drivers.ErrRejected, l.ID, l.Type)
+	}
+	found, err := kind.list(ctx, []types.Filter{filter(kind.filter, l.ID)})
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	now := found[0]
+	if !now.Marks.SameRecord(l.Marks) || l.Marks.Installation == "" {
+		return fmt.Errorf("delete %s %s: %w: its ownership tags changed after it was listed; npctl does not delete it", l.Type, l.ID, drivers.ErrNotOurs)
+	}
+	if now.InUse && (!l.InUse || now.Server != l.Server) {
+		return fmt.Errorf("delete %s %s: %w: it was attached after it was listed; npctl does not delete it", l.Type, l.ID, drivers.ErrNotOurs)
+	}
+	return kind.remove(ctx, l.ID)
+}
+
+func (c *Cloud) deleteVolume(ctx context.Context, id string) error {
+	_, err := c.ec2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: aws.String(id)})
+	return unlessMissing(wrap("delete volume "+id, err))
+}
+
+func (c *Cloud) deleteInterface(ctx context.Context, id string) error {
+	_, err := c.ec2.DeleteNetworkInterface(ctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: aws.String(id)})
+	return unlessMissing(wrap("delete network interface "+id, err))
+}
+
+func unlessMissing(err error) error {
+	if isMissing(err) {
+		return nil
+	}
+	return err
+}

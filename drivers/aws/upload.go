@@ -1,0 +1,199 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ebs"
+	ebstypes "github.com/aws/aws-sdk-go-v2/service/ebs/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// cleanupLimit is the maximum duration of the cleanup after a failed upload.
+const cleanupLimit = 30 * time.Second
+
+// UploadImage implements drivers.ImageStore: it writes the blocks of an EBS snapshot (see blocks.go) and registers an AMI
+// with it. EBS verifies the checksum of each block and that of all.
+func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
+	doing := "upload image " + spec.Name
+	if spec.MaybeCreated {
+		if err := st.deleteEarlier(ctx, spec.Marks); err != nil {
+			return resources.RemoteImage{}, fmt.Errorf("%s: delete the image of an earlier attempt: %w", doing, err)
+		}
+	}
+	settings := imageSettings{Architecture: "x86_64", ENASupport: true, VolumeType: "gp3"}
+	if err := decode(spec.Config, &settings); err != nil {
+		return resources.RemoteImage{}, err
+	}
+	tags, err := imageTags(spec)
+	if err != nil {
+		return resources.RemoteImage{}, unsentError{fmt.Errorf("%s: %w", doing, err)}
+	}
+	snapshot, err := st.startSnapshot(ctx, spec, tags)
+	if err != nil {
+		return resources.RemoteImage{}, err
+	}
+	made, err := st.fill(ctx, spec, settings, tags, snapshot, content)
+	if err == nil {
+		return made, nil
+	}
+	// The caller's context may be done; the cleanup still runs, with a time limit.
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
+	defer cancel()
+	if left := st.deleteEarlier(cleanup, spec.Marks); left != nil {
+		err = fmt.Errorf("%w (snapshot %s was not deleted: %w)", err, snapshot, left)
+	}
+	return resources.RemoteImage{}, fmt.Errorf("%s: %w", doing, err)
+}
+
+// deleteEarlier deletes the AMIs and snapshots with these ownership tags.
+func (st *imageStore) deleteEarlier(ctx context.Context, marks resources.OwnerTags) error {
+	images, err := st.describe(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: tagFilter(marks)})
+	if err != nil {
+		return err
+	}
+	for _, i := range images {
+		if err := st.DeleteImage(ctx, aws.ToString(i.ImageId), marks); err != nil {
+			return err
+		}
+	}
+	return st.deleteSnapshots(ctx, marks)
+}
+
+// snapshots lists the account's own snapshots.
+func (st *imageStore) snapshots(ctx context.Context, filters []types.Filter) (found []types.Snapshot, err error) {
+	err = pages(func(token *string) (*string, error) {
+		answer, err := st.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
+		if err != nil {
+			return nil, wrap("list snapshots", err)
+		}
+		found = append(found, answer.Snapshots...)
+		return answer.NextToken, nil
+	})
+	return found, err
+}
+
+// imageTags returns the tags of the snapshot and the AMI: the user's, overridden by npctl's. A tag of the language is a
+// tag without a value.
+func imageTags(spec drivers.ImageSpec) (map[string]string, error) {
+	tags := map[string]string{}
+	for _, name := range spec.Tags {
+		tags[name] = ""
+	}
+	maps.Copy(tags, spec.Properties)
+	maps.Copy(tags, ownerTags(spec.Marks))
+	tags[tagName], tags[tagFormat], tags[tagSize] = spec.Name, imageFormat, strconv.FormatInt(spec.Size, 10)
+	if spec.SHA256 != "" {
+		tags[tagSHA256] = spec.SHA256
+	}
+	return tags, validateTags(tags)
+}
+
+const gib = 1 << 30
+
+func (st *imageStore) startSnapshot(ctx context.Context, spec drivers.ImageSpec, tags map[string]string) (string, error) {
+	in := &ebs.StartSnapshotInput{VolumeSize: aws.Int64(max((spec.Size+gib-1)/gib, 1)), Description: aws.String("npctl image " + spec.Name)}
+	for _, t := range tagList(tags) {
+		in.Tags = append(in.Tags, ebstypes.Tag{Key: t.Key, Value: t.Value})
+	}
+	answer, err := st.ebs.StartSnapshot(ctx, in)
+	if err != nil {
+		return "", wrap("start a snapshot for image "+spec.Name, err)
+	}
+	return aws.ToString(answer.SnapshotId), nil
+}
+
+// fill writes and completes the snapshot and registers the AMI.
+func (st *imageStore) fill(ctx context.Context, spec drivers.ImageSpec, settings imageSettings, tags map[string]string, snapshot string, content io.Reader) (resources.RemoteImage, error) {
+	written, err := st.writeBlocks(ctx, spec, snapshot, content)
+	if err != nil {
+		return resources.RemoteImage{}, err
+	}
+	_, err = st.ebs.CompleteSnapshot(ctx, &ebs.CompleteSnapshotInput{
+		SnapshotId: aws.String(snapshot), ChangedBlocksCount: aws.Int32(written.count), Checksum: aws.String(written.checksum),
+		ChecksumAlgorithm: ebstypes.ChecksumAlgorithmChecksumAlgorithmSha256, ChecksumAggregationMethod: ebstypes.ChecksumAggregationMethodChecksumAggregationLinear,
+	})
+	if err != nil {
+		return resources.RemoteImage{}, wrap("complete snapshot "+snapshot, err)
+	}
+	if err := st.waitSnapshot(ctx, snapshot); err != nil {
+		return resources.RemoteImage{}, err
+	}
+	id, err := st.register(ctx, spec, settings, tags, snapshot)
+	if err != nil {
+		return resources.RemoteImage{}, err
+	}
+	return st.waitImage(ctx, id)
+}
+
+// otherCharacters are those that the name of an AMI must not contain.
+var otherCharacters = regexp.MustCompile(`[^a-zA-Z0-9()\[\] ./'@_-]`)
+
+// maxImageName is the length of the name of an AMI.
+const maxImageName = 128
+
+// amiName returns the name of an AMI, which is unique in its region and has 3 to 128 characters.
+func amiName(name string) string {
+	name = otherCharacters.ReplaceAllString(name, "-")
+	for len(name) < 3 {
+		name += "-"
+	}
+	return name[:min(len(name), maxImageName)]
+}
+
+const rootDevice = "/dev/sda1"
+
+func (st *imageStore) register(ctx context.Context, spec drivers.ImageSpec, s imageSettings, tags map[string]string, snapshot string) (string, error) {
+	device := &types.EbsBlockDevice{SnapshotId: aws.String(snapshot), DeleteOnTermination: aws.Bool(true), VolumeType: types.VolumeType(s.VolumeType)}
+	for _, option := range []struct {
+		value int64
+		to    **int32
+	}{{s.VolumeSize, &device.VolumeSize}, {s.IOPS, &device.Iops}, {s.Throughput, &device.Throughput}} {
+		if option.value > 0 {
+			*option.to = aws.Int32(int32(option.value)) //nolint:gosec // checked by EC2
+		}
+	}
+	in := &ec2.RegisterImageInput{
+		Name: aws.String(amiName(spec.Name)), Architecture: types.ArchitectureValues(s.Architecture), VirtualizationType: aws.String("hvm"),
+		RootDeviceName: aws.String(rootDevice), BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: aws.String(rootDevice), Ebs: device}},
+		EnaSupport: aws.Bool(s.ENASupport), BootMode: types.BootModeValues(s.BootMode), ImdsSupport: types.ImdsSupportValues(s.IMDSSupport),
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeImage, Tags: tagList(tags)}},
+	}
+	answer, err := st.ec2.RegisterImage(ctx, in)
+	if err != nil {
+		return "", wrap("register the AMI of snapshot "+snapshot, err)
+	}
+	return aws.ToString(answer.ImageId), nil
+}
+
+// waitImage waits until instances can boot from an AMI, usually right after its registration.
+func (st *imageStore) waitImage(ctx context.Context, id string) (resources.RemoteImage, error) {
+	for pause := 250 * time.Millisecond; ; pause = min(pause*2, maxPause) {
+		i, found, err := st.image(ctx, id)
+		if err != nil {
+			return resources.RemoteImage{}, err
+		}
+		if r := remoteImage(i); found && r.Status == resources.StatusReady {
+			return r, nil
+		} else if found && r.Status != resources.StatusPending {
+			reason := ""
+			if i.StateReason != nil {
+				reason = ": " + clean(aws.ToString(i.StateReason.Message))
+			}
+			return resources.RemoteImage{}, fmt.Errorf("AMI %s is %s%s", id, i.State, reason)
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return resources.RemoteImage{}, fmt.Errorf("wait for AMI %s: %w", id, err)
+		}
+	}
+}
