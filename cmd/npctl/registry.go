@@ -19,6 +19,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/aws"
 	"github.com/npctl/npctl/drivers/metastatic"
+	"github.com/npctl/npctl/drivers/kubernetes"
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox"
 	"github.com/npctl/npctl/drivers/static"
@@ -47,6 +48,9 @@ func newRegistry() registry {
 	for _, d := range []drivers.Driver{
 		aws.New(),
 		openstack.New(),
+		kubernetes.New(),
+		kubernetes.NewOpenShift(),
+		kubernetes.NewOpenShiftPods(),
 		sandbox.New(openstack.SharedSchema(), connectSandbox),
 		static.New(),
 		metastatic.New(),
