@@ -178,6 +178,25 @@ func because(why string) string {
 	return ": " + why
 }
 
+// Access returns the credentials with which jobs connect to a node in use or on hold, as JSON. With a lease, only its
+// holder gets them.
+func (c *Clients) Access(ctx context.Context, id, holder string) (*resources.Node, string, error) {
+	n, _, err := reconcile.Lookup[resources.Node](c.runner, resources.KindNode, id)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case !n.State.IsInService():
+		return nil, "", fmt.Errorf("%w: node %s is %s; take it first", ErrState, id, n.State)
+	case n.Lease != nil && n.Lease.Holder != holder:
+		return nil, "", fmt.Errorf("%w: the lease of node %s is held by %q", ErrState, id, n.Lease.Holder)
+	}
+	credentials, err := c.runner.Access(ctx, n)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: %w", ErrState, err)
+	}
+	return n, credentials, nil
+}
+
 // RetryConflict calls try again, up to ten times in total, while a record has changed concurrently. The growing pauses
 // let that change reach this process.
 func RetryConflict(ctx context.Context, try func() error) (err error) {

@@ -50,7 +50,7 @@ var argumentSources = map[string]completionSource{
 	"image show": imageNames, "image log": imageNames, "image build": imageNames, "image upload": imageNames,
 	"image delete": imageNames, "image pause": imageNames, "image unpause": imageNames,
 	"node show": records(resources.KindNode), "node hold": records(resources.KindNode), "node release": records(resources.KindNode),
-	"node delete": records(resources.KindNode), "node return": records(resources.KindNode), "node renew": records(resources.KindNode),
+	"node delete": records(resources.KindNode), "node return": records(resources.KindNode), "node renew": records(resources.KindNode), "node access": records(resources.KindNode),
 	"node wait": records(resources.KindNode), "request show": records(resources.KindRequest),
 	"request cancel": records(resources.KindRequest), "request wait": records(resources.KindRequest),
 	"request take": records(resources.KindRequest),

@@ -164,6 +164,9 @@ func (c *daemonCommand) reachable(nodes []wire.Node) error {
 func connectText(n *resources.Node) string {
 	port := n.Login.ConnectionPort
 	if kind := n.Login.ConnectionType; kind != "" && kind != "ssh" {
+		if port == 0 { // of kubectl and others that need npctl node access
+			return kind + " " + n.Addresses.Interface
+		}
 		return kind + " " + net.JoinHostPort(n.Addresses.Interface, strconv.FormatInt(port, 10))
 	}
 	at := n.Addresses.Interface

@@ -19,7 +19,7 @@ type change func(ctx context.Context, d *client.Client, id string) (n wire.Node,
 
 // newNodeChanges returns the subcommands of npctl node that change nodes or wait for them.
 func newNodeChanges(a *app) []*cli.Command {
-	return []*cli.Command{newNodeHoldCommand(a), newNodeReleaseCommand(a), newNodeDeleteCommand(a), newNodeReturnCommand(a), newNodeRenewCommand(a), newNodeWaitCommand(a)}
+	return []*cli.Command{newNodeHoldCommand(a), newNodeReleaseCommand(a), newNodeDeleteCommand(a), newNodeReturnCommand(a), newNodeRenewCommand(a), newNodeAccessCommand(a), newNodeWaitCommand(a)}
 }
 
 // each returns the action of a subcommand that changes the nodes in its arguments.

@@ -146,7 +146,7 @@ func setup(t *testing.T, l *lab, attributes map[string]cty.Value, wrong string) 
 		},
 	}
 	if isPod {
-		bad := podLabel(map[string]cty.Value{"volumes": cty.StringVal(`[{"name":"cache"}]`), "volume_mounts": cty.StringVal(`[{"name":"cash","mountPath":"/c"}]`)})
+		bad := podLabel(map[string]cty.Value{"volumes": cty.StringVal(`[{"name":"cache"}]`), "volume_mounts": cty.StringVal(`[{"name":"cahce","mountPath":"/c"}]`)})
 		s.BadOffers = map[string]drivertest.BadOffer{"volume": {Config: label(t, l.driver, bad), Attribute: "volume_mounts", Near: "cache"}}
 		s.Rejected = map[string]func(*drivers.Spec){"no image": func(spec *drivers.Spec) {
 			spec.Config = label(t, l.driver, map[string]cty.Value{"type": cty.StringVal("pod")})

@@ -183,6 +183,7 @@ func (s *Server) addOperations() {
 
 	add(a, reader, "GET /v1/nodes", "listNodes", "Lists nodes.", nodes.list)
 	add(a, reader, "GET /v1/nodes/{id}", "showNode", "Returns a node. With wait, responds when the node is in one of the given states, or when its state changes.", nodes.show, longPoll)
+	add(a, full, "GET /v1/nodes/{id}/access", "accessNode", "Returns the credentials of a node in use or on hold, such as the token of a Kubernetes namespace. npctl requests them from the cloud and stores them nowhere.", nodes.access)
 	add(a, full, "POST /v1/nodes/{id}/renew", "renewNode", "Extends the lease of a node in use.", nodes.renew)
 	add(a, full, "POST /v1/nodes/{id}/return", "returnNode", "Returns a node after use. A static node becomes ready again, any other node is deleted.", nodes.giveBack)
 	add(a, full, "POST /v1/nodes/{id}/hold", "holdNode", "Holds a node for debugging.", nodes.hold)
@@ -294,6 +295,11 @@ type showNode struct {
 	Named
 	Waiting
 	State nodeStates `query:"state" doc:"With wait: the states to wait for, separated by commas."`
+}
+
+type nodeAccess struct {
+	Named
+	Holder string `query:"holder" maxLength:"1024" doc:"The holder of the lease, if the node has one."`
 }
 
 type deleteNode struct {

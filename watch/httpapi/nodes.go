@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/npctl/npctl/inspect"
@@ -52,6 +53,14 @@ func (n nodeRoutes) show(ctx context.Context, in *showNode) (wire.Node, error) {
 	}
 	w := fleetOf(n.daemon)
 	return w.NodeViews(n.daemon.Runner().Running())(node), nil
+}
+
+func (n nodeRoutes) access(ctx context.Context, in *nodeAccess) (wire.Access, error) {
+	node, credentials, err := n.daemon.Clients.Access(ctx, in.ID, in.Holder)
+	if err != nil {
+		return wire.Access{}, notFoundError("node", in.ID, err)
+	}
+	return wire.Access{Node: node.ID, ConnectionType: node.Login.ConnectionType, Credentials: json.RawMessage(credentials)}, nil
 }
 
 func (n nodeRoutes) renew(ctx context.Context, in *with[wire.Renew]) (wire.Node, error) {

@@ -112,6 +112,12 @@ func (c *Client) node(ctx context.Context, id, what string, send any) (n wire.No
 	return n, err
 }
 
+// AccessNode returns the credentials of a node in use.
+func (c *Client) AccessNode(ctx context.Context, id, holder string) (a wire.Access, err error) {
+	err = c.call(ctx, http.MethodGet, at("nodes", id, "access"), values("holder", holder), nil, &a)
+	return a, err
+}
+
 // RenewNode prolongs the lease of a node in use.
 func (c *Client) RenewNode(ctx context.Context, id, holder string) (wire.Node, error) {
 	return c.node(ctx, id, "renew", wire.Renew{Holder: holder})

@@ -70,6 +70,13 @@ type Renew struct {
 	Holder string `json:"holder,omitempty" maxLength:"1024" doc:"The name of the client that took the node."`
 }
 
+// Access is the secret with which jobs connect to a node.
+type Access struct {
+	Node           string          `json:"node"`
+	ConnectionType string          `json:"connection_type" doc:"The connection type of the node, such as namespace, project or kubectl."`
+	Credentials    json.RawMessage `json:"credentials" doc:"The object that Zuul expects as connection_port for this connection type, such as the address of the API server, a namespace and a token."`
+}
+
 // Hold sets the reason and the end of a hold.
 type Hold struct {
 	Reason string    `json:"reason,omitempty" maxLength:"1024"`

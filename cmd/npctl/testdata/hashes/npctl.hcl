@@ -249,6 +249,75 @@ provider "metastatic" "slots" {
   pool "main" {
     label "inherited" {
       backing_label = "plain"
+provider "kubernetes" "kubernetes" {
+  pool "main" {
+    image_pull = "Always"
+    cpu        = 2
+
+    label "plain" {
+      type  = "pod"
+      image = "debian:12"
+    }
+
+    label "all" {
+      type               = "pod"
+      image              = "debian:12"
+      image_pull         = "Never"
+      image_pull_secrets = ["registry"]
+      cpu                = 0.5
+      memory             = 1
+      storage            = 2
+      cpu_limit          = 3
+      memory_limit       = 4
+      storage_limit      = 5
+      gpu                = 1
+      gpu_resource       = "nvidia.com/gpu"
+      extra_resources    = { licenses = 1 }
+      env                = { A = "1" }
+      node_selector      = { disk = "ssd" }
+      scheduler_name     = "other"
+      privileged         = true
+      volumes            = "[{\"name\":\"cache\"}]"
+      volume_mounts      = "[{\"name\":\"cache\",\"mountPath\":\"/cache\"}]"
+      labels             = { team = "label" }
+      annotations        = { note = "label" }
+      request_properties = { r = "{request.tenant_name}" }
+      python_path        = "/usr/bin/python3"
+      shell_type         = "sh"
+    }
+  }
+
+  pool "whole" {
+    label "plain" {
+      type = "pod"
+      spec = "{\"containers\":[{\"name\":\"a\",\"image\":\"debian:12\"}]}"
+    }
+  }
+}
+
+provider "openshift" "openshift" {
+  pool "main" {
+    label "plain" {
+      type = "project"
+    }
+
+    label "all" {
+      type   = "pod"
+      image  = "debian:12"
+      memory = 1
+    }
+  }
+}
+
+provider "openshiftpods" "openshiftpods" {
+  pool "main" {
+    label "plain" {
+      image = "debian:12"
+    }
+
+    label "all" {
+      spec = "{\"containers\":[{\"name\":\"a\",\"image\":\"debian:12\"}]}"
+      cpu  = 1
     }
   }
 }
