@@ -22,36 +22,38 @@ const (
 	bindingName = "zuul-role"
 )
 
-// Advance implements drivers.Cloud. The first step makes the service account and the secret of its token. When the cluster
-// has issued the token, the next step makes the role binding and then the pod. Objects that exist are kept, so that every
-// step may be repeated. List detects the last object: the binding, or the pod.
+// Advance implements drivers.Cloud. The first step makes the service account, the permissions of jobs in a pod, and last the
+// secret of the token. When the cluster has issued the token, the next step makes the pod or, in a node without pod, the
+// role binding, which List detects. Objects that exist are kept, so that every step may be repeated.
 func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.Instance) (resources.Instance, error) {
-	if seen.Status != resources.StatusPending || seen.HostID != "" {
+	if seen.Status != resources.StatusPending || seen.Addresses.Interface != "" {
 		return seen, nil
 	}
 	s, err := settingsOf(spec.Config)
 	if err != nil {
 		return seen, err
 	}
-	r := recordOf(spec, s)
+	r, permissions := recordOf(spec, s), c.permissions(seen.ID, s.Type)
+	before, last := c.account(seen.ID), permissions
+	if s.Type == typePod {
+		before = append(before, permissions...)
+		last = []newObject{{inNamespace(coreAPI, seen.ID, "pods"), seen.ID, newPod(seen.ID, r, s, spec.Properties)}}
+	}
 	issued, err := c.secret(ctx, seen.ID)
 	switch {
 	case isStatus(err, http.StatusNotFound):
-		return seen, c.makeAll(ctx, c.account(seen.ID, r)...)
+		return seen, c.makeAll(ctx, append(before, tokenSecret(seen.ID, r))...)
 	case err != nil:
 		return seen, err
 	case len(issued.Data[corev1.ServiceAccountTokenKey]) == 0:
 		return seen, nil
 	}
-	objects := c.permissions(seen.ID, s.Type, c.spaces.isProject())
-	if s.Type == typePod {
-		objects = append(objects, newObject{inNamespace(coreAPI, seen.ID, "pods"), seen.ID, newPod(seen.ID, r, s, spec.Properties)})
-	}
-	if err := c.makeAll(ctx, objects...); err != nil || s.Type == typePod {
+	if err := c.makeAll(ctx, last...); err != nil || s.Type == typePod {
 		return seen, pending(err)
 	}
-	seen.Status = resources.StatusReady
-	return seen, nil
+	now := node{seen}
+	now.setBound()
+	return now.Instance, nil
 }
 
 // pending returns an error unless the cluster has not yet made the default objects of a new namespace.
@@ -78,29 +80,31 @@ func (c *base) makeAll(ctx context.Context, objects ...newObject) error {
 	return nil
 }
 
-// account returns the service account of jobs and the secret of its token. The token does not expire: a node may wait
-// for its job for days. It ends with the namespace.
-func (c *Cloud) account(namespace string, r record) []newObject {
-	return []newObject{
-		{inNamespace(coreAPI, namespace, "serviceaccounts"), worker, corev1.ServiceAccount{
-			TypeMeta: metav1.TypeMeta{Kind: "ServiceAccount", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: worker},
+// account returns the service account of jobs.
+func (c *Cloud) account(namespace string) []newObject {
+	return []newObject{{inNamespace(coreAPI, namespace, "serviceaccounts"), worker, corev1.ServiceAccount{
+		TypeMeta: metav1.TypeMeta{Kind: "ServiceAccount", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: worker},
+	}}}
+}
+
+// tokenSecret returns the secret in which the cluster issues the token of the service account. The token does not expire:
+// a node may wait for its job for days. It ends with the namespace.
+func tokenSecret(namespace string, r record) newObject {
+	return newObject{inNamespace(coreAPI, namespace, "secrets"), worker, corev1.Secret{
+		TypeMeta: metav1.TypeMeta{Kind: "Secret", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Name: worker, Annotations: map[string]string{
+			corev1.ServiceAccountNameKey: worker, markAnnotation: r.text(),
 		}},
-		{inNamespace(coreAPI, namespace, "secrets"), worker, corev1.Secret{
-			TypeMeta: metav1.TypeMeta{Kind: "Secret", APIVersion: "v1"},
-			ObjectMeta: metav1.ObjectMeta{Name: worker, Annotations: map[string]string{
-				corev1.ServiceAccountNameKey: worker, markAnnotation: r.text(),
-			}},
-			Type: corev1.SecretTypeServiceAccountToken,
-		}},
-	}
+		Type: corev1.SecretTypeServiceAccountToken,
+	}}
 }
 
 // permissions returns the role binding of the service account, and a role if the cluster has none that fits. In a pod,
 // jobs may execute commands, read logs and forward ports. Namespaces and projects belong to the job.
-func (c *Cloud) permissions(namespace, nodeType string, isProject bool) []newObject {
+func (c *Cloud) permissions(namespace, nodeType string) []newObject {
 	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"}
 	var objects []newObject
-	if nodeType == typePod && !isProject {
+	if nodeType == typePod && !c.spaces.isProject() {
 		role.Kind, role.Name = "Role", roleName
 		read, use := []string{"get", "list"}, []string{"get", "create"}
 		objects = append(objects, newObject{inNamespace(roleAPI, namespace, "roles"), roleName, rbacv1.Role{

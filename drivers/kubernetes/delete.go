@@ -16,7 +16,7 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 	return c.deleteOwned(ctx, c.spaces.at(id), expected)
 }
 
-// deleteOwned deletes an object if it belongs to the record. The deletion names the UID of the object whose tags npctl has
+// deleteOwned deletes an object if it belongs to the record. The deletion names the UID of the object that npctl has
 // read, so that a new object of the same name stays.
 func (c *base) deleteOwned(ctx context.Context, path string, expected resources.OwnerTags) error {
 	var there struct {

@@ -94,7 +94,7 @@ func newAPIError(doing string, s metav1.Status) *apiError {
 
 var (
 	quotaText = regexp.MustCompile(`(?i)exceeded quota|you may not request more than \d+ project|too many projects`)
-	// pendingText are the rejections of a namespace whose default objects do not exist yet.
+	// pendingText are the rejections of a namespace without its default objects.
 	pendingText = regexp.MustCompile(`(?i)error looking up service account|no API token found for service account|unable to create new content in namespace`)
 )
 

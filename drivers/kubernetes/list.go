@@ -59,7 +59,7 @@ func (c *Cloud) instance(s spaceObject, inside contents) resources.Instance {
 	case r.Type == typePod && inside.pod != nil:
 		i.setPod(*inside.pod)
 	case r.Type != typePod && inside.bound:
-		i.Status = resources.StatusReady
+		i.setBound()
 	}
 	return i.Instance
 }
@@ -71,7 +71,7 @@ type node struct{ resources.Instance }
 func (c *base) own(meta metav1.ObjectMeta, r record) node {
 	return node{resources.Instance{
 		ID: meta.Name, Name: r.Hostname, Marks: r.marks(), Status: resources.StatusPending, Flavor: r.Flavor, Resources: r.Resources,
-		Addresses: resources.Addresses{Interface: meta.Name}, Cloud: c.context, Created: meta.CreationTimestamp.UTC(), Login: r.Login,
+		Cloud: c.context, Created: meta.CreationTimestamp.UTC(), Login: r.Login,
 	}}
 }
 
@@ -84,8 +84,13 @@ func (c *base) foreign(meta metav1.ObjectMeta) resources.Instance {
 	return resources.Instance{ID: meta.Name, Name: meta.Name, Status: status, Cloud: c.context, Created: meta.CreationTimestamp.UTC()}
 }
 
+// setBound sets the attributes of a namespace with its role binding. An instance has an address when Advance has nothing
+// left to do.
+func (n *node) setBound() { n.Status, n.Addresses.Interface = resources.StatusReady, n.ID }
+
 // setPod sets the attributes that follow from the pod.
 func (n *node) setPod(p podObject) {
+	n.Addresses.Interface = n.ID
 	n.Status, n.FaultKind, n.Fault = p.status()
 	n.HostID = p.Spec.NodeName
 }

@@ -133,7 +133,7 @@ func labelChecks() map[string]schema.Check {
 	}
 }
 
-// decodeStrictly decodes JSON whose fields must be those of the Kubernetes API.
+// decodeStrictly decodes JSON. Fields that the Kubernetes API does not have are errors.
 func decodeStrictly(text string, into any) error {
 	strict, err := strictjson.UnmarshalStrict([]byte(text), into)
 	if err = errors.Join(append(strict, err)...); err != nil {

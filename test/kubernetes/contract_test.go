@@ -101,6 +101,11 @@ func podLabel(more map[string]cty.Value) map[string]cty.Value {
 // TestContract runs the suite of all drivers with each driver and type of node.
 func TestContract(t *testing.T) {
 	project(t, "existing")
+	t.Setenv("KUBECONFIG", cluster.Kubeconfig{Server: kube.URL, CA: kube.CA, Token: cluster.Token}.Write(t))
+	t.Run("drivers", func(t *testing.T) { contract(t) })
+}
+
+func contract(t *testing.T) {
 	limits := map[string]cty.Value{"max_servers": cty.NumberIntVal(1000)}
 	inProject := map[string]cty.Value{"max_servers": cty.NumberIntVal(1000), "project": cty.StringVal("existing")}
 	for name, c := range map[string]struct {
@@ -115,26 +120,27 @@ func TestContract(t *testing.T) {
 		"openshiftpods":        {kubernetes.NewOpenShiftPods(), inProject, podLabel(nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv("KUBECONFIG", cluster.Kubeconfig{Server: kube.URL, CA: kube.CA, Token: cluster.Token}.Write(t))
-			wrong := cluster.Kubeconfig{Server: kube.URL, CA: kube.CA, Token: "a-wrong-token"}.Write(t)
-			drivertest.Run(t, func(t *testing.T) drivertest.Setup { return setup(t, &lab{driver: c.driver, config: c.config}, c.label, wrong) })
+			t.Parallel()
+			drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+				return setup(t, &lab{driver: c.driver, config: c.config}, c.label)
+			})
 		})
 	}
 }
 
-func setup(t *testing.T, l *lab, attributes map[string]cty.Value, wrong string) drivertest.Setup {
+func setup(t *testing.T, l *lab, attributes map[string]cty.Value) drivertest.Setup {
 	isPods := l.driver.Kind() == "openshiftpods"
 	isPod := attributes["type"].AsString() == "pod"
 	cloud := l.mustOpen(t)
 	t.Cleanup(func() { testutil.Must(t, cloud.Close()) })
 	s := drivertest.Setup{
-		Cloud: cloud, Reopen: l.mustOpen, Config: label(t, l.driver, attributes), Alone: true,
+		Cloud: cloud, Reopen: l.mustOpen, Config: label(t, l.driver, attributes), Alone: isPods, // the other drivers share the list of namespaces
 		Secrets: []string{cluster.Token, "a-wrong-token"}, Calls: func() int { return int(l.calls.Load()) },
 		LoseNextAnswer: func(*testing.T) { l.loseNext.Store(true) },
 		Lacks:          []string{"images", "cloud images", "sweeper", "console", "snapshots", "adopter"},
 		OpenWrong: func(t *testing.T) error {
-			t.Setenv("KUBECONFIG", wrong)
-			_, err := l.open(t)
+			other := &lab{driver: l.driver, config: map[string]cty.Value{"context": cty.StringVal("wrong")}}
+			_, err := other.open(t)
 			return err
 		},
 		Foreign: func(t *testing.T) string { return foreign(t, isPods) },
@@ -191,7 +197,9 @@ func fillQuota(t *testing.T, namespace string) {
 	testutil.Must(t, kube.Request(http.MethodPost, path, map[string]any{"metadata": map[string]any{"name": "full"}, "spec": map[string]any{"hard": map[string]string{"pods": "0"}}}, nil))
 	t.Cleanup(func() { testutil.Must(t, kube.Request(http.MethodDelete, path+"/full", nil, nil)) })
 	testutil.Await(t, "the quota is in force", func() bool {
-		var quota struct{ Status struct{ Hard map[string]string } }
+		var quota struct {
+			Status struct{ Hard map[string]string }
+		}
 		return kube.Request(http.MethodGet, path+"/full", nil, &quota) == nil && quota.Status.Hard["pods"] == "0"
 	})
 }

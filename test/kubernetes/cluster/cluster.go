@@ -282,7 +282,7 @@ func podStatus(pod Object) any {
 	return map[string]any{"status": map[string]any{"phase": phase, "podIP": "192.0.2.1", "containerStatuses": statuses}}
 }
 
-// Kubeconfig is a file with one context, named test.
+// Kubeconfig is a file with the context test, and the context wrong with a wrong token.
 type Kubeconfig struct {
 	Server, CA, Token, Namespace string
 }
@@ -305,11 +305,16 @@ users:
 - name: test
   user:
     token: %s
+- name: wrong
+  user:
+    token: a-wrong-token
 contexts:
 - name: test
   context: {cluster: test, user: test, namespace: %s}
+- name: wrong
+  context: {cluster: test, user: wrong, namespace: %s}
 current-context: test
-`, k.Server, ca, k.Token, k.Namespace)
+`, k.Server, ca, k.Token, k.Namespace, k.Namespace)
 }
 
 // Write writes the file and returns its path.
