@@ -10,7 +10,7 @@ RACE := CGO_ENABLED=1 go test -race -timeout=30m
 
 .PHONY: help build build-windows test race check lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz integration integration-openstack integration-images \
 	integration-newcomer integration-sandbox integration-arm64 integration-completion integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd \
-	integration-zookeeper clean
+	integration-zookeeper integration-kubernetes clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,7 +74,7 @@ bench-uploads: build ## uploads against dd and the openstack client (installs th
 bench-zookeeper: build ## npctl watch against a real nodepool-launcher on ZooKeeper (as root; installs Debian packages, and nodepool into a venv)
 	./test/zookeeper/bench.sh
 
-integration: integration-newcomer integration-sandbox integration-arm64 integration-completion integration-images integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd integration-zookeeper integration-openstack ## all integration targets
+integration: integration-newcomer integration-sandbox integration-arm64 integration-completion integration-images integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd integration-zookeeper integration-kubernetes integration-openstack ## all integration targets
 
 integration-newcomer: ## the README's two commands on a minimal Debian, as an unprivileged user (as root; installs mmdebstrap)
 	./test/newcomer/run.sh
@@ -108,6 +108,9 @@ integration-watch: build ## npctl watch as a process, with real sshd and ssh (as
 
 integration-systemd: build ## the units in packaging/systemd on a real systemd (as root; installs Debian packages)
 	./test/systemd/run.sh
+
+integration-kubernetes: build ## the API server and the controller manager of Kubernetes, kubectl, a class of Zuul (as root; installs etcd, and Zuul into a venv; builds Kubernetes)
+	NPCTL=bin/npctl test/kubernetes/run.sh
 
 integration-zookeeper: build ## a real ZooKeeper, Zuul's own classes, nodepool-launcher (as root; installs Debian packages, and both into venvs)
 	./test/zookeeper/run.sh
