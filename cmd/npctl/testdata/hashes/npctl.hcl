@@ -249,6 +249,10 @@ provider "metastatic" "slots" {
   pool "main" {
     label "inherited" {
       backing_label = "plain"
+    }
+  }
+}
+
 provider "kubernetes" "kubernetes" {
   pool "main" {
     image_pull = "Always"
