@@ -165,6 +165,7 @@ func TestResponsesMatchTheDescription(t *testing.T) {
 	unmarshal(t, call("POST", "/v1/requests", "/v1/requests", `{"labels":["small"]}`, 201), &made)
 	call("DELETE", "/v1/requests/{id}", "/v1/requests/"+made.ID, "", 204)
 	call("GET", "/v1/nodes/{id}", "/v1/nodes/"+metal.ID+"?wait=1s&state=in-use", "", 200)
+	call("GET", "/v1/nodes/{id}/access", "/v1/nodes/"+metal.ID+"/access?holder=tester", "", 409) // its driver issues no credentials
 	call("POST", "/v1/nodes/{id}/renew", "/v1/nodes/"+metal.ID+"/renew", `{"holder":"tester"}`, 200)
 	call("POST", "/v1/nodes/{id}/hold", "/v1/nodes/"+metal.ID+"/hold", `{"reason":"look","until":"2099-01-01T00:00:00Z"}`, 200)
 	call("POST", "/v1/nodes/{id}/release", "/v1/nodes/"+metal.ID+"/release", "", 200)
