@@ -337,6 +337,9 @@ func (l *nodeLaunch) described(i resources.Instance) resources.Node {
 	n := *l.node
 	n.Addresses, n.Zone, n.Cloud, n.Region, n.HostID = i.Addresses, i.Zone, i.Cloud, i.Region, i.HostID
 	n.Hostname, n.HostKeys = i.Name, i.HostKeys
+	if i.Slot != nil {
+		n.Shares, n.Slot = true, *i.Slot
+	}
 	if len(i.Attributes) > 0 {
 		n.Attributes = maps.Clone(i.Attributes)
 		maps.Copy(n.Attributes, l.node.Attributes)

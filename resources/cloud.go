@@ -65,6 +65,8 @@ type Instance struct {
 	// Login are the attributes by which jobs connect to the instance, as far as the driver knows them: they override
 	// the login of the image.
 	Login Login
+	// Slot is the number of the part of a machine that the instance is, from 0; nil if it is a whole one.
+	Slot *int64
 	// Attributes are attributes of the node that the driver knows. Those of the pool override them.
 	Attributes map[string]string
 }

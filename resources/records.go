@@ -271,6 +271,7 @@ type Node struct {
 	HoldUntil  time.Time         `json:"hold_until,omitzero"` // zero: max_hold_age alone limits the hold
 	VerifiedAt time.Time         `json:"checked,omitzero"`    // last time when the node responded
 	Phases     Phases            `json:"phases,omitzero"`     // duration of the parts of the launch
+	Shares     bool              `json:"shares,omitempty"`    // it is the slot Slot of a machine that other nodes share
 	IdleSince  time.Time         `json:"idle_since,omitzero"` // of a backing node: when its last slot was deleted
 	Importing  State             `json:"importing,omitempty"` // while the server of another owner is imported: the state that the node gets
 

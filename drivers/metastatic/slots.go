@@ -114,6 +114,9 @@ func recordedInstance(env drivers.Env, n *resources.Node) resources.Instance {
 // instance has failed.
 func (b *backing) describe(i resources.Instance) resources.Instance {
 	i.Resources = resources.ResourceAmounts{Instances: 1}
+	if s, ok := parseSlot(i.ID); ok {
+		i.Slot = &s.number
+	}
 	switch {
 	case b == nil:
 		i.Status, i.Fault = resources.StatusFailed, "its backing node is gone"

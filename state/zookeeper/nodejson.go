@@ -73,6 +73,7 @@ type nodeExtra struct {
 	VerifiedAt         *time.Time                 `json:"checked,omitempty"`
 	Phases             *resources.Phases          `json:"phases,omitempty"`
 	IdleSince          *time.Time                 `json:"idle_since,omitempty"`
+	Shares             *bool                      `json:"shares,omitempty"`
 	Importing          *resources.State           `json:"importing,omitempty"`
 }
 
@@ -282,7 +283,7 @@ func amountsValue(a resources.ResourceAmounts) json.RawMessage {
 }
 
 func slotValue(n *resources.Node) json.RawMessage {
-	if n.Slot == 0 && !n.Static {
+	if n.Slot == 0 && !n.Static && !n.Shares {
 		return null
 	}
 	return asJSON(n.Slot)
