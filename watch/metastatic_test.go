@@ -299,3 +299,50 @@ func TestKilledAtEachCommitOfASlot(t *testing.T) {
 		}
 	}
 }
+
+// TestSlotsCostFewerCalls counts the API calls of 100 jobs that run at the same time, from their requests to the deletion
+// of the servers, in four slots of each server and with a server each.
+func TestSlotsCostFewerCalls(t *testing.T) {
+	config := strings.NewReplacer("max_parallel_jobs = 2", "max_parallel_jobs = 4", "max_servers       = 3", "max_servers = 100",
+		`image_format    = "raw"`, "image_format = \"raw\"\n  rate = 0", `provider "metastatic" "slots" {`, "provider \"metastatic\" \"slots\" {\n  rate = 0").Replace(slotFleet)
+	quota := sandboxcloud.DefaultQuota()
+	quota.Instances, quota.Cores, quota.RAM = 200, 400, 1<<20
+	total := map[string]int{}
+	for _, label := range []string{"host", "job"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &slotLab{lab: newLab(t, config, sandboxcloud.Options{BuildTime: 15 * time.Second, DeleteTime: 4 * time.Second, Quota: &quota}), life: &life{}}
+			calls := &tally{counts: map[string]int{}}
+			s.around, s.refresh = calls.wrap, time.Minute
+			s.d, s.stop = s.daemonWith(s.life)
+			defer func() { s.stop(true) }()
+			time.Sleep(time.Minute) // the image is uploaded
+			calls.take()
+			began := time.Now()
+			var ids []string
+			for range 100 {
+				r, err := s.d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{label}})
+				testutil.Must(t, err)
+				ids = append(ids, r.ID)
+			}
+			var nodes []string
+			for _, id := range ids {
+				r := s.fulfilled(s.d, id)
+				_, err := s.d.Clients.Take(t.Context(), r.ID, "job", 0)
+				testutil.Must(t, err)
+				nodes = append(nodes, r.Nodes...)
+			}
+			took, servers := time.Since(began), s.servers("one")
+			for _, id := range nodes {
+				_, err := s.d.Clients.Return(t.Context(), id)
+				testutil.Must(t, err)
+			}
+			s.awaitEmpty()
+			n, text := calls.take()
+			total[label] = n
+			t.Logf("%s: %d calls, %d servers, ready after %s\n%s", label, n, servers, took, text)
+		})
+	}
+	if total["job"] > total["host"]*2/3 { // most of the remaining calls list servers while they start
+		t.Errorf("%d calls with slots, %d without", total["job"], total["host"])
+	}
+}
