@@ -18,8 +18,9 @@ import (
 	"github.com/npctl/npctl/builders/zuul"
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/aws"
-	"github.com/npctl/npctl/drivers/metastatic"
+	"github.com/npctl/npctl/drivers/external"
 	"github.com/npctl/npctl/drivers/kubernetes"
+	"github.com/npctl/npctl/drivers/metastatic"
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox"
 	"github.com/npctl/npctl/drivers/static"
@@ -54,6 +55,7 @@ func newRegistry() registry {
 		sandbox.New(openstack.SharedSchema(), connectSandbox),
 		static.New(),
 		metastatic.New(),
+		external.New(),
 	} {
 		r.drivers[d.Kind()] = d
 	}

@@ -99,7 +99,7 @@ func (h helps) check(t *testing.T, u usage) {
 			if name != "help" && !h.option(t, words, name) {
 				t.Errorf("%s: %q: npctl %s has no option -%s", u.at, u.text, strings.Join(words, " "), name)
 			}
-		case len(words) == 0, len(words) == 1 && slices.Contains([]string{"state", "image", "request", "node", "providers"}, words[0]):
+		case len(words) == 0, len(words) == 1 && slices.Contains([]string{"state", "image", "request", "node", "providers", "driver"}, words[0]):
 			if word == strings.ToUpper(word) || slices.Contains(planned, word) {
 				return // npctl COMMAND
 			}

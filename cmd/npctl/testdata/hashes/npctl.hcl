@@ -225,6 +225,19 @@ provider "aws" "amazon" {
   }
 }
 
+provider "external" "program" {
+  command = ["driver"]
+
+  pool "main" {
+    settings = { flavor = "small" }
+
+    label "inherited" {}
+    label "plain" {
+      settings = { flavor = "large" }
+    }
+  }
+}
+
 provider "static" "rack" {
   pool "main" {
     node "plain.example.com" {

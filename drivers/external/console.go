@@ -1,0 +1,29 @@
+package external
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/npctl/npctl/drivers"
+)
+
+// consoleReader adds drivers.Console.
+type consoleReader struct{ of *cloud }
+
+var _ drivers.Console = consoleReader{}
+
+// longestConsole is the limit of drivers.Console.
+const longestConsole = 64 << 10
+
+// ConsoleLog implements drivers.Console.
+func (o consoleReader) ConsoleLog(ctx context.Context, id string) (string, error) {
+	got, err := o.of.call(ctx, request{Call: callConsole, ID: id})
+	if err != nil {
+		return "", err
+	}
+	if got.Console == nil {
+		return "", fmt.Errorf(`console: the response has no "console"`)
+	}
+	log := *got.Console
+	return log[max(0, len(log)-longestConsole):], nil
+}

@@ -1,0 +1,184 @@
+package external_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/drivertest"
+	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/resources"
+)
+
+// garmProgram is a provider of GARM: machines are files beside its configuration file, named after their ID. It follows
+// doc/external_provider.md of GARM, including the exit statuses.
+const garmProgram = `set -eu
+[ "$GARM_INTERFACE_VERSION" = v0.1.1 ]
+root=$(dirname "$GARM_PROVIDER_CONFIG_FILE")
+show() { # ID
+	read -r name <"$root/$1.machine" 2>/dev/null || return 1
+	printf '{"provider_id": "%s", "name": "%s", "os_type": "linux", "os_arch": "amd64", "status": "running", "provider_fault": "", "addresses": [{"address": "10.0.0.7", "type": "private"}]}' "$1" "$name"
+}
+case $GARM_COMMAND in
+CreateInstance)
+	cat >"$root/bootstrap.$$"
+	name=$(sed 's/^{"name":"\([^"]*\)".*/\1/' "$root/bootstrap.$$")
+	mv "$root/bootstrap.$$" "$root/bootstrap.json"
+	printf '%s' "$GARM_POOL_EXTRASPECS" >"$root/specs"
+	[ ! -e "$root/id-$name.machine" ] || exit 31
+	echo "$name" >"$root/.new$$"
+	mv "$root/.new$$" "$root/id-$name.machine"
+	show "id-$name"
+	;;
+GetInstance) show "$GARM_INSTANCE_ID" || exit "${NOT_FOUND:-30}" ;;
+DeleteInstance) rm -f "$root/$GARM_INSTANCE_ID.machine" ;;
+ListInstances)
+	[ -n "$GARM_POOL_ID" ] && [ -n "$GARM_CONTROLLER_ID" ]
+	separator=[
+	for file in "$root"/*.machine; do
+		id=${file##*/}
+		text=$(show "${id%.machine}") || continue
+		printf '%s%s' "$separator" "$text"
+		separator=,
+	done
+	[ "$separator" = , ] || printf '['
+	echo ']'
+	;;
+*) exit 1 ;;
+esac`
+
+// newGARM returns a provider and the directory of its machines.
+func newGARM(t *testing.T) (*place, string) {
+	t.Helper()
+	root := t.TempDir()
+	testutil.Must(t, os.WriteFile(filepath.Join(root, "config.toml"), nil, 0o600))
+	p := newPlace(t, script(t, garmProgram))
+	p.values["protocol"] = cty.StringVal("garm")
+	p.values["settings"] = settings("config_file", filepath.Join(root, "config.toml"))
+	return p, root
+}
+
+func garmOffer(more ...string) cty.Value {
+	return offer(append([]string{"flavor", "m1.small", "image", "debian", "cores", "2", "ram", "4096"}, more...)...)
+}
+
+func TestContractOfAGARMProvider(t *testing.T) {
+	for name, notFound := range map[string]string{"exit status 30": "30", "exit status 1": "1"} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+				p, root := newGARM(t)
+				p.values["env"] = settings("NOT_FOUND", notFound)
+				return drivertest.Setup{
+					Cloud:  p.mustOpen(t),
+					Reopen: func(t *testing.T) drivers.Cloud { return p.mustOpen(t) },
+					Config: garmOffer(),
+					Rejected: map[string]func(*drivers.Spec){
+						"no flavor":   func(s *drivers.Spec) { s.Config = offer("image", "debian") },
+						"extra specs": func(s *drivers.Spec) { s.Config = garmOffer("extra_specs", "[1]") },
+						"cores":       func(s *drivers.Spec) { s.Config = garmOffer("cores", "1.5") },
+						"long name":   func(s *drivers.Spec) { s.Hostname = strings.Repeat("n", 60) },
+					},
+					BadOffers: map[string]drivertest.BadOffer{
+						"name": {Config: garmOffer("flavour", "small"), Attribute: "settings", Near: "flavor"},
+						"arch": {Config: garmOffer("arch", "amd46"), Attribute: "settings", Near: "amd64"},
+					},
+					Foreign: func(t *testing.T) string {
+						testutil.Must(t, os.WriteFile(filepath.Join(root, "theirs.machine"), []byte("runner-1\n"), 0o600))
+						return "theirs"
+					},
+					Lacks: []string{"images", "cloud images", "sweeper", "access", "console", "snapshots", "adopter"},
+					Many:  4,
+				}
+			}, "Instances", "Errors")
+		})
+	}
+}
+
+func TestGARMProviderReceivesThePublishedDocument(t *testing.T) {
+	p, root := newGARM(t)
+	c := p.mustOpen(t)
+	spec := nodeSpec()
+	spec.Config = garmOffer("extra_specs", `{"disk": 20}`, "install_script", "#!/bin/sh\ntouch /ready\n", "ssh_keys", "ssh-ed25519 AAAA a\nssh-ed25519 BBBB b\n", "username", "zuul")
+	made, err := c.Create(t.Context(), spec)
+	testutil.Must(t, err)
+	want := resources.Addresses{Interface: "10.0.0.7", PrivateIPv4: "10.0.0.7"}
+	if made.Name != spec.Hostname || made.Marks != spec.Marks || made.Login.Username != "zuul" || made.Addresses != want || made.Resources.RAM != 4096 {
+		t.Errorf("Create = %+v", made)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "bootstrap.json"))
+	testutil.Must(t, err)
+	var document map[string]any
+	testutil.Must(t, json.Unmarshal(text, &document))
+	pool, _ := document["pool_id"].(string)
+	specs := map[string]any{"disk": 20.0, "runner_install_template": base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\ntouch /ready\n"))}
+	for key, value := range map[string]any{
+		"name": "np0000000007-fcec9150-0000000007", "flavor": "m1.small", "image": "debian", "os_type": "linux", "arch": "amd64", "labels": []any{"small"},
+		"ssh-keys": []any{"ssh-ed25519 AAAA a", "ssh-ed25519 BBBB b"}, "extra_specs": specs, "jit_config_enabled": true,
+	} {
+		if diff := cmp.Diff(value, document[key]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", key, diff)
+		}
+	}
+	if len(pool) != 36 || len(document["tools"].([]any)) == 0 {
+		t.Errorf("pool %q, tools %v", pool, document["tools"])
+	}
+	encoded, err := os.ReadFile(filepath.Join(root, "specs"))
+	testutil.Must(t, err)
+	decoded, err := base64.StdEncoding.DecodeString(string(encoded))
+	var sent map[string]any
+	if err != nil || json.Unmarshal(decoded, &sent) != nil || !cmp.Equal(sent, map[string]any(specs)) {
+		t.Errorf("GARM_POOL_EXTRASPECS is %s, %v", decoded, err)
+	}
+}
+
+// The record of an instance is in its name: another host without the provider's directory finds and deletes it.
+func TestGARMInstanceIsKnownWithoutItsFile(t *testing.T) {
+	p, _ := newGARM(t)
+	spec := nodeSpec()
+	spec.Config = garmOffer()
+	_, err := p.mustOpen(t).Create(t.Context(), spec)
+	testutil.Must(t, err)
+	p.dir = filepath.Join(t.TempDir(), "another host")
+	c := p.mustOpen(t)
+	list, err := c.List(t.Context())
+	if err != nil || len(list) != 1 || !list[0].Marks.SameRecord(spec.Marks) || list[0].Name != spec.Hostname {
+		t.Fatalf("List = %+v, %v", list, err)
+	}
+	testutil.Must(t, c.Delete(t.Context(), list[0].ID, spec.Marks))
+	if list, err := c.List(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("List = %+v, %v", list, err)
+	}
+}
+
+func TestGARMDuplicateIsFound(t *testing.T) {
+	p, _ := newGARM(t)
+	c := p.mustOpen(t)
+	spec := nodeSpec()
+	spec.Config = garmOffer()
+	first, err := c.Create(t.Context(), spec)
+	testutil.Must(t, err)
+	again, err := c.Create(t.Context(), spec)
+	if err != nil || again.ID != first.ID {
+		t.Errorf("Create = %+v, %v; want %s", again, err, first.ID)
+	}
+}
+
+func TestGARMConfigurationFileIsRequired(t *testing.T) {
+	p, root := newGARM(t)
+	testutil.Must(t, os.Remove(filepath.Join(root, "config.toml")))
+	if _, err := p.open(t.Context()); !errors.Is(err, drivers.ErrRejected) || !strings.Contains(err.Error(), "setting config_file") {
+		t.Errorf("open without a file: %v", err)
+	}
+	p.values["settings"] = cty.NullVal(cty.Map(cty.String))
+	if _, err := p.open(t.Context()); !errors.Is(err, drivers.ErrRejected) || !strings.Contains(err.Error(), "the setting config_file is required") {
+		t.Errorf("open without a setting: %v", err)
+	}
+}

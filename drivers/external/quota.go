@@ -1,0 +1,49 @@
+package external
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// Quota implements drivers.Cloud. A program without this call has no limits.
+func (c *cloud) Quota(ctx context.Context) (resources.Quota, error) {
+	if err := ctx.Err(); err != nil {
+		return resources.Quota{}, err
+	}
+	if !c.description.can(callQuota) {
+		return resources.Quota{Limit: unlimited()}, nil
+	}
+	got, err := c.call(ctx, request{Call: callQuota})
+	if err != nil {
+		return resources.Quota{}, err
+	}
+	quota, err := got.Quota.quota()
+	if err != nil {
+		return quota, fmt.Errorf("quota: %w", err)
+	}
+	return quota, nil
+}
+
+// quota converts the quota of a response. A limit without a value is unlimited.
+func (q *quotaJSON) quota() (resources.Quota, error) {
+	result := resources.Quota{Limit: unlimited()}
+	if q == nil {
+		return result, errors.New(`the response has no "quota"`)
+	}
+	result.Used = q.Used
+	if len(q.Limit) > 0 {
+		if err := json.Unmarshal(q.Limit, &result.Limit); err != nil {
+			return result, fmt.Errorf("limit: %w", err)
+		}
+	}
+	return result, nil
+}
+
+func unlimited() resources.ResourceAmounts {
+	const no = resources.Unlimited
+	return resources.ResourceAmounts{Instances: no, Cores: no, RAM: no, Volumes: no, VolumeGB: no, Addresses: no}
+}
