@@ -40,7 +40,7 @@ func newPlace(t *testing.T, config string) *place {
 	transport, err := kube.Transport()
 	testutil.Must(t, err)
 	url, ca := cluster.Front(t, g.Serve(t, "kube", kube.URL, cluster.Projects{Next: transport}))
-	kubeconfig := cluster.Kubeconfig{Server: url, CA: ca, Token: cluster.Token, Namespace: "existing"}.Write(t)
+	kubeconfig := cluster.Kubeconfig{Server: url, CA: ca, Token: cluster.Token, Namespace: "workers"}.Write(t)
 	at := &place{t: t, dir: dir, gate: g, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "KUBECONFIG=" + kubeconfig}}
 	testutil.WriteFile(t, filepath.Join(dir, "npctl.hcl"), config)
 	return at
@@ -122,6 +122,7 @@ func namespaceOf(t *testing.T, provider, label string) string {
 
 // TestExample applies examples/kubernetes.hcl beside namespaces of others, and repairs changes behind npctl's back.
 func TestExample(t *testing.T) {
+	t.Parallel()
 	theirs := "np0000000001"
 	project(t, theirs)
 	at := newPlace(t, testutil.ReadFile(t, "../../examples/kubernetes.hcl"))
@@ -155,7 +156,8 @@ func TestExample(t *testing.T) {
 
 // TestOpenShiftExample applies, changes and destroys nodes of the drivers for OpenShift.
 func TestOpenShiftExample(t *testing.T) {
-	project(t, "existing")
+	t.Parallel()
+	project(t, "workers")
 	at := newPlace(t, `
 label "project" { min_ready = 1 }
 label "pod" { min_ready = 1 }
@@ -182,22 +184,25 @@ provider "openshiftpods" "shiftpods" {
 	at.contains(at.run(0, "apply", "-auto-approve"), "4 launched")
 	mustHave(t, "shiftpods", "pod worker", "pod worker")
 	mustHave(t, "shift", "pod pod")
+	if got := projectsOf(t, "shift"); len(got) != 2 {
+		t.Errorf("projects are %q, want 2", got)
+	}
 	at.contains(at.run(0, "plan", "-detailed-exitcode"), "No changes.")
 	at.run(0, "destroy", "-auto-approve")
 	mustHave(t, "shift")
 	mustHave(t, "shiftpods")
-	if left := spacesWith(t, "npctl:"); len(left) > 0 {
+	if left := projectsOf(t, "shift"); len(left) > 0 {
 		t.Errorf("projects remain: %q", left)
 	}
 }
 
-// spacesWith returns the namespaces of which the description of the project starts with a text.
-func spacesWith(t *testing.T, text string) (names []string) {
+// projectsOf returns the projects of which the description names a provider.
+func projectsOf(t *testing.T, provider string) (names []string) {
 	t.Helper()
 	list, err := kube.List("/api/v1/namespaces")
 	testutil.Must(t, err)
 	for _, o := range list {
-		if o.Metadata.Deletion == "" && strings.HasPrefix(o.Metadata.Annotations["openshift.io/description"], text) {
+		if o.Metadata.Deletion == "" && strings.Contains(o.Metadata.Annotations["openshift.io/description"], fmt.Sprintf(`"provider":%q`, provider)) {
 			names = append(names, o.Metadata.Name)
 		}
 	}
@@ -228,6 +233,7 @@ provider "kubernetes" %[1]q {
 // TestKilledAtEveryChangingCall kills npctl right before and right after each call that changes the cluster. The next
 // apply completes the work, and a destroy leaves nothing.
 func TestKilledAtEveryChangingCall(t *testing.T) {
+	t.Parallel()
 	at := newPlace(t, config("killed"))
 	want := []string{"namespace killed-pod", "namespace killed-space", "pod killed-pod"}
 	at.gate.Set(nil, nil)

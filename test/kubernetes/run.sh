@@ -16,7 +16,7 @@ apt_install etcd-server
 NPCTL_ZUUL_PYTHON=$(test/zookeeper/install.sh --zuul)/bin/python
 if [ -z "${NPCTL_KUBE:-}" ]; then
   NPCTL_KUBE=${TMPDIR:-/tmp}/npctl-kube
-  (cd test/kubernetes/apiserver && CGO_ENABLED=0 go build -trimpath -o "$NPCTL_KUBE" .)
+  (cd test/kubernetes/apiserver && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o "$NPCTL_KUBE" .)
 fi
 export NPCTL_KUBE NPCTL_ZUUL_PYTHON
-go_test "$@" ./test/kubernetes
+go_test -parallel 8 "$@" ./test/kubernetes # most tests wait for the deletion of namespaces

@@ -99,6 +99,7 @@ func kubectl(config string, args ...string) (string, error) {
 
 // TestWatchServesRequests takes a pod and a namespace with npctl watch and uses them by kubectl with their credentials.
 func TestWatchServesRequests(t *testing.T) {
+	t.Parallel()
 	at := newPlace(t, strings.ReplaceAll(config("served"), "min_ready = 1", "min_ready = 0"))
 	api, d := at.watching()
 	pod, space := at.taken("served-pod"), at.taken("served-space")
@@ -166,6 +167,7 @@ print(json.dumps([data["context_name"], data["namespace"], data.get("pod"), sort
 // TestZuulUsesTheNode passes nodes to the class of Zuul's executor that prepares a job, and uses the kubeconfig that it
 // writes.
 func TestZuulUsesTheNode(t *testing.T) {
+	t.Parallel()
 	at := newPlace(t, strings.ReplaceAll(config("zuul"), "min_ready = 1", "min_ready = 0"))
 	api, d := at.watching()
 	for _, label := range []string{"zuul-pod", "zuul-space"} {

@@ -36,8 +36,9 @@ const startLimit = 2 * time.Minute
 
 // Cluster is a running cluster.
 type Cluster struct {
-	URL string // of the API server
-	CA  string // file with its certificate
+	URL        string // of the API server
+	CA         string // file with its certificate
+	Kubeconfig string // file of the administrator
 
 	dir       string
 	client    *http.Client
@@ -95,12 +96,12 @@ func (c *Cluster) start(program string) error {
 	if err := await(func() error { return c.Request(http.MethodGet, "/readyz", nil, nil) }); err != nil {
 		return fmt.Errorf("API server: %w", err)
 	}
-	config := c.path("controller-manager.kubeconfig")
-	if err := os.WriteFile(config, []byte(Kubeconfig{Server: c.URL, CA: c.CA, Token: Token}.text()), 0o600); err != nil {
+	c.Kubeconfig = c.path("kubeconfig")
+	if err := os.WriteFile(c.Kubeconfig, []byte(Kubeconfig{Server: c.URL, CA: c.CA, Token: Token}.text()), 0o600); err != nil {
 		return err
 	}
 	_, port, _ = net.SplitHostPort(ports[3])
-	if err := c.run("controller-manager", program, "controller-manager", "--kubeconfig="+config, "--secure-port="+port, "--bind-address=127.0.0.1",
+	if err := c.run("controller-manager", program, "controller-manager", "--kubeconfig="+c.Kubeconfig, "--secure-port="+port, "--bind-address=127.0.0.1",
 		"--service-account-private-key-file="+c.path("sa.key"), "--root-ca-file="+c.CA, "--leader-elect=false", "--concurrent-namespace-syncs=20",
 		"--kube-api-qps=500", "--kube-api-burst=1000"); err != nil {
 		return err
