@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -331,5 +333,50 @@ func TestMotoZeroBlocksAreNotSent(t *testing.T) {
 	}
 	if puts != 2 {
 		t.Errorf("%d blocks were sent, want 2", puts)
+	}
+}
+
+// exempt permits the next calls of the moto with authorization without any.
+func exempt(t *testing.T, calls int) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, os.Getenv("NPCTL_TEST_AWS_AUTH")+"/moto-api/reset-auth", strings.NewReader(strconv.Itoa(calls)))
+	testutil.Must(t, err)
+	answer, err := http.DefaultClient.Do(request)
+	testutil.Must(t, err)
+	testutil.Must(t, answer.Body.Close())
+}
+
+// iam runs the aws command.
+func iam(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Getenv("NPCTL_TEST_AWS_CLI"), append([]string{"iam"}, args...)...)
+	cmd.Env = append(os.Environ(), "AWS_DEFAULT_REGION=us-east-1", "AWS_ENDPOINT_URL="+os.Getenv("NPCTL_TEST_AWS_AUTH"))
+	text, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("aws iam %s: %v", args[0], err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func TestMotoMissingPermissionIsNamed(t *testing.T) {
+	exempt(t, 3)
+	name := fmt.Sprint("reader-", time.Now().UnixNano())
+	iam(t, "create-user", "--user-name", name)
+	iam(t, "put-user-policy", "--user-name", name, "--policy-name", "read", "--policy-document",
+		`{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "ec2:Describe*", "Resource": "*"}]}`)
+	key := strings.Fields(iam(t, "create-access-key", "--user-name", name, "--query", "AccessKey.[AccessKeyId, SecretAccessKey]", "--output", "text"))
+	t.Setenv("AWS_ENDPOINT_URL", os.Getenv("NPCTL_TEST_AWS_AUTH"))
+	t.Setenv("AWS_ACCESS_KEY_ID", key[0])
+	t.Setenv("AWS_SECRET_ACCESS_KEY", key[1])
+	c := mustOpen(t, &wire{})
+	if _, err := c.List(t.Context()); err != nil {
+		t.Errorf("List with the permission: %v", err)
+	}
+	_, err := c.Create(t.Context(), nodeSpec("forbidden", nil))
+	if !errors.Is(err, drivers.ErrRejected) || !drivers.IsNothingDone(err) || !strings.Contains(err.Error(), "ec2:RunInstances") {
+		t.Errorf("Create without the permission: %v", err)
+	}
+	if err != nil && strings.Contains(err.Error(), key[1]) {
+		t.Error("the error contains the secret key")
 	}
 }

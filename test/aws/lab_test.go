@@ -1,0 +1,228 @@
+//go:build integration
+
+package aws
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/npctl/npctl/drivers/aws/awstest"
+	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/test/gate"
+	"github.com/npctl/npctl/test/program"
+)
+
+// npctl is the path of the program under test.
+var npctl string
+
+func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
+
+// lab is a directory with a configuration, and an emptied moto behind a gate.
+type lab struct {
+	t    *testing.T
+	dir  string
+	args []string // of every command that takes a configuration
+	env  []string
+	gate *gate.Gate
+	*recorder
+}
+
+// recorder is a transport that counts calls by action.
+type recorder struct {
+	next http.RoundTripper
+
+	mu    sync.Mutex
+	calls map[string]int // guarded by mu
+	last  string         // guarded by mu; the newest action
+}
+
+func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
+	action := awstest.ActionOf(request)
+	if strings.HasPrefix(action, "PUT /snapshots/") {
+		action = "PutSnapshotBlock"
+	}
+	r.mu.Lock()
+	r.calls[action]++
+	r.last = action
+	r.mu.Unlock()
+	return r.next.RoundTrip(request)
+}
+
+// take returns the counted calls and starts again.
+func (r *recorder) take() (calls map[string]int, total int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	calls, r.calls = r.calls, map[string]int{}
+	for _, n := range calls {
+		total += n
+	}
+	return calls, total
+}
+
+func newLab(t *testing.T, configuration string) *lab {
+	t.Helper()
+	moto := os.Getenv("AWS_ENDPOINT_URL")
+	if moto == "" {
+		t.Fatal("AWS_ENDPOINT_URL is empty; run test/aws/run.sh")
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, moto+"/moto-api/reset", nil)
+	testutil.Must(t, err)
+	answer, err := http.DefaultClient.Do(request)
+	testutil.Must(t, err)
+	testutil.Must(t, answer.Body.Close())
+	l := &lab{t: t, dir: t.TempDir(), gate: &gate.Gate{}, recorder: &recorder{next: awstest.Moto{Next: http.DefaultTransport}, calls: map[string]int{}}}
+	l.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=secret-of-the-test", "AWS_REGION=us-east-1", "AWS_DEFAULT_REGION=us-east-1",
+		"AWS_ENDPOINT_URL=" + l.gate.Serve(t, "aws", moto, l.recorder)}
+	l.write(configuration)
+	return l
+}
+
+func (l *lab) write(configuration string) {
+	l.t.Helper()
+	testutil.WriteFile(l.t, filepath.Join(l.dir, "npctl.hcl"), configuration)
+}
+
+// command prepares npctl in the directory.
+func (l *lab) command(args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	if slices.Contains([]string{"plan", "apply", "destroy", "watch"}, args[0]) {
+		args = append(slices.Clone(args), l.args...)
+	}
+	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	cmd = exec.CommandContext(context.WithoutCancel(l.t.Context()), npctl, args...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = l.dir, l.env, stdout, stderr
+	return cmd, stdout, stderr
+}
+
+// run runs npctl to its end and returns its output.
+func (l *lab) run(want int, args ...string) string {
+	l.t.Helper()
+	cmd, stdout, stderr := l.command(args...)
+	_ = cmd.Run()
+	text := stdout.String() + stderr.String()
+	if got := cmd.ProcessState.ExitCode(); got != want {
+		l.t.Fatalf("npctl %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, want, text)
+	}
+	if strings.Contains(text, "secret-of-the-test") {
+		l.t.Errorf("npctl %s prints the secret key", args[0])
+	}
+	return text
+}
+
+func (l *lab) mustContain(text string, wanted ...string) {
+	l.t.Helper()
+	for _, want := range wanted {
+		if !strings.Contains(text, want) {
+			l.t.Errorf("output does not contain %q:\n%s", want, text)
+		}
+	}
+}
+
+// cli runs the aws command, a client that others wrote, and decodes its output.
+func (l *lab) cli(into any, args ...string) {
+	l.t.Helper()
+	cmd := exec.CommandContext(l.t.Context(), os.Getenv("NPCTL_TEST_AWS_CLI"), append(args, "--output", "json")...)
+	cmd.Env = append(slices.Clone(l.env), "AWS_ENDPOINT_URL="+os.Getenv("AWS_ENDPOINT_URL"))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	text, err := cmd.Output()
+	if err != nil {
+		l.t.Fatalf("aws %s: %v\n%s", strings.Join(args, " "), err, &stderr)
+	}
+	if into != nil {
+		testutil.Must(l.t, json.Unmarshal(text, into))
+	}
+}
+
+// owned returns the IDs of objects with npctl's ownership tags: instances that are not terminated, volumes, snapshots and
+// images.
+func (l *lab) owned() map[string][]string {
+	l.t.Helper()
+	ctx := l.t.Context()
+	cfg, err := config.LoadDefaultConfig(ctx)
+	testutil.Must(l.t, err)
+	client := ec2.NewFromConfig(cfg)
+	tag := types.Filter{Name: aws.String("tag-key"), Values: []string{"npctl_installation"}}
+	found := map[string][]string{}
+	add := func(kind string, id *string) { found[kind] = append(found[kind], aws.ToString(id)) }
+	instances, err := client.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{tag,
+		{Name: aws.String("instance-state-name"), Values: []string{"pending", "running", "stopping", "stopped", "shutting-down"}}}})
+	testutil.Must(l.t, err)
+	for _, r := range instances.Reservations {
+		for _, i := range r.Instances {
+			add("instance", i.InstanceId)
+		}
+	}
+	volumes, err := client.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: []types.Filter{tag}})
+	testutil.Must(l.t, err)
+	for _, v := range volumes.Volumes {
+		add("volume", v.VolumeId)
+	}
+	snapshots, err := client.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: []types.Filter{tag}})
+	testutil.Must(l.t, err)
+	for _, s := range snapshots.Snapshots {
+		add("snapshot", s.SnapshotId)
+	}
+	images, err := client.DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{tag}})
+	testutil.Must(l.t, err)
+	for _, i := range images.Images {
+		add("image", i.ImageId)
+	}
+	return found
+}
+
+// mustHave checks the number of owned objects by kind.
+func (l *lab) mustHave(want map[string]int) {
+	l.t.Helper()
+	if !l.has(want) {
+		l.t.Errorf("objects with ownership tags are %v, want %v", l.owned(), want)
+	}
+}
+
+func (l *lab) has(want map[string]int) bool {
+	l.t.Helper()
+	numbers := map[string]int{}
+	for kind, ids := range l.owned() {
+		numbers[kind] = len(ids)
+	}
+	return maps.Equal(numbers, want)
+}
+
+// foreign creates an instance and a volume of another user and returns a check that they remain.
+func (l *lab) foreign() (stay func()) {
+	l.t.Helper()
+	var instance []string
+	l.cli(&instance, "ec2", "run-instances", "--image-id", "ami-12c6146b", "--instance-type", "t3.small",
+		"--tag-specifications", "ResourceType=instance,Tags=[{Key=Name,Value=np0000000001}]", "--query", "Instances[].InstanceId")
+	var volume struct {
+		VolumeID string `json:"VolumeId"`
+	}
+	l.cli(&volume, "ec2", "create-volume", "--availability-zone", "us-east-1a", "--size", "1")
+	return func() {
+		l.t.Helper()
+		var states []string
+		l.cli(&states, "ec2", "describe-instances", "--instance-ids", instance[0], "--query", "Reservations[].Instances[].State.Name")
+		if !slices.Equal(states, []string{"running"}) {
+			l.t.Errorf("the instance of another user is %v", states)
+		}
+		l.cli(nil, "ec2", "describe-volumes", "--volume-ids", volume.VolumeID)
+	}
+}
+
+// limit is the time limit of a wait.
+const limit = time.Minute
