@@ -62,14 +62,21 @@ func sdk(t *testing.T) *ec2.Client {
 	return ec2.NewFromConfig(cfg)
 }
 
-func openRegion(t *testing.T, w *wire) (*Cloud, error) {
-	t.Helper()
-	c, err := New().Open(t.Context(), drivers.Env{Provider: "drivertest", WrapTransport: w.wrap}, cty.ObjectVal(map[string]cty.Value{"region": cty.StringVal("us-east-1")}))
+func openFor(ctx context.Context, w *wire) (*Cloud, error) {
+	c, err := New().Open(ctx, drivers.Env{Provider: "drivertest", WrapTransport: w.wrap}, cty.ObjectVal(map[string]cty.Value{"region": cty.StringVal("us-east-1")}))
 	if err != nil {
 		return nil, err
 	}
-	t.Cleanup(func() { c.Close() })
 	return c.(*Cloud), nil
+}
+
+func openRegion(t *testing.T, w *wire) (*Cloud, error) {
+	t.Helper()
+	c, err := openFor(t.Context(), w)
+	if err == nil {
+		t.Cleanup(func() { c.Close() })
+	}
+	return c, err
 }
 
 func mustOpen(t *testing.T, w *wire) *Cloud {
