@@ -1,8 +1,8 @@
 #!/bin/bash
 # Runs the tests of the drivers kubernetes, openshift and openshiftpods against the real API server and controller manager
-# of Kubernetes, with the program kubectl and the kubeconfig code of Zuul and Nodepool. Installs etcd from Debian, as root,
+# of Kubernetes, with kubectl, the executor class of Zuul and the driver of Nodepool. Installs etcd from Debian, as root,
 # builds the components from the Go module in apiserver (about 10 minutes on two cores without a build cache), and installs
-# Zuul from PyPI. Fails if anything is missing.
+# Zuul and Nodepool from PyPI. Fails if anything is missing.
 #
 #   NPCTL_KUBE   an existing build of apiserver; without it the script builds one below the temporary directory
 set -euo pipefail
@@ -13,10 +13,15 @@ cd "$here/../.."
 
 as_root_or_die
 apt_install etcd-server
-NPCTL_ZUUL_PYTHON=$(test/zookeeper/install.sh --zuul)/bin/python
+NPCTL_ZUUL_PYTHON=$(test/zookeeper/install.sh --zuul 14.3.0)/bin/python
+NPCTL_NODEPOOL_PYTHON=$(test/zookeeper/install.sh --nodepool)/bin/python
+# Nodepool 11 sends a member of role bindings that newer clients of Kubernetes reject.
+NPCTL_NODEPOOL_CLIENT=${TMPDIR:-/tmp}/npctl-nodepool-client
+[ -d "$NPCTL_NODEPOOL_CLIENT/kubernetes" ] ||
+  "${NPCTL_NODEPOOL_PYTHON%/*}/pip" install --quiet --disable-pip-version-check --target "$NPCTL_NODEPOOL_CLIENT" kubernetes==31.0.0
 if [ -z "${NPCTL_KUBE:-}" ]; then
   NPCTL_KUBE=${TMPDIR:-/tmp}/npctl-kube
   (cd test/kubernetes/apiserver && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o "$NPCTL_KUBE" .)
 fi
-export NPCTL_KUBE NPCTL_ZUUL_PYTHON
+export NPCTL_KUBE NPCTL_ZUUL_PYTHON NPCTL_NODEPOOL_PYTHON NPCTL_NODEPOOL_CLIENT
 go_test -parallel 8 "$@" ./test/kubernetes # most tests wait for the deletion of namespaces
