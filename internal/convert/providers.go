@@ -22,7 +22,7 @@ type provider struct {
 }
 
 // driversWithout are the drivers of Nodepool that npctl does not have.
-var driversWithout = []string{"aws", "azure", "fake", "gce", "ibmvpc", "kubernetes", "metastatic", "openshift", "openshiftpods"}
+var driversWithout = []string{"azure", "fake", "gce", "ibmvpc"}
 
 func (p *provider) translate(n *node) {
 	name := p.b.labels[0]
@@ -37,7 +37,10 @@ func (p *provider) translate(n *node) {
 		p.driver = "sandbox"
 	}
 	p.b.labels = []string{p.driver, name}
+	table, isCloud := clouds[p.driver]
 	switch {
+	case isCloud:
+		p.cloud(n, table)
 	case p.driver == "openstack", p.driver == "sandbox" && strings.HasPrefix(name, "fake"):
 		p.openstack(n)
 	case p.driver == "static":
@@ -45,7 +48,7 @@ func (p *provider) translate(n *node) {
 	case slices.Contains(driversWithout, p.driver):
 		p.keepAsComment(n, name)
 	default:
-		p.unknown(n.get("driver").value, "driver", p.driver, append([]string{"openstack", "static"}, driversWithout...))
+		p.unknown(n.get("driver").value, "driver", p.driver, slices.Concat([]string{"openstack", "static"}, sortedKeys(clouds), driversWithout))
 	}
 }
 

@@ -8,13 +8,16 @@ import (
 
 // The anchors of docs/coming-from-nodepool.md.
 const (
-	toGlobal    = "global"
-	toImages    = "disk-images"
-	toEvery     = "every-provider-and-pool"
-	toOpenStack = "openstack"
-	toStatic    = "static-nodes"
-	toBehavior  = "differences-in-behavior"
-	toLabels    = "labels"
+	toGlobal     = "global"
+	toImages     = "disk-images"
+	toEvery      = "every-provider-and-pool"
+	toOpenStack  = "openstack"
+	toStatic     = "static-nodes"
+	toBehavior   = "differences-in-behavior"
+	toAWS        = "aws"
+	toKubernetes = "kubernetes-and-openshift"
+	toMetastatic = "metastatic"
+	toLabels     = "labels"
 )
 
 // secrets are the parts of the secure file.
@@ -90,16 +93,32 @@ func (t *translator) settings(o *output, root *node, s secrets) {
 	(&zookeeper{t, o}).translate(root, s, b)
 	b.add(t.blocks(root.get("tenant-resource-limits"), "tenant limit", "tenant_limit", tenantName, func(n *node, limits *block) {
 		t.fields(n, limits, tenantFields)
-		for _, e := range n.entries {
-			if !e.done {
-				t.mark(e, Unsupported, "no driver of npctl counts this resource", toGlobal)
-				limits.remark(t.withNote(e, Unsupported, "no driver of npctl counts this resource")...)
-			}
-		}
+		t.otherResources(n, limits)
 	})...)
 	if len(b.items) > 0 {
 		b.order()
 		o.settings = append(o.settings, b)
+	}
+}
+
+// otherResources translates the remaining keys of a tenant limit, which are names of resources.
+func (t *translator) otherResources(n *node, limits *block) {
+	var elements []element
+	for _, e := range n.entries {
+		if e.done {
+			continue
+		}
+		expr, ok := limit(t, e.value)
+		if !ok {
+			return
+		}
+		out := element{key: mapKey(e.name), expr: expr}
+		out.head, out.beside, out.foot = t.keyComments(e)
+		elements = append(elements, out)
+		t.note(e, Converted, "", toGlobal)
+	}
+	if len(elements) > 0 {
+		limits.set("max_resources", collection(elements, true))
 	}
 }
 
