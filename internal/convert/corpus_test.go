@@ -14,6 +14,9 @@ import (
 
 	"github.com/npctl/npctl/builders/dib"
 	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/drivers/aws"
+	"github.com/npctl/npctl/drivers/kubernetes"
+	"github.com/npctl/npctl/drivers/metastatic"
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox"
 	"github.com/npctl/npctl/drivers/static"
@@ -87,7 +90,8 @@ func options(dir string) config.Options {
 		Path: dir, LookupEnv: environment, States: location.Schemas(),
 		Drivers: map[string]schema.Driver{
 			"openstack": openstack.New().Schema(), "static": static.New().Schema(),
-			"sandbox": sandbox.New(openstack.SharedSchema(), nil).Schema(),
+			"sandbox": sandbox.New(openstack.SharedSchema(), nil).Schema(), "aws": aws.New().Schema(), "metastatic": metastatic.New().Schema(),
+			"kubernetes": kubernetes.New().Schema(), "openshift": kubernetes.NewOpenShift().Schema(), "openshiftpods": kubernetes.NewOpenShiftPods().Schema(),
 		},
 		Builders: map[string]schema.Block{"dib": (&dib.Builder{}).Schema()},
 	}
