@@ -386,7 +386,7 @@ func (e *explanation) node(id string) error {
 
 func (e *explanation) inUse(n *resources.Node, since string) {
 	e.Summary = fmt.Sprintf("It has been in use for %s by %s.", since, cmp.Or(n.Requestor, "an unnamed client"))
-	if plan.IsSourceRequestor(n.Requestor) {
+	if e.Observed.Records.IsSource(n.Requestor) {
 		e.wait("slots", "its provider returns it some time after its last slot is free")
 		return
 	}

@@ -10,11 +10,6 @@ import (
 // Some providers use nodes of other providers (drivers.NodeUser), which they request as clients do. Such a node is in use
 // until its provider no longer needs it. Only the provider decides that: in its listing, and again when the step runs.
 
-// SourceRequestor returns the requestor of the requests that a provider makes for nodes of other providers.
-func SourceRequestor(driver, provider string) string {
-	return OwnRequestor + driver + ":" + provider
-}
-
 // SlotsOf returns the nodes of the provider that uses a node, as far as they run on it: the cloud ID of such a node starts
 // with the ID of the request by which its provider obtained the other one.
 func (r *Records) SlotsOf(backing *resources.Node) (slots []*resources.Node) {
@@ -42,29 +37,19 @@ func (r *Records) BackingOf(n *resources.Node) (*resources.Node, *resources.Requ
 }
 
 func isOn(n *resources.Node, request, requestor string) bool {
-	kind, provider := sourceOf(requestor)
-	return kind != "" && n.Provider == provider && request != "" && strings.HasPrefix(n.ExternalID, request+"-")
+	_, provider, ok := resources.SourceOf(requestor)
+	return ok && n.Provider == provider && request != "" && strings.HasPrefix(n.ExternalID, request+"-")
 }
 
-// sourceOf returns the driver and the provider of a requestor, both empty for other requestors.
-func sourceOf(requestor string) (driver, provider string) {
-	rest, own := strings.CutPrefix(requestor, OwnRequestor)
-	driver, provider, found := strings.Cut(rest, ":")
-	if !own || !found {
-		return "", ""
-	}
-	return driver, provider
-}
-
-// IsSourceRequestor reports whether a provider is the requestor.
-func IsSourceRequestor(requestor string) bool {
-	kind, _ := sourceOf(requestor)
-	return kind != ""
+// IsSource reports whether a provider is the requestor, and not a client.
+func (r *Records) IsSource(requestor string) bool {
+	driver, provider, ok := resources.SourceOf(requestor)
+	return ok && slices.ContainsFunc(r.Providers, func(p *resources.ProviderRecord) bool { return p.Name == provider && p.Driver == driver })
 }
 
 // isIdleBacking reports whether a node is in use by a provider that runs no node in service on it.
 func (r *Records) isIdleBacking(n *resources.Node) bool {
-	return IsSourceRequestor(n.Requestor) && !slices.ContainsFunc(r.SlotsOf(n), func(slot *resources.Node) bool { return slot.State.IsInService() })
+	return r.IsSource(n.Requestor) && !slices.ContainsFunc(r.SlotsOf(n), func(slot *resources.Node) bool { return slot.State.IsInService() })
 }
 
 // planUnneeded returns the nodes that providers no longer need. planRequests ends the requests.
@@ -97,7 +82,7 @@ func (w *world) isSourced(n *resources.Node, request string) bool {
 // usedBy returns the nodes of other providers that a provider has requested and that exist.
 func (w *world) usedBy(p *resources.ProviderRecord) (nodes []*resources.Node) {
 	for _, n := range w.seen.Records.Nodes {
-		if n.Requestor == SourceRequestor(p.Driver, p.Name) {
+		if n.Requestor == resources.SourceRequestor(p.Driver, p.Name) {
 			nodes = append(nodes, n)
 		}
 	}
@@ -107,6 +92,6 @@ func (w *world) usedBy(p *resources.ProviderRecord) (nodes []*resources.Node) {
 // requestsNodes reports whether a provider waits for a node of another provider.
 func (w *world) requestsNodes(p *resources.ProviderRecord) bool {
 	return !w.opt.Destroy && slices.ContainsFunc(w.seen.Records.Requests, func(r *resources.Request) bool {
-		return r.State != resources.StateFailed && r.Requestor == SourceRequestor(p.Driver, p.Name)
+		return r.State != resources.StateFailed && r.Requestor == resources.SourceRequestor(p.Driver, p.Name)
 	})
 }

@@ -57,7 +57,7 @@ type nodeSource struct {
 var _ drivers.NodeSource = (*nodeSource)(nil)
 
 func (e *Engine) nodeSource(driver, provider string) *nodeSource {
-	return &nodeSource{sourceRecords: e.sources, engine: e, provider: provider, requestor: plan.SourceRequestor(driver, provider)}
+	return &nodeSource{sourceRecords: e.sources, engine: e, provider: provider, requestor: resources.SourceRequestor(driver, provider)}
 }
 
 // Labels implements drivers.NodeSource.
@@ -113,14 +113,15 @@ func (s *nodeSource) List(ctx context.Context) (drivers.SourcedNodes, error) {
 	if err != nil {
 		return drivers.SourcedNodes{}, err
 	}
+	_, desired := s.current()
 	var found drivers.SourcedNodes
 	for _, r := range records.Requests {
-		if r.Requestor == s.requestor {
+		if r = underPresentNames(desired.Moves, r); r.Requestor == s.requestor {
 			found.Requests = append(found.Requests, r)
 		}
 	}
 	for _, n := range records.Nodes {
-		switch {
+		switch n = underPresentNames(desired.Moves, n); {
 		case n.Provider == s.provider:
 			found.Own = append(found.Own, n)
 		case n.Requestor == s.requestor && n.State.IsInService():
@@ -128,6 +129,12 @@ func (s *nodeSource) List(ctx context.Context) (drivers.SourcedNodes, error) {
 		}
 	}
 	return found, ctx.Err()
+}
+
+// underPresentNames returns a record as it will be after the moved blocks of the configuration.
+func underPresentNames[R resources.Record](moves resources.Moves, record R) R {
+	renamed, _ := moves.Apply(record)
+	return renamed.(R)
 }
 
 // records returns the requests and nodes of the run, or of the store before there is one.

@@ -183,8 +183,14 @@ func (m Move) rename(record Record) (changed bool) {
 		set(pool, m.From.Type == "pool" && *provider == m.From.Provider)
 		set(provider, m.From.Type == "provider")
 	}
+	requestor := func(name *string) {
+		if driver, provider, ok := SourceOf(*name); ok && m.From.Type == "provider" && provider == m.From.Name {
+			*name, changed = SourceRequestor(driver, m.To.Name), true
+		}
+	}
 	switch r := record.(type) {
 	case *Node:
+		requestor(&r.Requestor)
 		set(&r.Hostname, m.From.Type == "node" && r.Static && r.Provider == m.From.Provider && r.Pool == m.From.Pool)
 		place(&r.Provider, &r.Pool)
 		for i := range r.Labels {
@@ -207,6 +213,7 @@ func (m Move) rename(record Record) (changed bool) {
 			r.Uploads[m.To.Name], changed = f, true
 		}
 	case *Request:
+		requestor(&r.Requestor)
 		set(&r.Provider, m.From.Type == "provider")
 		place(&r.Placement.Provider, &r.Placement.Pool)
 		for i := range r.Declined {

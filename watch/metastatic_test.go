@@ -234,6 +234,31 @@ func TestBackingNodeOfARemovedProviderIsReturned(t *testing.T) {
 	})
 }
 
+func TestRenamedProviderKeepsItsSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotLab(t, slotFleet, &life{})
+		defer func() { s.stop(true) }()
+		a := s.take("a")
+		s.write(strings.Replace(slotFleet, `"metastatic" "slots"`, `"metastatic" "parts"`, 1) + "\nmoved {\n  from = provider.slots\n  to   = provider.parts\n}\n")
+		_, err := s.d.Reload(t.Context(), false)
+		testutil.Must(t, err)
+		time.Sleep(10 * time.Minute)
+		if b := s.take("b"); s.servers("one") != 1 || b.Addresses != a.Addresses || b.Provider != "parts" {
+			t.Errorf("%d servers; job b is at %s of %s, job a at %s\n%s", s.servers("one"), b.Addresses.Interface, b.Provider, a.Addresses.Interface, s.describe())
+		}
+		records := s.records()
+		for _, n := range records.Nodes {
+			if n.Provider == "slots" || n.Requestor == "npctl:metastatic:slots" {
+				t.Errorf("node %s of %s, requestor %s", n.ID, n.Provider, n.Requestor)
+			}
+			if n.Provider == "parts" {
+				s.giveBack(n)
+			}
+		}
+		s.awaitEmpty()
+	})
+}
+
 func TestDeletedBackingNodeTakesItsSlotsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotLab(t, slotFleet, &life{})
