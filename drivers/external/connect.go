@@ -12,7 +12,7 @@ import (
 type cloud struct {
 	run         caller
 	provider    providerJSON
-	description Description
+	description description
 	location    string
 }
 
@@ -36,7 +36,7 @@ func (c *cloud) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.description = described.Description
+	c.description = described.description
 	if err := c.description.check(); err != nil {
 		return rejectedf("the description of the program: %w", err)
 	}

@@ -11,17 +11,17 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Description is the response to describe.
-type Description struct {
+// description is the response to describe.
+type description struct {
 	Protocols []int     `json:"npctl_protocols,omitempty"` // versions of the protocol
 	Program   string    `json:"program,omitempty"`         // name and version, for people
 	Abilities []string  `json:"abilities,omitempty"`       // optional calls
-	Provider  []Setting `json:"provider,omitempty"`        // settings of the provider
-	Label     []Setting `json:"label,omitempty"`           // settings of labels
+	Provider  []setting `json:"provider,omitempty"`        // settings of the provider
+	Label     []setting `json:"label,omitempty"`           // settings of labels
 }
 
-// Setting describes one setting.
-type Setting struct {
+// setting describes one setting.
+type setting struct {
 	Name     string   `json:"name"`
 	Type     string   `json:"type,omitempty"` // string, number or bool; default string
 	Required bool     `json:"required,omitempty"`
@@ -34,7 +34,7 @@ type Setting struct {
 var settingTypes = []string{"", "string", "number", "bool"}
 
 // check returns an error if npctl cannot work with the program.
-func (d Description) check() error {
+func (d description) check() error {
 	if !slices.Contains(d.Protocols, version) {
 		return fmt.Errorf("it has the versions %v of the protocol in npctl_protocols, this npctl has %d", d.Protocols, version)
 	}
@@ -52,7 +52,7 @@ func (d Description) check() error {
 	return nil
 }
 
-func (d Description) can(call string) bool { return slices.Contains(d.Abilities, call) }
+func (d description) can(call string) bool { return slices.Contains(d.Abilities, call) }
 
 func didYouMean(word string, options []string) string {
 	if near := text.Nearest(word, options); near != "" {
@@ -62,7 +62,7 @@ func didYouMean(word string, options []string) string {
 }
 
 // checkProvider returns the errors in the settings and secrets of the provider.
-func (d Description) checkProvider(settings, secrets map[string]string) []resources.Problem {
+func (d description) checkProvider(settings, secrets map[string]string) []resources.Problem {
 	open, hidden := split(d.Provider)
 	problems := append(checkValues("settings", settings, open), checkValues("secrets", secrets, hidden)...)
 	for i, p := range problems {
@@ -70,14 +70,14 @@ func (d Description) checkProvider(settings, secrets map[string]string) []resour
 		if p.Attribute == "secrets" {
 			other, place = open, "settings"
 		}
-		if slices.ContainsFunc(other, func(s Setting) bool { return s.Name == p.Value }) {
+		if slices.ContainsFunc(other, func(s setting) bool { return s.Name == p.Value }) {
 			problems[i].Detail = fmt.Sprintf("%s belongs to %s", p.Value, place)
 		}
 	}
 	return problems
 }
 
-func split(settings []Setting) (open, secret []Setting) {
+func split(settings []setting) (open, secret []setting) {
 	for _, s := range settings {
 		if s.Secret {
 			secret = append(secret, s)
@@ -89,7 +89,7 @@ func split(settings []Setting) (open, secret []Setting) {
 }
 
 // checkValues compares the settings in an attribute with their description.
-func checkValues(attribute string, values map[string]string, known []Setting) []resources.Problem {
+func checkValues(attribute string, values map[string]string, known []setting) []resources.Problem {
 	var names, misspelled []string
 	for _, s := range known {
 		names = append(names, s.Name)
@@ -135,7 +135,7 @@ func listed(names []string) string {
 }
 
 // problem returns why a value is invalid, or "".
-func (s Setting) problem(value string) string {
+func (s setting) problem(value string) string {
 	switch {
 	case len(s.OneOf) > 0 && !slices.Contains(s.OneOf, value):
 		return "the value is none of " + strings.Join(s.OneOf, ", ")

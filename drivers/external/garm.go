@@ -57,7 +57,7 @@ func newGARM(p *program, env drivers.Env, s providerSettings) (*garm, error) {
 func (g *garm) do(ctx context.Context, r request, into *response) error {
 	switch r.Call {
 	case callDescribe:
-		into.Description = garmDescription()
+		into.description = garmDescription()
 		return nil
 	case callOpen:
 		if _, err := os.Stat(g.config); err != nil {

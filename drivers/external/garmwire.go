@@ -14,11 +14,11 @@ import (
 )
 
 // garmDescription are the settings of every provider of GARM.
-func garmDescription() Description {
-	return Description{
+func garmDescription() description {
+	return description{
 		Protocols: []int{version}, Program: "GARM provider",
-		Provider: []Setting{{Name: "config_file", Required: true, Doc: "the configuration file of the provider (GARM_PROVIDER_CONFIG_FILE)"}},
-		Label: []Setting{
+		Provider: []setting{{Name: "config_file", Required: true, Doc: "the configuration file of the provider (GARM_PROVIDER_CONFIG_FILE)"}},
+		Label: []setting{
 			{Name: "flavor", Required: true, Doc: "the flavor, as the provider names it"},
 			{Name: "image", Required: true, Doc: "the image, as the provider names it"},
 			{Name: "os_type", OneOf: []string{"linux", "windows"}, Doc: "default linux"},

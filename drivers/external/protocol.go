@@ -94,7 +94,7 @@ type offerJSON struct {
 // response is the document on stdout.
 type response struct {
 	Error       *errorJSON      `json:"error,omitempty"`
-	Description                 // describe
+	description                 // describe
 	Location    string          `json:"location,omitempty"`  // open
 	Instance    *instanceJSON   `json:"instance,omitempty"`  // create, advance
 	Instances   *[]instanceJSON `json:"instances,omitempty"` // list

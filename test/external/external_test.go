@@ -194,18 +194,13 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	t.Logf("NPCTL_TEST_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable on purpose
 	p := newPlace(t, 4)
-	start := time.Now()
 	p.settle("apply")
-	took, killed := time.Since(start), 0
+	killed := 0
 	for i := range 30 {
 		command := []string{"destroy", "apply"}[i%2]
-		cmd := p.command(command, "-auto-approve")
-		testutil.Must(t, cmd.Start())
-		timer := time.AfterFunc(time.Duration(random.Int64N(int64(took))), func() { _ = cmd.Process.Kill() })
-		if cmd.Wait() != nil {
+		if p.killedAfter(command, 5+random.IntN(8), time.Duration(random.Int64N(int64(20*time.Millisecond)))) {
 			killed++
 		}
-		timer.Stop()
 		p.settle(command)
 		p.has(map[string]int{"apply": 4, "destroy": 0}[command])
 		if t.Failed() {
@@ -215,6 +210,32 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	t.Logf("killed %d of 30 runs", killed)
 	if killed < 5 {
 		t.Errorf("only %d of 30 runs were killed", killed)
+	}
+}
+
+// killedAfter kills a command some time after a call has begun, and reports whether the command still ran.
+func (p *place) killedAfter(command string, call int, pause time.Duration) bool {
+	p.t.Helper()
+	p.reset("never 0")
+	cmd := p.command(command, "-auto-approve")
+	testutil.Must(p.t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				p.t.Errorf("npctl %s: %v\n%s", command, err, cmd.Stderr)
+			}
+			return false
+		case <-time.After(time.Millisecond):
+		}
+		if _, err := os.Stat(filepath.Join(p.calls(), strconv.Itoa(call))); err == nil {
+			time.Sleep(pause)
+			_ = cmd.Process.Kill() // it may have ended
+			<-ended
+			return cmd.ProcessState.ExitCode() == -1
+		}
 	}
 }
 
