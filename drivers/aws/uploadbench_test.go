@@ -23,7 +23,7 @@ import (
 )
 
 // benchSize is the size of the image of the benchmarks. moto keeps it in memory.
-const benchSize = 64 << 20
+const benchSize = 256 << 20
 
 func benchCloud(b *testing.B) *Cloud {
 	b.Helper()
