@@ -42,6 +42,9 @@ func (e *apiError) Unwrap() error { return e.kind }
 // NothingDone implements drivers.NothingDone. EC2 also responds with 500 when it has no capacity, and with 503 when it
 // throttles.
 func (e *apiError) NothingDone() bool {
+	if isUsedToken(e.code) {
+		return false
+	}
 	return e.status >= 400 && e.status < 500 && e.status != http.StatusRequestTimeout ||
 		errors.Is(e.kind, drivers.ErrCapacity) || errors.Is(e.kind, drivers.ErrQuota) || errors.Is(e.kind, drivers.ErrThrottled)
 }
@@ -120,6 +123,11 @@ func codeOf(err error) string {
 	return ""
 }
 
+// isUsedToken reports whether an earlier request had the client token of this one: it may have created an instance.
+func isUsedToken(code string) bool {
+	return code == "IdempotentParameterMismatch" || code == "IdempotentInstanceTerminated"
+}
+
 func isPermission(code string) bool {
 	return code == "UnauthorizedOperation" || code == "AccessDenied" || code == "AccessDeniedException"
 }
@@ -146,7 +154,7 @@ func kindOf(code string, status int) error {
 		return drivers.ErrUnavailable
 	case status == http.StatusTooManyRequests:
 		return drivers.ErrThrottled
-	case code == "IncorrectInstanceState" || code == "IncorrectState" || code == "DependencyViolation" || strings.HasSuffix(code, ".InUse") || code == "VolumeInUse" || code == "ConcurrentTagAccess" || code == "ConflictException":
+	case isUsedToken(code) || code == "IncorrectInstanceState" || code == "IncorrectState" || code == "DependencyViolation" || strings.HasSuffix(code, ".InUse") || code == "VolumeInUse" || code == "ConcurrentTagAccess" || code == "ConflictException":
 		return nil
 	case status >= 400 && status < 500:
 		return drivers.ErrRejected

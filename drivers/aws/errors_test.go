@@ -41,6 +41,8 @@ func TestErrorsHaveTheirKind(t *testing.T) {
 		{"InternalError", 500, drivers.ErrUnavailable, false},
 		{"Unavailable", 503, drivers.ErrUnavailable, false},
 		{"IncorrectInstanceState", 400, nil, true},
+		{"IdempotentParameterMismatch", 400, nil, false},
+		{"IdempotentInstanceTerminated", 400, nil, false},
 		{"Surprise", 500, nil, false},
 	} {
 		err := wrap("create instance np1", answered("RunInstances", test.status, test.code, "no"))
