@@ -279,3 +279,22 @@ func (at *place) killed(number int, after bool, command string) {
 		at.t.Errorf("npctl %s was to be killed at changing call %d: %v\n%s", command, number, err, stderr)
 	}
 }
+
+// TestTroubleIsReported launches a pod of which the image cannot be pulled, and runs npctl with a wrong context and without
+// permissions.
+func TestTroubleIsReported(t *testing.T) {
+	t.Parallel()
+	at := newPlace(t, strings.Replace(strings.Replace(config("trouble"), "rate = 0", "launch_attempts = 1", 1), "debian:12", "broken:1", 1))
+	at.contains(at.run(1, "apply", "-auto-approve"), "container node: ImagePullBackOff: Back-off pulling image broken:1", "1 launched")
+	at.run(0, "destroy", "-auto-approve")
+	mustHave(t, "trouble")
+
+	wrong := strings.Replace(config("trouble"), "rate = 0", `context = "tset"`, 1)
+	testutil.WriteFile(t, filepath.Join(at.dir, "npctl.hcl"), wrong)
+	at.contains(at.run(1, "plan"), `the kubeconfig has no context "tset"; did you mean test?`)
+
+	limited := cluster.Kubeconfig{Server: kube.URL, CA: kube.CA, Token: cluster.LimitedToken}.Write(t)
+	testutil.WriteFile(t, filepath.Join(at.dir, "npctl.hcl"), config("trouble"))
+	at.env = append(at.env, "KUBECONFIG="+limited)
+	at.contains(at.run(1, "plan"), `User "limited" cannot list resource "namespaces"`)
+}
