@@ -70,7 +70,7 @@ type newObject struct {
 	body       any
 }
 
-// makeAll creates objects in this order, and keeps those that exist.
+// makeAll creates objects in this order, and keeps existing ones.
 func (c *base) makeAll(ctx context.Context, objects ...newObject) error {
 	for _, o := range objects {
 		if err := c.create(ctx, o.path, o.name, o.body, nil); err != nil && !isStatus(err, http.StatusConflict) {

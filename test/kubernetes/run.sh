@@ -21,7 +21,7 @@ NPCTL_NODEPOOL_CLIENT=${TMPDIR:-/tmp}/npctl-nodepool-client
   "${NPCTL_NODEPOOL_PYTHON%/*}/pip" install --quiet --disable-pip-version-check --target "$NPCTL_NODEPOOL_CLIENT" kubernetes==31.0.0
 if [ -z "${NPCTL_KUBE:-}" ]; then
   NPCTL_KUBE=${TMPDIR:-/tmp}/npctl-kube
-  (cd test/kubernetes/apiserver && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o "$NPCTL_KUBE" .)
+  (cd test/kubernetes/apiserver && go build -trimpath -ldflags="-s -w" -o "$NPCTL_KUBE" .)
 fi
 export NPCTL_KUBE NPCTL_ZUUL_PYTHON NPCTL_NODEPOOL_PYTHON NPCTL_NODEPOOL_CLIENT
 go_test -parallel 8 "$@" ./test/kubernetes # most tests wait for the deletion of namespaces
