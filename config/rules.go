@@ -14,6 +14,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
 )
 
 // ruleChecker checks rules that concern several blocks.
@@ -134,13 +135,20 @@ func (c *ruleChecker) checkAgreement(p *parsedProvider) {
 			for _, name := range rule.Attributes {
 				a, knownA := textOf(offer.Config, name)
 				b, knownB := textOf(other.Config, name)
-				if twice && known && knownA && knownB && a != b {
+				if twice && known && knownA && knownB && a != b && !sameDuration(a, b) {
 					p.in.problem(offer.at.Ptr(), "Different settings", fmt.Sprintf("The labels %q and %q, at %s, have the same %s %q, so they must have the same %s, not %s and %s.",
 						offer.Label, other.Label, other.Source, rule.By, key, name, a, b))
 				}
 			}
 		}
 	}
+}
+
+// sameDuration reports whether both texts are the same duration, such as 60s and 1m.
+func sameDuration(a, b string) bool {
+	x, errA := schema.ParseDuration(a)
+	y, errB := schema.ParseDuration(b)
+	return errA == nil && errB == nil && x == y
 }
 
 // textOf returns an attribute as text. known is false if its value is not known yet.
