@@ -165,7 +165,7 @@ func (f *fleet) choose(s labelSettings, waiting bool, now time.Time) (slot, bool
 	return free, true
 }
 
-// hasRoom reports whether the backing node may get another slot. waiting permits one that is not ready yet.
+// hasRoom reports whether the backing node may get another slot. waiting permits a request without a node.
 func (b *backing) hasRoom(s labelSettings, waiting bool, now time.Time) bool {
 	if !slices.Contains(b.labels, s.BackingLabel) || int64(len(b.slots)) >= s.MaxParallelJobs {
 		return false
