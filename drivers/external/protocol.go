@@ -29,7 +29,7 @@ const (
 	callConsole  = "console"
 )
 
-// optionalCalls are those that a program announces as abilities.
+// optionalCalls are the calls that a program announces as abilities.
 var optionalCalls = []string{callAdvance, callQuota, callResolve, callAccess, callConsole}
 
 // caller makes a call of the protocol.
