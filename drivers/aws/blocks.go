@@ -53,7 +53,7 @@ func (st *imageStore) writeBlocks(ctx context.Context, spec drivers.ImageSpec, s
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxWriters)
 	sums := newFileSums()
-	var all [][sha256.Size]byte // checksums of the stored blocks in order
+	var all []*[sha256.Size]byte // checksums of the stored blocks in order, which the writers compute
 	readErr := func() error {
 		for index := int32(0); ; index++ {
 			if ctx.Err() != nil {
@@ -71,12 +71,13 @@ func (st *imageStore) writeBlocks(ctx context.Context, spec drivers.ImageSpec, s
 				w.buffers.Put(block)
 				w.report(n)
 			} else {
-				sum := sha256.Sum256(block[:])
+				sum := new([sha256.Size]byte)
 				all = append(all, sum)
 				group.Go(func() error {
 					defer w.buffers.Put(block)
 					defer w.report(n)
-					return w.put(ctx, index, block[:], sum)
+					*sum = sha256.Sum256(block[:])
+					return w.put(ctx, index, block[:], *sum)
 				})
 			}
 			if last {
