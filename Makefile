@@ -10,7 +10,7 @@ RACE := CGO_ENABLED=1 go test -race -timeout=30m
 
 .PHONY: help build build-windows test race check lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz integration integration-openstack integration-images \
 	integration-newcomer integration-sandbox integration-aws integration-arm64 integration-completion integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd \
-	integration-zookeeper integration-kubernetes integration-external clean
+	integration-zookeeper integration-kubernetes integration-external integration-qemu clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,7 +74,7 @@ bench-uploads: build ## uploads against dd and the openstack client (installs th
 bench-zookeeper: build ## npctl watch against a real nodepool-launcher on ZooKeeper (as root; installs Debian packages, and nodepool into a venv)
 	./test/zookeeper/bench.sh
 
-integration: integration-newcomer integration-aws integration-sandbox integration-arm64 integration-completion integration-images integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd integration-zookeeper integration-kubernetes integration-external integration-openstack ## all integration targets
+integration: integration-qemu integration-newcomer integration-aws integration-sandbox integration-arm64 integration-completion integration-images integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd integration-zookeeper integration-kubernetes integration-external integration-openstack ## all integration targets
 
 integration-newcomer: ## the README's two commands on a minimal Debian, as an unprivileged user (as root; installs mmdebstrap)
 	./test/newcomer/run.sh
@@ -120,6 +120,9 @@ integration-zookeeper: build ## a real ZooKeeper, Zuul's own classes, nodepool-l
 
 integration-external: build ## npctl killed at every call of the reference driver program (installs nothing)
 	./test/external/run.sh
+
+integration-qemu: build ## virtual machines of the real QEMU, without KVM (as root, Debian 12; installs packages)
+	./test/qemu/run.sh
 
 integration-openstack: build ## real OpenStack services on loopback (as root, Debian 12; installs packages, starts services)
 	./test/openstack/run.sh

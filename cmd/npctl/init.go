@@ -25,6 +25,7 @@ current one, or that of -config). It overwrites no existing file.
   -from=sandbox     a cloud that lives inside npctl: no account, no root, nothing to install
   -from=openstack   an OpenStack project, found by its entry in clouds.yaml
   -from=aws         an AWS account, with the credentials of the aws command
+  -from=qemu        virtual machines on this host
   -from=kubernetes  a Kubernetes cluster, with the kubeconfig of kubectl
 
 Examples:
@@ -34,13 +35,13 @@ Examples:
 Exit codes: 0, or 1 on an error.`
 
 // starterFiles maps the values of -from to the starters.
-var starterFiles = map[string]string{"sandbox": "quickstart.hcl", "openstack": "openstack.hcl", "aws": "aws.hcl", "kubernetes": "kubernetes.hcl"}
+var starterFiles = map[string]string{"sandbox": "quickstart.hcl", "openstack": "openstack.hcl", "aws": "aws.hcl", "kubernetes": "kubernetes.hcl", "qemu": "qemu.hcl"}
 
 func newInitCommand(a *app) *cli.Command {
 	from := ""
 	return &cli.Command{
 		Name: "init", Category: categoryMain, Usage: "write a configuration to start from", Description: initDescription,
-		Flags: []cli.Flag{&cli.StringFlag{Name: "from", Destination: &from, Value: "sandbox", Usage: "`KIND` of cloud: sandbox, openstack, aws or kubernetes"}},
+		Flags: []cli.Flag{&cli.StringFlag{Name: "from", Destination: &from, Value: "sandbox", Usage: "`KIND` of cloud: sandbox, openstack, aws, kubernetes or qemu"}},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			return a.init(from)
 		},
@@ -50,7 +51,7 @@ func newInitCommand(a *app) *cli.Command {
 func (a *app) init(from string) error {
 	name, ok := starterFiles[from]
 	if !ok {
-		return hint(fmt.Errorf("option -from: %q does not exist", from), "write sandbox, openstack, aws or kubernetes")
+		return hint(fmt.Errorf("option -from: %q does not exist", from), "write sandbox, openstack, aws, kubernetes or qemu")
 	}
 	dir := a.global.config
 	if err := checkEmpty(dir); err != nil {
@@ -75,6 +76,8 @@ func (a *app) init(from string) error {
 	switch from {
 	case "openstack":
 		next = "npctl plan -var cloud=NAME, with the NAME of an entry in your clouds.yaml"
+	case "qemu":
+		next = "npctl plan -var image=PATH -var ssh_key=KEY, with an image that has cloud-init, and your public key"
 	case "aws":
 		next = "npctl plan -var key_name=NAME, with the NAME of an EC2 key pair"
 	case "kubernetes":

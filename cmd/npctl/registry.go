@@ -22,6 +22,7 @@ import (
 	"github.com/npctl/npctl/drivers/kubernetes"
 	"github.com/npctl/npctl/drivers/metastatic"
 	"github.com/npctl/npctl/drivers/openstack"
+	"github.com/npctl/npctl/drivers/qemu"
 	"github.com/npctl/npctl/drivers/sandbox"
 	"github.com/npctl/npctl/drivers/static"
 	wire "github.com/npctl/npctl/internal/gearman"
@@ -49,6 +50,7 @@ func newRegistry() registry {
 	for _, d := range []drivers.Driver{
 		aws.New(),
 		openstack.New(),
+		qemu.New(),
 		kubernetes.New(),
 		kubernetes.NewOpenShift(),
 		kubernetes.NewOpenShiftPods(),

@@ -338,3 +338,22 @@ provider "openshiftpods" "openshiftpods" {
     }
   }
 }
+
+provider "qemu" "vms" {
+  pool "main" {
+    label "plain" {
+      image      = diskimage.exec
+      cores      = 2
+      ram        = 2048
+      disk       = 20
+      machine    = "pc"
+      cpu        = "qemu64"
+      firmware   = "/usr/share/ovmf/OVMF.fd"
+      args       = ["-vga", "none"]
+      guest_port = 2222
+      user       = "zuul"
+      ssh_keys   = ["ssh-ed25519 AAAA me"]
+      userdata   = "#!/bin/sh"
+    }
+  }
+}

@@ -1,0 +1,117 @@
+package qemu
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// Cloud is a directory of virtual machines and images.
+type Cloud struct {
+	*imageStore
+	dir     string
+	limits  resources.ResourceAmounts
+	program string // QEMU
+	qemuImg string
+	kvm     func() error // why KVM does not work on this host
+}
+
+var (
+	_ drivers.Cloud      = (*Cloud)(nil)
+	_ drivers.ImageStore = (*Cloud)(nil)
+	_ drivers.Resolver   = (*Cloud)(nil)
+	_ drivers.Console    = (*Cloud)(nil)
+	_ drivers.Locator    = (*Cloud)(nil)
+)
+
+func open(env drivers.Env, s providerSettings) (*Cloud, error) {
+	if runtime.GOOS == "windows" {
+		return nil, rejectf("the driver qemu does not support Windows")
+	}
+	dir := s.Dir
+	if !filepath.IsAbs(dir) {
+		if env.Dir == "" {
+			return nil, rejectf("the provider has no directory for its files; write an absolute path as dir")
+		}
+		dir = filepath.Join(env.Dir, dir)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, refuse(err)
+	}
+	files := cmp.Or(s.ImageDir, filepath.Join(dir, "files"))
+	if !filepath.IsAbs(files) {
+		files = filepath.Join(dir, files)
+	}
+	program, err := find("program", cmp.Or(s.Program, defaultProgram()))
+	if err != nil {
+		return nil, err
+	}
+	qemuImg, err := find("qemu_img", cmp.Or(s.QemuImg, "qemu-img"))
+	if err != nil {
+		return nil, err
+	}
+	c := &Cloud{
+		imageStore: &imageStore{dir: filepath.Join(dir, "images"), files: files, format: cmp.Or(s.ImageFormat, formatQcow2)},
+		dir:        dir, limits: limitsOf(s), program: program, qemuImg: qemuImg,
+		kvm: sync.OnceValue(func() error { return checkKVM(program) }),
+	}
+	if err := c.tidy(); err != nil {
+		return nil, fmt.Errorf("remove empty directories in %s: %w", c.dir, err)
+	}
+	return c, nil
+}
+
+// find returns the absolute path of a program.
+func find(attribute, name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", rejectf("%w; install it (on Debian: qemu-system-x86 or qemu-system-arm, and qemu-utils) or write its path as %s", err, attribute)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", refuse(err)
+	}
+	return path, nil
+}
+
+func defaultProgram() string {
+	if runtime.GOARCH == "arm64" {
+		return "qemu-system-aarch64"
+	}
+	return "qemu-system-x86_64"
+}
+
+// isARM reports whether the machines are ARM machines.
+func (c *Cloud) isARM() bool { return strings.Contains(filepath.Base(c.program), "aarch64") }
+
+// Location implements drivers.Locator: the directory.
+func (c *Cloud) Location() string { return "qemu " + c.dir }
+
+// Close implements drivers.Cloud. The machines run on.
+func (c *Cloud) Close() error { return nil }
+
+// Advance implements drivers.Cloud: it starts a machine whose Create was interrupted before the start.
+func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.Instance) (resources.Instance, error) {
+	if seen.Status != resources.StatusPending {
+		return seen, ctx.Err()
+	}
+	m, found, err := c.read(seen.ID)
+	if err != nil {
+		return seen, err
+	}
+	if !found || c.isLocked(m.ID) || c.hasRun(m.ID) {
+		return seen, nil
+	}
+	if !m.Tags.owner().SameRecord(spec.Marks) {
+		return seen, fmt.Errorf("start machine %s: %w", m.ID, drivers.ErrNotOurs)
+	}
+	return c.Create(ctx, spec)
+}

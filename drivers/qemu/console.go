@@ -1,0 +1,37 @@
+package qemu
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// consoleBytes is the most that ConsoleLog returns.
+const consoleBytes = 64 << 10
+
+// ConsoleLog implements drivers.Console: the end of the output on the serial port.
+func (c *Cloud) ConsoleLog(ctx context.Context, id string) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	if !isID(id) {
+		return "", fmt.Errorf("read console: there is no machine %q", id)
+	}
+	file, err := os.Open(c.file(id, fileConsole))
+	if err != nil {
+		return "", fmt.Errorf("read console of machine %s: %w", id, err)
+	}
+	defer file.Close() //nolint:errcheck // only read
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	content, err := io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-consoleBytes), consoleBytes))
+	text := string(content)
+	if info.Size() > consoleBytes {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	return strings.ToValidUTF8(text, ""), err
+}

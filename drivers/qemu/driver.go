@@ -1,0 +1,65 @@
+// Package qemu runs nodes as virtual machines of QEMU on the host of npctl.
+//
+// The state is files. Each machine has a directory with its description (machine.go), disk, seed and console. Rules:
+//
+//   - The description with the ownership tags is written before the process starts and removed after it has ended, as the
+//     last file but the lock. A directory without a description holds nothing of value.
+//   - The process of a machine inherits the locked file "lock" of its directory. The kernel releases the lock when the last
+//     process that has it ends, so "locked" means "starts or runs", also right after npctl was killed between two steps.
+//   - QEMU holds a lock on its pidfile, for which the kernel reports the process ID. npctl signals only such a process,
+//     through a handle that it has opened before it asks, so it cannot hit another process with a reused ID.
+//   - Lock order: the lock of the provider's directory, then that of a machine. The first is held only while a machine is
+//     added, not while one starts.
+package qemu
+
+import (
+	"context"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// Driver opens directories of virtual machines.
+type Driver struct{}
+
+var _ drivers.Driver = (*Driver)(nil)
+
+// New returns the driver.
+func New() *Driver { return &Driver{} }
+
+// Kind implements drivers.Driver.
+func (*Driver) Kind() string { return "qemu" }
+
+// Schema implements drivers.Driver.
+func (*Driver) Schema() schema.Driver {
+	checks := map[string]schema.Check{"ssh_keys": checkKeys, "user": checkUser}
+	label := schema.Of[poolSettings]("", checks)
+	for i := range label.Attributes {
+		label.Attributes[i].Default = cty.NilVal // else it would hide the pool's value
+	}
+	return schema.Driver{
+		Doc:            driverDoc,
+		Provider:       schema.Of[providerSettings]("", nil),
+		Pool:           schema.Of[poolSettings]("", checks),
+		Label:          label,
+		HasLabels:      true,
+		HasImages:      true,
+		HasCloudImages: true,
+		Formats:        []string{formatQcow2, formatRaw},
+	}
+}
+
+// Open implements drivers.Driver. It finds the programs, and removes directories that an
+// interrupted deletion has left empty; it creates no files.
+func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
+	var settings providerSettings
+	if err := decode(config, &settings); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return open(env, settings)
+}

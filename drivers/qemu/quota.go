@@ -1,0 +1,75 @@
+package qemu
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// limitsOf returns the limits of a provider: those of its configuration, else those of the host.
+func limitsOf(s providerSettings) resources.ResourceAmounts {
+	const none = resources.Unlimited
+	return resources.ResourceAmounts{
+		Instances: cmp.Or(s.MaxInstances, none), Cores: cmp.Or(s.MaxCores, int64(runtime.NumCPU())), RAM: cmp.Or(s.MaxRAM, hostMemory()),
+		Volumes: none, VolumeGB: none, Addresses: none,
+	}
+}
+
+// hostMemory returns the memory of the host in MiB, or no limit if the system has no /proc/meminfo.
+func hostMemory() int64 {
+	file, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return resources.Unlimited
+	}
+	defer file.Close() //nolint:errcheck // only read
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if words := strings.Fields(lines.Text()); len(words) > 1 && words[0] == "MemTotal:" {
+			if n, err := strconv.ParseInt(words[1], 10, 64); err == nil {
+				return n >> 10
+			}
+		}
+	}
+	return resources.Unlimited
+}
+
+// Quota implements drivers.Cloud: the limits, and the sum of all machines in the directory.
+func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
+	if err := ctx.Err(); err != nil {
+		return resources.Quota{}, err
+	}
+	all, err := c.all()
+	if err != nil {
+		return resources.Quota{}, fmt.Errorf("read quota: %w", err)
+	}
+	return resources.Quota{Limit: c.limits, Used: used(all)}, nil
+}
+
+func used(all []machine) resources.ResourceAmounts {
+	var sum resources.ResourceAmounts
+	for _, m := range all {
+		sum = sum.Plus(m.amounts())
+	}
+	return sum
+}
+
+// checkQuota returns an ErrQuota if the machines would exceed the limits together with another one.
+func (c *Cloud) checkQuota(all []machine, more resources.ResourceAmounts) error {
+	sum := used(all).Plus(more)
+	for _, r := range []struct {
+		name       string
+		sum, limit int64
+	}{{"max_instances", sum.Instances, c.limits.Instances}, {"max_cores", sum.Cores, c.limits.Cores}, {"max_ram", sum.RAM, c.limits.RAM}} {
+		if r.limit >= 0 && r.sum > r.limit {
+			return refuse(fmt.Errorf("%w: %s is %d, and the machines would have %d", drivers.ErrQuota, r.name, r.limit, r.sum))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+//go:build integration
+
+package qemu
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/test/program"
+)
+
+func example(t *testing.T) string {
+	t.Helper()
+	return testutil.ReadFile(t, "../../examples/qemu.hcl")
+}
+
+func TestExampleOnRealMachines(t *testing.T) {
+	p := newPlace(t, example(t))
+	p.run("plan", "1 to launch, 0 to delete")
+	p.run("apply -auto-approve", "1 launched")
+	first := p.onlyNode()
+	if first.State != "ready" || first.Login.Port == 0 || first.Login.Username != "zuul" || len(first.HostKeys) < 2 {
+		t.Errorf("node is %+v", first)
+	}
+	if name := p.ssh(first, "hostname; id -un"); name != "np"+first.ID+"\nzuul\n" {
+		t.Errorf("the node has the hostname and user %q", name)
+	}
+	p.run("plan", "No changes")
+
+	// A machine that others have put into the directory stays.
+	foreign := p.path(".npctl", "providers", "here", "machines", "by-hand")
+	testutil.Must(t, os.Mkdir(foreign, 0o700))
+	testutil.WriteFile(t, filepath.Join(foreign, "machine.json"), `{"id": "by-hand", "name": "by-hand", "created": "2026-01-01T00:00:00Z", "cores": 1, "ram": 64, "port": 1, "image": "x"}`)
+
+	running := p.processes()
+	if len(running) != 1 {
+		t.Fatalf("processes are %v, want one", running)
+	}
+	testutil.Must(t, syscall.Kill(running[0], syscall.SIGKILL))
+	testutil.Await(t, "the end of QEMU", func() bool { // its memory goes before its lock
+		return strings.Contains(p.run("plan"), "1 to launch, 1 to delete")
+	})
+	p.run("apply -auto-approve", "1 launched")
+	second := p.onlyNode()
+	if second.Cloud == first.Cloud || second.State != "ready" {
+		t.Errorf("node is %+v after its machine was killed", second)
+	}
+
+	p.values(os.Getenv("NPCTL_QEMU_IMAGE"), 300)
+	p.run("plan", "ram = 256 -> 300", "forces replacement")
+	p.run("destroy -auto-approve", "1 deleted")
+	if files := p.machines(); len(files) != 1 || filepath.Dir(files[0]) != foreign {
+		t.Errorf("files are %q, want only those of %s", files, foreign)
+	}
+	testutil.Must(t, os.RemoveAll(foreign))
+	p.gone()
+}
+
+// served is the example without standing nodes, with an uploaded image and with user data.
+func served(t *testing.T) string {
+	t.Helper()
+	text := strings.Replace(example(t), "min_ready = 1", "min_ready = 0", 1)
+	return strings.Replace(text, `user     = "zuul"`, `user     = "zuul"
+      userdata = "#!/bin/sh\necho from-user-data >/run/userdata\n"`, 1)
+}
+
+func TestWatchServesARequest(t *testing.T) {
+	p := newPlace(t, served(t))
+	daemon := program.Start(t, p.command(t.Context(), "watch"), p.path("watch.log"))
+	testutil.AwaitFor(t, time.Minute, "the daemon", func() bool { _, err := p.try("status"); return err == nil && daemonAnswers(p) })
+	output := p.run("request create -label=vm -wait -take -json")
+	if !json.Valid([]byte(output)) {
+		t.Errorf("output is %s", output)
+	}
+	n := p.onlyNode()
+	if n.State != "in-use" || n.Login.Type != "ssh" || n.Login.Port == 0 {
+		t.Errorf("node is %+v", n)
+	}
+	if text := p.ssh(n, "cat /run/userdata"); text != "from-user-data\n" {
+		t.Errorf("user data wrote %q", text)
+	}
+	// The machine survives the daemon, and the next daemon deletes it.
+	daemon.Kill()
+	if text := p.ssh(n, "echo alive"); text != "alive\n" {
+		t.Errorf("after the end of npctl: %q", text)
+	}
+	again := program.Start(t, p.command(t.Context(), "watch"), p.path("watch.log"))
+	testutil.AwaitFor(t, time.Minute, "the daemon", func() bool { return daemonAnswers(p) })
+	p.run("node return " + n.ID)
+	testutil.AwaitFor(t, time.Minute, "the deletion", func() bool { return len(p.machines()) == 0 && len(p.processes()) == 0 })
+	again.Stop()
+	p.run("destroy -auto-approve")
+	p.gone()
+}
+
+func daemonAnswers(p *place) bool {
+	output, err := p.try("request", "list")
+	return err == nil && !strings.Contains(output, "not running")
+}
+
+// quick is the example with two machines that count as ready when QEMU runs.
+func quick(t *testing.T, programs string) string {
+	t.Helper()
+	text := strings.Replace(example(t), "min_ready = 1", "min_ready = 2", 1)
+	text = strings.Replace(text, "max_servers = 4", "host_key_checking = false", 1)
+	text = strings.Replace(text, "npctl {\n", "npctl {\n  leak_age = \"1s\"\n", 1)
+	return strings.Replace(text, `boot_timeout = "10m"`, `boot_timeout = "10m"`+"\n"+programs, 1)
+}
+
+// gated writes programs that run the real ones, and kill npctl once before or after that.
+func (p *place) gated() string {
+	p.t.Helper()
+	var lines strings.Builder
+	for attribute, name := range map[string]string{"program": "qemu-system-x86_64", "qemu_img": "qemu-img"} {
+		p.write(name, `#!/bin/sh
+if rm "`+p.dir+`/before-`+name+`" 2>/dev/null; then kill -9 $PPID; fi
+/usr/bin/`+name+` "$@"
+code=$?
+if rm "`+p.dir+`/after-`+name+`" 2>/dev/null; then kill -9 $PPID; fi
+exit $code
+`)
+		testutil.Must(p.t, os.Chmod(p.path(name), 0o755))
+		lines.WriteString("  " + attribute + " = \"" + p.path(name) + "\"\n")
+	}
+	return lines.String()
+}
+
+// settle repeats a command until it has nothing to do. The killed npctl may have left a machine without a record, which
+// npctl deletes after leak_age.
+func (p *place) settle(command string) {
+	p.t.Helper()
+	var output string
+	for range 5 {
+		var err error
+		output, err = p.try(command, "-auto-approve")
+		if err == nil && strings.Contains(output, "No changes.") && !strings.Contains(output, "has our ownership tags and ") {
+			return
+		}
+		if strings.Contains(output, "has our ownership tags and ") {
+			time.Sleep(time.Second) // leak_age
+		}
+	}
+	p.t.Fatalf("npctl %s still has something to do:\n%s", command, output)
+}
+
+// two checks that two machines run, and nothing else. A start that the killed npctl has requested may still be in progress.
+func (p *place) two() {
+	p.t.Helper()
+	if nodes := p.nodes(); len(nodes) != 2 {
+		p.t.Errorf("nodes are %+v, want two", nodes)
+	}
+	testutil.Await(p.t, "two processes", func() bool { return len(p.processes()) == 2 })
+}
+
+func TestKilledBeforeAndAfterEachProgram(t *testing.T) {
+	p := newPlace(t, "")
+	p.write("npctl.hcl", quick(t, p.gated()))
+	for _, moment := range []string{"before-qemu-img", "after-qemu-img", "before-qemu-system-x86_64", "after-qemu-system-x86_64"} {
+		p.write(moment, "")
+		output, err := p.try("apply", "-auto-approve")
+		if err == nil {
+			t.Errorf("%s: npctl was to be killed:\n%s", moment, output)
+		}
+		if moment == "before-qemu-img" { // a destroy instead of an apply is next
+			p.settle("destroy")
+			p.gone()
+		}
+		p.settle("apply")
+		p.two()
+		p.settle("destroy")
+		p.gone()
+	}
+}
+
+// randomKills is how many times npctl is killed at random moments of an apply, and of a destroy.
+const randomKills = 12
+
+func TestKilledAtRandomMoments(t *testing.T) {
+	p := newPlace(t, quick(t, ""))
+	began := time.Now()
+	p.settle("apply")
+	apply := time.Since(began)
+	began = time.Now()
+	p.settle("destroy")
+	destroy := time.Since(began)
+	kills := 0
+	for range randomKills {
+		kills += p.killed("apply", apply)
+		p.settle("apply")
+		p.two()
+		kills += p.killed("destroy", destroy)
+		p.settle("destroy")
+		p.gone()
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("killed %d times; apply takes %s, destroy %s", kills, apply, destroy)
+}
+
+// killed runs a command and kills it within a duration. It returns 0 if the command ended before.
+func (p *place) killed(command string, within time.Duration) int {
+	p.t.Helper()
+	cmd := p.command(p.t.Context(), command, "-auto-approve")
+	testutil.Must(p.t, cmd.Start())
+	time.Sleep(time.Duration(rand.Int64N(int64(within)))) //nolint:gosec // any moment
+	_ = cmd.Process.Kill()
+	if err := cmd.Wait(); err != nil {
+		return 1
+	}
+	return 0
+}
