@@ -13,6 +13,7 @@ cd "$here/../.."
 
 as_root_or_die
 apt_install etcd-server
+command -v kubectl >/dev/null || apt_install kubernetes-client
 NPCTL_ZUUL_PYTHON=$(test/zookeeper/install.sh --zuul 14.3.0)/bin/python
 NPCTL_NODEPOOL_PYTHON=$(test/zookeeper/install.sh --nodepool)/bin/python
 # Nodepool 11 sends a member of role bindings that newer clients of Kubernetes reject.
