@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go/logging"
 
 	"github.com/npctl/npctl/drivers"
 )
@@ -50,6 +51,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(moreConnections)),
 		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
 		config.WithAppID("npctl"),
+		config.WithLogger(logging.Nop{}), // the SDK's own prints to stderr
 	}
 	if settings.Region != "" {
 		options = append(options, config.WithRegion(settings.Region))

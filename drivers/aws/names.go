@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/sync/singleflight"
 )
 
 // names are the lists that resolve the names in the configuration.
@@ -194,6 +195,8 @@ type bootImage struct {
 
 // imageCache keeps AMIs by ID. Its entries expire, because AMIs can be deleted.
 type imageCache struct {
+	flight singleflight.Group
+
 	mu    sync.Mutex
 	known map[string]bootImage // guarded by mu
 }
@@ -211,8 +214,26 @@ func (c *imageCache) set(id string, i bootImage) {
 	c.known[id] = i
 }
 
-// bootImage reads an AMI.
+// bootImage reads an AMI. Concurrent callers share one call.
 func (n *names) bootImage(ctx context.Context, id string) (bootImage, error) {
+	if i, ok := n.images.get(id); ok {
+		return i, nil
+	}
+	done := n.images.flight.DoChan(id, func() (any, error) {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchLimit)
+		defer cancel()
+		return n.fetchBootImage(limited, id)
+	})
+	select {
+	case <-ctx.Done():
+		return bootImage{}, context.Cause(ctx)
+	case result := <-done:
+		i, _ := result.Val.(bootImage)
+		return i, result.Err
+	}
+}
+
+func (n *names) fetchBootImage(ctx context.Context, id string) (bootImage, error) {
 	if i, ok := n.images.get(id); ok {
 		return i, nil
 	}
