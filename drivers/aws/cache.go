@@ -25,8 +25,8 @@ type cache[T any] struct {
 	fetched time.Time // guarded by mu; zero means never
 }
 
-// get returns the list, and fetches it again if it is older than age. A caller whose context ends does not fail the
-// others: the decorator of calls limits their time.
+// get returns the list, and fetches it again if it is older than age. The end of one caller's context does not
+// fail the others: the decorator of calls limits their time.
 func (c *cache[T]) get(ctx context.Context, age time.Duration) ([]T, error) {
 	if items, ok := c.kept(age); ok {
 		return items, nil

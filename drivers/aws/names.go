@@ -164,7 +164,7 @@ func (c *typeCache) add(list []types.InstanceTypeInfo) {
 // maxTypes is the number of instance types in one call.
 const maxTypes = 100
 
-// instanceTypes returns instance types by name. It reads those that it does not know; a missing one is no error.
+// instanceTypes returns instance types by name. It reads unknown types only; a missing type is no error.
 func (n *names) instanceTypes(ctx context.Context, wanted []string) (map[string]instanceType, error) {
 	_, missing := n.types.split(wanted)
 	for chunk := range slices.Chunk(missing, maxTypes) {

@@ -136,7 +136,7 @@ func (st *imageStore) fill(ctx context.Context, spec drivers.ImageSpec, settings
 	return st.waitImage(ctx, id)
 }
 
-// otherCharacters are those that the name of an AMI must not contain.
+// otherCharacters are the characters that the name of an AMI must not contain.
 var otherCharacters = regexp.MustCompile(`[^a-zA-Z0-9()\[\] ./'@_-]`)
 
 // maxImageName is the length of the name of an AMI.

@@ -98,7 +98,7 @@ func (c *Cloud) Location() string { return "qemu " + c.dir }
 // Close implements drivers.Cloud. The machines run on.
 func (c *Cloud) Close() error { return nil }
 
-// Advance implements drivers.Cloud: it starts a machine whose Create was interrupted before the start.
+// Advance implements drivers.Cloud: it starts a machine after a Create that was interrupted before the start.
 func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.Instance) (resources.Instance, error) {
 	if seen.Status != resources.StatusPending {
 		return seen, ctx.Err()

@@ -55,8 +55,8 @@ func (c *Cloud) stop(ctx context.Context, id string) (*os.File, error) {
 	}
 }
 
-// remove deletes the files of a machine whose lock the caller has: the description after all others, so that List shows
-// a machine whose deletion was interrupted, then the lock.
+// remove deletes the files of a machine: the description after all others, so that List shows a machine after an
+// interrupted deletion, then the lock. The caller has the lock.
 func (c *Cloud) remove(id string) error {
 	dir := c.directoryOf(id)
 	entries, err := os.ReadDir(dir)
