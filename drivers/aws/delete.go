@@ -143,7 +143,7 @@ func (d *deletion) join(ctx context.Context, order *deleteOrder) *deleteBatch {
 	}
 	b := &deleteBatch{orders: []*deleteOrder{order}, full: make(chan struct{}), done: make(chan struct{})}
 	d.open = b
-	limit := fetchLimit
+	limit := sharedLimit
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = time.Until(deadline)
 	}

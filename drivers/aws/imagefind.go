@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -100,7 +101,7 @@ func (st *imageStore) newest(ctx context.Context, attribute, value string, in *e
 		for _, i := range own {
 			names = append(names, aws.ToString(i.Name))
 		}
-		problem.Detail, problem.Suggestions = "no available AMI has this name", suggestions(value, names)
+		problem.Detail, problem.Suggestions = "no available AMI has this name", drivers.Suggestions(value, names)
 	}
 	return resources.RemoteImage{}, []resources.Problem{problem}, nil
 }

@@ -258,9 +258,9 @@ func TestMotoContractWithEveryAttribute(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
 		resetMoto(t)
 		c := mustOpen(t, &wire{})
-		subnets, err := c.names.subnets.get(t.Context(), 0)
+		subnets, err := c.names.subnets.Get(t.Context())
 		testutil.Must(t, err)
-		groups, err := c.names.securityGroups.get(t.Context(), 0)
+		groups, err := c.names.securityGroups.Get(t.Context())
 		testutil.Must(t, err)
 		return motoSetup(t, offerConfig(map[string]cty.Value{
 			"instance_types": words("t3.small", "t3.medium"), "availability_zones": words(subnets[0].zone), "subnet_ids": words(subnets[0].id),

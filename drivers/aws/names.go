@@ -11,6 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/npctl/npctl/drivers"
 )
 
 // names are the lists that resolve the names in the configuration.
@@ -19,11 +21,11 @@ type names struct {
 	types  typeCache
 	images imageCache
 
-	typeNames      cache[string]
-	subnets        cache[subnet]
-	securityGroups cache[string]
-	keys           cache[string]
-	zones          cache[string]
+	typeNames      drivers.Names[string]
+	subnets        drivers.Names[subnet]
+	securityGroups drivers.Names[string]
+	keys           drivers.Names[string]
+	zones          drivers.Names[string]
 }
 
 type subnet struct{ id, zone string }
@@ -32,11 +34,11 @@ func newNames(api *calls) *names {
 	n := &names{ec2: api}
 	n.types.known = map[string]instanceType{}
 	n.images.known = map[string]bootImage{}
-	n.typeNames.fetch = n.fetchTypeNames
-	n.subnets.fetch = n.fetchSubnets
-	n.securityGroups.fetch = n.fetchSecurityGroups
-	n.keys.fetch = n.fetchKeys
-	n.zones.fetch = n.fetchZones
+	n.typeNames.Fetch = n.fetchTypeNames
+	n.subnets.Fetch = n.fetchSubnets
+	n.securityGroups.Fetch = n.fetchSecurityGroups
+	n.keys.Fetch = n.fetchKeys
+	n.zones.Fetch = n.fetchZones
 	return n
 }
 
@@ -186,7 +188,10 @@ func (n *names) instanceTypes(ctx context.Context, wanted []string) (map[string]
 	return found, nil
 }
 
-// bootImage is what Create needs to know about an AMI.
+// sharedLimit ends a call that several callers share.
+const sharedLimit = time.Minute
+
+// bootImage is the part of an AMI that Create needs.
 type bootImage struct {
 	rootDevice string
 	volumeSize int64 // GiB
@@ -205,7 +210,7 @@ func (c *imageCache) get(id string) (bootImage, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i, ok := c.known[id]
-	return i, ok && time.Since(i.fetched) < cacheAge
+	return i, ok && time.Since(i.fetched) < drivers.CacheAge
 }
 
 func (c *imageCache) set(id string, i bootImage) {
@@ -220,7 +225,7 @@ func (n *names) bootImage(ctx context.Context, id string) (bootImage, error) {
 		return i, nil
 	}
 	done := n.images.flight.DoChan(id, func() (any, error) {
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchLimit)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), sharedLimit)
 		defer cancel()
 		return n.fetchBootImage(limited, id)
 	})
@@ -237,7 +242,7 @@ func (n *names) fetchBootImage(ctx context.Context, id string) (bootImage, error
 	if i, ok := n.images.get(id); ok {
 		return i, nil
 	}
-	missing := &unknownNameError{attribute: "image", value: id, detail: "no such AMI in the region"}
+	missing := &drivers.UnknownName{Attribute: "image", Value: id, Detail: "no such AMI in the region"}
 	answer, err := n.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{id}})
 	if err = wrap("read image "+id, err); isMissing(err) || strings.HasPrefix(codeOf(err), "InvalidAMIID") {
 		return bootImage{}, missing

@@ -67,7 +67,7 @@ func amountsOf(name string, size instanceType, spot bool) resources.ResourceAmou
 type quotas struct {
 	client    *servicequotas.Client
 	log       *slog.Logger
-	limits    cache[quotaLimit]
+	limits    drivers.Names[quotaLimit]
 	instances recentList
 }
 
@@ -78,7 +78,7 @@ type quotaLimit struct {
 
 func newQuotas(client *servicequotas.Client, log *slog.Logger) *quotas {
 	q := &quotas{client: client, log: log}
-	q.limits.fetch = q.fetch
+	q.limits.Fetch = q.fetch
 	return q
 }
 
@@ -118,7 +118,7 @@ func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	}
 	const no = resources.Unlimited
 	q := resources.Quota{Limit: resources.ResourceAmounts{Instances: no, Cores: no, RAM: no, Volumes: no, VolumeGB: no, Addresses: no}}
-	limits, err := c.quotas.limits.get(ctx, cacheAge)
+	limits, err := c.quotas.limits.Get(ctx)
 	if err != nil {
 		return resources.Quota{}, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -40,25 +41,25 @@ func (n *names) offeredTypes(ctx context.Context, wanted []string) ([]instanceTy
 			list = append(list, t)
 			continue
 		}
-		all, err := n.typeNames.get(ctx, cacheAge)
+		all, err := n.typeNames.Get(ctx)
 		if err != nil {
 			return nil, err
 		}
-		unknown = append(unknown, &unknownNameError{attribute: "instance_types", value: name, detail: "no such instance type in the region", near: suggestions(name, all)})
+		unknown = append(unknown, &drivers.UnknownName{Attribute: "instance_types", Value: name, Detail: "no such instance type in the region", Near: drivers.Suggestions(name, all)})
 	}
 	return list, errors.Join(unknown...)
 }
 
 // checkNames checks that all names are in a list.
-func checkNames(ctx context.Context, list *cache[string], attribute, detail string, wanted []string) error {
+func checkNames(ctx context.Context, list *drivers.Names[string], attribute, detail string, wanted []string) error {
 	var unknown []error
 	for _, name := range wanted {
-		_, all, found, err := list.find(ctx, func(s string) bool { return s == name })
+		_, all, found, err := drivers.Search(ctx, list, func(all []string) (string, bool) { return name, slices.Contains(all, name) })
 		if err != nil {
 			return err
 		}
 		if !found {
-			unknown = append(unknown, &unknownNameError{attribute: attribute, value: name, detail: detail, near: suggestions(name, all)})
+			unknown = append(unknown, &drivers.UnknownName{Attribute: attribute, Value: name, Detail: detail, Near: drivers.Suggestions(name, all)})
 		}
 	}
 	return errors.Join(unknown...)
@@ -68,7 +69,13 @@ func checkNames(ctx context.Context, list *cache[string], attribute, detail stri
 func (n *names) subnetsOf(ctx context.Context, wanted []string) (list []subnet, err error) {
 	var unknown []error
 	for _, id := range wanted {
-		s, all, found, err := n.subnets.find(ctx, func(s subnet) bool { return s.id == id })
+		s, all, found, err := drivers.Search(ctx, &n.subnets, func(all []subnet) (subnet, bool) {
+			i := slices.IndexFunc(all, func(s subnet) bool { return s.id == id })
+			if i < 0 {
+				return subnet{}, false
+			}
+			return all[i], true
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +84,7 @@ func (n *names) subnetsOf(ctx context.Context, wanted []string) (list []subnet, 
 			for _, other := range all {
 				ids = append(ids, other.id)
 			}
-			unknown = append(unknown, &unknownNameError{attribute: "subnet_ids", value: id, detail: "no such subnet", near: suggestions(id, ids)})
+			unknown = append(unknown, &drivers.UnknownName{Attribute: "subnet_ids", Value: id, Detail: "no such subnet", Near: drivers.Suggestions(id, ids)})
 		}
 		list = append(list, s)
 	}
@@ -96,7 +103,7 @@ func (n *names) subnetIn(ctx context.Context, zone string, wanted []string) (str
 	}
 	i := slices.IndexFunc(list, func(s subnet) bool { return zone == "" || s.zone == zone })
 	if i < 0 {
-		return "", &unknownNameError{attribute: "subnet_ids", value: zone, detail: "none of the subnets is in this zone"}
+		return "", &drivers.UnknownName{Attribute: "subnet_ids", Value: zone, Detail: "none of the subnets is in this zone"}
 	}
 	return list[i].id, nil
 }
@@ -114,7 +121,7 @@ func zonesOf(s labelSettings, subnets []subnet) ([]string, error) {
 	}
 	for _, zone := range s.AvailabilityZones {
 		if len(subnets) > 0 && !slices.Contains(inSubnets, zone) {
-			return nil, &unknownNameError{attribute: "availability_zones", value: zone, detail: "none of subnet_ids is in this zone", near: inSubnets}
+			return nil, &drivers.UnknownName{Attribute: "availability_zones", Value: zone, Detail: "none of subnet_ids is in this zone", Near: inSubnets}
 		}
 	}
 	return s.AvailabilityZones, nil
@@ -143,7 +150,7 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 		checkNames(ctx, &c.names.securityGroups, "security_group_ids", "no such security group", s.SecurityGroupIDs),
 		checkNames(ctx, &c.names.keys, "key_name", "no such key pair", keys),
 	} {
-		found, err := problemsIn(err)
+		found, err := drivers.ProblemsIn(err)
 		if err != nil {
 			return resources.ResolvedOffer{}, nil, err
 		}
@@ -171,28 +178,4 @@ func plannedValues(list []instanceType, zones []string) map[string]string {
 		texts[name] = string(text)
 	}
 	return texts
-}
-
-// problemsIn separates the errors of a lookup: unknown names are problems, all others are errors.
-func problemsIn(err error) ([]resources.Problem, error) {
-	var several interface{ Unwrap() []error }
-	var one *unknownNameError
-	switch {
-	case err == nil:
-		return nil, nil
-	case errors.As(err, &one) && err == error(one): //nolint:errorlint // the error itself
-		return []resources.Problem{{Attribute: one.attribute, Value: one.value, Detail: one.detail, Suggestions: one.near}}, nil
-	case errors.As(err, &several) && one != nil:
-		var problems []resources.Problem
-		for _, e := range several.Unwrap() {
-			found, err := problemsIn(e)
-			if err != nil {
-				return nil, err
-			}
-			problems = append(problems, found...)
-		}
-		return problems, nil
-	default:
-		return nil, err
-	}
 }

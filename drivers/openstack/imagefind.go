@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -70,7 +71,7 @@ func (st *imageStore) newestImage(ctx context.Context, attribute, value string, 
 		if err != nil {
 			return resources.RemoteImage{}, nil, err
 		}
-		problem.Suggestions = suggestions(value, names)
+		problem.Suggestions = drivers.Suggestions(value, names)
 	}
 	return resources.RemoteImage{}, []resources.Problem{problem}, nil
 }

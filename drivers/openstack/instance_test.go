@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
@@ -159,7 +160,7 @@ func TestSuggestionsAreSimilarNames(t *testing.T) {
 	for name, want := range map[string][]string{
 		"privat": {"private"}, "Public": {"public"}, "v3-starter": {"v3-starter-2"}, "zzz": nil, "publik": {"public"},
 	} {
-		if diff := cmp.Diff(want, suggestions(name, names)); diff != "" {
+		if diff := cmp.Diff(want, drivers.Suggestions(name, names)); diff != "" {
 			t.Errorf("near %q (-want +got):\n%s", name, diff)
 		}
 	}

@@ -35,7 +35,7 @@ func (c *Cloud) instances(ctx context.Context, servers []server) ([]resources.In
 		}
 	}
 	if slices.ContainsFunc(servers, func(s server) bool { return s.Flavor.Name == "" && s.Flavor.ID != "" }) {
-		if flavors, err = c.names.flavors.get(ctx, cacheAge); err != nil {
+		if flavors, err = c.names.flavors.Get(ctx); err != nil {
 			return nil, err
 		}
 	}

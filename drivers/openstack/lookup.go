@@ -9,37 +9,20 @@ import (
 	"github.com/npctl/npctl/drivers"
 )
 
-// unknownNameError is an error about a name that does not exist in the cloud.
-type unknownNameError struct {
-	attribute, value, detail string
-	near                     []string
-}
-
-func (u *unknownNameError) Error() string {
-	text := fmt.Sprintf("%s %q: %s", u.attribute, u.value, u.detail)
-	if len(u.near) > 0 {
-		text += suggestionText(u.value, u.near)
-	}
-	return text
-}
-
-func (u *unknownNameError) Unwrap() error     { return drivers.ErrRejected }
-func (u *unknownNameError) NothingDone() bool { return true }
-
 // flavorFor returns the flavor of an offer: by name or ID, or the one with the least sufficient RAM, the first by
 // name among equals. With min_ram, name is a substring that the flavor's name must contain.
 func (nm *names) flavorFor(ctx context.Context, name string, minRAM int64) (flavor, error) {
 	if name == "" && minRAM == 0 {
-		return flavor{}, &unknownNameError{attribute: "flavor", detail: "write flavor, or min_ram"}
+		return flavor{}, &drivers.UnknownName{Attribute: "flavor", Detail: "write flavor, or min_ram"}
 	}
-	found, all, ok, err := search(ctx, &nm.flavors, func(list []flavor) (flavor, bool) { return chooseFlavor(list, name, minRAM) })
+	found, all, ok, err := drivers.Search(ctx, &nm.flavors, func(list []flavor) (flavor, bool) { return chooseFlavor(list, name, minRAM) })
 	if err != nil || ok {
 		return found, err
 	}
 	if minRAM > 0 {
-		return flavor{}, &unknownNameError{attribute: "min_ram", value: fmt.Sprint(minRAM), detail: noFlavor(name, all)}
+		return flavor{}, &drivers.UnknownName{Attribute: "min_ram", Value: fmt.Sprint(minRAM), Detail: noFlavor(name, all)}
 	}
-	return flavor{}, &unknownNameError{attribute: "flavor", value: name, detail: "no such flavor", near: suggestions(name, flavorNames(all))}
+	return flavor{}, &drivers.UnknownName{Attribute: "flavor", Value: name, Detail: "no such flavor", Near: drivers.Suggestions(name, flavorNames(all))}
 }
 
 // onlyOne selects by ID, or by a unique name, and prefers the project's own objects.
@@ -71,15 +54,15 @@ func (nm *names) networkFor(ctx context.Context, attribute, name string) (networ
 		return onlyOne(list, name, func(n network) string { return n.ID }, func(n network) string { return n.Name },
 			func(n network) bool { return n.Project == nm.project })
 	}
-	found, all, ok, err := search(ctx, &nm.networks, atLeastOne(choose))
+	found, all, ok, err := drivers.Search(ctx, &nm.networks, atLeastOne(choose))
 	if err != nil {
 		return network{}, err
 	}
 	if !ok {
-		return network{}, &unknownNameError{attribute: attribute, value: name, detail: "no such network", near: suggestions(name, networkNames(all))}
+		return network{}, &drivers.UnknownName{Attribute: attribute, Value: name, Detail: "no such network", Near: drivers.Suggestions(name, networkNames(all))}
 	}
 	if _, n := choose(all); n > 1 {
-		return network{}, &unknownNameError{attribute: attribute, value: name, detail: fmt.Sprintf("%d networks have this name; write the id", n)}
+		return network{}, &drivers.UnknownName{Attribute: attribute, Value: name, Detail: fmt.Sprintf("%d networks have this name; write the id", n)}
 	}
 	return found, nil
 }
@@ -89,15 +72,15 @@ func (nm *names) securityGroupFor(ctx context.Context, name string) (securityGro
 		own := func(g securityGroup) bool { return g.Project == nm.project || g.Project == "" }
 		return onlyOne(list, name, func(g securityGroup) string { return g.ID }, func(g securityGroup) string { return g.Name }, own)
 	}
-	found, all, ok, err := search(ctx, &nm.securityGroups, atLeastOne(choose))
+	found, all, ok, err := drivers.Search(ctx, &nm.securityGroups, atLeastOne(choose))
 	if err != nil {
 		return securityGroup{}, err
 	}
 	if !ok {
-		return securityGroup{}, &unknownNameError{attribute: "security_groups", value: name, detail: "no such security group", near: suggestions(name, groupNames(all, nm.project))}
+		return securityGroup{}, &drivers.UnknownName{Attribute: "security_groups", Value: name, Detail: "no such security group", Near: drivers.Suggestions(name, groupNames(all, nm.project))}
 	}
 	if _, n := choose(all); n > 1 {
-		return securityGroup{}, &unknownNameError{attribute: "security_groups", value: name, detail: fmt.Sprintf("%d security groups have this name; write the id", n)}
+		return securityGroup{}, &drivers.UnknownName{Attribute: "security_groups", Value: name, Detail: fmt.Sprintf("%d security groups have this name; write the id", n)}
 	}
 	return found, nil
 }
@@ -110,15 +93,15 @@ func atLeastOne[T any](choose func([]T) (T, int)) func([]T) (T, bool) {
 }
 
 // oneOf checks that a name is in a list.
-func oneOf(ctx context.Context, c *cache[string], attribute, name, detail string) error {
-	_, all, ok, err := search(ctx, c, func(list []string) (string, bool) {
+func oneOf(ctx context.Context, c *drivers.Names[string], attribute, name, detail string) error {
+	_, all, ok, err := drivers.Search(ctx, c, func(list []string) (string, bool) {
 		return name, slices.Contains(list, name)
 	})
 	if err != nil {
 		return err
 	}
 	if !ok {
-		return &unknownNameError{attribute: attribute, value: name, detail: detail, near: suggestions(name, all)}
+		return &drivers.UnknownName{Attribute: attribute, Value: name, Detail: detail, Near: drivers.Suggestions(name, all)}
 	}
 	return nil
 }
@@ -128,7 +111,7 @@ func (nm *names) externalNetworks(ctx context.Context) (externalNetworks, error)
 	if !nm.hasService(serviceNetwork) {
 		return nil, nil
 	}
-	list, err := nm.networks.get(ctx, cacheAge)
+	list, err := nm.networks.Get(ctx)
 	if isStatus(err, http.StatusForbidden) {
 		return nil, nil
 	}
@@ -149,11 +132,11 @@ func (nm *names) floatingNetwork(ctx context.Context, name string) (network, err
 	if name != "" {
 		n, err := nm.networkFor(ctx, "floating_ip_network", name)
 		if err == nil && !n.External {
-			return network{}, &unknownNameError{attribute: "floating_ip_network", value: name, detail: "this network is not external"}
+			return network{}, &drivers.UnknownName{Attribute: "floating_ip_network", Value: name, Detail: "this network is not external"}
 		}
 		return n, err
 	}
-	list, err := nm.networks.get(ctx, cacheAge)
+	list, err := nm.networks.Get(ctx)
 	if err != nil {
 		return network{}, err
 	}
@@ -169,6 +152,6 @@ func (nm *names) floatingNetwork(ctx context.Context, name string) (network, err
 	if len(external) == 1 {
 		return external[0], nil
 	}
-	return network{}, &unknownNameError{attribute: "floating_ip_network", detail: fmt.Sprintf("the cloud has %d external networks; set floating_ip_network to one of them", len(external)),
-		near: networkNames(external)}
+	return network{}, &drivers.UnknownName{Attribute: "floating_ip_network", Detail: fmt.Sprintf("the cloud has %d external networks; set floating_ip_network to one of them", len(external)),
+		Near: networkNames(external)}
 }

@@ -5,6 +5,8 @@ import (
 	"net/url"
 
 	"github.com/gophercloud/gophercloud/v2"
+
+	"github.com/npctl/npctl/drivers"
 )
 
 // names are the lists that resolve the names in the configuration.
@@ -12,12 +14,12 @@ type names struct {
 	*session
 	compute *gophercloud.ServiceClient
 
-	flavors        cache[flavor]
-	networks       cache[network]
-	securityGroups cache[securityGroup]
-	keys           cache[string]
-	zones          cache[string]
-	volumeTypes    cache[string]
+	flavors        drivers.Names[flavor]
+	networks       drivers.Names[network]
+	securityGroups drivers.Names[securityGroup]
+	keys           drivers.Names[string]
+	zones          drivers.Names[string]
+	volumeTypes    drivers.Names[string]
 }
 
 type flavor struct {
@@ -45,23 +47,23 @@ type securityGroup struct {
 
 func newNames(s *session, compute *gophercloud.ServiceClient) *names {
 	n := &names{session: s, compute: compute}
-	n.flavors.fetch = n.fetchFlavors
-	n.networks.fetch = n.fetchNetworks
-	n.securityGroups.fetch = n.fetchSecurityGroups
-	n.keys.fetch = n.fetchKeys
-	n.zones.fetch = n.fetchZones
-	n.volumeTypes.fetch = n.fetchVolumeTypes
+	n.flavors.Fetch = n.fetchFlavors
+	n.networks.Fetch = n.fetchNetworks
+	n.securityGroups.Fetch = n.fetchSecurityGroups
+	n.keys.Fetch = n.fetchKeys
+	n.zones.Fetch = n.fetchZones
+	n.volumeTypes.Fetch = n.fetchVolumeTypes
 	return n
 }
 
 // drop clears all lists: after a 400 a name may refer to another object than before.
 func (nm *names) drop() {
-	nm.flavors.drop()
-	nm.networks.drop()
-	nm.securityGroups.drop()
-	nm.keys.drop()
-	nm.zones.drop()
-	nm.volumeTypes.drop()
+	nm.flavors.Drop()
+	nm.networks.Drop()
+	nm.securityGroups.Drop()
+	nm.keys.Drop()
+	nm.zones.Drop()
+	nm.volumeTypes.Drop()
 }
 
 func (nm *names) fetchFlavors(ctx context.Context) ([]flavor, error) {

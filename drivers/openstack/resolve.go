@@ -9,6 +9,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -104,7 +105,7 @@ func (r *offerResolver) extraLookups() []lookup {
 func (r *offerResolver) lookUpZones(ctx context.Context, o *offer) error {
 	o.zones = o.settings.AvailabilityZones
 	if len(o.zones) == 0 {
-		zones, err := r.names.zones.get(ctx, cacheAge)
+		zones, err := r.names.zones.Get(ctx)
 		if len(zones) > 1 {
 			o.zones = slices.Sorted(slices.Values(zones))
 		}
@@ -122,14 +123,14 @@ func (r *offerResolver) lookUpVolume(ctx context.Context, o *offer) error {
 		return nil
 	}
 	if !r.names.hasService(serviceVolume) {
-		return &unknownNameError{attribute: "boot_from_volume", value: "true", detail: "the cloud has no block storage service"}
+		return &drivers.UnknownName{Attribute: "boot_from_volume", Value: "true", Detail: "the cloud has no block storage service"}
 	}
 	name := o.settings.VolumeType
 	switch {
 	case name == "":
 		return nil
 	case r.microversion < withVolumeType:
-		return &unknownNameError{attribute: "volume_type", value: name, detail: fmt.Sprintf("the compute service does not support volume types (it has microversion %s, %s is required)", r.microversion, withVolumeType)}
+		return &drivers.UnknownName{Attribute: "volume_type", Value: name, Detail: fmt.Sprintf("the compute service does not support volume types (it has microversion %s, %s is required)", r.microversion, withVolumeType)}
 	default:
 		return oneOf(ctx, &r.names.volumeTypes, "volume_type", name, "no such volume type")
 	}
@@ -143,7 +144,7 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 	}
 	var problems []resources.Problem
 	for _, look := range slices.Concat(c.offers.neededLookups(), c.offers.extraLookups()) {
-		found, err := problemsIn(look(ctx, &o))
+		found, err := drivers.ProblemsIn(look(ctx, &o))
 		if err != nil {
 			return resources.ResolvedOffer{}, nil, err
 		}
@@ -186,30 +187,6 @@ func plannedValues(o offer) map[string]string {
 		texts[name] = string(text)
 	}
 	return texts
-}
-
-// problemsIn separates the errors of a lookup: unknown names are problems, all others are errors.
-func problemsIn(err error) ([]resources.Problem, error) {
-	var several interface{ Unwrap() []error }
-	var one *unknownNameError
-	switch {
-	case err == nil:
-		return nil, nil
-	case errors.As(err, &several):
-		var problems []resources.Problem
-		for _, e := range several.Unwrap() {
-			found, err := problemsIn(e)
-			if err != nil {
-				return nil, err
-			}
-			problems = append(problems, found...)
-		}
-		return problems, nil
-	case errors.As(err, &one):
-		return []resources.Problem{{Attribute: one.attribute, Value: one.value, Detail: one.detail, Suggestions: one.near}}, nil
-	default:
-		return nil, err
-	}
 }
 
 func amountsOf(o offer) resources.ResourceAmounts {
