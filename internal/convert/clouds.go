@@ -58,7 +58,24 @@ func (p *provider) cloud(n *node, c cloud) {
 	p.rest(n, p.b, slices.Concat(c.provider, c.inherited))
 }
 
+// inheritResources adds the entries of max-resources of a provider that its pool does not have.
+func inheritResources(n, pool *node) {
+	all, own := n.get("max-resources"), pool.get("max-resources")
+	if !all.set() || !own.set() || own.value.kind != mappingNode {
+		return
+	}
+	merged := *own.value
+	merged.entries = slices.Clone(merged.entries)
+	for _, e := range all.value.entries {
+		if own.value.get(e.name) == nil {
+			merged.entries = append(merged.entries, e)
+		}
+	}
+	own.value = &merged
+}
+
 func (p *provider) cloudPool(n, pool *node, b *block, c cloud) {
+	inheritResources(n, pool)
 	p.fields(pool, b, c.pool)
 	for _, f := range c.inherited {
 		e := n.get(f.key)

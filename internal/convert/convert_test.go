@@ -397,3 +397,16 @@ func TestPropertiesWithValuesOfTheRequestAreConverted(t *testing.T) {
 		t.Errorf("entry of an unknown placeholder: %+v\n%s", e, text)
 	}
 }
+
+func TestPoolsOfCloudsInheritFromTheirProvider(t *testing.T) {
+	const yaml = "labels: [{name: x}]\nproviders:\n  - name: k\n    driver: kubernetes\n    max-servers: 7\n    max-cores: 40\n    max-resources: {gpu: 4, disk: 9}\n" +
+		"    pools:\n      - {name: a, max-resources: {gpu: 2}, labels: [{name: x, type: namespace}]}\n      - {name: b, max-cores: 8, labels: [{name: x, type: namespace}]}\n"
+	text, r := converted(t, Input{YAML: []byte(yaml)})
+	wantLines(t, text, `pool "a" {`, "gpu = 2", "disk = 9", "max_cores = 40", `pool "b" {`, "max_cores = 8", "gpu = 4")
+	if e := entryOf(t, r, "providers[k].max-servers"); e.Verdict != NoEffect { // Nodepool reads it and ignores it
+		t.Errorf("entry of max-servers: %+v", e)
+	}
+	if strings.Contains(text, "max_servers") {
+		t.Errorf("the limit of servers that Nodepool ignores is in the output:\n%s", text)
+	}
+}
