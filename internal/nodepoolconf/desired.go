@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -131,7 +132,8 @@ func (m Model) image(img *resources.Image) {
 func (m Model) provider(d *resources.Desired, p *resources.Provider) {
 	path := under("", "provider", p.Name)
 	put := m.in(path, p.Source)
-	if p.Driver != "openstack" && p.Driver != "static" {
+	isCloud := slices.Contains([]string{"aws", "kubernetes", "openshift", "openshiftpods", "metastatic"}, p.Driver)
+	if p.Driver != "openstack" && p.Driver != "static" && !isCloud {
 		return
 	}
 	put("driver", p.Driver)
@@ -139,6 +141,9 @@ func (m Model) provider(d *resources.Desired, p *resources.Provider) {
 	put("max-concurrency", strconv.FormatInt(cmp.Or(p.MaxConcurrency, -1), 10))
 	if p.Driver == "openstack" {
 		m.openstack(d, p, path)
+	}
+	if isCloud {
+		m.cloudOf(p, path)
 	}
 	for i := range p.Pools {
 		m.pool(p, &p.Pools[i], path)
@@ -205,9 +210,15 @@ func (m Model) pool(p *resources.Provider, pool *resources.Pool, path string) {
 			put(limitKeys[i], limit(n))
 		}
 		put("ignore-provider-quota", fmt.Sprint(pool.IgnoreProviderQuota))
+	} else if p.Driver != "static" {
+		m.cloudPool(p, pool, path)
 	}
 	for i := range pool.Offers {
-		m.offer(&pool.Offers[i], path)
+		if p.Driver == "openstack" {
+			m.offer(&pool.Offers[i], path)
+		} else {
+			m.cloudOffer(p.Driver, &pool.Offers[i], path)
+		}
 	}
 	for i := range pool.Nodes {
 		m.node(&pool.Nodes[i], path)

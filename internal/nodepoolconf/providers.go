@@ -31,6 +31,9 @@ func (r *reader) providers(top value) error {
 		case "static":
 			r.model.put(path, "driver", driver, item.line, true)
 			return r.static(path, item)
+		case "aws", "kubernetes", "openshift", "openshiftpods", "metastatic":
+			r.model.put(path, "driver", driver, item.line, true)
+			return r.cloud(path, driver, item)
 		}
 		return nil
 	})
