@@ -47,7 +47,7 @@ func TestErrorsHaveTheirKind(t *testing.T) {
 	} {
 		err := wrap("create instance np1", answered("RunInstances", test.status, test.code, "no"))
 		for _, kind := range []error{drivers.ErrCapacity, drivers.ErrQuota, drivers.ErrThrottled, drivers.ErrRejected, drivers.ErrUnavailable} {
-			if errors.Is(err, kind) != (kind == test.kind) {
+			if errors.Is(err, kind) != errors.Is(test.kind, kind) {
 				t.Errorf("%s (%d) is %v: %t", test.code, test.status, kind, errors.Is(err, kind))
 			}
 		}

@@ -145,11 +145,6 @@ func (s poolSettings) encodedUserData() string {
 
 func (s poolSettings) isSpot() bool { return s.MarketType == "spot" }
 
-// changesVolume reports whether the root volume differs from that of the image.
-func (s poolSettings) changesVolume() bool {
-	return s.VolumeSize != 0 || s.VolumeType != "" || s.IOPS != 0 || s.Throughput != 0
-}
-
 // decode reads a block of the configuration.
 func decode(config cty.Value, into any) error {
 	if err := schema.Decode(config, into); err != nil {

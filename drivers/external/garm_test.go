@@ -134,7 +134,7 @@ func TestGARMProviderReceivesThePublishedDocument(t *testing.T) {
 	testutil.Must(t, err)
 	decoded, err := base64.StdEncoding.DecodeString(string(encoded))
 	var sent map[string]any
-	if err != nil || json.Unmarshal(decoded, &sent) != nil || !cmp.Equal(sent, map[string]any(specs)) {
+	if err != nil || json.Unmarshal(decoded, &sent) != nil || !cmp.Equal(sent, specs) {
 		t.Errorf("GARM_POOL_EXTRASPECS is %s, %v", decoded, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	osexec "os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +63,7 @@ func (p *program) run(ctx context.Context, j job) ([]byte, error) {
 	go func() { transcript.Read(read); close(pumped) }()
 	out := &limited{limit: j.limit}
 	cmd := osexec.CommandContext(ctx, p.path)
-	cmd.Args, cmd.Dir, cmd.Env = p.args, p.dir, append(p.env[:len(p.env):len(p.env)], j.vars...)
+	cmd.Args, cmd.Dir, cmd.Env = p.args, p.dir, slices.Concat(p.env, j.vars)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = bytes.NewReader(j.stdin), out, write, drain
 	process.KillWithGroup(cmd)
 	err := cmd.Start()

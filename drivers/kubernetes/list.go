@@ -91,6 +91,6 @@ func (n *node) setBound() { n.Status, n.Addresses.Interface = resources.StatusRe
 // setPod sets the attributes that follow from the pod.
 func (n *node) setPod(p podObject) {
 	n.Addresses.Interface = n.ID
-	n.Status, n.FaultKind, n.Fault = p.status()
+	n.Status, n.Fault = p.status()
 	n.HostID = p.Spec.NodeName
 }

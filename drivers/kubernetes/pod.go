@@ -105,22 +105,22 @@ func (s labelSettings) resourceList(cpu float64, memory, storage int64) corev1.R
 }
 
 // status returns the status of a pod, with the fault of a failed one.
-func (p podObject) status() (status resources.Status, kind resources.FaultKind, fault string) {
+func (p podObject) status() (status resources.Status, fault string) {
 	if p.Metadata.DeletionTimestamp != nil {
-		return resources.StatusDeleting, "", ""
+		return resources.StatusDeleting, ""
 	}
 	switch p.Status.Phase {
 	case corev1.PodRunning:
-		return resources.StatusReady, "", ""
+		return resources.StatusReady, ""
 	case corev1.PodFailed, corev1.PodSucceeded:
-		return resources.StatusFailed, "", p.fault()
+		return resources.StatusFailed, p.fault()
 	}
 	for _, c := range p.Status.ContainerStatuses {
 		if w := c.State.Waiting; w != nil && slices.Contains(hopeless(), w.Reason) {
-			return resources.StatusFailed, "", fmt.Sprintf("container %s: %s: %s", c.Name, w.Reason, w.Message)
+			return resources.StatusFailed, fmt.Sprintf("container %s: %s: %s", c.Name, w.Reason, w.Message)
 		}
 	}
-	return resources.StatusPending, "", ""
+	return resources.StatusPending, ""
 }
 
 // hopeless are the reasons of a waiting container that do not pass within a launch. An image that could not be pulled is

@@ -44,8 +44,8 @@ func (s labelSettings) flavor() string {
 
 // problems returns the contradictions between attributes.
 func (s labelSettings) problems() (problems []resources.Problem) {
-	add := func(attribute, value, detail string, near ...string) {
-		problems = append(problems, resources.Problem{Attribute: attribute, Value: value, Detail: detail, Suggestions: near})
+	add := func(attribute, value, detail string) {
+		problems = append(problems, resources.Problem{Attribute: attribute, Value: value, Detail: detail})
 	}
 	if s.Type != typePod {
 		return nil

@@ -18,7 +18,7 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 	offer := resources.ResolvedOffer{Resources: resources.ResourceAmounts{Instances: 1}}
 	s, err := settingsOf(config)
 	if err != nil {
-		return offer, []resources.Problem{{Attribute: "max_age", Value: s.MaxAge.String(), Detail: err.Error()}}, nil
+		return offer, []resources.Problem{{Attribute: "max_age", Value: s.MaxAge.String(), Detail: err.Error()}}, nil //nolint:nilerr // a problem of the configuration
 	}
 	offer.Flavor = fmt.Sprintf("slot on %s", s.BackingLabel)
 	if problem := c.labelProblem(ctx, s.BackingLabel); problem != nil {

@@ -86,7 +86,7 @@ func (p place) setup(t *testing.T) drivertest.Setup {
 		},
 		FillQuota:    func(t *testing.T) { p.addForeign(t, 100) },
 		Foreign:      func(t *testing.T) string { return p.addForeign(t, 1) },
-		ForeignImage: func(t *testing.T) drivertest.Foreign { return p.addForeignImage(t) },
+		ForeignImage: p.addForeignImage,
 		Alone:        true,
 		Lacks:        []string{"sweeper", "access", "snapshots", "adopter"},
 		Many:         4,

@@ -80,7 +80,7 @@ func (s *imageStore) ResolveImage(ctx context.Context, spec resources.CloudImage
 	if filepath.IsAbs(value) {
 		i, err := imageAt(value)
 		if err != nil {
-			return resources.RemoteImage{}, []resources.Problem{{Attribute: attribute, Value: value, Detail: err.Error()}}, nil
+			return resources.RemoteImage{}, []resources.Problem{{Attribute: attribute, Value: value, Detail: err.Error()}}, nil //nolint:nilerr // a problem of the configuration
 		}
 		return i.remote(), nil, nil
 	}

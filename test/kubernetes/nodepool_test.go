@@ -5,6 +5,7 @@ package kubernetes
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ func TestCallsOfHundredNodesOfNodepool(t *testing.T) {
 	at := newPlace(t, "")
 	started := time.Now()
 	cmd := exec.CommandContext(t.Context(), os.Getenv("NPCTL_NODEPOOL_PYTHON"), "-c", nodepoolPods)
-	cmd.Env = append(at.env, "PYTHONPATH="+os.Getenv("NPCTL_NODEPOOL_CLIENT"))
+	cmd.Env = append(slices.Clone(at.env), "PYTHONPATH="+os.Getenv("NPCTL_NODEPOOL_CLIENT"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("Nodepool: %v\n%s", err, out)

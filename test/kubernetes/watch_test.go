@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ const logShown = 32 << 10
 func (at *place) watching() (*client.Client, *program.Process) {
 	at.t.Helper()
 	cmd := exec.CommandContext(at.t.Context(), npctl, "watch", "-config="+at.dir)
-	cmd.Env = append(at.env, "NPCTL_LOG=debug")
+	cmd.Env = append(slices.Clone(at.env), "NPCTL_LOG=debug")
 	cmd.Dir = at.dir
 	d := program.Start(at.t, cmd, filepath.Join(at.dir, "log"))
 	at.t.Cleanup(func() {
