@@ -36,22 +36,31 @@ provider "aws" "amazon" {
 }
 `
 
-// TestKilledAtEveryCall kills npctl right before and right after each call of an apply and of a destroy. The next apply has to
-// complete the fleet without orphans, the next destroy has to delete everything.
-func TestKilledAtEveryCall(t *testing.T) {
+// TestKilledAtEveryChangingCall kills npctl right before and right after each changing call of an apply and of a destroy. The
+// next apply has to complete the fleet without orphans, the next destroy has to delete everything.
+func TestKilledAtEveryChangingCall(t *testing.T) {
 	l := newLab(t, fleet)
 	stay := l.foreign()
 	whole := map[string]int{"instance": 1, "volume": 1, "snapshot": 1, "image": 1}
-	count := func(command string) int {
-		l.gate.Set(nil, nil)
+	count := func(command string) (changing int) {
+		l.recorder.take()
 		l.run(0, command, "-auto-approve")
-		return l.gate.Count()[false]
+		calls, _ := l.recorder.take()
+		for action, n := range calls {
+			if changes(action) {
+				changing += n
+			}
+		}
+		return changing
 	}
 	applied := count("apply")
 	l.mustHave(whole)
 	destroyed := count("destroy")
 	l.mustHave(nil)
-	t.Logf("apply makes %d calls, destroy %d", applied, destroyed)
+	t.Logf("apply makes %d changing calls, destroy %d", applied, destroyed)
+	if applied < 5 || destroyed < 3 {
+		t.Errorf("too few calls: the counts are wrong")
+	}
 	for _, after := range []bool{false, true} {
 		for moment := 1; moment <= max(applied, destroyed) && !t.Failed(); moment++ {
 			l.killed(moment, after, "apply")
@@ -82,37 +91,30 @@ func (l *lab) settle(command string, want map[string]int) {
 // leakAge is leak_age of the fleet.
 const leakAge = time.Second
 
-// killed runs npctl and kills it at a call.
+// killed runs npctl and kills it at a changing call.
 func (l *lab) killed(moment int, after bool, command string) {
 	l.t.Helper()
 	cmd, _, stderr := l.command(command, "-auto-approve")
 	started := make(chan struct{})
 	var passed atomic.Int64
-	var struck atomic.Bool
-	strike := func(string) error {
-		if passed.Add(1) != int64(moment) {
+	var struck atomic.Value
+	l.setHook(func(action string, now bool) error {
+		if now != after || !changes(action) || passed.Add(1) != int64(moment) {
 			return nil
 		}
 		<-started
-		struck.Store(true)
+		struck.Store(action)
 		_ = cmd.Process.Kill()
 		return gate.ErrCut
-	}
-	if after {
-		l.gate.Set(nil, strike)
-	} else {
-		l.gate.Set(strike, nil)
-	}
+	})
 	if err := cmd.Start(); err != nil {
 		l.t.Fatal(err)
 	}
 	close(started)
 	err := cmd.Wait()
-	l.gate.Set(nil, nil)
-	l.mu.Lock()
-	l.t.Logf("npctl %s, killed: %t, at call %d, after it: %t, newest action %s", command, struck.Load(), moment, after, l.last)
-	l.mu.Unlock()
-	if bytes.Contains(stderr.Bytes(), []byte("panic")) || struck.Load() && err == nil {
+	l.setHook(nil)
+	l.t.Logf("npctl %s, changing call %d, killed %s %v", command, moment, map[bool]string{false: "before", true: "after"}[after], struck.Load())
+	if bytes.Contains(stderr.Bytes(), []byte("panic")) || struck.Load() != nil && err == nil {
 		l.t.Errorf("npctl %s ended with %v\n%s", command, err, stderr)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"os"
@@ -33,23 +34,29 @@ var npctl string
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 
-// lab is a directory with a configuration, and an emptied moto behind a gate.
+// lab is a directory with a configuration, and an emptied moto behind a proxy.
 type lab struct {
 	t    *testing.T
 	dir  string
 	args []string // of every command that takes a configuration
 	env  []string
-	gate *gate.Gate
 	*recorder
 }
 
-// recorder is a transport that counts calls by action.
+// recorder is a transport that counts calls by action. Its hook decides about each of them.
 type recorder struct {
 	next http.RoundTripper
 
-	mu    sync.Mutex
-	calls map[string]int // guarded by mu
-	last  string         // guarded by mu; the newest action
+	mu    sync.Mutex     // guards the fields below
+	calls map[string]int // by action
+	hook  func(action string, after bool) error
+}
+
+// setHook replaces the hook. An error of the hook cuts the connection: before the call it never reaches moto.
+func (r *recorder) setHook(hook func(action string, after bool) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hook = hook
 }
 
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -59,9 +66,27 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	r.mu.Lock()
 	r.calls[action]++
-	r.last = action
+	hook := r.hook
 	r.mu.Unlock()
-	return r.next.RoundTrip(request)
+	if hook == nil {
+		return r.next.RoundTrip(request)
+	}
+	if err := hook(action, false); err != nil {
+		return nil, err
+	}
+	answer, err := r.next.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if err := hook(action, true); err != nil {
+		return nil, errors.Join(err, answer.Body.Close())
+	}
+	return answer, nil
+}
+
+// changes reports whether an action changes something.
+func changes(action string) bool {
+	return !slices.ContainsFunc([]string{"Describe", "Get", "List"}, func(verb string) bool { return strings.HasPrefix(action, verb) })
 }
 
 // take returns the counted calls and starts again.
@@ -86,9 +111,9 @@ func newLab(t *testing.T, configuration string) *lab {
 	answer, err := http.DefaultClient.Do(request)
 	testutil.Must(t, err)
 	testutil.Must(t, answer.Body.Close())
-	l := &lab{t: t, dir: t.TempDir(), gate: &gate.Gate{}, recorder: &recorder{next: awstest.Moto{Next: http.DefaultTransport}, calls: map[string]int{}}}
+	l := &lab{t: t, dir: t.TempDir(), recorder: &recorder{next: awstest.Moto{Next: http.DefaultTransport}, calls: map[string]int{}}}
 	l.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=secret-of-the-test", "AWS_REGION=us-east-1", "AWS_DEFAULT_REGION=us-east-1",
-		"AWS_ENDPOINT_URL=" + l.gate.Serve(t, "aws", moto, l.recorder)}
+		"AWS_ENDPOINT_URL=" + (&gate.Gate{}).Serve(t, "aws", moto, l.recorder)}
 	l.write(configuration)
 	return l
 }
