@@ -38,14 +38,10 @@ func (v value) has(key, renamed string) string {
 	return key
 }
 
-// as records a text under another key.
-func (r *reader) as(path, key string, at value, of, byDefault string) {
+// as records a text under another key, without a default.
+func (r *reader) as(path, key string, at value, of string) {
 	v, ok := at.get(of)
-	text, line := byDefault, at.line
-	if ok {
-		text, line = v.text(), v.line
-	}
-	r.model.put(path, key, orNone(text), line, ok)
+	r.model.put(path, key, orNone(v.text()), max(v.line, at.line), ok)
 }
 
 func (r *reader) mapping(path string, at value, key string) {
@@ -170,12 +166,12 @@ func (r *reader) cluster(path, driver string, item value) error {
 		}
 		r.text(path, label, "image-pull", "IfNotPresent")
 		r.text(path, label, "python-path", "auto")
-		r.as(path, "gpu", label, "gpu", "")
+		r.as(path, "gpu", label, "gpu")
 		for _, key := range clusterResources() {
 			if _, own := label.get(key); own {
-				r.as(path, key, label, key, "")
+				r.as(path, key, label, key)
 			} else {
-				r.as(path, key, pool, "default-label-"+key, "")
+				r.as(path, key, pool, "default-label-"+key)
 			}
 		}
 		privileged := none
@@ -275,7 +271,7 @@ func (r *reader) awsLabel(path string, item, pool, label value, disk, cloud map[
 		r.text(path, label, key, "")
 	}
 	for _, key := range []string{"volume-size", "iops", "throughput"} {
-		r.as(path, key, label, key, "")
+		r.as(path, key, label, key)
 	}
 	r.flag(path, label, "ebs-optimized", false)
 	r.flag(path, label, "use-spot", false)
