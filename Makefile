@@ -16,10 +16,10 @@ help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/npctl, one static binary
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/npctl ./cmd/npctl
+	go build -ldflags '$(LDFLAGS)' -o bin/npctl ./cmd/npctl
 
 build-windows: ## build bin/npctl.exe, for build hosts with Windows
-	GOOS=windows GOARCH=amd64 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/npctl.exe ./cmd/npctl
+	GOOS=windows GOARCH=amd64 go build -ldflags '$(LDFLAGS)' -o bin/npctl.exe ./cmd/npctl
 
 test: ## run the tests (no root, no network, no services)
 	go test ./...

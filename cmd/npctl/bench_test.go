@@ -19,7 +19,7 @@ import (
 func BenchmarkStateList6000Nodes(b *testing.B) {
 	dir := b.TempDir()
 	npctl := filepath.Join(dir, "npctl")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", npctl, ".")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", npctl, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("build npctl: %v\n%s", err, out)
