@@ -95,11 +95,29 @@ func (c *applyCommand) apply(ctx context.Context, cmd *cli.Command, events *even
 			"stop it first (systemctl stop npctl-watch), or remove blocks from the configuration and run npctl reload")
 	}
 	return c.locked(ctx, s.store, c.operation, c.lockTimeout, func(ctx context.Context) error {
+		if err := c.checkDaemon(ctx, s); err != nil {
+			return err
+		}
 		if saved != nil {
 			return c.applySaved(ctx, s, *saved, events)
 		}
 		return c.applyFresh(ctx, s, events)
 	})
+}
+
+// checkDaemon rejects an apply beside npctl watch with another configuration. It would undo the apply at once, and delete
+// what only the new configuration has.
+func (c *applyCommand) checkDaemon(ctx context.Context, s *session) error {
+	daemon, running := s.store.(*daemonStore)
+	if !running || c.dryRun {
+		return nil
+	}
+	digest, err := daemon.ConfigurationDigest(ctx)
+	if err != nil || digest == "" || s.config.Desired.Digests.Same(digest) { // empty: an older npctl
+		return err
+	}
+	return hint(errors.New("npctl watch is running with another configuration and would undo what this apply does; no step was run"),
+		"npctl reload makes it read and apply the configuration")
 }
 
 func (c *applyCommand) checkApply(cmd *cli.Command) error {

@@ -58,7 +58,8 @@ func (s *Server) addStore() {
 func (t storeRoutes) store() state.Store { return t.daemon.Engine.Store }
 
 func (t storeRoutes) head(ctx context.Context, _ *none) (wire.StoreHead, error) {
-	head := wire.StoreHead{Format: wire.StoreFormat, Path: t.path, PID: os.Getpid(), Npctl: t.version}
+	head := wire.StoreHead{Format: wire.StoreFormat, Path: t.path, PID: os.Getpid(), Npctl: t.version,
+		Configuration: t.daemon.Desired().Digests.Current()}
 	identified, ok := t.store().(state.Identified)
 	if !ok {
 		return head, failure(http.StatusNotImplemented, wire.CodeUnsupported, "", "the state has no installation ID")

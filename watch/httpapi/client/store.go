@@ -60,10 +60,20 @@ func (s *Store) Path() string { return s.head.Path }
 
 // Identity implements state.Identified.
 func (s *Store) Identity(ctx context.Context) (state.Identity, error) {
-	var head wire.StoreHead
-	err := s.call(ctx, http.MethodGet, at("store"), nil, nil, &head)
-	head.Identity.HashKey = resources.HashKey(head.HashKey)
+	head, err := s.readHead(ctx)
 	return head.Identity, err
+}
+
+// ConfigurationDigest returns the digest of the configuration that the daemon has in force.
+func (s *Store) ConfigurationDigest(ctx context.Context) (resources.Hash, error) {
+	head, err := s.readHead(ctx)
+	return head.Configuration, err
+}
+
+func (s *Store) readHead(ctx context.Context) (head wire.StoreHead, err error) {
+	err = s.call(ctx, http.MethodGet, at("store"), nil, nil, &head)
+	head.Identity.HashKey = resources.HashKey(head.HashKey)
+	return head, err
 }
 
 // usable returns an error if the store is closed or ctx is done.

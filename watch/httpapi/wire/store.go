@@ -20,7 +20,8 @@ type StoreHead struct {
 	PID    int    `json:"pid"`
 	Npctl  string `json:"npctl_version"`
 	state.Identity
-	HashKey []byte `json:"hash_key,omitempty"` // HashKey of the identity
+	HashKey       []byte         `json:"hash_key,omitempty"` // HashKey of the identity
+	Configuration resources.Hash `json:"configuration_digest"`
 }
 
 // Entry is a record. The last line of a list has only End set, which lets the client detect a truncated list.
