@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
+	"github.com/npctl/npctl/state"
 )
 
 // idleConnectionTimeout is how long an unused connection stays open that is not part of the active configuration. After
@@ -192,8 +194,12 @@ func (e *Engine) open(ctx context.Context, name string, record *resources.Provid
 	if err != nil {
 		return nil, err
 	}
+	dir, err := e.directory(ctx, name)
+	if err != nil {
+		return nil, err
+	}
 	env := drivers.Env{Log: e.Log.With("provider", name), Provider: name, Installation: installation,
-		Dir: filepath.Join(e.DataDir, name), WrapTransport: e.WrapTransport, Nodes: e.nodeSource(provider.Driver, name)}
+		Dir: dir, WrapTransport: e.WrapTransport, Nodes: e.nodeSource(provider.Driver, name)}
 	var cloud drivers.Cloud
 	opening, trace := drivers.Call{Name: "open"}, drivers.Trace(name, env.Log, e.OnCall)
 	err = drivers.Retry(1, env.Log)(ctx, opening, func(ctx context.Context) error { // waits as Retry-After demands
@@ -211,6 +217,44 @@ func (e *Engine) open(ctx context.Context, name string, record *resources.Provid
 		cloud = drivers.Wrap(cloud, drivers.ReadOnly())
 	}
 	return cloud, nil
+}
+
+// directory returns the directory for the files of a provider's driver. A provider that a moved block renames has its files
+// in the directory with the earlier name, as long as its record has the earlier name; see moveDirectory.
+func (e *Engine) directory(ctx context.Context, name string) (string, error) {
+	for _, former := range e.Desired.Moves.FormerProviders(name) {
+		_, err := e.Store.Get(ctx, resources.Key{Kind: resources.KindProvider, ID: former})
+		if err == nil {
+			return filepath.Join(e.DataDir, former), nil
+		}
+		if !errors.Is(err, state.ErrNotFound) {
+			return "", err
+		}
+	}
+	return filepath.Join(e.DataDir, name), nil
+}
+
+// moveDirectory makes the directory of a renamed provider available under its present name, by a link, because files and
+// running processes contain its path. It may run twice. A directory with the present name is from plans before the move.
+func (e *Engine) moveDirectory(from, to string) error {
+	from, to = filepath.Join(e.DataDir, from), filepath.Join(e.DataDir, to)
+	switch link, err := os.Readlink(to); {
+	case err == nil && link == filepath.Base(from):
+		return nil
+	case !exists(from):
+		return nil // the driver has no files
+	}
+	if exists(to) {
+		if err := os.Rename(to, to+".unused"); err != nil {
+			return err
+		}
+	}
+	return os.Symlink(filepath.Base(from), to)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // remembered restores the configuration of a provider after its block has been removed.

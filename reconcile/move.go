@@ -25,7 +25,7 @@ func (x *execution) moveRecord(ctx context.Context, s plan.Step) error {
 		return nil
 	}
 	if p, ok := after.(*resources.ProviderRecord); ok {
-		if err := x.moveFreeze(ctx, s.Record.ID, p.Name); err != nil {
+		if err := errors.Join(x.moveDirectory(s.Record.ID, p.Name), x.moveFreeze(ctx, s.Record.ID, p.Name)); err != nil {
 			return err
 		}
 	}

@@ -86,6 +86,16 @@ func (ms Moves) FormerImages(name string) (names []string) {
 	return names
 }
 
+// FormerProviders returns the earlier names of a provider.
+func (ms Moves) FormerProviders(name string) (names []string) {
+	for _, m := range ms {
+		if m.From.Type == "provider" && m.From.Name != name && ms.Provider(m.From.Name) == name {
+			names = append(names, m.From.Name)
+		}
+	}
+	return names
+}
+
 func (ms Moves) name(of func(Move) bool, name string) string {
 	for range ms { // a chain is at most as long as the list
 		i := slices.IndexFunc(ms, func(m Move) bool { return of(m) && m.From.Name == name })
