@@ -178,3 +178,47 @@ func TestOrderOfBlocksDoesNotMatter(t *testing.T) {
 		}
 	})
 }
+
+// TestFormerHashesOfStaticNodeHaveEarlierLabels renames a label twice, and the node whose address was its name.
+func TestFormerHashesOfStaticNodeHaveEarlierLabels(t *testing.T) {
+	node := func(name, attributes, label, moved string) resources.StaticNode {
+		d := source(t, `label "`+label+`" {}
+label "other" {}
+provider "static" "lab" {
+  pool "main" {
+    node "`+name+`" {
+      labels = ["other", "`+label+`"]
+      `+attributes+`
+    }
+  }
+}
+`+moved)
+		return d.WithHashKey("key").Providers[0].Pools[0].Nodes[0]
+	}
+	labels := `
+moved {
+  from = label.first
+  to   = label.second
+}
+moved {
+  from = label.second
+  to   = label.third
+}
+`
+	now := node("n1", "", "third", labels)
+	renamed := node("n2", `address = "n1"`, "third", labels+`
+moved {
+  from = provider.lab.pool.main.node.n1
+  to   = provider.lab.pool.main.node.n2
+}
+`)
+	for _, label := range []string{"first", "second"} {
+		before := node("n1", "", label, "").Hashes.Current()
+		if now.Hashes.Same(before) || !now.Former.Same(before) || !renamed.Former.Same(before) {
+			t.Errorf("label %s had the hash %s; the hashes are %v, the former ones %v and, with the name, %v", label, before, now.Hashes, now.Former, renamed.Former)
+		}
+	}
+	if before := node("n1", `username = "root"`, "first", "").Hashes.Current(); now.Former.Same(before) {
+		t.Error("a former hash ignores another attribute")
+	}
+}

@@ -1,9 +1,9 @@
 package config
 
 import (
-	"maps"
-
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -173,14 +173,45 @@ func (r *providerReader) node(p *parsedProvider, pool *parsedPool, one instance,
 	static := staticOf(both, all)
 	made.Hashed = resources.SourceOfHash(static)
 	made.Hashes = made.Hashed.Hashes("")
+	former := append([]values{all}, r.withFormerLabels(all)...)
 	if r.moves.RenamesNode(p.Name, pool.Name, made.Address, one.name) { // its address was its earlier name
-		unset := maps.Clone(all)
-		unset["address"] = cty.NullVal(cty.String)
-		made.FormerHashed = append(made.FormerHashed, resources.SourceOfHash(staticOf(both, unset)))
+		for _, earlier := range slices.Clone(former) {
+			unset := maps.Clone(earlier)
+			unset["address"] = cty.NullVal(cty.String)
+			former = append(former, unset)
+		}
+	}
+	for _, earlier := range former[1:] {
+		made.FormerHashed = append(made.FormerHashed, resources.SourceOfHash(staticOf(both, earlier)))
 	}
 	showStatic(made.Static, "", both, all)
 	r.digest("provider."+p.Name+".pool."+pool.Name+".node."+one.name, "", at, all)
 	pool.nodes = append(pool.nodes, made)
+}
+
+// withFormerLabels returns the attributes of a static node before each of the moves of its labels.
+func (r *providerReader) withFormerLabels(all values) (former []values) {
+	if _, ok := all.usable("labels"); !ok {
+		return nil
+	}
+	labels, marks := all["labels"].UnmarkDeepWithPaths()
+	for n := 0; ; n++ {
+		names, renamed := labels.AsValueSlice(), false
+		for i, name := range names {
+			if name.IsNull() {
+				return nil
+			}
+			if earlier := r.moves.FormerLabels(name.AsString()); n < len(earlier) {
+				names[i], renamed = cty.StringVal(earlier[n]), true
+			}
+		}
+		if !renamed {
+			return former
+		}
+		earlier := maps.Clone(all)
+		earlier["labels"] = cty.ListVal(names).MarkWithPaths(marks)
+		former = append(former, earlier)
+	}
 }
 
 // nodeSchema returns the complete schema of a node block: the language's and the driver's.

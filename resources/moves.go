@@ -96,6 +96,19 @@ func (ms Moves) FormerProviders(name string) (names []string) {
 	return names
 }
 
+// FormerLabels returns the names of a label before each of its moves, the newest first.
+func (ms Moves) FormerLabels(name string) (names []string) {
+	for range ms { // a chain is at most as long as the list
+		i := slices.IndexFunc(ms, func(m Move) bool { return m.To == BlockRef{Type: "label", Name: name} })
+		if i < 0 {
+			break
+		}
+		name = ms[i].From.Name
+		names = append(names, name)
+	}
+	return names
+}
+
 func (ms Moves) name(of func(Move) bool, name string) string {
 	for range ms { // a chain is at most as long as the list
 		i := slices.IndexFunc(ms, func(m Move) bool { return of(m) && m.From.Name == name })
