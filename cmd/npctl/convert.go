@@ -132,6 +132,11 @@ func (c *convertCommand) write(r *convert.Result, checked convertCheck) error {
 	if c.out == "" && len(r.Files) > 1 {
 		return hint(errors.New("the secure file has values that belong into a file of their own, so stdout is not enough"), "add -out=DIR")
 	}
+	if c.reportFile != "" { // before files are written
+		if err := c.mayCreate(c.reportFile); err != nil {
+			return err
+		}
+	}
 	var wrote []string
 	if c.out != "" {
 		var err error
@@ -157,7 +162,11 @@ func (c *convertCommand) write(r *convert.Result, checked convertCheck) error {
 		_, err := c.ui.out.Write(r.Files[0].Data)
 		return outputError(err)
 	}
-	return c.ui.print("Wrote %s. Next: npctl plan -config=%s", strings.Join(wrote, ", "), c.out)
+	next := "npctl plan -config=" + c.out
+	if strings.HasSuffix(c.out, ".hcl") && len(wrote) > 1 { // with one file, npctl reads no other file of its directory
+		next += " -var-file=" + wrote[len(wrote)-1]
+	}
+	return c.ui.print("Wrote %s. Next: %s", strings.Join(wrote, ", "), next)
 }
 
 // report prints the report on stderr, or writes it to a file.
@@ -195,8 +204,8 @@ func (c *convertCommand) writeFiles(r *convert.Result) ([]string, error) {
 	var wrote []string
 	for _, f := range r.Files {
 		path := filepath.Join(dir, f.Name)
-		if _, err := os.Lstat(path); err == nil && !c.force {
-			return nil, hint(fmt.Errorf("%s exists already; nothing was written", path), "choose another -out, or overwrite it with -force")
+		if err := c.mayCreate(path); err != nil {
+			return nil, err
 		}
 		wrote = append(wrote, path)
 	}
@@ -211,10 +220,14 @@ func (c *convertCommand) writeFiles(r *convert.Result) ([]string, error) {
 	return wrote, nil
 }
 
-func (c *convertCommand) create(path string, data []byte, mode fs.FileMode) error {
+func (c *convertCommand) mayCreate(path string) error {
 	if _, err := os.Lstat(path); err == nil && !c.force {
-		return hint(fmt.Errorf("%s exists already", path), "choose another path, or overwrite it with -force")
+		return hint(fmt.Errorf("%s exists already; nothing was written", path), "choose another path, or overwrite it with -force")
 	}
+	return nil
+}
+
+func (c *convertCommand) create(path string, data []byte, mode fs.FileMode) error {
 	if err := host.ReplaceFile(path, data, mode); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
