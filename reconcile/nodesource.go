@@ -49,7 +49,7 @@ const backingPriority = 100
 // nodeSource is the drivers.NodeSource of one provider.
 type nodeSource struct {
 	*sourceRecords
-	engine    *Engine // for the time and the log
+	engine    *Engine // that opened the provider
 	provider  string
 	requestor string
 }
@@ -114,14 +114,18 @@ func (s *nodeSource) List(ctx context.Context) (drivers.SourcedNodes, error) {
 		return drivers.SourcedNodes{}, err
 	}
 	_, desired := s.current()
+	moves := desired.Moves
+	if _, inForce := desired.Provider(s.provider); !inForce { // a reload lists the provider before it puts its configuration in force
+		moves = s.engine.Desired.Moves
+	}
 	var found drivers.SourcedNodes
 	for _, r := range records.Requests {
-		if r = underPresentNames(desired.Moves, r); r.Requestor == s.requestor {
+		if r = underPresentNames(moves, r); r.Requestor == s.requestor {
 			found.Requests = append(found.Requests, r)
 		}
 	}
 	for _, n := range records.Nodes {
-		switch n = underPresentNames(desired.Moves, n); {
+		switch n = underPresentNames(moves, n); {
 		case n.Provider == s.provider:
 			found.Own = append(found.Own, n)
 		case n.Requestor == s.requestor && n.State.IsInService():

@@ -241,8 +241,11 @@ func TestRenamedProviderKeepsItsSlots(t *testing.T) {
 		defer func() { s.stop(true) }()
 		a := s.take("a")
 		s.write(strings.Replace(slotFleet, `"metastatic" "slots"`, `"metastatic" "parts"`, 1) + "\nmoved {\n  from = provider.slots\n  to   = provider.parts\n}\n")
-		_, err := s.d.Reload(t.Context(), false)
+		p, err := s.d.Reload(t.Context(), false)
 		testutil.Must(t, err)
+		if n := p.Summary(); n.Move == 0 || n.Move != n.Total {
+			t.Errorf("the plan of the reload is: %s", n)
+		}
 		time.Sleep(10 * time.Minute)
 		if b := s.take("b"); s.servers("one") != 1 || b.Addresses != a.Addresses || b.Provider != "parts" {
 			t.Errorf("%d servers; job b is at %s of %s, job a at %s\n%s", s.servers("one"), b.Addresses.Interface, b.Provider, a.Addresses.Interface, s.describe())
