@@ -41,12 +41,15 @@ const (
 )
 
 func newGARM(p *program, env drivers.Env, s providerSettings) (*garm, error) {
+	dir, err := filepath.EvalSymlinks(p.dir) // its name is that of the provider before moved blocks
+	if err != nil {
+		return nil, err
+	}
 	g := &garm{
 		program: p, provider: env.Provider, installation: env.Installation,
 		controller: uuid.NewSHA1(uuid.NameSpaceURL, []byte("npctl:"+env.Installation)).String(),
-		pool:       uuid.NewSHA1(uuid.NameSpaceURL, []byte("npctl:"+env.Installation+"/"+env.Provider)).String(),
+		pool:       uuid.NewSHA1(uuid.NameSpaceURL, []byte("npctl:"+env.Installation+"/"+filepath.Base(dir))).String(),
 	}
-	var err error
 	if g.config, err = filepath.Abs(s.Settings["config_file"]); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/drivertest"
+	"github.com/npctl/npctl/drivers/external"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
@@ -140,6 +142,31 @@ func TestGARMProviderReceivesThePublishedDocument(t *testing.T) {
 }
 
 // The record of an instance is in its name: another host without the provider's directory finds and deletes it.
+// TestGARMPoolOfARenamedProviderStays: the program lists the instances of a pool.
+func TestGARMPoolOfARenamedProviderStays(t *testing.T) {
+	p, root := newGARM(t)
+	poolOf := func(provider string) any {
+		c, err := external.New().Open(t.Context(), drivers.Env{Provider: provider, Installation: "here",
+			Dir: filepath.Join(filepath.Dir(p.dir), provider), Log: slog.New(slog.DiscardHandler)}, cty.ObjectVal(p.values))
+		testutil.Must(t, err)
+		spec := nodeSpec()
+		spec.Config = garmOffer()
+		_, err = c.Create(t.Context(), spec)
+		testutil.Must(t, err)
+		text, err := os.ReadFile(filepath.Join(root, "bootstrap.json"))
+		testutil.Must(t, err)
+		var document map[string]any
+		testutil.Must(t, json.Unmarshal(text, &document))
+		testutil.Must(t, os.Remove(filepath.Join(root, "bootstrap.json")))
+		return document["pool_id"]
+	}
+	before, other := poolOf("rack"), poolOf("other")
+	testutil.Must(t, os.Symlink("rack", filepath.Join(filepath.Dir(p.dir), "shelf")))
+	if after := poolOf("shelf"); after != before || other == before {
+		t.Errorf("pool %v, after the move %v, of another provider %v", before, after, other)
+	}
+}
+
 func TestGARMInstanceIsKnownWithoutItsFile(t *testing.T) {
 	p, _ := newGARM(t)
 	spec := nodeSpec()
