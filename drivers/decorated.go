@@ -138,6 +138,10 @@ func (d *decoratedNodeUser) ReturnNode(ctx context.Context, request string) erro
 	return d.around(ctx, call, func(ctx context.Context) error { return d.inner.ReturnNode(ctx, request) })
 }
 
+func (d *decoratedNodeUser) Unreachable(ctx context.Context, id string) error {
+	return d.around(ctx, Call{Name: "unreachable", Subject: id}, func(ctx context.Context) error { return d.inner.Unreachable(ctx, id) })
+}
+
 const callCheck = "check"
 
 type decoratedAdopter struct {

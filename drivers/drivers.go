@@ -226,6 +226,8 @@ type NodeSource interface {
 	Take(ctx context.Context, request string) error
 	// MarkIdle records that the last slot of the node of a request was deleted now. A missing node is no error.
 	MarkIdle(ctx context.Context, request string) error
+	// Retire records that the node of a request gets no more instances. A missing node is no error.
+	Retire(ctx context.Context, request string) error
 	// Return gives the node of a request back: npctl deletes it. It also takes the node of a fulfilled request and returns
 	// it. A request that is gone is no error.
 	Return(ctx context.Context, request string) error
@@ -245,6 +247,8 @@ type NodeUser interface {
 	Unneeded(ctx context.Context, offers []cty.Value) ([]resources.UnneededNode, error)
 	// ReturnNode returns the node of a request. If the provider needs it again, it stays, and ReturnNode returns ErrInUse.
 	ReturnNode(ctx context.Context, request string) error
+	// Unreachable reports that an instance does not answer within boot_timeout, before its deletion.
+	Unreachable(ctx context.Context, id string) error
 }
 
 // ErrInUse is the error of ReturnNode for a node with instances.

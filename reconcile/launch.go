@@ -273,7 +273,7 @@ func (l *nodeLaunch) attempt(ctx context.Context) (err error) {
 	l.node.Phases.Boot = l.x.Now().Sub(l.acceptedAt).Seconds()
 	l.node.Login = instance.Login.WithDefaults(l.node.Login)
 	if err := l.awaitReachable(ctx, &instance); err != nil {
-		return err
+		return errors.Join(err, l.reportUnreachable(ctx, instance.ID, err))
 	}
 	node := l.described(instance)
 	if node.Access, err = access(ctx, l.cloud, instance.ID); err != nil {

@@ -194,12 +194,22 @@ func (s *nodeSource) taken(cache *recordCache, request string, becomes resources
 
 // MarkIdle implements drivers.NodeSource.
 func (s *nodeSource) MarkIdle(ctx context.Context, request string) error {
+	return s.changeNode(ctx, request, func(n *resources.Node) { n.IdleSince = s.engine.Now() })
+}
+
+// Retire implements drivers.NodeSource.
+func (s *nodeSource) Retire(ctx context.Context, request string) error {
+	return s.changeNode(ctx, request, func(n *resources.Node) { n.Retired = true })
+}
+
+// changeNode changes the node of a request that the provider uses, if there is one.
+func (s *nodeSource) changeNode(ctx context.Context, request string, set func(*resources.Node)) error {
 	return s.change(ctx, func(cache *recordCache) ([]state.Op, error) {
 		n, at := s.inUse(cache, request)
 		if n == nil {
 			return nil, nil
 		}
-		n.IdleSince = s.engine.Now()
+		set(n)
 		return []state.Op{{Record: n, Revision: at}}, nil
 	})
 }

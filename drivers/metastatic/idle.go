@@ -58,6 +58,8 @@ func (b *backing) unneeded(s labelSettings, configured bool, now time.Time) stri
 	switch {
 	case !configured:
 		return "no label has it as backing_label"
+	case b.isRetired():
+		return "a slot on it did not answer"
 	case b.node != nil && s.MaxAge > 0 && age >= s.MaxAge:
 		return fmt.Sprintf("its age %s exceeds max_age %s", round(age), s.MaxAge)
 	case b.node != nil && age < s.MinRetentionTime || idle < s.GraceTime:
@@ -75,7 +77,15 @@ func (b *backing) idleSince() time.Time {
 	return b.since
 }
 
+func (b *backing) isRetired() bool { return b.node != nil && b.node.Retired }
+
 func round(d time.Duration) time.Duration { return d.Round(time.Second) }
+
+// Unreachable implements drivers.NodeUser: the backing node gets no more slots.
+func (c *Cloud) Unreachable(ctx context.Context, id string) error {
+	s, _ := parseSlot(id)
+	return c.env.Nodes.Retire(ctx, s.request)
+}
 
 // ReturnNode implements drivers.NodeUser.
 func (c *Cloud) ReturnNode(ctx context.Context, request string) error {

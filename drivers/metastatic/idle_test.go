@@ -29,6 +29,8 @@ func TestUnneeded(t *testing.T) {
 	}
 	held := taken(time.Hour, time.Hour, 0, 0)
 	held.state = resources.StateHold
+	retired, retiredInUse := taken(time.Hour, time.Second, 0, 0), taken(time.Hour, time.Hour, 0, 1)
+	retired.node.Retired, retiredInUse.node.Retired = true, true
 	s := labelSettings{MaxParallelJobs: 2, GraceTime: time.Minute}
 	retained, old := s, s
 	retained.MinRetentionTime = time.Hour
@@ -50,6 +52,8 @@ func TestUnneeded(t *testing.T) {
 		"beyond max_age, with a slot":       {taken(2*time.Hour, 2*time.Hour, 0, 1), old, true, false},
 		"not configured, just idle":         {taken(time.Hour, time.Hour, time.Second, 0), labelSettings{}, false, true},
 		"not configured, with a slot":       {taken(time.Hour, time.Hour, 0, 1), labelSettings{}, false, false},
+		"retired, just idle":                {retired, retained, true, true},
+		"retired, with a slot":              {retiredInUse, s, true, false},
 		"on hold":                           {held, s, true, false},
 		"new request":                       {open(resources.StateRequested, time.Second), s, true, false},
 		"request without slots":             {open(resources.StateRequested, time.Minute), s, true, true},

@@ -114,6 +114,15 @@ func (s *source) MarkIdle(ctx context.Context, request string) error {
 	return ctx.Err()
 }
 
+func (s *source) Retire(ctx context.Context, request string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.nodes {
+		n.Retired = n.Retired || n.Request == request
+	}
+	return ctx.Err()
+}
+
 func (s *source) Return(ctx context.Context, request string) error {
 	s.mu.Lock()
 	for id, n := range s.nodes {
@@ -301,6 +310,26 @@ func TestWithoutDaemonOnlyExistingBackingNodesAreUsed(t *testing.T) {
 	s.once = true
 	if i := create(t, open(t, s), spec(2)); i.Status != resources.StatusReady {
 		t.Errorf("instance %s is %s", i.ID, i.Status)
+	}
+}
+
+func TestBackingNodeOfAnUnreachableSlotGetsNoMoreSlots(t *testing.T) {
+	s := newSource()
+	c := open(t, s)
+	i := ready(t, c, spec(1))
+	user, _ := drivers.NodeUserOf(c)
+	testutil.Must(t, user.Unreachable(t.Context(), i.ID))
+	if next := ready(t, c, spec(2)); s.made != 2 || next.ID == i.ID[:len(i.ID)-1]+"1" {
+		t.Errorf("the next slot is %s after %d requests, want one on another backing node than %s", next.ID, s.made, i.ID)
+	}
+	unneeded, err := user.Unneeded(t.Context(), []cty.Value{offer(nil)})
+	if err != nil || len(unneeded) != 0 {
+		t.Errorf("backing nodes with slots are unneeded: %+v, %v", unneeded, err)
+	}
+	testutil.Must(t, c.Delete(t.Context(), i.ID, spec(1).Marks))
+	unneeded, err = user.Unneeded(t.Context(), []cty.Value{offer(nil)})
+	if err != nil || len(unneeded) != 1 || unneeded[0].Request != i.ID[:len(i.ID)-2] {
+		t.Errorf("unneeded are %+v, %v, want the backing node of %s", unneeded, err, i.ID)
 	}
 }
 

@@ -172,7 +172,7 @@ func (b *backing) hasRoom(s labelSettings, waiting bool, now time.Time) bool {
 	}
 	switch b.state {
 	case resources.StateInUse:
-		return s.MaxAge == 0 || now.Sub(b.created) < s.MaxAge
+		return !b.isRetired() && (s.MaxAge == 0 || now.Sub(b.created) < s.MaxAge)
 	case resources.StateRequested, resources.StatePending:
 		return waiting
 	default:

@@ -73,6 +73,7 @@ type nodeExtra struct {
 	VerifiedAt         *time.Time                 `json:"checked,omitempty"`
 	Phases             *resources.Phases          `json:"phases,omitempty"`
 	IdleSince          *time.Time                 `json:"idle_since,omitempty"`
+	Retired            *bool                      `json:"retired,omitempty"`
 	Shares             *bool                      `json:"shares,omitempty"`
 	Importing          *resources.State           `json:"importing,omitempty"`
 }
