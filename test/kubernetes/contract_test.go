@@ -142,7 +142,7 @@ func setup(t *testing.T, l *lab, attributes map[string]cty.Value) drivertest.Set
 			_, err := other.open(t)
 			return err
 		},
-		Foreign: func(t *testing.T) string { return foreign(t, isPods) },
+		Foreign: func(t *testing.T) string { return foreign(t, map[bool]string{true: "existing"}[isPods]) },
 		Rejected: map[string]func(*drivers.Spec){
 			"no permission": func(*drivers.Spec) {
 				l.limited.Store(true)
@@ -172,12 +172,12 @@ func project(t *testing.T, name string) {
 	t.Cleanup(func() { testutil.Must(t, kube.Request(http.MethodDelete, "/api/v1/namespaces/"+name, nil, nil)) })
 }
 
-// foreign creates an object that npctl does not own.
-func foreign(t *testing.T, isPod bool) string {
+// foreign creates an object that npctl does not own: a pod in a namespace, or a namespace if the name is empty.
+func foreign(t *testing.T, namespace string) string {
 	t.Helper()
 	path, body := "/api/v1/namespaces", map[string]any{"metadata": map[string]any{"generateName": "foreign-", "annotations": map[string]string{"team": "other"}}}
-	if isPod {
-		path = "/api/v1/namespaces/existing/pods"
+	if namespace != "" {
+		path = "/api/v1/namespaces/" + namespace + "/pods"
 		body["spec"] = map[string]any{"containers": []any{map[string]any{"name": "a", "image": "debian:12"}}}
 	}
 	var made cluster.Object

@@ -77,6 +77,12 @@ func (at *place) run(code int, args ...string) string {
 	return stdout.String() + stderr.String()
 }
 
+// as runs further commands with the token of another user.
+func (at *place) as(token string) {
+	at.t.Helper()
+	at.env = append(at.env, "KUBECONFIG="+cluster.Kubeconfig{Server: kube.URL, CA: kube.CA, Token: token}.Write(at.t))
+}
+
 // contains fails the test unless every text is in the output.
 func (at *place) contains(output string, texts ...string) {
 	at.t.Helper()
@@ -280,8 +286,8 @@ func (at *place) killed(number int, after bool, command string) {
 	}
 }
 
-// TestTroubleIsReported launches a pod of which the image cannot be pulled, and runs npctl with a wrong context and without
-// permissions.
+// TestTroubleIsReported launches a pod of which the image cannot be pulled, and runs npctl with a wrong context, with wrong
+// credentials and without permissions.
 func TestTroubleIsReported(t *testing.T) {
 	t.Parallel()
 	at := newPlace(t, strings.Replace(strings.Replace(config("trouble"), "rate = 0", "launch_attempts = 1", 1), "debian:12", "broken:1", 1))
@@ -293,8 +299,10 @@ func TestTroubleIsReported(t *testing.T) {
 	testutil.WriteFile(t, filepath.Join(at.dir, "npctl.hcl"), wrong)
 	at.contains(at.run(1, "plan"), `the kubeconfig has no context "tset"; did you mean test?`)
 
-	limited := cluster.Kubeconfig{Server: kube.URL, CA: kube.CA, Token: cluster.LimitedToken}.Write(t)
+	testutil.WriteFile(t, filepath.Join(at.dir, "npctl.hcl"), strings.Replace(wrong, "tset", "wrong", 1))
+	at.contains(at.run(1, "plan"), "context wrong: list namespaces: Unauthorized (401)")
+
 	testutil.WriteFile(t, filepath.Join(at.dir, "npctl.hcl"), config("trouble"))
-	at.env = append(at.env, "KUBECONFIG="+limited)
+	at.as(cluster.LimitedToken)
 	at.contains(at.run(1, "plan"), `User "limited" cannot list resource "namespaces"`)
 }

@@ -1,10 +1,9 @@
 #!/bin/bash
-# Runs the tests of the drivers kubernetes, openshift and openshiftpods against the real API server and controller manager
-# of Kubernetes, with kubectl, the executor class of Zuul and the driver of Nodepool. Installs etcd from Debian, as root,
-# builds the components from the Go module in apiserver (about 10 minutes on two cores without a build cache), and installs
-# Zuul and Nodepool from PyPI. Fails if anything is missing.
+# Runs the tests of the drivers kubernetes, openshift and openshiftpods against the real API server and controllers of
+# Kubernetes, with kubectl, the executor class of Zuul and the driver of Nodepool. Installs etcd and kubectl from Debian, as
+# root, builds the server (see build.sh), and installs Zuul and Nodepool from PyPI. Fails if anything is missing.
 #
-#   NPCTL_KUBE   an existing build of apiserver; without it the script builds one below the temporary directory
+#   NPCTL_KUBE   an existing build of apiserver
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
@@ -20,9 +19,6 @@ NPCTL_NODEPOOL_PYTHON=$(test/zookeeper/install.sh --nodepool)/bin/python
 NPCTL_NODEPOOL_CLIENT=${TMPDIR:-/tmp}/npctl-nodepool-client
 [ -d "$NPCTL_NODEPOOL_CLIENT/kubernetes" ] ||
   "${NPCTL_NODEPOOL_PYTHON%/*}/pip" install --quiet --disable-pip-version-check --target "$NPCTL_NODEPOOL_CLIENT" kubernetes==31.0.0
-if [ -z "${NPCTL_KUBE:-}" ]; then
-  NPCTL_KUBE=${TMPDIR:-/tmp}/npctl-kube
-  (cd test/kubernetes/apiserver && go build -trimpath -ldflags="-s -w" -o "$NPCTL_KUBE" .)
-fi
+NPCTL_KUBE=${NPCTL_KUBE:-$(test/kubernetes/build.sh)}
 export NPCTL_KUBE NPCTL_ZUUL_PYTHON NPCTL_NODEPOOL_PYTHON NPCTL_NODEPOOL_CLIENT
 go_test -parallel 8 "$@" ./test/kubernetes # most tests wait for the deletion of namespaces

@@ -93,7 +93,7 @@ func (a access) kubectl(t *testing.T, ca string, args ...string) (string, error)
 }
 
 func kubectl(config string, args ...string) (string, error) {
-	cmd := exec.Command(os.Getenv("NPCTL_KUBE"), append([]string{"kubectl", "--kubeconfig=" + config, "--cache-dir=" + filepath.Dir(config)}, args...)...) //nolint:noctx // ends by itself
+	cmd := exec.Command("kubectl", append([]string{"--kubeconfig=" + config, "--cache-dir=" + filepath.Dir(config)}, args...)...) //nolint:noctx // ends by itself
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -1,5 +1,6 @@
-// Command kube is the API server, the controller manager and the client of Kubernetes in one program, for the tests of the
-// driver kubernetes. The first argument names the component.
+// Command kube is the API server of Kubernetes and the controllers that the tests of the driver kubernetes need, in one
+// program. The first argument names the component. The complete controller manager and kubectl would double the time of
+// the build.
 package main
 
 import (
@@ -8,20 +9,16 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/cli"
-	_ "k8s.io/component-base/logs/json/register"
-	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
-	manager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 )
 
 func main() {
 	components := map[string]func() *cobra.Command{
-		"apiserver":          apiserver.NewAPIServerCommand,
-		"controller-manager": manager.NewControllerManagerCommand,
-		"kubectl":            kubectl.NewDefaultKubectlCommand,
+		"apiserver":   apiserver.NewAPIServerCommand,
+		"controllers": newControllersCommand,
 	}
 	if len(os.Args) < 2 || components[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: kube apiserver|controller-manager|kubectl …")
+		fmt.Fprintln(os.Stderr, "usage: kube apiserver|controllers …")
 		os.Exit(2)
 	}
 	name := os.Args[1]

@@ -1,5 +1,5 @@
-// Package cluster runs a Kubernetes for tests: etcd, the API server and the controller manager. There is no kubelet; the
-// package sets the status of pods in its place. Projects of OpenShift are a translation in front of the API server.
+// Package cluster runs a Kubernetes for tests: etcd, the API server and some controllers of the controller manager. There is
+// no kubelet; the package sets the status of pods in its place. Projects of OpenShift are a translation in front of the API server.
 package cluster
 
 import (
@@ -25,10 +25,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Token is the token of an administrator, LimitedToken that of a user without permissions.
+// Token is the token of an administrator, LimitedToken that of a user without permissions, DocumentedToken that of a user
+// to whom tests give permissions.
 const (
-	Token        = "administrator-token-of-the-tests"
-	LimitedToken = "limited-token-of-the-tests"
+	Token           = "administrator-token-of-the-tests"
+	LimitedToken    = "limited-token-of-the-tests"
+	DocumentedToken = "documented-token-of-the-tests"
 )
 
 // startLimit is the time within which the components must start.
@@ -73,7 +75,7 @@ func Start() (*Cluster, error) {
 }
 
 func (c *Cluster) start(program string) error {
-	ports, err := freePorts(4)
+	ports, err := freePorts(3)
 	if err != nil {
 		return err
 	}
@@ -100,18 +102,16 @@ func (c *Cluster) start(program string) error {
 	if err := os.WriteFile(c.Kubeconfig, []byte(Kubeconfig{Server: c.URL, CA: c.CA, Token: Token}.text()), 0o600); err != nil {
 		return err
 	}
-	_, port, _ = net.SplitHostPort(ports[3])
-	if err := c.run("controller-manager", program, "controller-manager", "--kubeconfig="+c.Kubeconfig, "--secure-port="+port, "--bind-address=127.0.0.1",
-		"--service-account-private-key-file="+c.path("sa.key"), "--root-ca-file="+c.CA, "--leader-elect=false", "--concurrent-namespace-syncs=20",
-		"--kube-api-qps=500", "--kube-api-burst=1000"); err != nil {
+	if err := c.run("controllers", program, "controllers", "--kubeconfig="+c.Kubeconfig, "--service-account-private-key-file="+c.path("sa.key"),
+		"--root-ca-file="+c.CA); err != nil {
 		return err
 	}
 	if err := await(func() error {
 		return c.Request(http.MethodGet, "/api/v1/namespaces/default/serviceaccounts/default", nil, nil)
 	}); err != nil {
-		return fmt.Errorf("controller manager: %w", err)
+		return fmt.Errorf("controllers: %w", err)
 	}
-	return await(func() error { // the controller manager fills the rules of this role
+	return await(func() error { // the controllers fill the rules of this role
 		var role struct{ Rules []any }
 		err := c.Request(http.MethodGet, "/apis/rbac.authorization.k8s.io/v1/clusterroles/admin", nil, &role)
 		if err == nil && len(role.Rules) == 0 {
@@ -130,7 +130,7 @@ func (c *Cluster) writeFiles() error {
 		return err
 	}
 	private := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
-	tokens := fmt.Sprintf("%s,admin,admin,\"system:masters\"\n%s,limited,limited\n", Token, LimitedToken)
+	tokens := fmt.Sprintf("%s,admin,admin,\"system:masters\"\n%s,limited,limited\n%s,documented,documented\n", Token, LimitedToken, DocumentedToken)
 	return errors.Join(os.WriteFile(c.path("sa.key"), private, 0o600), os.WriteFile(c.path("tokens.csv"), []byte(tokens), 0o600))
 }
 
