@@ -112,8 +112,11 @@ integration-watch: build ## npctl watch as a process, with real sshd and ssh (as
 integration-systemd: build ## the units in packaging/systemd on a real systemd (as root; installs Debian packages)
 	./test/systemd/run.sh
 
-integration-kubernetes: ## the API server and the controller manager of Kubernetes, kubectl, a class of Zuul (as root; installs etcd, and Zuul into a venv; builds Kubernetes)
+integration-kubernetes: build-kubernetes ## the API server of Kubernetes, kubectl, a class of Zuul, Nodepool's driver (as root; installs Debian packages, and both into venvs)
 	./test/kubernetes/run.sh
+
+build-kubernetes: ## the API server and controllers of Kubernetes below the temporary directory, if the sources have changed
+	nice ./test/kubernetes/build.sh
 
 integration-zookeeper: build ## a real ZooKeeper, Zuul's own classes, nodepool-launcher (as root; installs Debian packages, and both into venvs)
 	./test/zookeeper/run.sh

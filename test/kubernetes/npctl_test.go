@@ -241,7 +241,6 @@ provider "kubernetes" %[1]q {
 func TestKilledAtEveryChangingCall(t *testing.T) {
 	t.Parallel()
 	at := newPlace(t, config("killed"))
-	want := []string{"namespace killed-pod", "namespace killed-space", "pod killed-pod"}
 	at.gate.Set(nil, nil)
 	at.run(0, "apply", "-auto-approve")
 	applied := at.gate.Count()[true]
@@ -251,17 +250,19 @@ func TestKilledAtEveryChangingCall(t *testing.T) {
 	t.Logf("changing calls: %d of apply, %d of destroy", applied, destroyed)
 	for i := range applied {
 		for _, after := range []bool{false, true} {
-			at.killed(i+1, after, "apply")
-			at.run(0, "apply", "-auto-approve")
-			mustHave(t, "killed", want...)
-			if i < destroyed {
-				at.killed(i+1, after, "destroy")
-			}
-			at.run(0, "destroy", "-auto-approve")
-			mustHave(t, "killed")
-			if t.Failed() {
-				return
-			}
+			provider := fmt.Sprintf("killed-%d-%t", i+1, after)
+			t.Run(provider, func(t *testing.T) {
+				t.Parallel()
+				at := newPlace(t, config(provider))
+				at.killed(i+1, after, "apply")
+				at.run(0, "apply", "-auto-approve")
+				mustHave(t, provider, "namespace "+provider+"-pod", "namespace "+provider+"-space", "pod "+provider+"-pod")
+				if i < destroyed {
+					at.killed(i+1, after, "destroy")
+				}
+				at.run(0, "destroy", "-auto-approve")
+				mustHave(t, provider)
+			})
 		}
 	}
 }

@@ -94,8 +94,8 @@ func TestPodHasTheAttributesOfItsLabel(t *testing.T) {
 	mustHave(t, "everything")
 }
 
-// TestLeakedNamespaceIsDeleted adds a namespace with npctl's ownership tags and without a record. Namespaces with only its
-// labels, or with the tags of another installation, stay.
+// TestLeakedNamespaceIsDeleted adds a namespace with the ownership tags of a node that was deleted. Namespaces with only
+// npctl's labels, or with the tags of another installation, stay.
 func TestLeakedNamespaceIsDeleted(t *testing.T) {
 	t.Parallel()
 	at := newPlace(t, strings.Replace(config("leaky"), "npctl {", "npctl {\n  leak_age = \"1s\"", 1))
@@ -109,14 +109,15 @@ func TestLeakedNamespaceIsDeleted(t *testing.T) {
 	}
 	testutil.Must(t, kube.Request(http.MethodGet, "/api/v1/namespaces/"+namespaceOf(t, "leaky", "leaky-space"), nil, &mine))
 	tags := mine.Metadata.Annotations["npctl/node"]
-	id, installation := mine.Metadata.Labels["npctl/node-id"], mine.Metadata.Labels["npctl/installation"]
-	if !strings.Contains(tags, id) || !strings.Contains(tags, installation) || installation == "" {
-		t.Fatalf("the tags %s do not contain %s of %s", tags, id, installation)
+	installation := mine.Metadata.Labels["npctl/installation"]
+	if !strings.Contains(tags, installation) || installation == "" {
+		t.Fatalf("the tags %s do not contain the installation %q", tags, installation)
 	}
-	leak := strings.ReplaceAll(tags, id, "0000009999")
+	at.run(0, "destroy", "-auto-approve")
+	mustHave(t, "leaky")
 	for name, annotations := range map[string]map[string]string{
-		"leaky-leak":  {"npctl/node": leak},
-		"leaky-other": {"npctl/node": strings.ReplaceAll(leak, installation, "another")},
+		"leaky-leak":  {"npctl/node": tags},
+		"leaky-other": {"npctl/node": strings.ReplaceAll(tags, installation, "another")},
 		"leaky-label": nil,
 	} {
 		testutil.Must(t, kube.Request(http.MethodPost, "/api/v1/namespaces", map[string]any{"metadata": map[string]any{
@@ -125,6 +126,7 @@ func TestLeakedNamespaceIsDeleted(t *testing.T) {
 	exists := func(name string) bool {
 		return kube.Request(http.MethodGet, "/api/v1/namespaces/"+name, nil, nil) == nil
 	}
+	at.run(0, "apply", "-auto-approve")
 	at.contains(at.run(0, "unmanaged"), "leaky-leak", "leaky-other")
 	testutil.Await(t, "the leak is deleted", func() bool {
 		at.run(0, "apply", "-auto-approve")

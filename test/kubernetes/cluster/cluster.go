@@ -92,7 +92,7 @@ func (c *Cluster) start(program string) error {
 	if err := c.run("apiserver", program, "apiserver", "--etcd-servers="+etcd, "--secure-port="+port, "--bind-address=127.0.0.1",
 		"--cert-dir="+c.path("certs"), "--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+c.path("sa.key"),
 		"--service-account-signing-key-file="+c.path("sa.key"), "--token-auth-file="+c.path("tokens.csv"), "--authorization-mode=RBAC",
-		"--service-cluster-ip-range=10.0.0.0/24", "--profiling=false"); err != nil {
+		"--service-cluster-ip-range=10.0.0.0/24", "--profiling=false", "--allow-privileged=true"); err != nil {
 		return err
 	}
 	if err := await(func() error { return c.Request(http.MethodGet, "/readyz", nil, nil) }); err != nil {
