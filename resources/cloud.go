@@ -132,14 +132,15 @@ type Leftover struct {
 }
 
 // LeftoverTypes are the types of associated resources. A driver maps the objects of its cloud to them.
-var LeftoverTypes = []string{LeftoverPort, LeftoverFloatingIP, LeftoverVolume, LeftoverSnapshot, LeftoverObject, LeftoverHost}
+var LeftoverTypes = []string{LeftoverPort, LeftoverFloatingIP, LeftoverVolume, LeftoverSnapshot, LeftoverObject, LeftoverHost, LeftoverLaunchTemplate}
 
 // The types of associated resources.
 const (
-	LeftoverPort       = "port"
-	LeftoverFloatingIP = "floating_ip"
-	LeftoverVolume     = "volume"
-	LeftoverSnapshot   = "snapshot" // of a volume
-	LeftoverObject     = "object"   // in an object store
-	LeftoverHost       = "host"     // a dedicated host
+	LeftoverPort           = "port"
+	LeftoverFloatingIP     = "floating_ip"
+	LeftoverVolume         = "volume"
+	LeftoverSnapshot       = "snapshot" // of a volume
+	LeftoverObject         = "object"   // in an object store
+	LeftoverHost           = "host"     // a dedicated host
+	LeftoverLaunchTemplate = "launch_template"
 )

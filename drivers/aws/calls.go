@@ -12,18 +12,24 @@ type call[In, Out any] func(context.Context, *In, ...func(*ec2.Options)) (*Out, 
 // calls are the operations of EC2 that the driver uses. A field with the SDK's client in a type that is converted to an
 // interface, such as Cloud, would make the linker keep all 750 operations: 35 MB.
 type calls struct {
+	AllocateHosts                 call[ec2.AllocateHostsInput, ec2.AllocateHostsOutput]
+	CreateFleet                   call[ec2.CreateFleetInput, ec2.CreateFleetOutput]
+	CreateLaunchTemplate          call[ec2.CreateLaunchTemplateInput, ec2.CreateLaunchTemplateOutput]
 	CreateTags                    call[ec2.CreateTagsInput, ec2.CreateTagsOutput]
+	DeleteLaunchTemplate          call[ec2.DeleteLaunchTemplateInput, ec2.DeleteLaunchTemplateOutput]
 	DeleteNetworkInterface        call[ec2.DeleteNetworkInterfaceInput, ec2.DeleteNetworkInterfaceOutput]
 	DeleteSnapshot                call[ec2.DeleteSnapshotInput, ec2.DeleteSnapshotOutput]
 	DeleteTags                    call[ec2.DeleteTagsInput, ec2.DeleteTagsOutput]
 	DeleteVolume                  call[ec2.DeleteVolumeInput, ec2.DeleteVolumeOutput]
 	DeregisterImage               call[ec2.DeregisterImageInput, ec2.DeregisterImageOutput]
 	DescribeAvailabilityZones     call[ec2.DescribeAvailabilityZonesInput, ec2.DescribeAvailabilityZonesOutput]
+	DescribeHosts                 call[ec2.DescribeHostsInput, ec2.DescribeHostsOutput]
 	DescribeImages                call[ec2.DescribeImagesInput, ec2.DescribeImagesOutput]
 	DescribeInstanceTypeOfferings call[ec2.DescribeInstanceTypeOfferingsInput, ec2.DescribeInstanceTypeOfferingsOutput]
 	DescribeInstanceTypes         call[ec2.DescribeInstanceTypesInput, ec2.DescribeInstanceTypesOutput]
 	DescribeInstances             call[ec2.DescribeInstancesInput, ec2.DescribeInstancesOutput]
 	DescribeKeyPairs              call[ec2.DescribeKeyPairsInput, ec2.DescribeKeyPairsOutput]
+	DescribeLaunchTemplates       call[ec2.DescribeLaunchTemplatesInput, ec2.DescribeLaunchTemplatesOutput]
 	DescribeNetworkInterfaces     call[ec2.DescribeNetworkInterfacesInput, ec2.DescribeNetworkInterfacesOutput]
 	DescribeSecurityGroups        call[ec2.DescribeSecurityGroupsInput, ec2.DescribeSecurityGroupsOutput]
 	DescribeSnapshots             call[ec2.DescribeSnapshotsInput, ec2.DescribeSnapshotsOutput]
@@ -31,24 +37,31 @@ type calls struct {
 	DescribeVolumes               call[ec2.DescribeVolumesInput, ec2.DescribeVolumesOutput]
 	GetConsoleOutput              call[ec2.GetConsoleOutputInput, ec2.GetConsoleOutputOutput]
 	RegisterImage                 call[ec2.RegisterImageInput, ec2.RegisterImageOutput]
+	ReleaseHosts                  call[ec2.ReleaseHostsInput, ec2.ReleaseHostsOutput]
 	RunInstances                  call[ec2.RunInstancesInput, ec2.RunInstancesOutput]
 	TerminateInstances            call[ec2.TerminateInstancesInput, ec2.TerminateInstancesOutput]
 }
 
 func newCalls(client *ec2.Client) *calls {
 	return &calls{
+		AllocateHosts:                 client.AllocateHosts,
+		CreateFleet:                   client.CreateFleet,
+		CreateLaunchTemplate:          client.CreateLaunchTemplate,
 		CreateTags:                    client.CreateTags,
+		DeleteLaunchTemplate:          client.DeleteLaunchTemplate,
 		DeleteNetworkInterface:        client.DeleteNetworkInterface,
 		DeleteSnapshot:                client.DeleteSnapshot,
 		DeleteTags:                    client.DeleteTags,
 		DeleteVolume:                  client.DeleteVolume,
 		DeregisterImage:               client.DeregisterImage,
 		DescribeAvailabilityZones:     client.DescribeAvailabilityZones,
+		DescribeHosts:                 client.DescribeHosts,
 		DescribeImages:                client.DescribeImages,
 		DescribeInstanceTypeOfferings: client.DescribeInstanceTypeOfferings,
 		DescribeInstanceTypes:         client.DescribeInstanceTypes,
 		DescribeInstances:             client.DescribeInstances,
 		DescribeKeyPairs:              client.DescribeKeyPairs,
+		DescribeLaunchTemplates:       client.DescribeLaunchTemplates,
 		DescribeNetworkInterfaces:     client.DescribeNetworkInterfaces,
 		DescribeSecurityGroups:        client.DescribeSecurityGroups,
 		DescribeSnapshots:             client.DescribeSnapshots,
@@ -56,6 +69,7 @@ func newCalls(client *ec2.Client) *calls {
 		DescribeVolumes:               client.DescribeVolumes,
 		GetConsoleOutput:              client.GetConsoleOutput,
 		RegisterImage:                 client.RegisterImage,
+		ReleaseHosts:                  client.ReleaseHosts,
 		RunInstances:                  client.RunInstances,
 		TerminateInstances:            client.TerminateInstances,
 	}

@@ -21,15 +21,17 @@ import (
 // Cloud is one region of one account.
 type Cloud struct {
 	*imageStore
-	log      *slog.Logger
-	region   string
-	account  string
-	idle     func() // closes idle connections
-	ec2      *calls
-	names    *names
-	quotas   *quotas
-	deletion *deletion
-	endings  endings
+	log       *slog.Logger
+	region    string
+	account   string
+	idle      func() // closes idle connections
+	ec2       *calls
+	names     *names
+	quotas    *quotas
+	deletion  *deletion
+	endings   endings
+	ended     endedHosts
+	templates usedTemplates
 }
 
 var (

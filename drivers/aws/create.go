@@ -17,7 +17,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Create implements drivers.Cloud with one RunInstances per instance type that it tries; cached lists resolve the names.
+// Create implements drivers.Cloud with one RunInstances per instance type that it tries, or one CreateFleet with all types of an
+// offer with an allocation strategy; cached lists resolve the names.
 // Its client token makes a repetition of the same request return the same instance.
 func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
 	if spec.MaybeCreated {
@@ -33,13 +34,26 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if err != nil {
 		return resources.Instance{}, unsent(fmt.Errorf("create instance %s: %w", spec.Hostname, err))
 	}
-	request, err := c.request(ctx, spec, o)
+	if o.settings.DedicatedHost && spec.Zone == "" {
+		spec.Zone, err = c.anyZone(ctx, o.settings)
+	}
+	var request ec2.RunInstancesInput
+	if err == nil {
+		request, err = c.request(ctx, spec, o)
+	}
 	if err != nil {
 		return resources.Instance{}, unsent(fmt.Errorf("create instance %s: %w", spec.Hostname, err))
 	}
+	if o.settings.Allocation != "" {
+		return c.runFleet(ctx, spec, request, o)
+	}
+	launch := c.run
+	if o.settings.DedicatedHost {
+		launch = c.runOnHost
+	}
 	var tried []string
 	for _, t := range o.types {
-		made, err := c.run(ctx, spec, request, t.name)
+		made, err := launch(ctx, spec, request, t.name)
 		if err == nil {
 			return made, nil
 		}
@@ -158,6 +172,12 @@ func rootVolume(image bootImage, s poolSettings) []types.BlockDeviceMapping {
 	if s.Throughput > 0 {
 		device.Throughput = aws.Int32(int32(s.Throughput)) //nolint:gosec // checked by EC2
 	}
+	if s.Encrypted || s.KMSKeyID != "" {
+		device.Encrypted = aws.Bool(true)
+	}
+	if s.KMSKeyID != "" {
+		device.KmsKeyId = aws.String(s.KMSKeyID)
+	}
 	return []types.BlockDeviceMapping{{DeviceName: aws.String(image.rootDevice), Ebs: device}}
 }
 
@@ -193,6 +213,9 @@ func tagSpecifications(tags map[string]string, spot bool) []types.TagSpecificati
 func clientToken(spec drivers.Spec, instanceType string, in ec2.RunInstancesInput) string {
 	parts := []string{spec.Marks.Installation, string(spec.Marks.Kind), spec.Marks.ID, spec.ImageID, spec.Zone, instanceType,
 		aws.ToString(in.NetworkInterfaces[0].SubnetId)}
+	if in.Placement != nil && in.Placement.HostId != nil {
+		parts = append(parts, *in.Placement.HostId)
+	}
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
 	return hex.EncodeToString(sum[:])
 }

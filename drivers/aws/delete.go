@@ -15,7 +15,8 @@ import (
 )
 
 // Delete implements drivers.Cloud. Deletions that start at about the same time share one DescribeInstances, which reads
-// the ownership tags, and one TerminateInstances. EC2 deletes the root volume and the network interface.
+// the ownership tags, and one TerminateInstances. EC2 deletes the root volume and the network interface, List deletes the dedicated
+// host and the launch template without instances.
 func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerTags) error {
 	return c.deletion.do(ctx, id, expected)
 }
@@ -45,12 +46,20 @@ func (c *Cloud) deleteBatch(ctx context.Context, batch []*deleteOrder) {
 		i, exists := byID[o.id]
 		if !exists || i.State != nil && i.State.Name == types.InstanceStateNameTerminated {
 			c.endings.forget(o.id)
+			c.end(i)
 			continue
 		}
 		if o.err = checkMarks("instance", o.id, marksOf(tagMap(i.Tags)), o.expected); o.err == nil {
 			ours = append(ours, o)
 		}
 	}
+	defer func() {
+		for _, o := range ours {
+			if o.err == nil {
+				c.end(byID[o.id])
+			}
+		}
+	}()
 	if err := c.terminate(ctx, ours); err == nil || len(ours) == 1 || errors.Is(err, drivers.ErrThrottled) || errors.Is(err, drivers.ErrUnavailable) {
 		fail(err, ours)
 		return
@@ -58,6 +67,12 @@ func (c *Cloud) deleteBatch(ctx context.Context, batch []*deleteOrder) {
 	for _, o := range ours { // EC2 deletes all or none: a protected instance must not keep the others
 		o.err = c.terminate(ctx, []*deleteOrder{o})
 	}
+}
+
+// end notes the objects that List deletes after a deleted instance.
+func (c *Cloud) end(i types.Instance) {
+	c.ended.add(i)
+	c.templates.end(i)
 }
 
 // terminate deletes instances with one call.

@@ -104,6 +104,10 @@ func motoSetup(t *testing.T, offer cty.Value) drivertest.Setup {
 	w := &wire{}
 	c := mustOpen(t, w)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", secretKey)
+	creates, full := "RunInstances", quotaFull
+	if !offer.GetAttr("allocation_strategy").IsNull() {
+		creates, full = "CreateFleet", fleetFull
+	}
 	return drivertest.Setup{
 		Cloud:   c,
 		Reopen:  func(t *testing.T) drivers.Cloud { return mustOpen(t, &wire{}) },
@@ -123,13 +127,13 @@ func motoSetup(t *testing.T, offer cty.Value) drivertest.Setup {
 		BadOffers:      badOffers(t),
 		OpenWrong:      openWrong,
 		Secrets:        []string{secretKey},
-		FillQuota:      func(*testing.T) { w.answer("RunInstances", quotaFull) },
+		FillQuota:      func(*testing.T) { w.answer(creates, full) },
 		Foreign:        foreignInstance,
 		ForeignImage:   func(t *testing.T) drivertest.Foreign { return foreignImage(t, c) },
 		Attach:         attach,
 		LeaveBehind:    leaveVolume,
 		Use:            func(t *testing.T, l resources.Leftover) { useVolume(t, l.ID) },
-		LoseNextAnswer: func(*testing.T) { w.loseNext("RunInstances") },
+		LoseNextAnswer: func(*testing.T) { w.loseNext(creates) },
 		Calls:          w.count,
 		Alone:          true,
 		Settle:         20 * time.Second,
@@ -267,9 +271,23 @@ func TestMotoContractWithEveryAttribute(t *testing.T) {
 			"security_group_ids": words(groups[0]), "key_name": cty.StringVal("lab"), "volume_size": cty.NumberIntVal(20), "volume_type": cty.StringVal("gp3"),
 			"iops": cty.NumberIntVal(4000), "throughput": cty.NumberIntVal(250), "ebs_optimized": cty.True, "userdata": cty.StringVal("#cloud-config\n"),
 			"tags": cty.MapVal(map[string]cty.Value{"team": cty.StringVal("ci")}), "market_type": cty.StringVal("spot"), "imdsv2": cty.StringVal("required"),
-			"use_internal_ip": cty.True,
+			"use_internal_ip": cty.True, "kms_key_id": cty.StringVal("alias/ci"),
 		}))
 	}, "Instances", "Resolver")
+}
+
+func TestMotoContractOfFleets(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+		resetMoto(t)
+		return motoSetup(t, offerConfig(map[string]cty.Value{"instance_types": words("t3.small", "t3.medium"), "allocation_strategy": cty.StringVal("prioritized")}))
+	}, "Instances")
+}
+
+func TestMotoContractOfDedicatedHosts(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+		resetMoto(t)
+		return motoSetup(t, offerConfig(map[string]cty.Value{"dedicated_host": cty.True, "availability_zones": words(motoZone)}))
+	}, "Instances")
 }
 
 func nodeSpec(id string, attributes map[string]cty.Value) drivers.Spec {

@@ -24,6 +24,9 @@ func (c *Cloud) offer(ctx context.Context, config cty.Value) (offer, error) {
 	if err != nil {
 		return offer{}, err
 	}
+	if err := settings.checkCombination(); err != nil {
+		return offer{}, err
+	}
 	types, err := c.names.offeredTypes(ctx, settings.InstanceTypes)
 	return offer{settings, types}, err
 }
@@ -144,7 +147,7 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 		zonesErr = nil
 	}
 	var problems []resources.Problem
-	for _, err := range []error{typesErr, subnetsErr,
+	for _, err := range []error{s.checkCombination(), typesErr, subnetsErr,
 		checkNames(ctx, &c.names.zones, "availability_zones", "no such zone in the region, or the zone is not available", s.AvailabilityZones),
 		zonesErr,
 		checkNames(ctx, &c.names.securityGroups, "security_group_ids", "no such security group", s.SecurityGroupIDs),

@@ -72,7 +72,11 @@ type poolSettings struct {
 	InstanceProfile   string                    `config:"iam_instance_profile,replacing" doc:"Name or ARN of the instance profile of the nodes: it gives them a role."`
 	Tags              map[string]string         `config:"tags,replacing" doc:"Tags of instances, their volumes and their network interfaces."`
 	Request           drivers.RequestProperties `config:",inline"`
+	Encrypted         bool                      `config:"encrypted,replacing" default:"false" doc:"The root volume is encrypted, with 'kms_key_id' or the default key of EBS."`
+	KMSKeyID          string                    `config:"kms_key_id,replacing" doc:"KMS key of the root volume, by ID, alias or ARN; it sets 'encrypted'."`
 	MarketType        string                    `config:"market_type,replacing" default:"on-demand" oneof:"on-demand spot" doc:"'spot' nodes cost less; EC2 may terminate them at any time."`
+	Allocation        string                    `config:"allocation_strategy,replacing" oneof:"lowest-price prioritized diversified capacity-optimized capacity-optimized-prioritized price-capacity-optimized" doc:"EC2 chooses among all 'instance_types' by this strategy of EC2 Fleet; the default is the order of the list. On demand: 'lowest-price', 'prioritized'. Spot: all but 'prioritized'."`
+	DedicatedHost     bool                      `config:"dedicated_host,replacing" default:"false" doc:"Each node has a dedicated host, which npctl allocates and releases with it."`
 	IMDSv2            string                    `config:"imdsv2,replacing" oneof:"required optional" doc:"Whether the metadata service requires tokens (IMDSv2); the default is that of the image and the account."`
 	NestedVirt        bool                      `config:"nested_virtualization,replacing" default:"false" doc:"Nodes can run virtual machines; only some instance types support it."`
 }
@@ -83,6 +87,8 @@ type imageSettings struct {
 	BootMode     string `config:"boot_mode,replacing" oneof:"legacy-bios uefi uefi-preferred" doc:"Boot mode of the image; the default is that of the instance type."`
 	ENASupport   bool   `config:"ena_support,replacing" default:"true" doc:"The image has the driver of the Elastic Network Adapter."`
 	IMDSSupport  string `config:"imds_support,replacing" oneof:"v2.0" doc:"'v2.0': instances of the image require IMDSv2."`
+	Encrypted    bool   `config:"encrypted,replacing" default:"false" doc:"The snapshot of the image is encrypted, with 'kms_key_id' or the default key of EBS."`
+	KMSKeyID     string `config:"kms_key_id,replacing" doc:"KMS key of the snapshot, by ID, alias or ARN; it sets 'encrypted'."`
 	VolumeSize   int64  `config:"volume_size,replacing" min:"1" doc:"Size of the root volume in GiB; the default is the size of the image."`
 	VolumeType   string `config:"volume_type,replacing" default:"gp3" oneof:"standard gp2 gp3 io1 io2 st1 sc1" doc:"Type of the root volume."`
 	IOPS         int64  `config:"iops,replacing" min:"100" doc:"I/O operations per second of the root volume."`
@@ -144,6 +150,25 @@ func (s poolSettings) encodedUserData() string {
 }
 
 func (s poolSettings) isSpot() bool { return s.MarketType == "spot" }
+
+// isPrioritized reports whether EC2 Fleet uses the order of the instance types.
+func (s poolSettings) isPrioritized() bool { return strings.HasSuffix(s.Allocation, "prioritized") }
+
+// checkCombination rejects attributes that exclude each other; they may come from a label and its pool.
+func (s poolSettings) checkCombination() error {
+	switch {
+	case s.Allocation == "prioritized" && s.isSpot():
+		return &drivers.UnknownName{Attribute: "allocation_strategy", Value: s.Allocation, Detail: "it is for nodes on demand", Near: []string{"capacity-optimized-prioritized"}}
+	case s.Allocation != "" && !s.isSpot() && s.Allocation != "prioritized" && s.Allocation != "lowest-price":
+		return &drivers.UnknownName{Attribute: "allocation_strategy", Value: s.Allocation, Detail: "it is for spot nodes", Near: []string{"lowest-price", "prioritized"}}
+	case s.DedicatedHost && (s.isSpot() || s.Allocation != ""):
+		return &drivers.UnknownName{Attribute: "dedicated_host", Value: "true", Detail: "spot nodes and nodes with an allocation_strategy cannot have a dedicated host"}
+	case s.DedicatedHost && len(s.AvailabilityZones)+len(s.SubnetIDs) == 0:
+		return &drivers.UnknownName{Attribute: "dedicated_host", Value: "true", Detail: "a host needs a zone; set availability_zones or subnet_ids"}
+	default:
+		return nil
+	}
+}
 
 // decode reads a block of the configuration.
 func decode(config cty.Value, into any) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -13,17 +14,40 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Leftovers implements drivers.Sweeper: volumes, network interfaces and snapshots with ownership tags, one list each.
+// Leftovers implements drivers.Sweeper: objects of all kinds with ownership tags, one list for each kind.
 func (c *Cloud) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
 	var found []resources.Leftover
-	for _, list := range []func(context.Context, []types.Filter) ([]resources.Leftover, error){c.volumes, c.interfaces, c.leftSnapshots} {
-		some, err := list(ctx, ownedFilter())
+	for _, kind := range c.leftoverKinds() {
+		some, err := kind.list(ctx, ownedFilter())
+		if kind.optional && isPermission(codeOf(err)) {
+			c.log.Debug("leftovers are not listed", "type", kind.name, "error", err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, some...)
 	}
 	return found, nil
+}
+
+// leftoverKind is a kind of objects that npctl creates.
+type leftoverKind struct {
+	name     string
+	filter   string // of IDs; "" if EC2 has none
+	optional bool   // only some configurations need the permission to list them
+	list     func(context.Context, []types.Filter) ([]resources.Leftover, error)
+	remove   func(context.Context, string) error
+}
+
+func (c *Cloud) leftoverKinds() []leftoverKind {
+	return []leftoverKind{
+		{resources.LeftoverVolume, "volume-id", false, c.volumes, c.deleteVolume},
+		{resources.LeftoverPort, "network-interface-id", false, c.interfaces, c.deleteInterface},
+		{resources.LeftoverSnapshot, "snapshot-id", false, c.leftSnapshots, c.deleteSnapshot},
+		{resources.LeftoverLaunchTemplate, "", true, c.leftTemplates, c.deleteTemplate},
+		{resources.LeftoverHost, "", true, c.leftHosts, c.releaseHost},
+	}
 }
 
 func (c *Cloud) volumes(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
@@ -98,20 +122,17 @@ func leftoverOf(kind string, id *string, list []types.Tag) resources.Leftover {
 // DeleteLeftover implements drivers.Sweeper. It reads the object again before it deletes it: npctl must not delete an
 // object that has lost its ownership tags since the listing, or that is in use now.
 func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error {
-	kinds := map[string]struct {
-		filter string
-		list   func(context.Context, []types.Filter) ([]resources.Leftover, error)
-		remove func(context.Context, string) error
-	}{
-		resources.LeftoverVolume:   {"volume-id", c.volumes, c.deleteVolume},
-		resources.LeftoverPort:     {"network-interface-id", c.interfaces, c.deleteInterface},
-		resources.LeftoverSnapshot: {"snapshot-id", c.leftSnapshots, c.deleteSnapshot},
-	}
-	kind, known := kinds[l.Type]
-	if !known {
+	kinds := c.leftoverKinds()
+	k := slices.IndexFunc(kinds, func(k leftoverKind) bool { return k.name == l.Type })
+	if k < 0 {
 		return fmt.Errorf("%w: delete leftover %s: %q is not a kind that this driver creates", drivers.ErrRejected, l.ID, l.Type)
 	}
-	found, err := kind.list(ctx, []types.Filter{filter(kind.filter, l.ID)})
+	kind, filters := kinds[k], ownedFilter()
+	if kind.filter != "" {
+		filters = []types.Filter{filter(kind.filter, l.ID)}
+	}
+	found, err := kind.list(ctx, filters)
+	found = slices.DeleteFunc(found, func(o resources.Leftover) bool { return o.ID != l.ID })
 	if err != nil || len(found) == 0 {
 		return err
 	}

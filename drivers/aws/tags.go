@@ -18,9 +18,9 @@ import (
 //   - npctl_installation, npctl_provider, npctl_pool, npctl_label, npctl_image, npctl_build, npctl_hash, and one of
 //     npctl_node_id, npctl_upload_id and npctl_build_id;
 //   - instances, their volumes and network interfaces get them in the call that creates the instance;
-//   - snapshots and AMIs get them in the calls that create them.
+//   - snapshots, AMIs, launch templates and dedicated hosts get them in the calls that create them.
 //
-// Further tags: npctl_interface of instances, and npctl_format, npctl_size and npctl_sha256 of images.
+// Further tags: npctl_interface and npctl_launch_template of instances, and npctl_format, npctl_size and npctl_sha256 of images.
 const (
 	tagPrefix = "npctl_"
 	tagName   = "Name"
@@ -30,6 +30,7 @@ const (
 	tagUploadID     = tagPrefix + "upload_id"
 	tagBuildID      = tagPrefix + "build_id"
 	tagInterface    = tagPrefix + "interface"
+	tagTemplate     = tagPrefix + "launch_template"
 	tagFormat       = tagPrefix + "format"
 	tagSize         = tagPrefix + "size"
 	tagSHA256       = tagPrefix + "sha256"

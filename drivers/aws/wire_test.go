@@ -15,7 +15,7 @@ import (
 type wire struct {
 	mu      sync.Mutex
 	calls   map[string]int              // guarded by mu; by action
-	lose    map[string]bool             // guarded by mu; actions of which the next response is lost
+	lose    map[string]bool             // guarded by mu; actions of which the next successful response is lost
 	answers map[string]func() *response // guarded by mu; nil results pass the call
 }
 
@@ -39,7 +39,6 @@ func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
 		}
 		w.calls[action]++
 		answer, lose := w.answers[action], w.lose[action]
-		delete(w.lose, action)
 		w.mu.Unlock()
 		if answer != nil {
 			if a := answer(); a != nil {
@@ -47,7 +46,10 @@ func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
 			}
 		}
 		resp, err := awstest.Moto{Next: next}.RoundTrip(r)
-		if err == nil && lose {
+		if err == nil && lose && resp.StatusCode < 300 {
+			w.mu.Lock()
+			delete(w.lose, action)
+			w.mu.Unlock()
 			resp.Body.Close()
 			return nil, errors.New("connection reset by test")
 		}

@@ -1,0 +1,200 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// A node of an offer with dedicated_host has a host of its own, with the same ownership tags. EC2 releases a host only after its
+// instance has ended, so List releases the hosts of deleted instances; after a crash they are leftovers.
+
+// runOnHost allocates a host and requests an instance on it. The host of an earlier call is used again.
+func (c *Cloud) runOnHost(ctx context.Context, spec drivers.Spec, in ec2.RunInstancesInput, instanceType string) (resources.Instance, error) {
+	host, err := c.hostOf(ctx, spec, in, instanceType)
+	if err != nil {
+		return resources.Instance{}, err
+	}
+	in.Placement = &types.Placement{AvailabilityZone: in.Placement.AvailabilityZone, HostId: aws.String(host), Tenancy: types.TenancyHost}
+	made, err := c.run(ctx, spec, in, instanceType)
+	if err == nil || !drivers.IsNothingDone(err) {
+		return made, err
+	}
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
+	defer cancel()
+	if left := c.releaseHost(cleanup, host); left != nil {
+		err = fmt.Errorf("%w (host %s was not released: %w)", err, host, left)
+	}
+	return resources.Instance{}, err
+}
+
+// anyZone returns a zone of an offer that has some.
+func (c *Cloud) anyZone(ctx context.Context, s labelSettings) (string, error) {
+	subnets, err := c.names.subnetsOf(ctx, s.SubnetIDs)
+	if err != nil {
+		return "", err
+	}
+	zones, err := zonesOf(s, subnets)
+	if err != nil {
+		return "", err
+	}
+	return zones[0], nil
+}
+
+// hostOf returns the host of a node.
+func (c *Cloud) hostOf(ctx context.Context, spec drivers.Spec, in ec2.RunInstancesInput, instanceType string) (string, error) {
+	all, err := c.hosts(ctx, &ec2.DescribeHostsInput{Filter: ownedFilter()})
+	if err != nil {
+		return "", unsentError{err}
+	}
+	zone := aws.ToString(in.Placement.AvailabilityZone)
+	for _, h := range all {
+		if marksOf(tagMap(h.Tags)).SameRecord(spec.Marks) && len(h.Instances) == 0 && aws.ToString(h.AvailabilityZone) == zone &&
+			h.HostProperties != nil && aws.ToString(h.HostProperties.InstanceType) == instanceType {
+			return aws.ToString(h.HostId), nil
+		}
+	}
+	answer, err := c.ec2.AllocateHosts(ctx, &ec2.AllocateHostsInput{
+		InstanceType: aws.String(instanceType), AvailabilityZone: aws.String(zone), Quantity: aws.Int32(1), AutoPlacement: types.AutoPlacementOff,
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeDedicatedHost, Tags: in.TagSpecifications[0].Tags}},
+	})
+	if err != nil {
+		return "", wrap(fmt.Sprintf("allocate a host for instance %s (%s)", spec.Hostname, instanceType), err)
+	}
+	if len(answer.HostIds) == 0 {
+		return "", fmt.Errorf("allocate a host for instance %s (%s): %w: the response has no host", spec.Hostname, instanceType, drivers.ErrUnavailable)
+	}
+	return answer.HostIds[0], nil
+}
+
+// hosts lists hosts that are not released.
+func (c *Cloud) hosts(ctx context.Context, in *ec2.DescribeHostsInput) (found []types.Host, err error) {
+	err = pages(func(token *string) (*string, error) {
+		in.NextToken = token
+		answer, err := c.ec2.DescribeHosts(ctx, in)
+		if err != nil {
+			return nil, wrap("list dedicated hosts", err)
+		}
+		for _, h := range answer.Hosts {
+			if h.State != types.AllocationStateReleased && h.State != types.AllocationStateReleasedPermanentFailure {
+				found = append(found, h)
+			}
+		}
+		return answer.NextToken, nil
+	})
+	return found, err
+}
+
+// leftHosts lists hosts.
+func (c *Cloud) leftHosts(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
+	all, err := c.hosts(ctx, &ec2.DescribeHostsInput{Filter: filters})
+	for _, h := range all {
+		l := leftoverOf(resources.LeftoverHost, h.HostId, h.Tags)
+		if len(h.Instances) > 0 {
+			l.InUse, l.Server = true, aws.ToString(h.Instances[0].InstanceId)
+		}
+		found = append(found, l)
+	}
+	return found, err
+}
+
+func (c *Cloud) releaseHost(ctx context.Context, id string) error {
+	doing := "release host " + id
+	answer, err := c.ec2.ReleaseHosts(ctx, &ec2.ReleaseHostsInput{HostIds: []string{id}})
+	if err != nil {
+		return unlessMissing(wrap(doing, err))
+	}
+	for _, u := range answer.Unsuccessful {
+		if u.Error != nil {
+			code := aws.ToString(u.Error.Code)
+			return unlessMissing(&apiError{doing: doing, code: code, message: clean(aws.ToString(u.Error.Message))})
+		}
+	}
+	return nil
+}
+
+// endedHosts are the hosts of instances that this process has deleted. Its zero value is usable.
+type endedHosts struct {
+	mu  sync.Mutex
+	all map[string]endedHost // guarded by mu; by ID
+}
+
+type endedHost struct {
+	marks resources.OwnerTags
+	since time.Time
+}
+
+// maxRelease is the time after which a host is left to Leftovers. EC2 keeps those of Macs for 24 hours.
+const maxRelease = 10 * time.Minute
+
+func (e *endedHosts) add(i types.Instance) {
+	marks := marksOf(tagMap(i.Tags))
+	if i.Placement == nil || i.Placement.HostId == nil || marks.Installation == "" {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.all == nil {
+		e.all = map[string]endedHost{}
+	}
+	e.all[*i.Placement.HostId] = endedHost{marks, time.Now()}
+}
+
+// empty returns the hosts on which no listed instance is.
+func (e *endedHosts) empty(list []resources.Instance) map[string]resources.OwnerTags {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	hosts := map[string]resources.OwnerTags{}
+	for id, h := range e.all {
+		if time.Since(h.since) > maxRelease {
+			delete(e.all, id)
+		} else if !slices.ContainsFunc(list, func(i resources.Instance) bool { return i.HostID == id }) {
+			hosts[id] = h.marks
+		}
+	}
+	return hosts
+}
+
+func (e *endedHosts) forget(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.all, id)
+}
+
+// releaseEnded releases the hosts of deleted instances. After an error the next List repeats it.
+func (c *Cloud) releaseEnded(ctx context.Context, list []resources.Instance) {
+	for id, marks := range c.ended.empty(list) {
+		err := c.deleteHost(ctx, id, marks)
+		if err == nil || errors.Is(err, drivers.ErrNotOurs) {
+			c.ended.forget(id)
+		}
+		if err != nil {
+			c.log.Warn("a dedicated host is not released yet", "host", id, "error", err)
+		}
+	}
+}
+
+// deleteHost releases a host with these ownership tags.
+func (c *Cloud) deleteHost(ctx context.Context, id string, marks resources.OwnerTags) error {
+	found, err := c.hosts(ctx, &ec2.DescribeHostsInput{HostIds: []string{id}})
+	if isMissing(err) || err == nil && len(found) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := checkMarks("host", id, marksOf(tagMap(found[0].Tags)), marks); err != nil {
+		return err
+	}
+	return c.releaseHost(ctx, id)
+}
