@@ -100,6 +100,10 @@ func (c *Cloud) request(ctx context.Context, spec drivers.Spec, o offer) (ec2.Ru
 		return ec2.RunInstancesInput{}, err
 	}
 	tags := instanceTags(spec, o.settings)
+	volumes := rootVolume(image, o.settings.poolSettings)
+	if disk := diskOf(volumes); disk.kind != "" {
+		tags[tagVolume] = disk.String()
+	}
 	if err := validateTags(tags); err != nil {
 		return ec2.RunInstancesInput{}, err
 	}
@@ -109,7 +113,7 @@ func (c *Cloud) request(ctx context.Context, spec drivers.Spec, o offer) (ec2.Ru
 		MinCount:            aws.Int32(1),
 		MaxCount:            aws.Int32(1),
 		NetworkInterfaces:   []types.InstanceNetworkInterfaceSpecification{network},
-		BlockDeviceMappings: rootVolume(image, s.poolSettings),
+		BlockDeviceMappings: volumes,
 		TagSpecifications:   tagSpecifications(tags, s.isSpot()),
 	}
 	if s.KeyName != "" {
@@ -179,6 +183,15 @@ func rootVolume(image bootImage, s poolSettings) []types.BlockDeviceMapping {
 		device.KmsKeyId = aws.String(s.KMSKeyID)
 	}
 	return []types.BlockDeviceMapping{{DeviceName: aws.String(image.rootDevice), Ebs: device}}
+}
+
+// diskOf returns the root volume of a request. Its kind is empty if only the AMI knows it.
+func diskOf(volumes []types.BlockDeviceMapping) rootDisk {
+	if len(volumes) == 0 {
+		return rootDisk{}
+	}
+	v := volumes[0].Ebs
+	return rootDisk{string(v.VolumeType), int64(aws.ToInt32(v.VolumeSize)), int64(aws.ToInt32(v.Iops))}
 }
 
 // instanceTags returns the user's tags, overridden by npctl's.

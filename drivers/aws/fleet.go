@@ -89,8 +89,10 @@ func (c *Cloud) runFleet(ctx context.Context, spec drivers.Spec, in ec2.RunInsta
 	if err != nil {
 		return resources.Instance{}, err
 	}
+	size := sizes[flavor]
+	size.name = flavor
 	i := resources.Instance{ID: made.InstanceIds[0], Name: spec.Hostname, Marks: spec.Marks, Status: resources.StatusPending, Flavor: flavor,
-		Region: c.region, Cloud: "aws", Zone: cmp.Or(aws.ToString(made.AvailabilityZone), spec.Zone), Resources: amountsOf(flavor, sizes[flavor], o.settings.isSpot())}
+		Region: c.region, Cloud: "aws", Zone: cmp.Or(aws.ToString(made.AvailabilityZone), spec.Zone), Resources: c.nodeAmounts(ctx, size, o.settings.isSpot(), false, diskOf(in.BlockDeviceMappings))}
 	c.endings.starts(i)
 	return i, nil
 }

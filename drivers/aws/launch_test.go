@@ -5,8 +5,10 @@ package aws
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/zclconf/go-cty/cty"
 
@@ -159,5 +161,36 @@ func TestMotoHostOfAnInterruptedLaunchIsUsedAgain(t *testing.T) {
 	testutil.Must(t, c.DeleteLeftover(t.Context(), left[0]))
 	if states := hostStates(t); len(states) != 1 || states[0] != "released" {
 		t.Errorf("hosts are %v", states)
+	}
+}
+
+func TestMotoVolumesAndHostsCountInQuotas(t *testing.T) {
+	resetMoto(t)
+	c := mustOpen(t, &wire{})
+	disk := map[string]cty.Value{"volume_type": cty.StringVal("gp3"), "volume_size": cty.NumberIntVal(20), "dedicated_host": cty.True, "availability_zones": words(motoZone)}
+	resolved, problems, err := c.ResolveOffer(t.Context(), offerConfig(disk))
+	if err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	want := map[string]int64{"L-8B27377A": 1, "L-7A658B76": 20}
+	if !maps.Equal(resolved.Resources.Other, want) {
+		t.Errorf("the offer uses %v, want %v", resolved.Resources.Other, want)
+	}
+	made, err := c.Create(t.Context(), nodeSpec("quota", disk))
+	testutil.Must(t, err)
+	if !maps.Equal(made.Resources.Other, want) {
+		t.Errorf("the node uses %v, want %v", made.Resources.Other, want)
+	}
+	before, err := c.Quota(t.Context())
+	testutil.Must(t, err)
+	if limit := before.Limit.Other; limit["L-7A658B76"] != 50*1024 || limit["L-8B27377A"] != 2 || limit["L-B3A130E6"] != 300000 {
+		t.Errorf("limits are %v", limit)
+	}
+	_, err = sdk(t).CreateVolume(t.Context(), &ec2.CreateVolumeInput{AvailabilityZone: aws.String(motoZone), Size: aws.Int32(7), VolumeType: "gp3"})
+	testutil.Must(t, err)
+	after, err := c.Quota(t.Context())
+	testutil.Must(t, err)
+	if used := after.Used.Other["L-7A658B76"] - before.Used.Other["L-7A658B76"]; used != 7 || after.Used.Other["L-8B27377A"] != 1 {
+		t.Errorf("a volume of 7 GiB of others changed the use from %v to %v", before.Used.Other, after.Used.Other)
 	}
 }

@@ -61,19 +61,21 @@ func (c *Cloud) convert(ctx context.Context, found []types.Instance) ([]resource
 	}
 	list := make([]resources.Instance, 0, len(found))
 	for _, i := range found {
-		one := instanceOf(i, sizes[string(i.InstanceType)])
+		one := instanceOf(i)
 		one.Region, one.Cloud = c.region, "aws"
+		size := sizes[one.Flavor]
+		size.name = one.Flavor
+		one.Resources = c.nodeAmounts(ctx, size, i.InstanceLifecycle == types.InstanceLifecycleTypeSpot, one.HostID != "", parseRootDisk(tagMap(i.Tags)[tagVolume]))
 		list = append(list, one)
 	}
 	return list, nil
 }
 
-func instanceOf(i types.Instance, size instanceType) resources.Instance {
+func instanceOf(i types.Instance) resources.Instance {
 	tags := tagMap(i.Tags)
 	one := resources.Instance{
 		ID: aws.ToString(i.InstanceId), Name: tags[tagName], Marks: marksOf(tags), Status: statusOf(i.State),
 		Flavor: string(i.InstanceType), Addresses: addressesOf(i, tags[tagInterface]), Created: aws.ToTime(i.LaunchTime),
-		Resources: amountsOf(string(i.InstanceType), size, i.InstanceLifecycle == types.InstanceLifecycleTypeSpot),
 	}
 	if i.Placement != nil {
 		one.Zone, one.HostID = aws.ToString(i.Placement.AvailabilityZone), aws.ToString(i.Placement.HostId)

@@ -3,12 +3,16 @@ package aws
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"regexp"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 
 	"github.com/npctl/npctl/drivers"
@@ -16,7 +20,7 @@ import (
 )
 
 // EC2 has no quotas of instances, cores and memory, but quotas of vCPUs by family of instance types, separately for spot
-// instances. Their codes are the names in ResourceAmounts.Other.
+// instances, of dedicated hosts by family, and of volumes by type. Their codes are the names in ResourceAmounts.Other.
 
 // familyCodes are the codes of one family.
 type familyCodes struct{ onDemand, spot string }
@@ -54,6 +58,56 @@ func quotaCode(instanceType string, spot bool) string {
 	return codes.onDemand
 }
 
+// volumeCodes are the codes of one type of volumes.
+type volumeCodes struct{ storage, iops string }
+
+// volumeQuotas maps types of volumes to codes: https://docs.aws.amazon.com/general/latest/gr/ebs-service.html.
+func volumeQuotas() map[string]volumeCodes {
+	return map[string]volumeCodes{
+		"gp2": {"L-D18FCD1D", ""}, "gp3": {"L-7A658B76", ""}, "io1": {"L-FD252861", "L-B3A130E6"}, "io2": {"L-09BD8365", "L-8D977E7E"},
+		"sc1": {"L-17AF77E8", ""}, "st1": {"L-82ACEF56", ""}, "standard": {"L-9CF3C2EB", ""},
+	}
+}
+
+// rootDisk is the root volume of a node as far as npctl knows it. An instance has it in a tag, so that a list of instances is
+// sufficient to count it.
+type rootDisk struct {
+	kind       string
+	size, iops int64 // GiB, operations per second
+}
+
+func (d rootDisk) String() string { return fmt.Sprintf("%s %d %d", d.kind, d.size, d.iops) }
+
+func parseRootDisk(text string) (d rootDisk) {
+	_, _ = fmt.Sscan(text, &d.kind, &d.size, &d.iops) // another text is no volume
+	return d
+}
+
+// amounts returns the quotas that a volume uses: GiB and operations per second.
+func (d rootDisk) amounts() resources.ResourceAmounts {
+	other := map[string]int64{}
+	codes := volumeQuotas()[d.kind]
+	if codes.storage != "" && d.size > 0 {
+		other[codes.storage] = d.size
+	}
+	if codes.iops != "" && d.iops > 0 {
+		other[codes.iops] = d.iops
+	}
+	return resources.ResourceAmounts{Other: other}
+}
+
+// nodeAmounts returns the resources of one node of an offer. Those of a dedicated host do not count as vCPUs.
+func (c *Cloud) nodeAmounts(ctx context.Context, size instanceType, spot, onHost bool, disk rootDisk) resources.ResourceAmounts {
+	amounts := amountsOf(size.name, size, spot)
+	if onHost {
+		amounts.Other = nil
+		if code := c.quotas.hostCode(ctx, size.name); code != "" {
+			amounts.Other = map[string]int64{code: 1}
+		}
+	}
+	return amounts.Plus(disk.amounts())
+}
+
 // amountsOf returns the resources of one instance.
 func amountsOf(name string, size instanceType, spot bool) resources.ResourceAmounts {
 	amounts := resources.ResourceAmounts{Instances: 1, Cores: size.cores, RAM: size.ram}
@@ -69,10 +123,12 @@ type quotas struct {
 	log       *slog.Logger
 	limits    drivers.Names[quotaLimit]
 	instances recentList
+	volumes   atomic.Bool // an offer names the type of its volumes
 }
 
 type quotaLimit struct {
 	code  string
+	host  string // family of dedicated hosts
 	value int64
 }
 
@@ -85,30 +141,66 @@ func newQuotas(client *servicequotas.Client, log *slog.Logger) *quotas {
 // maxQuotas is the largest page of service quotas.
 const maxQuotas = 100
 
-// fetch reads the applied quotas of EC2. An account with credentials that must not read them has no limits that npctl knows:
-// EC2 itself still enforces them.
+// hostQuota matches the names of the quotas of dedicated hosts, which are the only description of their codes.
+var hostQuota = regexp.MustCompile(`^Running Dedicated (\S+) Hosts$`)
+
+// hostCode returns the code of the quota of dedicated hosts of an instance type; "" stands for an unknown one.
+func (q *quotas) hostCode(ctx context.Context, instanceType string) string {
+	family, _, _ := strings.Cut(instanceType, ".")
+	limits, err := q.limits.Get(ctx)
+	if err != nil {
+		return "" // EC2 enforces it
+	}
+	for _, l := range limits {
+		if l.host == family {
+			return l.code
+		}
+	}
+	return ""
+}
+
+// tib is the unit of quotas of storage, in GiB.
+const tib = 1024
+
+// fetch reads the applied quotas of EC2 and EBS. An account with credentials that must not read them has no limits that npctl
+// knows: EC2 itself still enforces them.
 func (q *quotas) fetch(ctx context.Context) (limits []quotaLimit, err error) {
-	known := map[string]bool{}
+	units := map[string]int64{}
 	for _, f := range families() {
-		known[f.onDemand], known[f.spot] = true, true
+		units[f.onDemand], units[f.spot] = 1, 1
 	}
-	err = pages(func(token *string) (*string, error) {
-		answer, err := q.client.ListServiceQuotas(ctx, &servicequotas.ListServiceQuotasInput{ServiceCode: aws.String("ec2"), MaxResults: aws.Int32(maxQuotas), NextToken: token})
-		if err != nil {
-			return nil, wrap("read service quotas", err)
-		}
-		for _, one := range answer.Quotas {
-			if code := aws.ToString(one.QuotaCode); known[code] && one.Value != nil {
-				limits = append(limits, quotaLimit{code, int64(*one.Value)})
+	for _, v := range volumeQuotas() {
+		units[v.storage], units[v.iops] = tib, 1
+	}
+	delete(units, "")
+	for _, service := range []string{"ec2", "ebs"} {
+		err = pages(func(token *string) (*string, error) {
+			answer, err := q.client.ListServiceQuotas(ctx, &servicequotas.ListServiceQuotasInput{ServiceCode: aws.String(service), MaxResults: aws.Int32(maxQuotas), NextToken: token})
+			if err != nil {
+				return nil, wrap("read service quotas", err)
 			}
+			for _, one := range answer.Quotas {
+				l := quotaLimit{code: aws.ToString(one.QuotaCode)}
+				unit := units[l.code]
+				if match := hostQuota.FindStringSubmatch(aws.ToString(one.QuotaName)); match != nil {
+					l.host, unit = match[1], 1
+				}
+				if unit > 0 && one.Value != nil {
+					l.value = int64(*one.Value * float64(unit))
+					limits = append(limits, l)
+				}
+			}
+			return answer.NextToken, nil
+		})
+		if errors.Is(err, drivers.ErrRejected) {
+			q.log.Warn("service quotas are not readable; npctl assumes no limits", "service", service, "error", err)
+			err = nil
 		}
-		return answer.NextToken, nil
-	})
-	if errors.Is(err, drivers.ErrRejected) {
-		q.log.Warn("service quotas are not readable; npctl assumes no limits", "error", err)
-		return nil, nil
+		if err != nil {
+			return nil, err
+		}
 	}
-	return limits, err
+	return limits, nil
 }
 
 // Quota implements drivers.Cloud. The use is that of the newest list if it is recent.
@@ -137,7 +229,28 @@ func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	for _, i := range list {
 		q.Used = q.Used.Plus(i.Resources)
 	}
-	return q, nil
+	if c.quotas.volumes.Load() {
+		err = c.countVolumes(ctx, &q.Used)
+	}
+	return q, err
+}
+
+// countVolumes replaces the use of volumes by that of all volumes of the region.
+func (c *Cloud) countVolumes(ctx context.Context, used *resources.ResourceAmounts) error {
+	for _, codes := range volumeQuotas() {
+		delete(used.Other, codes.storage)
+		delete(used.Other, codes.iops)
+	}
+	return pages(func(token *string) (*string, error) {
+		answer, err := c.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{MaxResults: aws.Int32(pageSize), NextToken: token})
+		if err != nil {
+			return nil, wrap("list volumes", err)
+		}
+		for _, v := range answer.Volumes {
+			*used = used.Plus(rootDisk{string(v.VolumeType), int64(aws.ToInt32(v.Size)), int64(aws.ToInt32(v.Iops))}.amounts())
+		}
+		return answer.NextToken, nil
+	})
 }
 
 // recentList keeps the newest list of instances for the quota. Its zero value is usable.

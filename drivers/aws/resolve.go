@@ -162,9 +162,12 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 	if len(problems) > 0 {
 		return resources.ResolvedOffer{}, problems, nil
 	}
+	if s.VolumeType != "" {
+		c.quotas.volumes.Store(true)
+	}
 	return resources.ResolvedOffer{
 		Flavor: types[0].name, FlavorNames: s.InstanceTypes, Zones: zones,
-		Resources: amountsOf(types[0].name, types[0], s.isSpot()),
+		Resources: c.nodeAmounts(ctx, types[0], s.isSpot(), s.DedicatedHost, rootDisk{s.VolumeType, s.VolumeSize, s.IOPS}),
 		Values:    plannedValues(types, zones),
 	}, nil, nil
 }

@@ -20,7 +20,7 @@ import (
 //   - instances, their volumes and network interfaces get them in the call that creates the instance;
 //   - snapshots, AMIs, launch templates and dedicated hosts get them in the calls that create them.
 //
-// Further tags: npctl_interface and npctl_launch_template of instances, and npctl_format, npctl_size and npctl_sha256 of images.
+// Further tags: npctl_interface, npctl_volume and npctl_launch_template of instances, and npctl_format, npctl_size and npctl_sha256 of images.
 const (
 	tagPrefix = "npctl_"
 	tagName   = "Name"
@@ -30,6 +30,7 @@ const (
 	tagUploadID     = tagPrefix + "upload_id"
 	tagBuildID      = tagPrefix + "build_id"
 	tagInterface    = tagPrefix + "interface"
+	tagVolume       = tagPrefix + "volume"
 	tagTemplate     = tagPrefix + "launch_template"
 	tagFormat       = tagPrefix + "format"
 	tagSize         = tagPrefix + "size"

@@ -3,6 +3,7 @@ package awstest
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -40,14 +41,27 @@ func formOf(r *http.Request) (url.Values, bool) {
 // Moto is a transport to moto. It responds to ListServiceQuotas, and applies the tags of RegisterImage, which moto ignores.
 type Moto struct{ Next http.RoundTripper }
 
-// quotas is a response of ListServiceQuotas as its reference describes it.
-const quotas = `{"Quotas": [{"ServiceCode": "ec2", "QuotaCode": "L-1216C47A", "QuotaName": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", "Value": 1920.0}]}`
+// quotas are responses of ListServiceQuotas, by service, as its reference describes them.
+var quotas = map[string]string{
+	"ec2": `{"Quotas": [{"ServiceCode": "ec2", "QuotaCode": "L-1216C47A", "QuotaName": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", "Value": 1920.0},
+{"ServiceCode": "ec2", "QuotaCode": "L-8B27377A", "QuotaName": "Running Dedicated t3 Hosts", "Value": 2.0}]}`,
+	"ebs": `{"Quotas": [{"ServiceCode": "ebs", "QuotaCode": "L-7A658B76", "QuotaName": "Storage for General Purpose SSD (gp3) volumes, in TiB", "Value": 50.0},
+{"ServiceCode": "ebs", "QuotaCode": "L-B3A130E6", "QuotaName": "IOPS for Provisioned IOPS SSD (io1) volumes", "Value": 300000.0}]}`,
+}
+
+func quotasOf(r *http.Request) string {
+	var in struct{ ServiceCode string }
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		return err.Error()
+	}
+	return quotas[in.ServiceCode]
+}
 
 // RoundTrip implements http.RoundTripper.
 func (m Moto) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch ActionOf(r) {
 	case "ListServiceQuotas":
-		return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(quotas)), Request: r}, nil
+		return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(quotasOf(r))), Request: r}, nil
 	case "RegisterImage":
 		return m.register(r)
 	default:
