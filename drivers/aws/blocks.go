@@ -120,20 +120,28 @@ const (
 	blockTimeout = time.Minute // of one attempt
 )
 
-func (w *blockWriter) put(ctx context.Context, index int32, block []byte, sum [sha256.Size]byte) error {
+// repeat sends a part of an upload, again after errors that may be transient.
+func repeat(ctx context.Context, limit time.Duration, send func(context.Context) error) error {
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		limited, cancel := context.WithTimeout(ctx, blockTimeout)
+		limited, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		_, err := w.ebs.PutSnapshotBlock(limited, &ebs.PutSnapshotBlockInput{
-			SnapshotId: aws.String(w.snapshot), BlockIndex: aws.Int32(index), BlockData: bytes.NewReader(block), DataLength: aws.Int32(blockSize),
-			Checksum: aws.String(base64.StdEncoding.EncodeToString(sum[:])), ChecksumAlgorithm: ebstypes.ChecksumAlgorithmChecksumAlgorithmSha256,
-		})
-		if err = wrap(fmt.Sprintf("write block %d of snapshot %s", index, w.snapshot), err); errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil {
-			return struct{}{}, backoff.Permanent(err)
+		err := send(limited)
+		if err != nil && (errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil) {
+			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err
 	}, backoff.WithMaxTries(blockRetries))
 	return err
+}
+
+func (w *blockWriter) put(ctx context.Context, index int32, block []byte, sum [sha256.Size]byte) error {
+	return repeat(ctx, blockTimeout, func(ctx context.Context) error {
+		_, err := w.ebs.PutSnapshotBlock(ctx, &ebs.PutSnapshotBlockInput{
+			SnapshotId: aws.String(w.snapshot), BlockIndex: aws.Int32(index), BlockData: bytes.NewReader(block), DataLength: aws.Int32(blockSize),
+			Checksum: aws.String(base64.StdEncoding.EncodeToString(sum[:])), ChecksumAlgorithm: ebstypes.ChecksumAlgorithmChecksumAlgorithmSha256,
+		})
+		return wrap(fmt.Sprintf("write block %d of snapshot %s", index, w.snapshot), err)
+	})
 }
 
 // fileSums computes the checksums of the content that the caller knows.

@@ -13,6 +13,7 @@ type call[In, Out any] func(context.Context, *In, ...func(*ec2.Options)) (*Out, 
 // interface, such as Cloud, would make the linker keep all 750 operations: 35 MB.
 type calls struct {
 	AllocateHosts                 call[ec2.AllocateHostsInput, ec2.AllocateHostsOutput]
+	CancelImportTask              call[ec2.CancelImportTaskInput, ec2.CancelImportTaskOutput]
 	CreateFleet                   call[ec2.CreateFleetInput, ec2.CreateFleetOutput]
 	CreateLaunchTemplate          call[ec2.CreateLaunchTemplateInput, ec2.CreateLaunchTemplateOutput]
 	CreateTags                    call[ec2.CreateTagsInput, ec2.CreateTagsOutput]
@@ -25,6 +26,7 @@ type calls struct {
 	DescribeAvailabilityZones     call[ec2.DescribeAvailabilityZonesInput, ec2.DescribeAvailabilityZonesOutput]
 	DescribeHosts                 call[ec2.DescribeHostsInput, ec2.DescribeHostsOutput]
 	DescribeImages                call[ec2.DescribeImagesInput, ec2.DescribeImagesOutput]
+	DescribeImportSnapshotTasks   call[ec2.DescribeImportSnapshotTasksInput, ec2.DescribeImportSnapshotTasksOutput]
 	DescribeInstanceTypeOfferings call[ec2.DescribeInstanceTypeOfferingsInput, ec2.DescribeInstanceTypeOfferingsOutput]
 	DescribeInstanceTypes         call[ec2.DescribeInstanceTypesInput, ec2.DescribeInstanceTypesOutput]
 	DescribeInstances             call[ec2.DescribeInstancesInput, ec2.DescribeInstancesOutput]
@@ -36,6 +38,7 @@ type calls struct {
 	DescribeSubnets               call[ec2.DescribeSubnetsInput, ec2.DescribeSubnetsOutput]
 	DescribeVolumes               call[ec2.DescribeVolumesInput, ec2.DescribeVolumesOutput]
 	GetConsoleOutput              call[ec2.GetConsoleOutputInput, ec2.GetConsoleOutputOutput]
+	ImportSnapshot                call[ec2.ImportSnapshotInput, ec2.ImportSnapshotOutput]
 	RegisterImage                 call[ec2.RegisterImageInput, ec2.RegisterImageOutput]
 	ReleaseHosts                  call[ec2.ReleaseHostsInput, ec2.ReleaseHostsOutput]
 	RunInstances                  call[ec2.RunInstancesInput, ec2.RunInstancesOutput]
@@ -45,6 +48,7 @@ type calls struct {
 func newCalls(client *ec2.Client) *calls {
 	return &calls{
 		AllocateHosts:                 client.AllocateHosts,
+		CancelImportTask:              client.CancelImportTask,
 		CreateFleet:                   client.CreateFleet,
 		CreateLaunchTemplate:          client.CreateLaunchTemplate,
 		CreateTags:                    client.CreateTags,
@@ -57,6 +61,7 @@ func newCalls(client *ec2.Client) *calls {
 		DescribeAvailabilityZones:     client.DescribeAvailabilityZones,
 		DescribeHosts:                 client.DescribeHosts,
 		DescribeImages:                client.DescribeImages,
+		DescribeImportSnapshotTasks:   client.DescribeImportSnapshotTasks,
 		DescribeInstanceTypeOfferings: client.DescribeInstanceTypeOfferings,
 		DescribeInstanceTypes:         client.DescribeInstanceTypes,
 		DescribeInstances:             client.DescribeInstances,
@@ -68,6 +73,7 @@ func newCalls(client *ec2.Client) *calls {
 		DescribeSubnets:               client.DescribeSubnets,
 		DescribeVolumes:               client.DescribeVolumes,
 		GetConsoleOutput:              client.GetConsoleOutput,
+		ImportSnapshot:                client.ImportSnapshot,
 		RegisterImage:                 client.RegisterImage,
 		ReleaseHosts:                  client.ReleaseHosts,
 		RunInstances:                  client.RunInstances,

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ebs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/logging"
@@ -78,7 +80,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 		log: env.Log, region: cfg.Region, account: aws.ToString(identity.Account), idle: idle, ec2: api,
 		names:      newNames(api),
 		quotas:     newQuotas(servicequotas.NewFromConfig(cfg), env.Log),
-		imageStore: &imageStore{ec2: api, ebs: ebs.NewFromConfig(cfg)},
+		imageStore: &imageStore{ec2: api, ebs: ebs.NewFromConfig(cfg), bucket: newBucket(settings.Bucket, s3.NewFromConfig(cfg)), format: cmp.Or(settings.Format, formatRaw)},
 	}
 	c.deletion = newDeletion(c.deleteBatch)
 	return c, nil

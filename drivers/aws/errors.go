@@ -167,7 +167,7 @@ func kindOf(code string, status int) error {
 func isMissing(err error) bool {
 	code := codeOf(err)
 	return strings.Contains(code, ".NotFound") || strings.HasSuffix(code, ".Malformed") || strings.HasSuffix(code, "IDMalformed") ||
-		code == "ResourceNotFoundException" || code == "InvalidID"
+		code == "ResourceNotFoundException" || code == "InvalidID" || code == "NoSuchKey" || code == "NoSuchUpload"
 }
 
 // faultKind classifies the reason why EC2 terminated an instance.

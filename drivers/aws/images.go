@@ -20,15 +20,17 @@ import (
 // imageStore implements drivers.ImageStore, and the image part of drivers.Resolver. An image is an AMI with one EBS
 // snapshot.
 type imageStore struct {
-	ec2 *calls
-	ebs *ebs.Client
+	ec2    *calls
+	ebs    *ebs.Client
+	bucket bucket
+	format string
 }
 
-// imageFormat is the only format that EBS stores as it is.
-const imageFormat = "raw"
+// formatRaw is the only format that EBS stores as it is.
+const formatRaw = "raw"
 
 // ImageFormat implements drivers.ImageStore.
-func (*imageStore) ImageFormat() string { return imageFormat }
+func (st *imageStore) ImageFormat() string { return st.format }
 
 // ListImages implements drivers.ImageStore.
 func (st *imageStore) ListImages(ctx context.Context) ([]resources.RemoteImage, error) {

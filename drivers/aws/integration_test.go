@@ -63,7 +63,12 @@ func sdk(t *testing.T) *ec2.Client {
 }
 
 func openFor(ctx context.Context, w *wire) (*Cloud, error) {
-	c, err := New().Open(ctx, drivers.Env{Provider: "drivertest", WrapTransport: w.wrap}, cty.ObjectVal(map[string]cty.Value{"region": cty.StringVal("us-east-1")}))
+	return openWith(ctx, w, map[string]cty.Value{})
+}
+
+func openWith(ctx context.Context, w *wire, settings map[string]cty.Value) (*Cloud, error) {
+	settings["region"] = cty.StringVal("us-east-1")
+	c, err := New().Open(ctx, drivers.Env{Provider: "drivertest", WrapTransport: w.wrap}, cty.ObjectVal(settings))
 	if err != nil {
 		return nil, err
 	}

@@ -36,13 +36,15 @@ func driverSchema() schema.Driver {
 		HasLabels:      true,
 		HasImages:      true,
 		HasCloudImages: true,
-		Formats:        []string{imageFormat},
+		Formats:        []string{formatRaw, "vhd", "vmdk"},
 	}
 }
 
 // providerSettings locate the cloud.
 type providerSettings struct {
 	Region  string `config:"region" doc:"Region; the default is that of the profile or of 'AWS_REGION'."`
+	Bucket  string `config:"bucket" doc:"S3 bucket in the region, for images with the 'import_method' 'snapshot'. npctl's objects start with 'npctl/'; it deletes them after the import."`
+	Format  string `config:"image_format" default:"raw" oneof:"raw vhd vmdk" doc:"Format of uploaded images; only the 'import_method' 'snapshot' accepts others than 'raw'."`
 	Profile string `config:"profile" doc:"Profile of '~/.aws/config' and '~/.aws/credentials'; the default is 'AWS_PROFILE', else 'default'."`
 }
 
@@ -84,6 +86,7 @@ type poolSettings struct {
 // imageSettings are the attributes of an uploaded image.
 type imageSettings struct {
 	Architecture string `config:"architecture,replacing" default:"x86_64" oneof:"x86_64 arm64" doc:"Architecture of the image."`
+	ImportMethod string `config:"import_method,new" default:"ebs-direct" oneof:"ebs-direct snapshot" doc:"'ebs-direct' writes the blocks of a snapshot; 'snapshot' uploads the image to 'bucket' of the provider, from which EC2 imports it with the role 'vmimport'."`
 	BootMode     string `config:"boot_mode,replacing" oneof:"legacy-bios uefi uefi-preferred" doc:"Boot mode of the image; the default is that of the instance type."`
 	ENASupport   bool   `config:"ena_support,replacing" default:"true" doc:"The image has the driver of the Elastic Network Adapter."`
 	IMDSSupport  string `config:"imds_support,replacing" oneof:"v2.0" doc:"'v2.0': instances of the image require IMDSv2."`
@@ -150,6 +153,8 @@ func (s poolSettings) encodedUserData() string {
 }
 
 func (s poolSettings) isSpot() bool { return s.MarketType == "spot" }
+
+func (s imageSettings) isEncrypted() bool { return s.Encrypted || s.KMSKeyID != "" }
 
 // isPrioritized reports whether EC2 Fleet uses the order of the instance types.
 func (s poolSettings) isPrioritized() bool { return strings.HasSuffix(s.Allocation, "prioritized") }

@@ -44,7 +44,8 @@ func (c *Cloud) leftoverKinds() []leftoverKind {
 	return []leftoverKind{
 		{resources.LeftoverVolume, "volume-id", false, c.volumes, c.deleteVolume},
 		{resources.LeftoverPort, "network-interface-id", false, c.interfaces, c.deleteInterface},
-		{resources.LeftoverSnapshot, "snapshot-id", false, c.leftSnapshots, c.deleteSnapshot},
+		{resources.LeftoverSnapshot, "snapshot-id", false, c.leftSnapshots, c.removeSnapshot},
+		{resources.LeftoverObject, "", false, func(ctx context.Context, _ []types.Filter) ([]resources.Leftover, error) { return c.objects(ctx) }, c.removeObject},
 		{resources.LeftoverLaunchTemplate, "", true, c.leftTemplates, c.deleteTemplate},
 		{resources.LeftoverHost, "", true, c.leftHosts, c.releaseHost},
 	}
@@ -86,11 +87,15 @@ func (c *Cloud) interfaces(ctx context.Context, filters []types.Filter) (found [
 	return found, err
 }
 
-// leftSnapshots lists snapshots. That of an AMI with the same ownership tags is in use: DeleteImage deletes both.
+// leftSnapshots lists snapshots and imports. The snapshot of an AMI with the same ownership tags is in use: DeleteImage deletes both.
 func (c *Cloud) leftSnapshots(ctx context.Context, filters []types.Filter) ([]resources.Leftover, error) {
+	found, err := c.imports(ctx)
+	if err != nil {
+		return nil, err
+	}
 	snapshots, err := c.snapshots(ctx, filters)
 	if err != nil || len(snapshots) == 0 {
-		return nil, err
+		return found, err
 	}
 	images, err := c.ListImages(ctx)
 	if err != nil {
@@ -100,7 +105,6 @@ func (c *Cloud) leftSnapshots(ctx context.Context, filters []types.Filter) ([]re
 	for _, i := range images {
 		used[recordOf(i.Marks)] = true
 	}
-	var found []resources.Leftover
 	for _, s := range snapshots {
 		l := leftoverOf(resources.LeftoverSnapshot, s.SnapshotId, s.Tags)
 		l.InUse = used[recordOf(l.Marks)]

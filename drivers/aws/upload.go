@@ -22,8 +22,8 @@ import (
 // cleanupLimit is the maximum duration of the cleanup after a failed upload.
 const cleanupLimit = 30 * time.Second
 
-// UploadImage implements drivers.ImageStore: it writes the blocks of an EBS snapshot (see blocks.go) and registers an AMI
-// with it. EBS verifies the checksum of each block and that of all.
+// UploadImage implements drivers.ImageStore: it writes the blocks of an EBS snapshot (see blocks.go), or imports one through S3
+// (see import.go), and registers an AMI with it. EBS verifies the checksum of each block and that of all.
 func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
 	doing := "upload image " + spec.Name
 	if spec.MaybeCreated {
@@ -35,28 +35,50 @@ func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, c
 	if err := decode(spec.Config, &settings); err != nil {
 		return resources.RemoteImage{}, err
 	}
-	tags, err := imageTags(spec)
+	isImport := settings.ImportMethod == "snapshot"
+	switch {
+	case isImport && st.bucket.name == "":
+		return resources.RemoteImage{}, unsentError{fmt.Errorf("%s: %w: import_method \"snapshot\" needs a bucket; set bucket in the provider block", doing, drivers.ErrRejected)}
+	case !isImport && st.format != formatRaw:
+		return resources.RemoteImage{}, unsentError{fmt.Errorf("%s: %w: image_format %q needs import_method \"snapshot\"", doing, drivers.ErrRejected, st.format)}
+	}
+	tags, err := imageTags(spec, st.format)
 	if err != nil {
 		return resources.RemoteImage{}, unsentError{fmt.Errorf("%s: %w", doing, err)}
 	}
-	snapshot, err := st.startSnapshot(ctx, spec, tags)
-	if err != nil {
-		return resources.RemoteImage{}, err
+	write := st.writeSnapshot
+	if isImport {
+		write = st.importSnapshot
 	}
-	made, err := st.fill(ctx, spec, settings, tags, snapshot, content)
+	snapshot, err := write(ctx, spec, settings, tags, content)
 	if err == nil {
-		return made, nil
+		var made resources.RemoteImage
+		if made, err = st.registered(ctx, spec, settings, tags, snapshot); err == nil {
+			return made, nil
+		}
+	}
+	if drivers.IsNothingDone(err) && snapshot == "" && !isImport {
+		return resources.RemoteImage{}, err
 	}
 	// The caller's context may be done; the cleanup still runs, with a time limit.
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()
 	if left := st.deleteEarlier(cleanup, spec.Marks); left != nil {
-		err = fmt.Errorf("%w (snapshot %s was not deleted: %w)", err, snapshot, left)
+		err = fmt.Errorf("%w (the snapshot was not deleted: %w)", err, left)
 	}
 	return resources.RemoteImage{}, fmt.Errorf("%s: %w", doing, err)
 }
 
-// deleteEarlier deletes the AMIs and snapshots with these ownership tags.
+// registered registers the AMI of a snapshot and waits for it.
+func (st *imageStore) registered(ctx context.Context, spec drivers.ImageSpec, settings imageSettings, tags map[string]string, snapshot string) (resources.RemoteImage, error) {
+	id, err := st.register(ctx, spec, settings, tags, snapshot)
+	if err != nil {
+		return resources.RemoteImage{}, err
+	}
+	return st.waitImage(ctx, id)
+}
+
+// deleteEarlier deletes the AMIs, snapshots, import tasks and objects with these ownership tags.
 func (st *imageStore) deleteEarlier(ctx context.Context, marks resources.OwnerTags) error {
 	images, err := st.describe(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: tagFilter(marks)})
 	if err != nil {
@@ -66,6 +88,9 @@ func (st *imageStore) deleteEarlier(ctx context.Context, marks resources.OwnerTa
 		if err := st.DeleteImage(ctx, aws.ToString(i.ImageId), marks); err != nil {
 			return err
 		}
+	}
+	if err := st.deleteImports(ctx, marks); err != nil {
+		return err
 	}
 	return st.deleteSnapshots(ctx, marks)
 }
@@ -85,14 +110,14 @@ func (st *imageStore) snapshots(ctx context.Context, filters []types.Filter) (fo
 
 // imageTags returns the tags of the snapshot and the AMI: the user's, overridden by npctl's. A tag of the language is a
 // tag without a value.
-func imageTags(spec drivers.ImageSpec) (map[string]string, error) {
+func imageTags(spec drivers.ImageSpec, format string) (map[string]string, error) {
 	tags := map[string]string{}
 	for _, name := range spec.Tags {
 		tags[name] = ""
 	}
 	maps.Copy(tags, spec.Properties)
 	maps.Copy(tags, ownerTags(spec.Marks))
-	tags[tagName], tags[tagFormat], tags[tagSize] = spec.Name, imageFormat, strconv.FormatInt(spec.Size, 10)
+	tags[tagName], tags[tagFormat], tags[tagSize] = spec.Name, format, strconv.FormatInt(spec.Size, 10)
 	if spec.SHA256 != "" {
 		tags[tagSHA256] = spec.SHA256
 	}
@@ -101,8 +126,14 @@ func imageTags(spec drivers.ImageSpec) (map[string]string, error) {
 
 const gib = 1 << 30
 
-func (st *imageStore) startSnapshot(ctx context.Context, spec drivers.ImageSpec, tags map[string]string) (string, error) {
+func (st *imageStore) startSnapshot(ctx context.Context, spec drivers.ImageSpec, settings imageSettings, tags map[string]string) (string, error) {
 	in := &ebs.StartSnapshotInput{VolumeSize: aws.Int64(max((spec.Size+gib-1)/gib, 1)), Description: aws.String("npctl image " + spec.Name)}
+	if settings.isEncrypted() {
+		in.Encrypted = aws.Bool(true)
+	}
+	if settings.KMSKeyID != "" {
+		in.KmsKeyArn = aws.String(settings.KMSKeyID)
+	}
 	for _, t := range tagList(tags) {
 		in.Tags = append(in.Tags, ebstypes.Tag{Key: t.Key, Value: t.Value})
 	}
@@ -113,27 +144,24 @@ func (st *imageStore) startSnapshot(ctx context.Context, spec drivers.ImageSpec,
 	return aws.ToString(answer.SnapshotId), nil
 }
 
-// fill writes and completes the snapshot and registers the AMI.
-func (st *imageStore) fill(ctx context.Context, spec drivers.ImageSpec, settings imageSettings, tags map[string]string, snapshot string, content io.Reader) (resources.RemoteImage, error) {
+// writeSnapshot writes and completes a snapshot.
+func (st *imageStore) writeSnapshot(ctx context.Context, spec drivers.ImageSpec, settings imageSettings, tags map[string]string, content io.Reader) (string, error) {
+	snapshot, err := st.startSnapshot(ctx, spec, settings, tags)
+	if err != nil {
+		return "", err
+	}
 	written, err := st.writeBlocks(ctx, spec, snapshot, content)
 	if err != nil {
-		return resources.RemoteImage{}, err
+		return snapshot, err
 	}
 	_, err = st.ebs.CompleteSnapshot(ctx, &ebs.CompleteSnapshotInput{
 		SnapshotId: aws.String(snapshot), ChangedBlocksCount: aws.Int32(written.count), Checksum: aws.String(written.checksum),
 		ChecksumAlgorithm: ebstypes.ChecksumAlgorithmChecksumAlgorithmSha256, ChecksumAggregationMethod: ebstypes.ChecksumAggregationMethodChecksumAggregationLinear,
 	})
 	if err != nil {
-		return resources.RemoteImage{}, wrap("complete snapshot "+snapshot, err)
+		return snapshot, wrap("complete snapshot "+snapshot, err)
 	}
-	if err := st.waitSnapshot(ctx, snapshot); err != nil {
-		return resources.RemoteImage{}, err
-	}
-	id, err := st.register(ctx, spec, settings, tags, snapshot)
-	if err != nil {
-		return resources.RemoteImage{}, err
-	}
-	return st.waitImage(ctx, id)
+	return snapshot, st.waitSnapshot(ctx, snapshot)
 }
 
 // otherCharacters are the characters that the name of an AMI must not contain.

@@ -62,7 +62,7 @@ func BenchmarkUploadByPlainPuts(b *testing.B) {
 	for n := 0; b.Loop(); n++ {
 		b.StopTimer()
 		marks := resources.OwnerTags{Installation: "bench", Kind: resources.KindUpload, ID: strconv.Itoa(n)}
-		snapshot, err := c.startSnapshot(b.Context(), drivers.ImageSpec{Name: "plain", Size: benchSize}, ownerTags(marks))
+		snapshot, err := c.startSnapshot(b.Context(), drivers.ImageSpec{Name: "plain", Size: benchSize}, imageSettings{}, ownerTags(marks))
 		testutil.Must(b, err)
 		b.StartTimer()
 		var group errgroup.Group

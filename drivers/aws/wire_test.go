@@ -13,6 +13,8 @@ import (
 
 // wire wraps transports: it counts calls, loses responses and responds in place of AWS. Its zero value is usable.
 type wire struct {
+	imports awstest.Imports
+
 	mu      sync.Mutex
 	calls   map[string]int              // guarded by mu; by action
 	lose    map[string]bool             // guarded by mu; actions of which the next successful response is lost
@@ -45,7 +47,7 @@ func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
 				return &http.Response{StatusCode: a.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.body)), Request: r}, nil
 			}
 		}
-		resp, err := awstest.Moto{Next: next}.RoundTrip(r)
+		resp, err := awstest.Moto{Next: next, Imports: &w.imports}.RoundTrip(r)
 		if err == nil && lose && resp.StatusCode < 300 {
 			w.mu.Lock()
 			delete(w.lose, action)

@@ -111,7 +111,7 @@ func newLab(t *testing.T, configuration string) *lab {
 	answer, err := http.DefaultClient.Do(request)
 	testutil.Must(t, err)
 	testutil.Must(t, answer.Body.Close())
-	l := &lab{t: t, dir: t.TempDir(), recorder: &recorder{next: awstest.Moto{Next: http.DefaultTransport}, calls: map[string]int{}}}
+	l := &lab{t: t, dir: t.TempDir(), recorder: &recorder{next: awstest.Moto{Next: http.DefaultTransport, Imports: &awstest.Imports{}}, calls: map[string]int{}}}
 	l.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=secret-of-the-test", "AWS_REGION=us-east-1", "AWS_DEFAULT_REGION=us-east-1",
 		"AWS_ENDPOINT_URL=" + (&gate.Gate{}).Serve(t, "aws", moto, l.recorder)}
 	l.write(configuration)

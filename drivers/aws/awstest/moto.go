@@ -38,8 +38,12 @@ func formOf(r *http.Request) (url.Values, bool) {
 	return form, err == nil
 }
 
-// Moto is a transport to moto. It responds to ListServiceQuotas, and applies the tags of RegisterImage, which moto ignores.
-type Moto struct{ Next http.RoundTripper }
+// Moto is a transport to moto. It responds to ListServiceQuotas and to the calls of import tasks, and applies the tags of
+// RegisterImage, which moto ignores.
+type Moto struct {
+	Next    http.RoundTripper
+	Imports *Imports
+}
 
 // quotas are responses of ListServiceQuotas, by service, as its reference describes them.
 var quotas = map[string]string{
@@ -61,12 +65,22 @@ func quotasOf(r *http.Request) string {
 func (m Moto) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch ActionOf(r) {
 	case "ListServiceQuotas":
-		return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(quotasOf(r))), Request: r}, nil
+		return respond(r, http.StatusOK, quotasOf(r)), nil
+	case "ImportSnapshot":
+		return m.Imports.start(m.Next, r)
+	case "DescribeImportSnapshotTasks":
+		return m.Imports.describe(r), nil
+	case "CancelImportTask":
+		return m.Imports.cancel(r), nil
 	case "RegisterImage":
 		return m.register(r)
 	default:
 		return m.Next.RoundTrip(r)
 	}
+}
+
+func respond(r *http.Request, status int, body string) *http.Response {
+	return &http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}
 }
 
 var imageID = regexp.MustCompile(`<imageId>(ami-\w+)</imageId>`)

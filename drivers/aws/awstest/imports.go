@@ -1,0 +1,121 @@
+package awstest
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Imports are the import tasks of EC2, which moto does not have. A task is active when it is first read and completed after
+// that. Its zero value is usable. The responses follow the reference of the API.
+type Imports struct {
+	mu    sync.Mutex
+	tasks []*task // guarded by mu
+
+	// Stuck tasks stay active. Set it before the first call.
+	Stuck bool
+}
+
+type task struct {
+	id, snapshot, status, format, key string
+	tags                              string // as items of a tagSet
+	reads                             int
+}
+
+var snapshotID = regexp.MustCompile(`<snapshotId>(snap-\w+)</snapshotId>`)
+
+// start reads the object, as EC2 does, and creates a snapshot in moto.
+func (s *Imports) start(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	form, _ := formOf(r)
+	bucket, key := form.Get("DiskContainer.UserBucket.S3Bucket"), form.Get("DiskContainer.UserBucket.S3Key")
+	head := r.Clone(r.Context())
+	head.Method, head.URL, head.Body, head.ContentLength = http.MethodHead, r.URL.JoinPath(bucket, key), nil, 0
+	head.Header = http.Header{"Authorization": {strings.ReplaceAll(r.Header.Get("Authorization"), "/ec2/", "/s3/")}} // by which moto chooses the service
+	object, err := next.RoundTrip(head)
+	if err != nil {
+		return nil, err
+	}
+	object.Body.Close()
+	if object.StatusCode != http.StatusOK {
+		return respond(r, http.StatusBadRequest, `<Response><Errors><Error><Code>InvalidParameter</Code><Message>The image import failed: the object does not exist</Message></Error></Errors><RequestID>1</RequestID></Response>`), nil
+	}
+	volume, err := s.call(next, r, url.Values{"Action": {"CreateVolume"}, "AvailabilityZone": {"us-east-1a"}, "Size": {"1"}}, regexp.MustCompile(`<volumeId>(vol-\w+)</volumeId>`))
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := s.call(next, r, url.Values{"Action": {"CreateSnapshot"}, "VolumeId": {volume}}, snapshotID)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.call(next, r, url.Values{"Action": {"DeleteVolume"}, "VolumeId": {volume}}, regexp.MustCompile(`(true|DeleteVolume)`)); err != nil {
+		return nil, err
+	}
+	t := &task{snapshot: snapshot, status: "active", format: form.Get("DiskContainer.Format"), key: key}
+	for n := 1; form.Has(fmt.Sprintf("TagSpecification.1.Tag.%d.Key", n)); n++ {
+		t.tags += fmt.Sprintf("<item><key>%s</key><value>%s</value></item>", form.Get(fmt.Sprintf("TagSpecification.1.Tag.%d.Key", n)), form.Get(fmt.Sprintf("TagSpecification.1.Tag.%d.Value", n)))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.id = fmt.Sprintf("import-snap-%08d", len(s.tasks)+1)
+	s.tasks = append(s.tasks, t)
+	return respond(r, http.StatusOK, `<ImportSnapshotResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><importTaskId>`+t.id+`</importTaskId>`+t.detail()+`</ImportSnapshotResponse>`), nil
+}
+
+func (s *Imports) call(next http.RoundTripper, r *http.Request, form url.Values, result *regexp.Regexp) (string, error) {
+	form.Set("Version", "2016-11-15")
+	body := form.Encode()
+	second := r.Clone(r.Context())
+	second.Body, second.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	answer, err := next.RoundTrip(second)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	match := result.FindSubmatch(text)
+	if err != nil || match == nil {
+		return "", fmt.Errorf("%s: %s, %w", form.Get("Action"), text, err)
+	}
+	return string(match[1]), nil
+}
+
+func (t *task) detail() string {
+	snapshot := ""
+	if t.status == "completed" {
+		snapshot = "<snapshotId>" + t.snapshot + "</snapshotId>"
+	}
+	return `<snapshotTaskDetail><format>` + t.format + `</format><status>` + t.status + `</status>` + snapshot + `<userBucket><s3Key>` + t.key + `</s3Key></userBucket></snapshotTaskDetail><tagSet>` + t.tags + `</tagSet>`
+}
+
+func (s *Imports) describe(r *http.Request) *http.Response {
+	form, _ := formOf(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	items := ""
+	for _, t := range s.tasks {
+		if wanted := form.Get("ImportTaskId.1"); wanted != "" && wanted != t.id {
+			continue
+		}
+		if t.reads++; t.reads > 1 && t.status == "active" && !s.Stuck {
+			t.status = "completed"
+		}
+		items += `<item><importTaskId>` + t.id + `</importTaskId>` + t.detail() + `</item>`
+	}
+	return respond(r, http.StatusOK, `<DescribeImportSnapshotTasksResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><importSnapshotTaskSet>`+items+`</importSnapshotTaskSet></DescribeImportSnapshotTasksResponse>`)
+}
+
+func (s *Imports) cancel(r *http.Request) *http.Response {
+	form, _ := formOf(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := slices.IndexFunc(s.tasks, func(t *task) bool { return t.id == form.Get("ImportTaskId") })
+	if n >= 0 && s.tasks[n].status == "active" {
+		s.tasks[n].status = "deleted"
+	}
+	return respond(r, http.StatusOK, `<CancelImportTaskResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><importTaskId>`+form.Get("ImportTaskId")+`</importTaskId><state>deleted</state></CancelImportTaskResponse>`)
+}

@@ -1,0 +1,358 @@
+package aws
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// With the import method snapshot an image takes three steps: an object in the bucket, an import task of EC2 that makes it a
+// snapshot, and the AMI. The name of the object contains its record. EC2 gives the tags of the task to no snapshot, so npctl tags
+// the snapshot when the task is complete; before that, the task identifies it.
+
+// objectPrefix starts the names of npctl's objects: npctl/INSTALLATION/UPLOAD.FORMAT.
+const objectPrefix = "npctl/"
+
+func objectKey(spec drivers.ImageSpec, format string) string {
+	return objectPrefix + spec.Marks.Installation + "/" + spec.Marks.ID + "." + format
+}
+
+// objectMarks returns the ownership tags in the name of an object.
+func objectMarks(key string) resources.OwnerTags {
+	installation, name, ok := strings.Cut(strings.TrimPrefix(key, objectPrefix), "/")
+	if !ok || !strings.HasPrefix(key, objectPrefix) || strings.Contains(name, "/") {
+		return resources.OwnerTags{}
+	}
+	return resources.OwnerTags{Installation: installation, Kind: resources.KindUpload, ID: strings.TrimSuffix(name, path.Ext(name))}
+}
+
+// bucket is the part of S3 that the driver uses, see calls.
+type bucket struct {
+	name                    string // "" without a bucket
+	abortMultipartUpload    func(context.Context, *s3.AbortMultipartUploadInput, ...func(*s3.Options)) (*s3.AbortMultipartUploadOutput, error)
+	completeMultipartUpload func(context.Context, *s3.CompleteMultipartUploadInput, ...func(*s3.Options)) (*s3.CompleteMultipartUploadOutput, error)
+	createMultipartUpload   func(context.Context, *s3.CreateMultipartUploadInput, ...func(*s3.Options)) (*s3.CreateMultipartUploadOutput, error)
+	deleteObject            func(context.Context, *s3.DeleteObjectInput, ...func(*s3.Options)) (*s3.DeleteObjectOutput, error)
+	getObjectTagging        func(context.Context, *s3.GetObjectTaggingInput, ...func(*s3.Options)) (*s3.GetObjectTaggingOutput, error)
+	listMultipartUploads    func(context.Context, *s3.ListMultipartUploadsInput, ...func(*s3.Options)) (*s3.ListMultipartUploadsOutput, error)
+	listObjects             func(context.Context, *s3.ListObjectsV2Input, ...func(*s3.Options)) (*s3.ListObjectsV2Output, error)
+	uploadPart              func(context.Context, *s3.UploadPartInput, ...func(*s3.Options)) (*s3.UploadPartOutput, error)
+}
+
+func newBucket(name string, client *s3.Client) bucket {
+	return bucket{name, client.AbortMultipartUpload, client.CompleteMultipartUpload, client.CreateMultipartUpload, client.DeleteObject, client.GetObjectTagging,
+		client.ListMultipartUploads, client.ListObjectsV2, client.UploadPart}
+}
+
+// importSnapshot uploads an object and makes it a snapshot with tags.
+func (st *imageStore) importSnapshot(ctx context.Context, spec drivers.ImageSpec, settings imageSettings, tags map[string]string, content io.Reader) (snapshot string, err error) {
+	key := objectKey(spec, st.format)
+	if err := st.putObject(ctx, spec, key, content); err != nil {
+		return "", err
+	}
+	task, err := st.ec2.ImportSnapshot(ctx, importInput(spec, settings, tags, st.bucket.name, key, st.format))
+	if err != nil {
+		return "", wrap("import the snapshot of image "+spec.Name, err)
+	}
+	if snapshot, err = st.waitImport(ctx, aws.ToString(task.ImportTaskId)); err != nil {
+		return "", err
+	}
+	if _, err := st.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{snapshot}, Tags: tagList(tags)}); err != nil {
+		return "", wrap("tag snapshot "+snapshot, err)
+	}
+	return snapshot, st.removeObject(ctx, key)
+}
+
+func importInput(spec drivers.ImageSpec, settings imageSettings, tags map[string]string, bucket, key, format string) *ec2.ImportSnapshotInput {
+	in := &ec2.ImportSnapshotInput{
+		Description: aws.String("npctl image " + spec.Name), Encrypted: aws.Bool(settings.isEncrypted()),
+		DiskContainer: &types.SnapshotDiskContainer{Format: aws.String(strings.ToUpper(format)),
+			UserBucket: &types.UserBucket{S3Bucket: aws.String(bucket), S3Key: aws.String(key)}},
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeImportSnapshotTask, Tags: tagList(tags)}},
+	}
+	if settings.KMSKeyID != "" {
+		in.KmsKeyId = aws.String(settings.KMSKeyID)
+	}
+	return in
+}
+
+// waitImport waits until an import task is complete and returns its snapshot.
+func (st *imageStore) waitImport(ctx context.Context, task string) (string, error) {
+	for pause := 250 * time.Millisecond; ; pause = min(pause*2, maxPause) {
+		answer, err := st.ec2.DescribeImportSnapshotTasks(ctx, &ec2.DescribeImportSnapshotTasksInput{ImportTaskIds: []string{task}})
+		if err = wrap("read import task "+task, err); err != nil && (errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil) {
+			return "", err
+		}
+		if err == nil && len(answer.ImportSnapshotTasks) > 0 && answer.ImportSnapshotTasks[0].SnapshotTaskDetail != nil {
+			d := answer.ImportSnapshotTasks[0].SnapshotTaskDetail
+			switch status := aws.ToString(d.Status); status {
+			case importCompleted:
+				return aws.ToString(d.SnapshotId), nil
+			case importActive, "":
+			default:
+				return "", fmt.Errorf("import task %s is %s: %s", task, status, clean(aws.ToString(d.StatusMessage)))
+			}
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return "", fmt.Errorf("wait for import task %s: %w", task, err)
+		}
+	}
+}
+
+// States of import tasks. All others are failures.
+const (
+	importActive    = "active"
+	importCompleted = "completed"
+	importPrefix    = "import-snap-" // starts the IDs of tasks
+)
+
+// The parts of an object: S3 accepts 10,000 of at least 5 MiB.
+const (
+	minPart    = 16 << 20
+	maxParts   = 9000
+	maxSenders = 4
+)
+
+// putObject uploads an object with the ownership tags. S3 verifies the SHA-256 of each part, npctl that of the file.
+func (st *imageStore) putObject(ctx context.Context, spec drivers.ImageSpec, key string, content io.Reader) error {
+	doing := "upload " + key + " to bucket " + st.bucket.name
+	marks := resources.OwnerTags{Installation: spec.Marks.Installation, Kind: spec.Marks.Kind, ID: spec.Marks.ID, Provider: spec.Marks.Provider}
+	tagging := url.Values{}
+	for name, value := range ownerTags(marks) {
+		tagging.Set(name, value)
+	}
+	answer, err := st.bucket.createMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: aws.String(st.bucket.name), Key: aws.String(key),
+		ChecksumAlgorithm: s3types.ChecksumAlgorithmSha256, Tagging: aws.String(tagging.Encode())})
+	if err != nil {
+		return wrap(doing, err)
+	}
+	parts, err := st.putParts(ctx, spec, key, aws.ToString(answer.UploadId), content)
+	if err != nil {
+		return err
+	}
+	_, err = st.bucket.completeMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{Bucket: aws.String(st.bucket.name), Key: aws.String(key), UploadId: answer.UploadId,
+		MultipartUpload: &s3types.CompletedMultipartUpload{Parts: parts}})
+	return wrap(doing, err)
+}
+
+// putParts reads the content once: one goroutine reads and hashes it, others send its parts.
+func (st *imageStore) putParts(ctx context.Context, spec drivers.ImageSpec, key, upload string, content io.Reader) ([]s3types.CompletedPart, error) {
+	size := max(minPart, (spec.Size/maxParts/minPart+1)*minPart)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxSenders)
+	sums := newFileSums()
+	var mu sync.Mutex // guards sent and the calls of Progress
+	var sent int64
+	var parts []*s3types.CompletedPart
+	for last := false; !last && ctx.Err() == nil; {
+		part := make([]byte, size)
+		n, err := io.ReadFull(content, part)
+		if last = errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF); err != nil && !last {
+			return nil, errors.Join(fmt.Errorf("read the image: %w", err), group.Wait())
+		}
+		if part = part[:n]; n == 0 && len(parts) > 0 {
+			break
+		}
+		sums.add(part)
+		done := &s3types.CompletedPart{PartNumber: aws.Int32(int32(len(parts) + 1))} //nolint:gosec // at most maxParts
+		parts = append(parts, done)
+		group.Go(func() error {
+			sum := sha256.Sum256(part)
+			done.ChecksumSHA256 = aws.String(base64.StdEncoding.EncodeToString(sum[:]))
+			err := repeat(ctx, partTimeout, func(ctx context.Context) error { return st.putPart(ctx, key, upload, part, done) })
+			mu.Lock()
+			defer mu.Unlock()
+			if sent += int64(len(part)); err == nil && spec.Progress != nil {
+				spec.Progress(sent)
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	if err := sums.check(spec); err != nil {
+		return nil, err
+	}
+	list := make([]s3types.CompletedPart, len(parts))
+	for n, p := range parts {
+		list[n] = *p
+	}
+	return list, nil
+}
+
+// partTimeout is the limit of one attempt.
+const partTimeout = 10 * time.Minute
+
+func (st *imageStore) putPart(ctx context.Context, key, upload string, part []byte, done *s3types.CompletedPart) error {
+	answer, err := st.bucket.uploadPart(ctx, &s3.UploadPartInput{Bucket: aws.String(st.bucket.name), Key: aws.String(key), UploadId: aws.String(upload), PartNumber: done.PartNumber,
+		Body: bytes.NewReader(part), ChecksumAlgorithm: s3types.ChecksumAlgorithmSha256, ChecksumSHA256: done.ChecksumSHA256})
+	if err == nil {
+		done.ETag = answer.ETag
+	}
+	return wrap(fmt.Sprintf("upload part %d of %s", *done.PartNumber, key), err)
+}
+
+// objects lists npctl's objects and unfinished uploads of objects in the bucket. Their names have the ownership tags.
+func (st *imageStore) objects(ctx context.Context) (found []resources.Leftover, err error) {
+	if st.bucket.name == "" {
+		return nil, nil
+	}
+	add := func(key *string, upload string) {
+		if marks := objectMarks(aws.ToString(key)); marks.Installation != "" {
+			found = append(found, resources.Leftover{Type: resources.LeftoverObject, ID: aws.ToString(key) + upload, Name: aws.ToString(key), Marks: marks})
+		}
+	}
+	err = pages(func(token *string) (*string, error) {
+		answer, err := st.bucket.listObjects(ctx, &s3.ListObjectsV2Input{Bucket: aws.String(st.bucket.name), Prefix: aws.String(objectPrefix), ContinuationToken: token})
+		if err != nil {
+			return nil, wrap("list bucket "+st.bucket.name, err)
+		}
+		for _, o := range answer.Contents {
+			add(o.Key, "")
+		}
+		return answer.NextContinuationToken, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var marker *string // of uploads; the key and the upload
+	err = pages(func(token *string) (*string, error) {
+		answer, err := st.bucket.listMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: aws.String(st.bucket.name), Prefix: aws.String(objectPrefix), KeyMarker: token, UploadIdMarker: marker})
+		if err != nil {
+			return nil, wrap("list the uploads of bucket "+st.bucket.name, err)
+		}
+		for _, u := range answer.Uploads {
+			add(u.Key, uploadSeparator+aws.ToString(u.UploadId))
+		}
+		if !aws.ToBool(answer.IsTruncated) {
+			return nil, nil
+		}
+		marker = answer.NextUploadIdMarker
+		return answer.NextKeyMarker, nil
+	})
+	return found, err
+}
+
+// uploadSeparator is between the name of an object and the ID of its unfinished upload.
+const uploadSeparator = "?uploadId="
+
+// removeObject deletes an object, or ends an unfinished upload. It reads the tags of an object before.
+func (st *imageStore) removeObject(ctx context.Context, id string) error {
+	key, upload, unfinished := strings.Cut(id, uploadSeparator)
+	if unfinished {
+		_, err := st.bucket.abortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: aws.String(st.bucket.name), Key: aws.String(key), UploadId: aws.String(upload)})
+		return unlessMissing(wrap("abort the upload of "+key, err))
+	}
+	answer, err := st.bucket.getObjectTagging(ctx, &s3.GetObjectTaggingInput{Bucket: aws.String(st.bucket.name), Key: aws.String(key)})
+	if err != nil {
+		return unlessMissing(wrap("read the tags of "+key, err))
+	}
+	tags := map[string]string{}
+	for _, t := range answer.TagSet {
+		tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
+	}
+	if err := checkMarks("object", key, marksOf(tags), objectMarks(key)); err != nil {
+		return err
+	}
+	_, err = st.bucket.deleteObject(ctx, &s3.DeleteObjectInput{Bucket: aws.String(st.bucket.name), Key: aws.String(key)})
+	return unlessMissing(wrap("delete "+key, err))
+}
+
+// imports lists unfinished import tasks, and the snapshots of completed ones that have no ownership tags yet.
+func (st *imageStore) imports(ctx context.Context) (found []resources.Leftover, err error) {
+	if st.bucket.name == "" {
+		return nil, nil
+	}
+	completed := map[string]resources.OwnerTags{}
+	err = pages(func(token *string) (*string, error) {
+		answer, err := st.ec2.DescribeImportSnapshotTasks(ctx, &ec2.DescribeImportSnapshotTasksInput{NextToken: token})
+		if err != nil {
+			return nil, wrap("list import tasks", err)
+		}
+		for _, t := range answer.ImportSnapshotTasks {
+			l := leftoverOf(resources.LeftoverSnapshot, t.ImportTaskId, t.Tags)
+			if l.Marks.Installation == "" || t.SnapshotTaskDetail == nil {
+				continue
+			}
+			switch id := aws.ToString(t.SnapshotTaskDetail.SnapshotId); aws.ToString(t.SnapshotTaskDetail.Status) {
+			case importActive:
+				found = append(found, l)
+			case importCompleted:
+				completed[id] = l.Marks
+			}
+		}
+		return answer.NextToken, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for id := range completed {
+		ids = append(ids, id)
+	}
+	for chunk := range slices.Chunk(ids, maxFilterValues) {
+		snapshots, err := st.snapshots(ctx, []types.Filter{filter("snapshot-id", chunk...)})
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range snapshots {
+			if l := leftoverOf(resources.LeftoverSnapshot, s.SnapshotId, s.Tags); l.Marks.Installation == "" {
+				l.Marks = completed[l.ID]
+				found = append(found, l)
+			}
+		}
+	}
+	return found, nil
+}
+
+// removeSnapshot deletes a snapshot or cancels an import task.
+func (st *imageStore) removeSnapshot(ctx context.Context, id string) error {
+	if !strings.HasPrefix(id, importPrefix) {
+		return st.deleteSnapshot(ctx, id)
+	}
+	_, err := st.ec2.CancelImportTask(ctx, &ec2.CancelImportTaskInput{ImportTaskId: aws.String(id)})
+	return unlessMissing(wrap("cancel import task "+id, err))
+}
+
+// deleteImports deletes what an interrupted import with these ownership tags has left.
+func (st *imageStore) deleteImports(ctx context.Context, marks resources.OwnerTags) error {
+	for _, kind := range []struct {
+		list   func(context.Context) ([]resources.Leftover, error)
+		remove func(context.Context, string) error
+	}{{st.imports, st.removeSnapshot}, {st.objects, st.removeObject}} {
+		left, err := kind.list(ctx)
+		if err != nil {
+			return err
+		}
+		for _, l := range left {
+			if !l.Marks.SameRecord(marks) {
+				continue
+			}
+			if err := kind.remove(ctx, l.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+//go:build integration
+
+package aws
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/resources"
+)
+
+const testBucket = "npctl-images"
+
+// importCloud opens a region with an empty bucket.
+func importCloud(t *testing.T, w *wire) *Cloud {
+	t.Helper()
+	resetMoto(t)
+	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithRegion("us-east-1"))
+	testutil.Must(t, err)
+	client := s3.NewFromConfig(cfg)
+	_, err = client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(testBucket)})
+	testutil.Must(t, err)
+	_, err = client.PutObject(t.Context(), &s3.PutObjectInput{Bucket: aws.String(testBucket), Key: aws.String("npctl/another/0000000001.vmdk"), Body: strings.NewReader("of another")})
+	testutil.Must(t, err)
+	c, err := openWith(t.Context(), w, map[string]cty.Value{"bucket": cty.StringVal(testBucket), "image_format": cty.StringVal("vmdk")})
+	testutil.Must(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func importSpec(content []byte, attributes map[string]cty.Value) drivers.ImageSpec {
+	values := New().Schema().Image.Null().AsValueMap()
+	values["import_method"] = cty.StringVal("snapshot")
+	maps.Copy(values, attributes)
+	sum := sha256.Sum256(content)
+	return drivers.ImageSpec{Marks: resources.OwnerTags{Installation: "integration", Kind: resources.KindUpload, ID: "0000000001", Provider: "amazon"}, Name: "imported", Format: "vmdk",
+		Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:]), Config: cty.ObjectVal(values), Properties: map[string]string{"team": "ci"}}
+}
+
+// remains returns the leftovers of the installation by type.
+func remains(t *testing.T, c *Cloud) (types []string) {
+	t.Helper()
+	all, err := c.Leftovers(t.Context())
+	testutil.Must(t, err)
+	for _, l := range all {
+		if l.Marks.Installation == "integration" && !l.InUse {
+			types = append(types, l.Type)
+		}
+	}
+	slices.Sort(types)
+	return types
+}
+
+func TestMotoImageIsImportedThroughABucket(t *testing.T) {
+	w := &wire{}
+	c := importCloud(t, w)
+	content := make([]byte, minPart+1000)
+	_, _ = rand.Read(content)
+	spec := importSpec(content, map[string]cty.Value{"architecture": cty.StringVal("arm64")})
+	var sent int64
+	spec.Progress = func(n int64) { sent = n }
+	made, err := c.UploadImage(t.Context(), spec, bytes.NewReader(content))
+	testutil.Must(t, err)
+	if made.Status != resources.StatusReady || made.Format != "vmdk" || made.SHA256 != spec.SHA256 || made.Properties["team"] != "ci" || sent != spec.Size || w.calls["ImportSnapshot"] != 1 {
+		t.Errorf("image is %+v, %d bytes sent, calls %v", made, sent, w.calls)
+	}
+	if left := remains(t, c); left != nil {
+		t.Errorf("leftovers after the import: %v", left)
+	}
+	testutil.Must(t, c.DeleteImage(t.Context(), made.ID, spec.Marks))
+	if left := leftoversOf(t, c, resources.LeftoverSnapshot); len(left) != 0 {
+		t.Errorf("snapshots after the deletion of the image: %v", left)
+	}
+	objects := leftoversOf(t, c, resources.LeftoverObject)
+	if len(objects) != 1 || objects[0].Marks.Installation != "another" {
+		t.Fatalf("objects are %v, want the one of another installation", objects)
+	}
+	if err := c.DeleteLeftover(t.Context(), objects[0]); !errors.Is(err, drivers.ErrNotOurs) {
+		t.Errorf("deletion of an object without ownership tags: %v", err)
+	}
+}
+
+func TestMotoFailedImportLeavesNothing(t *testing.T) {
+	content := []byte(strings.Repeat("x", 5000))
+	for _, action := range []string{"ImportSnapshot", "CreateTags", "RegisterImage"} {
+		w := &wire{}
+		c := importCloud(t, w)
+		w.answer(action, func() *response { return apiFault(400, "InvalidParameterValue", "refused by the test") })
+		spec := importSpec(content, nil)
+		if _, err := c.UploadImage(t.Context(), spec, bytes.NewReader(content)); !errors.Is(err, drivers.ErrRejected) || !strings.Contains(err.Error(), "refused by the test") {
+			t.Errorf("%s: %v", action, err)
+		}
+		if left := remains(t, c); left != nil {
+			t.Errorf("leftovers after a failed %s: %v", action, left)
+		}
+	}
+	c := importCloud(t, &wire{})
+	spec := importSpec(content, nil)
+	spec.SHA256 = strings.Repeat("0", 64)
+	if _, err := c.UploadImage(t.Context(), spec, bytes.NewReader(content)); !errors.Is(err, drivers.ErrRejected) {
+		t.Errorf("an image file that changed: %v", err)
+	}
+	if left := remains(t, c); left != nil {
+		t.Errorf("leftovers after the upload of a changed file: %v", left)
+	}
+}
+
+func TestMotoInterruptedImportIsALeftover(t *testing.T) {
+	content := []byte(strings.Repeat("x", 5000))
+	w := &wire{}
+	w.imports.Stuck = true
+	c := importCloud(t, w)
+	spec := importSpec(content, nil)
+	key := objectKey(spec, c.format)
+	testutil.Must(t, c.putObject(t.Context(), spec, key, bytes.NewReader(content)))
+	tags, err := imageTags(spec, c.format)
+	testutil.Must(t, err)
+	_, err = c.ec2.ImportSnapshot(t.Context(), importInput(spec, imageSettings{}, tags, c.bucket.name, key, c.format))
+	testutil.Must(t, err)
+	_, err = c.bucket.createMultipartUpload(t.Context(), &s3.CreateMultipartUploadInput{Bucket: aws.String(testBucket), Key: aws.String(key)})
+	testutil.Must(t, err)
+	want := []string{resources.LeftoverObject, resources.LeftoverObject, resources.LeftoverSnapshot}
+	if left := remains(t, c); !slices.Equal(left, want) {
+		t.Errorf("leftovers of an interrupted import are %v, want %v", left, want)
+	}
+	all, err := c.Leftovers(t.Context())
+	testutil.Must(t, err)
+	for _, l := range all {
+		if l.Marks.SameRecord(spec.Marks) {
+			testutil.Must(t, c.DeleteLeftover(t.Context(), l))
+		}
+	}
+	if left := remains(t, c); left != nil {
+		t.Errorf("leftovers after their deletion: %v", left)
+	}
+}
+
+func TestMotoSnapshotOfACompletedImportIsALeftover(t *testing.T) {
+	content := []byte(strings.Repeat("x", 5000))
+	c := importCloud(t, &wire{})
+	spec := importSpec(content, nil)
+	key := objectKey(spec, c.format)
+	testutil.Must(t, c.putObject(t.Context(), spec, key, bytes.NewReader(content)))
+	tags, err := imageTags(spec, c.format)
+	testutil.Must(t, err)
+	task, err := c.ec2.ImportSnapshot(t.Context(), importInput(spec, imageSettings{}, tags, c.bucket.name, key, c.format))
+	testutil.Must(t, err)
+	id, err := c.waitImport(t.Context(), aws.ToString(task.ImportTaskId))
+	testutil.Must(t, err)
+	left := leftoversOf(t, c, resources.LeftoverSnapshot)
+	if len(left) != 1 || left[0].ID != id || !left[0].Marks.SameRecord(spec.Marks) {
+		t.Fatalf("leftovers are %v, want snapshot %s", left, id)
+	}
+	t.Log("the upload is repeated")
+	spec.MaybeCreated = true
+	made, err := c.UploadImage(t.Context(), spec, bytes.NewReader(content))
+	testutil.Must(t, err)
+	if left := remains(t, c); left != nil {
+		t.Errorf("leftovers after the repetition: %v", left)
+	}
+	testutil.Must(t, c.DeleteImage(t.Context(), made.ID, spec.Marks))
+}
+
+func TestMotoFormatAndMethodMustMatch(t *testing.T) {
+	c := importCloud(t, &wire{})
+	spec := importSpec(nil, map[string]cty.Value{"import_method": cty.NullVal(cty.String)})
+	if _, err := c.UploadImage(t.Context(), spec, bytes.NewReader(nil)); !errors.Is(err, drivers.ErrRejected) || !strings.Contains(err.Error(), "import_method") {
+		t.Errorf("vmdk with EBS direct: %v", err)
+	}
+	plain := mustOpen(t, &wire{})
+	if _, err := plain.UploadImage(t.Context(), importSpec(nil, nil), bytes.NewReader(nil)); !errors.Is(err, drivers.ErrRejected) || !strings.Contains(err.Error(), "bucket") {
+		t.Errorf("an import without a bucket: %v", err)
+	}
+}
