@@ -340,7 +340,8 @@ func (w *world) join(provider string, view *ProviderView, installation string) {
 		}
 		s := leak{provider: provider, kind: l.Type, id: l.ID, name: l.Name, marks: l.Marks, inUse: l.InUse && !view.lacksServer(l.Server)}
 		switch n := w.node[l.Marks.ID]; {
-		case n == nil:
+		case l.Marks.Kind == resources.KindUpload && w.upload[l.Marks.ID] != nil: // a running upload writes it; deleted with the image
+		case l.Marks.Kind == resources.KindUpload || n == nil:
 			w.leaks = append(w.leaks, s)
 		case n.Provider == provider:
 			w.parts[n.ID] = append(w.parts[n.ID], s)
