@@ -12,6 +12,9 @@ type cloud struct {
 	// inherited are the keys of a provider that are the defaults of its pools.
 	inherited []field
 	project   bool // the name of a pool is that of a project
+	// checkProvider and checkImage translate what the tables cannot, for the provider and each of its diskimages.
+	checkProvider func(p *provider, n *node, b *block)
+	checkImage    func(p *provider, provider, n *node, b *block)
 	// check translates what the tables cannot, for each label.
 	check func(p *provider, n *node, b *block)
 }
@@ -27,6 +30,10 @@ var clouds = map[string]cloud{
 
 // cloud translates a provider by the tables of its driver.
 func (p *provider) cloud(n *node, c cloud) {
+	provider := n
+	if c.checkProvider != nil {
+		c.checkProvider(p, n, p.b)
+	}
 	p.fields(n, p.b, c.provider)
 	p.maxConcurrency(n)
 	p.diskimages, p.cloudImages, p.used = map[string]*image{}, map[string]*image{}, map[string]bool{}
@@ -36,6 +43,9 @@ func (p *provider) cloud(n *node, c cloud) {
 				p.unknown(n.get("name").value, "diskimage", name, p.images.order)
 			}
 			p.diskimages[b.labels[0]] = p.image(n, b, c.image)
+			if c.checkImage != nil {
+				c.checkImage(p, provider, n, b)
+			}
 		})
 		p.b.add(p.blocks(n.get("cloud-images"), "cloud-image", "cloud_image", anyName, func(n *node, b *block) {
 			name := b.labels[0]
@@ -174,8 +184,8 @@ var awsCloud = cloud{
 		{key: "rate", verdict: Changed, note: "npctl's rate also counts reads; its default suits the limits of EC2", anchor: toAWS},
 		{key: "post-upload-hook", attr: "post_upload_hook", read: text, anchor: toAWS},
 		{key: "image-import-timeout", attr: "upload_timeout", read: seconds, anchor: toAWS},
-		{key: "image-format", verdict: Changed, note: "npctl uploads raw images through EBS", anchor: toAWS},
-		{key: "object-storage", verdict: NoEffect, note: "npctl uploads images through EBS and needs no bucket", anchor: toAWS},
+		{key: "image-format"},
+		{key: "object-storage", attr: "bucket", read: bucketName, anchor: toAWS},
 		{key: "diskimages"}, {key: "cloud-images"},
 	}, launchFields),
 	inherited: slices.Concat(limitFields, awsAddressFields),
@@ -189,7 +199,7 @@ var awsCloud = cloud{
 		{key: "ena-support", attr: "ena_support", read: boolean, anchor: toAWS},
 		{key: "imds-support", attr: "imds_support", read: text, anchor: toAWS},
 		{key: "tags", attr: "properties", read: textMap, anchor: toAWS},
-		{key: "import-method", verdict: Changed, note: "npctl uploads images through EBS: its import method is ebs-direct", anchor: toAWS},
+		{key: "import-method"},
 	}, awsVolumeFields, loginFields),
 	pool: slices.Concat([]field{
 		{key: "availability-zone", attr: "availability_zones", read: texts, anchor: toAWS},
@@ -206,10 +216,44 @@ var awsCloud = cloud{
 		{key: "tags", attr: "tags", read: textMap, anchor: toAWS},
 		{key: "dynamic-tags", attr: "request_properties", read: textMap, note: "labels are separated by commas, requestor data is JSON, times are whole seconds", anchor: toAWS},
 		{key: "imdsv2", attr: "imdsv2", read: text, anchor: toAWS},
-		{key: "fleet"}, {key: "use-spot"}, {key: "iam-instance-profile"}, {key: "dedicated-host"},
+		{key: "fleet"}, {key: "use-spot"}, {key: "iam-instance-profile"},
+		{key: "dedicated-host", attr: "dedicated_host", read: boolean, anchor: toAWS},
 		{key: "diskimage"}, {key: "cloud-image"}, {key: "name"},
 	}, awsVolumeFields),
 	check: (*provider).awsLabel,
+	checkProvider: func(p *provider, n *node, b *block) {
+		p.supported(n.get("image-format"), b, "image_format", "raw", "vhd", "vmdk")
+	},
+	// Nodepool's default import method is that through the bucket.
+	checkImage: func(p *provider, provider, n *node, b *block) {
+		p.supported(n.get("import-method"), b, "import_method", "snapshot", "ebs-direct")
+		if provider.get("object-storage").set() && n.get("import-method") == nil {
+			b.set("import_method", `"snapshot"`)
+		}
+	},
+}
+
+// supported translates a text of which npctl has some values.
+func (p *provider) supported(e *entry, b *block, attr string, accepted ...string) {
+	if !e.set() {
+		return
+	}
+	if v := e.value; v.kind == scalarNode && !hasEnv(v) && !slices.Contains(accepted, v.text) {
+		note := "npctl has " + strings.Join(accepted, ", ")
+		p.note(e, Unsupported, note, toAWS)
+		b.remark(p.withNote(e, Unsupported, note)...)
+		return
+	}
+	p.attribute(e, b, attr, text)
+	p.note(e, Converted, "", toAWS)
+}
+
+func bucketName(t *translator, n *node) (string, bool) {
+	name := n.get("bucket-name")
+	if !name.set() {
+		return t.wrong(n, "a mapping with bucket-name")
+	}
+	return text(t, name.value)
 }
 
 // imageFilters reads the filters of EC2, a list of names with values.
@@ -242,7 +286,10 @@ func (p *provider) awsLabel(n *node, b *block) {
 		if types := fleet.value.get("instance-types"); types != nil {
 			p.attribute(types, b, "instance_types", texts)
 		}
-		p.mark(fleet, Changed, "npctl tries the instance types in this order; it has no allocation strategy", toAWS)
+		if strategy := fleet.value.get("allocation-strategy"); strategy != nil {
+			p.attribute(strategy, b, "allocation_strategy", text)
+		}
+		p.mark(fleet, Converted, "", toAWS)
 	}
 	if profile := n.get("iam-instance-profile"); profile.set() {
 		for _, e := range profile.value.entries {
@@ -263,15 +310,6 @@ func (p *provider) awsLabel(n *node, b *block) {
 			}
 		})
 		p.note(spot, Converted, "", toAWS)
-	}
-	if host := n.get("dedicated-host"); host != nil {
-		if expr, ok := boolean(p.translator, host.value); ok && expr == "false" {
-			p.note(host, NoEffect, "npctl allocates no dedicated hosts", toAWS)
-			b.remark(p.allComments(host)...)
-			return
-		}
-		p.note(host, Unsupported, "npctl allocates no dedicated hosts", toAWS)
-		b.remark(p.withNote(host, Unsupported, "npctl allocates no dedicated hosts")...)
 	}
 }
 

@@ -253,6 +253,9 @@ func (r *reader) awsLabel(path string, item, pool, label value, disk, cloud map[
 	types, set := label.get("instance-type")
 	if fleet, ok := label.get("fleet"); ok {
 		types, set = fleet.get("instance-types")
+		r.text(path, fleet, "allocation-strategy", "")
+	} else {
+		r.model.put(path, "allocation-strategy", none, label.line, false)
 	}
 	r.model.put(path, "instance-type", list(types.texts()), max(types.line, label.line), set)
 	for _, key := range []string{"availability-zone", "subnet-id", "security-group-id"} {
@@ -275,6 +278,7 @@ func (r *reader) awsLabel(path string, item, pool, label value, disk, cloud map[
 	}
 	r.flag(path, label, "ebs-optimized", false)
 	r.flag(path, label, "use-spot", false)
+	r.flag(path, label, "dedicated-host", false)
 	profile, set := label.get("iam-instance-profile")
 	id, _ := profile.get(profile.has("name", "arn"))
 	r.model.put(path, "iam-instance-profile", orNone(id.text()), max(profile.line, label.line), set)

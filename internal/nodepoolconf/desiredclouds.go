@@ -122,10 +122,10 @@ func awsOffer(put func(key, text string), b attributes, o *resources.Offer) {
 	put("availability-zone", list(b.texts("availability_zones")))
 	put("subnet-id", list(b.texts("subnet_ids")))
 	put("security-group-id", list(b.texts("security_group_ids")))
-	for _, key := range []string{"host_key_checking", "use_internal_ip", "public_ipv4", "public_ipv6", "ebs_optimized"} {
+	for _, key := range []string{"host_key_checking", "use_internal_ip", "public_ipv4", "public_ipv6", "ebs_optimized", "dedicated_host"} {
 		put(nodepoolKey(key), b.text(key))
 	}
-	for _, key := range []string{"key_name", "volume_type", "userdata", "imdsv2", "volume_size", "iops", "throughput", "iam_instance_profile"} {
+	for _, key := range []string{"key_name", "volume_type", "userdata", "imdsv2", "volume_size", "iops", "throughput", "iam_instance_profile", "allocation_strategy"} {
 		put(nodepoolKey(key), orNone(b.text(key)))
 	}
 	put("use-spot", fmt.Sprint(b.text("market_type") == "spot"))

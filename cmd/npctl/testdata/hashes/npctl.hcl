@@ -168,6 +168,8 @@ provider "aws" "amazon" {
     volume_type  = "io2"
     iops         = 5000
     throughput   = 300
+    encrypted    = true
+    kms_key_id   = "alias/images"
   }
 
   pool "main" {
@@ -188,6 +190,10 @@ provider "aws" "amazon" {
     market_type           = "spot"
     imdsv2                = "required"
     nested_virtualization = true
+    allocation_strategy   = "price-capacity-optimized"
+    dedicated_host        = true
+    encrypted             = true
+    kms_key_id            = "alias/pool"
 
     label "inherited" {
       image          = diskimage.exec
@@ -214,6 +220,10 @@ provider "aws" "amazon" {
       market_type           = "on-demand"
       imdsv2                = "optional"
       nested_virtualization = false
+      allocation_strategy   = "prioritized"
+      dedicated_host        = false
+      encrypted             = false
+      kms_key_id            = "alias/label"
     }
   }
 
