@@ -194,3 +194,22 @@ func TestImageHashesStayTheSame(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+func TestObjectsOfAnUploadAreLeakedWithoutItsRecord(t *testing.T) {
+	for _, id := range []string{"0000000001", "0000000077"} { // a node has the first ID too
+		d, o := fleet(), settled()
+		upload := &resources.Upload{ID: id, Image: "debian", Build: buildID(1), Provider: "cloud", State: resources.StateUploading, StateTime: o.Now}
+		o.Records.Uploads = append(o.Records.Uploads, upload)
+		view := o.Providers["cloud"]
+		view.Leftovers = []resources.Leftover{{Type: "snapshot", ID: "written", Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindUpload, ID: id}}}
+		o.Providers["cloud"] = view
+		o.Records.Sightings = []*resources.Sighting{{Provider: "cloud", Type: "snapshot", External: "written", First: o.Now.Add(-24 * time.Hour), Last: o.Now}}
+		if text := lines(Compute(d, o, Options{HonorBackoff: true})); strings.Contains(text, "written") {
+			t.Errorf("the snapshot of a running upload is deleted:\n%s", text)
+		}
+		o.Records.Uploads = o.Records.Uploads[:len(o.Records.Uploads)-1]
+		if text := lines(Compute(d, o, Options{HonorBackoff: true})); !strings.Contains(text, "delete provider.cloud.snapshot.written: leaked") {
+			t.Errorf("the snapshot of a removed upload is not deleted:\n%s", text)
+		}
+	}
+}
