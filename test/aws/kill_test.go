@@ -4,6 +4,7 @@ package aws
 
 import (
 	"bytes"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 	"github.com/npctl/npctl/test/gate"
 )
 
-// fleet has a node of an uploaded image.
+// fleet has a node of an uploaded image. Its parts are attributes of the provider, the image and the label.
 const fleet = `
 npctl {
   images_dir = "images"
@@ -26,22 +27,48 @@ diskimage "blank" {
 }
 label "blank" { min_ready = 1 }
 provider "aws" "amazon" {
+  PROVIDER
+  image "blank" {
+    IMAGE
+  }
   pool "main" {
     host_key_checking = false
     label "blank" {
       image          = diskimage.blank
       instance_types = ["t3.small"]
+      LABEL
     }
   }
 }
 `
 
+func fleetWith(provider, image, label string) string {
+	return strings.NewReplacer("PROVIDER", provider, "IMAGE", image, "LABEL", label).Replace(fleet)
+}
+
 // TestKilledAtEveryChangingCall kills npctl right before and right after each changing call of an apply and of a destroy. The
 // next apply has to complete the fleet without orphans, the next destroy has to delete everything.
 func TestKilledAtEveryChangingCall(t *testing.T) {
-	l := newLab(t, fleet)
+	killAnywhere(t, newLab(t, fleetWith("", "", "")), map[string]int{"instance": 1, "volume": 1, "snapshot": 1, "image": 1})
+}
+
+// moto creates no tags of the volumes of fleets.
+func TestKilledAtEveryChangingCallOfAnImportAndAFleet(t *testing.T) {
+	l := newLab(t, fleetWith(`bucket = "`+bucket+`"`, `import_method = "snapshot"`, `allocation_strategy = "prioritized"`))
+	l.cli(nil, "s3api", "create-bucket", "--bucket", bucket)
+	l.hasBucket = true
+	killAnywhere(t, l, map[string]int{"instance": 1, "snapshot": 1, "image": 1, "template": 1})
+}
+
+func TestKilledAtEveryChangingCallOfADedicatedHost(t *testing.T) {
+	l := newLab(t, fleetWith("", "", `dedicated_host = true
+      availability_zones = ["us-east-1a"]`))
+	killAnywhere(t, l, map[string]int{"instance": 1, "volume": 1, "snapshot": 1, "image": 1, "host": 1})
+}
+
+func killAnywhere(t *testing.T, l *lab, whole map[string]int) {
+	t.Helper()
 	stay := l.foreign()
-	whole := map[string]int{"instance": 1, "volume": 1, "snapshot": 1, "image": 1}
 	count := func(command string) (changing int) {
 		l.recorder.take()
 		l.run(0, command, "-auto-approve")

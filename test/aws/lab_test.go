@@ -22,6 +22,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/npctl/npctl/drivers/aws/awstest"
 	"github.com/npctl/npctl/internal/testutil"
@@ -41,6 +42,7 @@ type lab struct {
 	args []string // of every command that takes a configuration
 	env  []string
 	*recorder
+	hasBucket bool
 }
 
 // recorder is a transport that counts calls by action. Its hook decides about each of them.
@@ -84,9 +86,9 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// changes reports whether an action changes something.
+// changes reports whether an action changes something. Those of S3 are a method and a path.
 func changes(action string) bool {
-	return !slices.ContainsFunc([]string{"Describe", "Get", "List"}, func(verb string) bool { return strings.HasPrefix(action, verb) })
+	return !slices.ContainsFunc([]string{"Describe", "Get", "List", "GET ", "HEAD "}, func(verb string) bool { return strings.HasPrefix(action, verb) })
 }
 
 // take returns the counted calls and starts again.
@@ -174,8 +176,11 @@ func (l *lab) cli(into any, args ...string) {
 	}
 }
 
-// owned returns the IDs of objects with npctl's ownership tags: instances that are not terminated, volumes, snapshots and
-// images.
+// bucket is the bucket of configurations that import images.
+const bucket = "npctl-images"
+
+// owned returns the IDs of npctl's objects: instances that are not terminated, volumes, snapshots, images, launch templates,
+// hosts that are not released, objects, and unfinished uploads of objects. moto tags no volumes of fleets.
 func (l *lab) owned() map[string][]string {
 	l.t.Helper()
 	ctx := l.t.Context()
@@ -207,6 +212,30 @@ func (l *lab) owned() map[string][]string {
 	testutil.Must(l.t, err)
 	for _, i := range images.Images {
 		add("image", i.ImageId)
+	}
+	templates, err := client.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{Filters: []types.Filter{tag}})
+	testutil.Must(l.t, err)
+	for _, t := range templates.LaunchTemplates {
+		add("template", t.LaunchTemplateId)
+	}
+	hosts, err := client.DescribeHosts(ctx, &ec2.DescribeHostsInput{Filter: []types.Filter{tag, {Name: aws.String("state"), Values: []string{"available"}}}})
+	testutil.Must(l.t, err)
+	for _, h := range hosts.Hosts {
+		add("host", h.HostId)
+	}
+	if !l.hasBucket {
+		return found
+	}
+	storage := s3.NewFromConfig(cfg)
+	objects, err := storage.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: aws.String(bucket)})
+	testutil.Must(l.t, err)
+	for _, o := range objects.Contents {
+		add("object", o.Key)
+	}
+	uploads, err := storage.ListMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: aws.String(bucket)})
+	testutil.Must(l.t, err)
+	for _, u := range uploads.Uploads {
+		add("upload", u.UploadId)
 	}
 	return found
 }
