@@ -69,7 +69,7 @@ fuzz: ## fuzz the loader, the state file, gearman and npctl convert for a minute
 
 bench-uploads: build ## uploads against dd and the openstack client (installs the client into a temporary venv)
 	./test/bench/uploads.sh
-	./test/aws/run.sh -run '^$$' -bench Upload -benchtime 2x
+	./test/aws/run.sh -run '^$$' -bench Upload -benchtime 5x
 
 bench-zookeeper: build ## npctl watch against a real nodepool-launcher on ZooKeeper (as root; installs Debian packages, and nodepool into a venv)
 	./test/zookeeper/bench.sh

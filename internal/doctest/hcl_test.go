@@ -37,6 +37,32 @@ var contexts = map[string]string{
 %s
   }
 }`),
+	"aws label": `label "debian" {}
+provider "aws" "frankfurt" {
+  cloud_image "debian" { image_id = "ami-0123456789abcdef0" }
+  pool "main" {
+    label "debian" {
+      image = cloud_image.debian
+%s
+    }
+  }
+}`,
+	"aws provider": `label "debian" {}
+diskimage "debian" {
+  builder "exec" {
+    command = ["true"]
+    formats = ["vmdk"]
+  }
+}
+provider "aws" "frankfurt" {
+  pool "main" {
+    label "debian" {
+      image          = diskimage.debian
+      instance_types = ["m7i.large"]
+    }
+  }
+%s
+}`,
 	"static pool": `label "board" {}
 provider "static" "lab" {
   pool "main" {
