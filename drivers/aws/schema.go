@@ -91,7 +91,7 @@ type imageSettings struct {
 	ENASupport   bool   `config:"ena_support,replacing" default:"true" doc:"The image has the driver of the Elastic Network Adapter."`
 	IMDSSupport  string `config:"imds_support,replacing" oneof:"v2.0" doc:"'v2.0': instances of the image require IMDSv2."`
 	Encrypted    bool   `config:"encrypted,replacing" default:"false" doc:"The snapshot of the image is encrypted, with 'kms_key_id' or the default key of EBS."`
-	KMSKeyID     string `config:"kms_key_id,replacing" doc:"KMS key of the snapshot, by ID, alias or ARN; it sets 'encrypted'."`
+	KMSKeyID     string `config:"kms_key_id,replacing" doc:"KMS key of the snapshot by ARN, with the 'import_method' 'snapshot' also by ID or alias; it sets 'encrypted'."`
 	VolumeSize   int64  `config:"volume_size,replacing" min:"1" doc:"Size of the root volume in GiB; the default is the size of the image."`
 	VolumeType   string `config:"volume_type,replacing" default:"gp3" oneof:"standard gp2 gp3 io1 io2 st1 sc1" doc:"Type of the root volume."`
 	IOPS         int64  `config:"iops,replacing" min:"100" doc:"I/O operations per second of the root volume."`
