@@ -34,7 +34,7 @@ const (
 )
 
 // startLimit is the time within which the components must start.
-const startLimit = 2 * time.Minute
+const startLimit = 5 * time.Minute
 
 // Cluster is a running cluster.
 type Cluster struct {
