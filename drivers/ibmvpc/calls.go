@@ -1,0 +1,163 @@
+package ibmvpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/IBM/go-sdk-core/v5/core"
+
+	"github.com/npctl/npctl/drivers"
+)
+
+// The version of the VPC API: responses and requests stay as they were on this day.
+const apiVersion = "2025-04-08"
+
+// maxAnswer limits the size of a response.
+const maxAnswer = 32 << 20
+
+// api calls services of IBM Cloud.
+type api struct {
+	client        *http.Client
+	authenticator core.Authenticator
+	base          string // of the VPC API, such as https://eu-de.iaas.cloud.ibm.com/v1
+}
+
+// send sends a request with a token and returns the body of the response. An error response is an error.
+func (a *api) send(ctx context.Context, doing, method, address string, header http.Header, body []byte) ([]byte, http.Header, error) {
+	if err := context.Cause(ctx); err != nil { // the authenticator has no context
+		return nil, nil, unsentError{fmt.Errorf("%s: %w", doing, err)}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, unsentError{fmt.Errorf("%s: %w: %w", doing, drivers.ErrRejected, err)}
+	}
+	if header != nil {
+		request.Header = header.Clone()
+	}
+	request.Header.Set("User-Agent", "npctl")
+	if err := a.authenticator.Authenticate(request); err != nil {
+		return nil, nil, wrapLogin(doing, err)
+	}
+	answer, err := a.client.Do(request)
+	if err != nil {
+		return nil, nil, wrapTransport(doing, err)
+	}
+	defer answer.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, nil, wrapTransport(doing, err)
+	case len(content) > maxAnswer:
+		return nil, nil, fmt.Errorf("%s: the response is larger than %d bytes", doing, maxAnswer)
+	case answer.StatusCode >= 300:
+		return nil, nil, newAPIError(doing, answer, content)
+	}
+	return content, answer.Header, nil
+}
+
+// call calls the VPC API. It decodes the response into out, unless out is nil.
+func (a *api) call(ctx context.Context, doing, method, path string, query url.Values, body, out any) error {
+	all := url.Values{"version": {apiVersion}, "generation": {"2"}}
+	for name, values := range query {
+		all[name] = values
+	}
+	header := http.Header{"Accept": {"application/json"}}
+	var content []byte
+	if body != nil {
+		var err error
+		if content, err = json.Marshal(body); err != nil {
+			return unsentError{fmt.Errorf("%s: %w", doing, err)}
+		}
+		header.Set("Content-Type", "application/json")
+	}
+	answer, _, err := a.send(ctx, doing, method, a.base+path+"?"+all.Encode(), header, content)
+	if err != nil || out == nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, out); err != nil {
+		return fmt.Errorf("%s: %w: read the response: %w", doing, drivers.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// get reads one object; false means that it does not exist.
+func (a *api) get(ctx context.Context, doing, path string, out any) (bool, error) {
+	err := a.call(ctx, doing, http.MethodGet, path, nil, nil, out)
+	if isMissing(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// remove deletes one object; a missing one is no error.
+func (a *api) remove(ctx context.Context, doing, path string) error {
+	err := a.call(ctx, doing, http.MethodDelete, path, nil, nil, nil)
+	if isMissing(err) {
+		return nil
+	}
+	return err
+}
+
+// pageSize is the largest page of all lists.
+const pageSize = "100"
+
+// list reads all pages of a collection; field is the name of the array in the response.
+func list[T any](ctx context.Context, a *api, doing, path string, query url.Values, field string) ([]T, error) {
+	var all []T
+	for start := ""; ; {
+		paged := url.Values{"limit": {pageSize}}
+		if start != "" {
+			paged.Set("start", start)
+		}
+		for name, values := range query {
+			paged[name] = values
+		}
+		var page map[string]json.RawMessage
+		if err := a.call(ctx, doing, http.MethodGet, path, paged, nil, &page); err != nil {
+			return nil, err
+		}
+		var items []T
+		var next struct{ Href string }
+		if err := errors.Join(decodeField(page, field, &items), decodeField(page, "next", &next)); err != nil {
+			return nil, fmt.Errorf("%s: %w: read the response: %w", doing, drivers.ErrUnavailable, err)
+		}
+		all = append(all, items...)
+		before := start
+		link, err := url.Parse(next.Href)
+		if err == nil {
+			start = link.Query().Get("start")
+		}
+		if start == "" || start == before {
+			return all, err
+		}
+	}
+}
+
+func decodeField(page map[string]json.RawMessage, field string, into any) error {
+	if raw, ok := page[field]; ok {
+		return json.Unmarshal(raw, into)
+	}
+	if field != "next" {
+		return fmt.Errorf("it has no %s", field)
+	}
+	return nil
+}
+
+// maxPause is the longest pause between two reads of a status.
+const maxPause = 10 * time.Second
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,161 @@
+package ibmvpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// Create implements drivers.Cloud with one request for each profile that it tries; cached lists resolve the names. The name
+// of the instance is unique, so a repetition finds the first instance.
+func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
+	doing := "create instance " + spec.Hostname
+	name, err := objectName(spec.Marks)
+	if err != nil {
+		return resources.Instance{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	if spec.MaybeCreated {
+		found, ok, err := c.find(ctx, spec, name)
+		if err != nil {
+			return resources.Instance{}, unsentError{err}
+		}
+		if ok {
+			return found, nil
+		}
+	}
+	o, err := c.offer(ctx, spec.Config)
+	if err != nil {
+		return resources.Instance{}, unsent(fmt.Errorf("%s: %w", doing, err))
+	}
+	request, err := c.request(spec, o, name)
+	if err != nil {
+		return resources.Instance{}, unsent(fmt.Errorf("%s: %w", doing, err))
+	}
+	var tried []string
+	for _, p := range c.shortages.order(o.profiles, request.Zone.Name) {
+		request.Profile = byName{p.Name}
+		var made instance
+		err = c.api.call(ctx, fmt.Sprintf("%s (%s)", doing, p.Name), http.MethodPost, "/instances", nil, request, &made)
+		if err == nil {
+			one := c.convert(made, request.BootVolume.Volume.UserTags, "")
+			one.Name, one.Marks = spec.Hostname, spec.Marks
+			return one, nil
+		}
+		if isUsedName(err) {
+			if found, ok, again := c.find(ctx, spec, name); again == nil && ok {
+				return found, nil
+			}
+			return resources.Instance{}, err
+		}
+		if tried = append(tried, p.Name); !errors.Is(err, drivers.ErrCapacity) {
+			break
+		}
+		c.shortages.add(p.Name, request.Zone.Name)
+	}
+	if len(tried) > 1 {
+		err = fmt.Errorf("%w (tried %s)", err, strings.Join(tried, ", "))
+	}
+	return resources.Instance{}, err
+}
+
+// find searches by name for the instance that an earlier Create with this ID may have created.
+func (c *Cloud) find(ctx context.Context, spec drivers.Spec, name string) (resources.Instance, bool, error) {
+	found, err := list[instance](ctx, c.api, "find instance "+name, "/instances", url.Values{"name": {name}}, "instances")
+	if err != nil || len(found) == 0 || found[0].Name != name || found[0].Status == "deleting" {
+		return resources.Instance{}, false, err
+	}
+	one := c.convert(found[0], nil, "")
+	one.Name, one.Marks = spec.Hostname, spec.Marks
+	return one, true, nil
+}
+
+// request returns the request without the profile.
+func (c *Cloud) request(spec drivers.Spec, o offer, name string) (newInstance, error) {
+	network, err := o.subnetIn(spec.Zone)
+	if err != nil {
+		return newInstance{}, err
+	}
+	tags, err := instanceTags(spec, o.settings)
+	if err != nil {
+		return newInstance{}, err
+	}
+	s := o.settings
+	return newInstance{
+		Name: name, VPC: byID{c.vpc.ID}, Zone: byName{network.Zone.Name}, Image: byID{spec.ImageID}, Keys: o.keys, UserData: s.UserData,
+		ResourceGroup:    c.settings.resourceGroup(),
+		BootVolume:       bootVolume{Delete: true, Volume: newVolume{Name: name, Profile: byName{s.VolumeProfile}, Capacity: s.VolumeSize, UserTags: tags}},
+		PrimaryInterface: newNetworkInterface{Name: interfaceName(s.poolSettings), Subnet: byID{network.ID}, SecurityGroups: o.securityGroups},
+	}, nil
+}
+
+func (s providerSettings) resourceGroup() *byID {
+	if s.ResourceGroup == "" {
+		return nil
+	}
+	return &byID{s.ResourceGroup}
+}
+
+// The name of the network interface, which each list of instances contains, says which address the instance needs.
+const (
+	interfacePublic  = "npctl-public"
+	interfacePrivate = "npctl-private"
+	interfaceBoth    = "npctl-both" // has a floating IP, but npctl connects to the private address
+)
+
+func interfaceName(s poolSettings) string {
+	switch {
+	case s.PublicIPv4 && s.UseInternalIP:
+		return interfaceBoth
+	case s.PublicIPv4:
+		return interfacePublic
+	default:
+		return interfacePrivate
+	}
+}
+
+func (i instance) needsFloatingIP() bool {
+	return recordOf(i.Name).Installation != "" && (i.Interface.Name == interfacePublic || i.Interface.Name == interfaceBoth)
+}
+
+// shortages remembers where a profile had no capacity. The VPC API accepts such an instance and reports the shortage later,
+// so that only the next instance can use another profile. Its zero value is usable.
+type shortages struct {
+	mu    sync.Mutex
+	since map[[2]string]time.Time // guarded by mu; by profile and zone
+}
+
+// shortage is how long a profile without capacity comes last.
+const shortage = 5 * time.Minute
+
+func (s *shortages) add(profile, zone string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since == nil {
+		s.since = map[[2]string]time.Time{}
+	}
+	s.since[[2]string{profile, zone}] = time.Now()
+}
+
+// order moves the profiles without capacity to the end.
+func (s *shortages) order(all []profile, zone string) []profile {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	short := func(p profile) int {
+		if time.Since(s.since[[2]string{p.Name, zone}]) < shortage {
+			return 1
+		}
+		return 0
+	}
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b profile) int { return short(a) - short(b) })
+	return all
+}

@@ -1,0 +1,148 @@
+package ibmvpc
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// UploadImage implements drivers.ImageStore: it writes the file to the bucket, imports it as an image, and deletes the file.
+func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
+	doing := "upload image " + spec.Name
+	name, err := objectName(spec.Marks)
+	if err == nil && st.bucket == nil {
+		err = unsentError{fmt.Errorf("%w: the provider has no bucket; add the block object_storage", drivers.ErrRejected)}
+	}
+	var settings imageSettings
+	if err == nil {
+		err = decode(spec.Config, &settings)
+	}
+	if err != nil {
+		return resources.RemoteImage{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	if spec.MaybeCreated {
+		if err := st.deleteEarlier(ctx, name); err != nil {
+			return resources.RemoteImage{}, fmt.Errorf("%s: delete the image of an earlier attempt: %w", doing, err)
+		}
+	}
+	made, err := st.fill(ctx, spec, settings, name, content)
+	if err == nil {
+		return made, nil
+	}
+	// The caller's context may be done; the cleanup still runs, with a time limit.
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
+	defer cancel()
+	if left := st.deleteEarlier(cleanup, name); left != nil {
+		err = fmt.Errorf("%w (the objects of the attempt were not deleted: %w)", err, left)
+	}
+	return resources.RemoteImage{}, fmt.Errorf("%s: %w", doing, err)
+}
+
+// deleteEarlier deletes the image with a name and its objects, and waits until the name is free.
+func (st *imageStore) deleteEarlier(ctx context.Context, name string) error {
+	for pause := 250 * time.Millisecond; ; pause = min(pause*2, maxPause) {
+		found, err := st.find(ctx, name)
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return st.deleteObjects(ctx, name)
+		}
+		if found[0].Status != "deleting" {
+			if err := st.api.remove(ctx, "delete image "+found[0].ID, "/images/"+url.PathEscape(found[0].ID)); err != nil && !errors.Is(err, drivers.ErrUnavailable) {
+				return err
+			}
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return fmt.Errorf("wait for the deletion of image %s: %w", found[0].ID, err)
+		}
+	}
+}
+
+// find returns the image with a name, if the account has one.
+func (st *imageStore) find(ctx context.Context, name string) ([]cloudImage, error) {
+	return list[cloudImage](ctx, st.api, "find image "+name, "/images", url.Values{"name": {name}, "visibility": {"private"}}, "images")
+}
+
+// fill writes the objects and imports the image. The key of the first object has the properties of the image.
+func (st *imageStore) fill(ctx context.Context, spec drivers.ImageSpec, settings imageSettings, name string, content io.Reader) (resources.RemoteImage, error) {
+	meta, err := metaKey(name, spec)
+	if err != nil {
+		return resources.RemoteImage{}, err
+	}
+	if err := st.bucket.putEmpty(ctx, meta); err != nil {
+		return resources.RemoteImage{}, err
+	}
+	key := name + "." + cmp.Or(spec.Format, st.settings.ImageFormat)
+	if err := st.bucket.upload(ctx, key, spec, content); err != nil {
+		return resources.RemoteImage{}, err
+	}
+	region := cmp.Or(st.bucket.settings.Region, st.settings.Region)
+	request := newImage{Name: name, File: imageFile{fmt.Sprintf("cos://%s/%s/%s", region, st.bucket.settings.Bucket, key)},
+		OperatingSystem: byName{settings.OperatingSystem}, ResourceGroup: st.settings.resourceGroup()}
+	var made cloudImage
+	if err := st.api.call(ctx, "import the image from "+request.File.Href, http.MethodPost, "/images", nil, request, &made); err != nil {
+		return resources.RemoteImage{}, st.explainSystem(ctx, settings.OperatingSystem, err)
+	}
+	now, err := st.wait(ctx, made.ID, spec)
+	if err != nil {
+		return resources.RemoteImage{}, err
+	}
+	if err := st.bucket.remove(ctx, object{Key: key}); err != nil {
+		return resources.RemoteImage{}, err
+	}
+	image := knownImage{cloudImage: now}
+	r := image.remote()
+	r.Name, r.Marks, r.Format, r.Size, r.SHA256, r.Properties = spec.Name, spec.Marks, spec.Format, spec.Size, spec.SHA256, spec.Properties
+	return r, nil
+}
+
+// explainSystem adds similar operating systems to the rejection of an import, if the configured one does not exist.
+func (st *imageStore) explainSystem(ctx context.Context, name string, rejection error) error {
+	if !errors.Is(rejection, drivers.ErrRejected) {
+		return rejection
+	}
+	all, err := list[reference](ctx, st.api, "list operating systems", "/operating_systems", nil, "operating_systems")
+	if _, found := choose(all, name, identity); err != nil || found {
+		return rejection
+	}
+	return fmt.Errorf("%w: %w", &drivers.UnknownName{Attribute: "operating_system", Value: name, Detail: "no such operating system", Near: drivers.Suggestions(name, namesOf(all))}, rejection)
+}
+
+// wait waits until instances can boot from an image, and compares the checksum of the file that the service has read.
+func (st *imageStore) wait(ctx context.Context, id string, spec drivers.ImageSpec) (cloudImage, error) {
+	for pause := 250 * time.Millisecond; ; pause = min(pause*2, maxPause) {
+		var now cloudImage
+		found, err := st.api.get(ctx, "read image "+id, "/images/"+url.PathEscape(id), &now)
+		switch {
+		case err != nil && (errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil):
+			return now, err
+		case err != nil: // transient; the import continues
+		case !found:
+			return now, fmt.Errorf("image %s was deleted during the import", id)
+		case now.Status == "available":
+			if sum := now.File.Checksums.SHA256; sum != "" && spec.SHA256 != "" && !strings.EqualFold(sum, spec.SHA256) {
+				return now, fmt.Errorf("image %s has the checksum %s, expected %s", id, sum, spec.SHA256)
+			}
+			return now, nil
+		case imageStatus(now.Status) != resources.StatusPending:
+			reason := now.Status
+			if len(now.Reasons) > 0 {
+				reason += ": " + clean(now.Reasons[0].Message)
+			}
+			return now, fmt.Errorf("image %s is %s", id, reason)
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return now, fmt.Errorf("wait for image %s: %w", id, err)
+		}
+	}
+}
