@@ -22,6 +22,7 @@ type cloud struct {
 // clouds are the drivers of Nodepool that this file translates.
 var clouds = map[string]cloud{
 	"aws":           awsCloud,
+	"ibmvpc":        ibmVPCCloud,
 	"kubernetes":    kubernetesCloud(),
 	"openshift":     openshiftCloud(),
 	"openshiftpods": openshiftPodsCloud(),
@@ -31,10 +32,10 @@ var clouds = map[string]cloud{
 // cloud translates a provider by the tables of its driver.
 func (p *provider) cloud(n *node, c cloud) {
 	provider := n
+	p.fields(n, p.b, c.provider)
 	if c.checkProvider != nil {
 		c.checkProvider(p, n, p.b)
 	}
-	p.fields(n, p.b, c.provider)
 	p.maxConcurrency(n)
 	p.diskimages, p.cloudImages, p.used = map[string]*image{}, map[string]*image{}, map[string]bool{}
 	if c.image != nil {

@@ -22,7 +22,7 @@ type provider struct {
 }
 
 // driversWithout are the drivers of Nodepool that npctl does not have.
-var driversWithout = []string{"azure", "fake", "gce", "ibmvpc"}
+var driversWithout = []string{"azure", "fake", "gce"}
 
 func (p *provider) translate(n *node) {
 	name := p.b.labels[0]

@@ -15,6 +15,7 @@ const (
 	toStatic     = "static-nodes"
 	toBehavior   = "differences-in-behavior"
 	toAWS        = "aws"
+	toIBMVPC     = "ibm-vpc"
 	toKubernetes = "kubernetes-and-openshift"
 	toMetastatic = "metastatic"
 	toLabels     = "labels"

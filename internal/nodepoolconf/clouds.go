@@ -7,12 +7,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Nodepool's providers of aws, kubernetes, openshift, openshiftpods and metastatic.
+// Nodepool's providers of aws, ibmvpc, kubernetes, openshift, openshiftpods and metastatic.
 
 func (r *reader) cloud(path, driver string, item value) error {
 	switch driver {
 	case "aws":
 		return r.aws(path, item)
+	case "ibmvpc":
+		return r.ibmVPC(path, item)
 	case "metastatic":
 		return r.metastatic(path, item)
 	default:

@@ -25,6 +25,8 @@ func (m Model) cloudOf(p *resources.Provider, path string) {
 		for i := range p.CloudImages {
 			m.awsImage(under(path, "cloud-image", p.CloudImages[i].Name), &p.CloudImages[i])
 		}
+	case "ibmvpc":
+		m.ibmVPC(put, p, path)
 	case "metastatic":
 		put("boot-timeout", seconds(p.BootTimeout))
 		put("launch-timeout", seconds(p.LaunchTimeout))
@@ -53,6 +55,9 @@ func (m Model) cloudPool(p *resources.Provider, pool *resources.Pool, path strin
 	}
 	put("max-cores", limit(pool.MaxCores))
 	put("max-ram", limit(pool.MaxRAM))
+	if p.Driver == "ibmvpc" {
+		return
+	}
 	limits := map[string]string{}
 	for name, n := range pool.MaxResources {
 		limits[name] = strconv.FormatInt(n, 10)
@@ -66,6 +71,8 @@ func (m Model) cloudOffer(driver string, o *resources.Offer, path string) {
 	switch driver {
 	case "aws":
 		awsOffer(put, b, o)
+	case "ibmvpc":
+		ibmVPCOffer(put, b, o)
 	case "metastatic":
 		put("backing-label", orNone(b.text("backing_label")))
 		put("max-parallel-jobs", b.text("max_parallel_jobs"))
