@@ -235,6 +235,64 @@ provider "aws" "amazon" {
   }
 }
 
+provider "ibmvpc" "ibm" {
+  region         = "eu-de"
+  vpc            = "ci"
+  resource_group = "0123456789abcdef0123456789abcdef"
+  image_format   = "qcow2"
+
+  object_storage {
+    endpoint = "https://s3.eu-de.cloud-object-storage.appdomain.cloud"
+    bucket   = "images"
+  }
+
+  cloud_image "ubuntu" {
+    image_id = "r006-1"
+  }
+
+  image "exec" {
+    operating_system = "debian-12-amd64"
+  }
+
+  pool "main" {
+    subnets            = ["ci-1"]
+    security_groups    = ["ssh"]
+    public_ipv4        = true
+    keys               = ["pool"]
+    user_data          = "#cloud-config\npool: true\n"
+    volume_size        = 20
+    volume_profile     = "5iops-tier"
+    tags               = { a = "pool" }
+    request_properties = { r = "{request.id}" }
+
+    label "inherited" {
+      image    = diskimage.exec
+      profiles = ["cx2-2x4"]
+    }
+
+    label "all" {
+      image              = cloud_image.ubuntu
+      profiles           = ["bx2-2x8", "cx2-2x4"]
+      subnets            = ["ci-2"]
+      security_groups    = ["jobs"]
+      public_ipv4        = false
+      keys               = ["label"]
+      user_data          = "#cloud-config\n"
+      volume_size        = 30
+      volume_profile     = "10iops-tier"
+      tags               = { b = "label" }
+      request_properties = { r = "for {request.tenant_name}" }
+    }
+  }
+
+  pool "plain" {
+    label "plain" {
+      image    = cloud_image.ubuntu
+      profiles = ["cx2-2x4"]
+    }
+  }
+}
+
 provider "external" "program" {
   command = ["driver"]
 
