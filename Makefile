@@ -9,7 +9,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 RACE := CGO_ENABLED=1 go test -race -timeout=30m
 
 .PHONY: help build build-windows test race check lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz integration integration-openstack integration-images \
-	integration-newcomer integration-sandbox integration-aws integration-arm64 integration-completion integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd \
+	integration-newcomer integration-sandbox integration-aws integration-ibmvpc integration-arm64 integration-completion integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd \
 	integration-zookeeper integration-kubernetes integration-external integration-qemu clean
 
 help: ## show this list
@@ -74,13 +74,16 @@ bench-uploads: build ## uploads against dd and the openstack client (installs th
 bench-zookeeper: build ## npctl watch against a real nodepool-launcher on ZooKeeper (as root; installs Debian packages, and nodepool into a venv)
 	./test/zookeeper/bench.sh
 
-integration: integration-qemu integration-newcomer integration-aws integration-sandbox integration-arm64 integration-completion integration-images integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd integration-zookeeper integration-kubernetes integration-external integration-openstack ## all integration targets
+integration: integration-qemu integration-newcomer integration-aws integration-ibmvpc integration-sandbox integration-arm64 integration-completion integration-images integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd integration-zookeeper integration-kubernetes integration-external integration-openstack ## all integration targets
 
 integration-newcomer: ## the README's two commands on a minimal Debian, as an unprivileged user (as root; installs mmdebstrap)
 	./test/newcomer/run.sh
 
 integration-aws: build ## the driver aws against moto (installs moto and the aws command into a venv)
 	./test/aws/run.sh
+
+integration-ibmvpc: build ## npctl with the driver ibmvpc against a cloud in memory; its shapes against IBM's library
+	NPCTL=bin/npctl ./test/ibmvpc/run.sh
 
 integration-arm64: ## make demo with npctl for arm64, in qemu (as root, Debian 12; installs qemu-user-static)
 	./test/arm64/run.sh
