@@ -1,0 +1,223 @@
+package gce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+	"google.golang.org/api/compute/v1"
+	"google.golang.org/api/option"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/drivertest"
+	"github.com/npctl/npctl/drivers/gce/gcetest"
+	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/resources"
+)
+
+func offerConfig(attributes map[string]cty.Value) cty.Value {
+	values := New().Schema().Label.Null().AsValueMap()
+	values["machine_types"] = words("e2-small")
+	for name, value := range attributes {
+		values[name] = value
+	}
+	return cty.ObjectVal(values)
+}
+
+func words(all ...string) cty.Value {
+	var list []cty.Value
+	for _, word := range all {
+		list = append(list, cty.StringVal(word))
+	}
+	return cty.ListVal(list)
+}
+
+// lossy is a transport that loses the next response to an insert.
+type lossy struct{ armed atomic.Bool }
+
+func (l *lossy) wrap(next http.RoundTripper) http.RoundTripper {
+	return testutil.RoundTripper(func(r *http.Request) (*http.Response, error) {
+		answer, err := next.RoundTrip(r)
+		if err == nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/instances") && l.armed.CompareAndSwap(true, false) {
+			answer.Body.Close()
+			return nil, errors.New("connection reset by test")
+		}
+		return answer, err
+	})
+}
+
+func openAt(t *testing.T, s *gcetest.Server, settings map[string]cty.Value, wrap func(http.RoundTripper) http.RoundTripper) (*Cloud, error) {
+	t.Helper()
+	values := map[string]cty.Value{"project": cty.StringVal(gcetest.Project), "region": cty.StringVal(gcetest.Region), "endpoint": cty.StringVal(s.Endpoint())}
+	for name, value := range settings {
+		values[name] = value
+	}
+	c, err := New().Open(t.Context(), drivers.Env{Provider: "drivertest", WrapTransport: wrap}, cty.ObjectVal(values))
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.(*Cloud), nil
+}
+
+func mustOpen(t *testing.T, s *gcetest.Server, wrap func(http.RoundTripper) http.RoundTripper) *Cloud {
+	t.Helper()
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", s.Credentials(t))
+	c, err := openAt(t, s, nil, wrap)
+	testutil.Must(t, err)
+	return c
+}
+
+// other is the client of another user of the project.
+type other struct {
+	t testing.TB
+	*compute.Service
+}
+
+func otherUser(t testing.TB, endpoint string) other {
+	t.Helper()
+	service, err := compute.NewService(context.WithoutCancel(t.Context()), option.WithEndpoint(endpoint))
+	testutil.Must(t, err)
+	return other{t, service}
+}
+
+var lastNumber atomic.Int64
+
+func newName() string { return fmt.Sprintf("foreign-%d", lastNumber.Add(1)) }
+
+func (o other) instance() string {
+	o.t.Helper()
+	name := newName()
+	_, err := o.Instances.Insert(gcetest.Project, gcetest.Zone, &compute.Instance{Name: name, MachineType: "zones/" + gcetest.Zone + "/machineTypes/e2-small",
+		Labels:            map[string]string{"owner": "another"},
+		Disks:             []*compute.AttachedDisk{{Boot: true, AutoDelete: true, InitializeParams: &compute.AttachedDiskInitializeParams{SourceImage: gcetest.Image}}},
+		NetworkInterfaces: []*compute.NetworkInterface{{Network: "global/networks/default"}}}).Do()
+	testutil.Must(o.t, err)
+	return gcetest.Zone + "/" + name
+}
+
+func (o other) disk(labels map[string]string) string {
+	o.t.Helper()
+	name := newName()
+	_, err := o.Disks.Insert(gcetest.Project, gcetest.Zone, &compute.Disk{Name: name, SizeGb: 10, Labels: labels}).Do()
+	testutil.Must(o.t, err)
+	return name
+}
+
+func (o other) attach(instance, disk string) {
+	o.t.Helper()
+	at, _ := placeOf(instance)
+	_, err := o.Instances.AttachDisk(gcetest.Project, at.zone, at.name, &compute.AttachedDisk{Source: "zones/" + at.zone + "/disks/" + disk}).Do()
+	testutil.Must(o.t, err)
+}
+
+// use attaches a disk to an instance until the test ends.
+func (o other) use(t *testing.T, l resources.Leftover) {
+	t.Helper()
+	instance := o.instance()
+	o.attach(instance, base(l.ID))
+	t.Cleanup(func() {
+		_, err := o.Instances.Delete(gcetest.Project, gcetest.Zone, base(instance)).Do()
+		testutil.Must(t, err)
+		_, err = o.Instances.AggregatedList(gcetest.Project).Do() // the end of the deletion
+		testutil.Must(t, err)
+	})
+}
+
+func (o other) attachedDisk(instance string) []drivertest.Foreign {
+	name := o.disk(nil)
+	o.attach(instance, name)
+	return []drivertest.Foreign{{ID: name, Stays: func() error {
+		d, err := o.Disks.Get(gcetest.Project, gcetest.Zone, name).Do()
+		if err == nil && marksOf(d.Labels) != (resources.OwnerTags{}) {
+			err = fmt.Errorf("disk %s has ownership labels", name)
+		}
+		return err
+	}}}
+}
+
+func (o other) leave(m resources.OwnerTags) resources.Leftover {
+	o.t.Helper()
+	labels, err := ownerLabels(m)
+	testutil.Must(o.t, err)
+	return resources.Leftover{Type: resources.LeftoverVolume, ID: gcetest.Zone + "/" + o.disk(labels), Marks: m}
+}
+
+func setup(t *testing.T, offer cty.Value) drivertest.Setup {
+	t.Helper()
+	s, l := gcetest.New(t), &lossy{}
+	s.Limits["PREEMPTIBLE_CPUS"] = 100
+	c := mustOpen(t, s, l.wrap)
+	o := otherUser(t, s.Endpoint())
+	wrong, secret := s.WrongCredentials(t)
+	with := func(name string, value cty.Value) cty.Value { return offerConfig(map[string]cty.Value{name: value}) }
+	return drivertest.Setup{
+		Cloud: c,
+		Reopen: func(t *testing.T) drivers.Cloud {
+			t.Helper()
+			again, err := openAt(t, s, nil, nil)
+			testutil.Must(t, err)
+			return again
+		},
+		Config:  offer,
+		ImageID: gcetest.Image,
+		Lacks:   []string{"images", "access", "snapshots", "adopter"},
+		Rejected: map[string]func(*drivers.Spec){
+			"unknown image":      func(s *drivers.Spec) { s.ImageID = "projects/debian-cloud/global/images/debian-1" },
+			"unknown type":       func(s *drivers.Spec) { s.Config = with("machine_types", words("e2-smal")) },
+			"unknown network":    func(s *drivers.Spec) { s.Config = with("network", cty.StringVal("ci-networc")) },
+			"unknown subnetwork": func(s *drivers.Spec) { s.Config = with("subnetwork", cty.StringVal("absent")) },
+			"unknown zone":       func(s *drivers.Spec) { s.Zone = "europe-west1-x" },
+			"bad key":            func(s *drivers.Spec) { s.Properties = map[string]string{"Upper Case": "a"} },
+			"long id":            func(s *drivers.Spec) { s.Marks.ID = strings.Repeat("x", 64) },
+		},
+		BadOffers: map[string]drivertest.BadOffer{
+			"machine_types": {Config: with("machine_types", words("e2-smal")), Attribute: "machine_types", Near: "e2-small"},
+			"zones":         {Config: with("zones", words("europe-west1-a")), Attribute: "zones", Near: "europe-west1-b"},
+			"network":       {Config: with("network", cty.StringVal("ci-networc")), Attribute: "network", Near: "ci-network"},
+			"subnetwork":    {Config: with("subnetwork", cty.StringVal("ci-subne")), Attribute: "subnetwork", Near: "ci-subnet"},
+			"volume_type":   {Config: with("volume_type", cty.StringVal("pd-sdd")), Attribute: "volume_type", Near: "pd-ssd"},
+		},
+		OpenWrong: func(t *testing.T) error {
+			t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", wrong)
+			_, err := openAt(t, s, nil, nil)
+			return err
+		},
+		Secrets:        append(strings.Fields(secret)[3:10], "ya29."),
+		FillQuota:      func(*testing.T) { s.Change(func(s *gcetest.Server) { s.Limits["INSTANCES"] = 0 }) },
+		Foreign:        func(*testing.T) string { return o.instance() },
+		Attach:         func(_ *testing.T, instance string) []drivertest.Foreign { return o.attachedDisk(instance) },
+		LeaveBehind:    func(_ *testing.T, m resources.OwnerTags) resources.Leftover { return o.leave(m) },
+		Use:            func(t *testing.T, l resources.Leftover) { o.use(t, l) },
+		LoseNextAnswer: func(*testing.T) { l.armed.Store(true) },
+		Calls:          s.Calls,
+		Alone:          true,
+	}
+}
+
+func TestContract(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup { return setup(t, offerConfig(nil)) })
+}
+
+func everyAttribute() map[string]cty.Value {
+	return map[string]cty.Value{
+		"machine_types": words("n2-standard-4", "e2-small"), "zones": words(gcetest.Zone), "network": cty.StringVal("ci-network"), "subnetwork": cty.StringVal("ci-subnet"),
+		"network_tags": words("ci"), "ssh_keys": words("zuul:ssh-ed25519 AAAA zuul", "root:ssh-ed25519 BBBB"), "volume_size": cty.NumberIntVal(20), "volume_type": cty.StringVal("pd-ssd"),
+		"userdata": cty.StringVal("#cloud-config\n"), "metadata": cty.MapVal(map[string]cty.Value{"startup-script": cty.StringVal("#!/bin/sh\n")}),
+		"service_account": cty.StringVal("default"), "scopes": words("cloud-platform"), "labels": cty.MapVal(map[string]cty.Value{"team": cty.StringVal("ci")}),
+		"provisioning_model": cty.StringVal("spot"), "use_internal_ip": cty.True, "public_ipv4": cty.False, "nested_virtualization": cty.True,
+	}
+}
+
+func TestContractWithEveryAttribute(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+		one := setup(t, offerConfig(everyAttribute()))
+		one.Zone = gcetest.Zone
+		return one
+	}, "Instances", "Resolver")
+}

@@ -1,0 +1,23 @@
+package gce
+
+import (
+	"context"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// Delete implements drivers.Cloud. Google deletes the boot disk with the instance.
+func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerTags) error {
+	at, ok := placeOf(id)
+	if !ok { // not the ID of any instance
+		return context.Cause(ctx)
+	}
+	i, err := c.api.instance(ctx, at)
+	if err != nil {
+		return unlessMissing(err)
+	}
+	if err := checkMarks("instance", at, marksOf(i.Labels), expected); err != nil {
+		return err
+	}
+	return unlessMissing(c.api.deleteInstance(ctx, at))
+}
