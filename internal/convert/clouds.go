@@ -23,6 +23,7 @@ type cloud struct {
 var clouds = map[string]cloud{
 	"aws":           awsCloud,
 	"ibmvpc":        ibmVPCCloud,
+	"gce":           gceCloud,
 	"kubernetes":    kubernetesCloud(),
 	"openshift":     openshiftCloud(),
 	"openshiftpods": openshiftPodsCloud(),
@@ -312,6 +313,67 @@ func (p *provider) awsLabel(n *node, b *block) {
 		})
 		p.note(spot, Converted, "", toAWS)
 	}
+}
+
+var gceAddressFields = []field{
+	{key: "use-internal-ip", attr: "use_internal_ip", read: boolean, anchor: toGCE},
+	{key: "host-key-checking", attr: "host_key_checking", read: boolean, anchor: toGCE},
+}
+
+var gceCloud = cloud{
+	provider: slices.Concat([]field{
+		{key: "project", attr: "project", read: text, anchor: toGCE},
+		{key: "region", attr: "region", read: text, anchor: toGCE},
+		{key: "boot-timeout", attr: "boot_timeout", read: seconds, anchor: toGCE, byDefault: `"1m"`},
+		{key: "rate", verdict: Changed, note: "npctl's rate counts operations of the driver; its default suits the limits of Google", anchor: toGCE},
+		{key: "rate-limit", verdict: NoEffect, note: "Nodepool ignores it", anchor: toGCE},
+		{key: "cloud-images"},
+	}, launchFields),
+	inherited: []field{{key: "zone", attr: "zones", read: texts, anchor: toGCE}},
+	cloudImage: slices.Concat([]field{
+		{key: "image-id", attr: "image_id", read: text, anchor: toGCE},
+		{key: "image-project"}, {key: "image-family"}, {key: "key"},
+	}, loginFields),
+	image: []field{},
+	pool:  slices.Concat([]field{{key: "labels"}}, gceAddressFields, limitFields, poolFields),
+	label: []field{
+		{key: "instance-type", attr: "machine_types", read: texts, anchor: toGCE},
+		{key: "volume-type", attr: "volume_type", read: text, anchor: toGCE, byDefault: `"pd-standard"`},
+		{key: "volume-size", attr: "volume_size", read: integer, anchor: toGCE, byDefault: "10"},
+		{key: "cloud-image"}, {key: "name"},
+	},
+}
+
+// gceImage translates the keys of an image that have another form: its family, and the key of its user, which is an
+// attribute of the labels that use the image.
+func (p *provider) gceImage(im *image) {
+	project, family := im.n.get("image-project"), im.n.get("image-family")
+	if family.set() {
+		p.attribute(family, im.b, "filters", func(t *translator, n *node) (string, bool) {
+			expr, ok := text(t, n)
+			elements := []element{{key: "family", expr: expr}}
+			if project.set() {
+				of, isText := text(t, project.value)
+				elements, ok = append(elements, element{key: "project", expr: of, head: t.allComments(project)}), ok && isText
+			}
+			return collection(elements, true), ok
+		})
+		p.mark(family, Converted, "", toGCE)
+	}
+	if project.set() {
+		p.mark(project, Converted, "", toGCE)
+	}
+	key, user := im.n.get("key"), im.n.get("username")
+	if !key.set() {
+		return
+	}
+	if _, ok := text(p.translator, key.value); !ok || !user.set() || user.value.kind != scalarNode {
+		p.mark(key, NoEffect, "the image has no username", toGCE)
+		return
+	}
+	im.sshKey = p.textExpr(user.value.text + ":" + key.value.text)
+	p.note(key, Converted, "ssh_keys of the labels that use the image", toGCE)
+	im.b.comment = append(im.b.comment, p.allComments(key)...)
 }
 
 // podFields are the resources of a pod, with a prefix for the defaults of a pool.

@@ -22,6 +22,7 @@ type image struct {
 	b            *block
 	builder      *block
 	configDrive  string
+	sshKey       string // expression of a user with a public key
 }
 
 var imageFields = []field{

@@ -22,7 +22,7 @@ type provider struct {
 }
 
 // driversWithout are the drivers of Nodepool that npctl does not have.
-var driversWithout = []string{"azure", "fake", "gce"}
+var driversWithout = []string{"azure", "fake"}
 
 func (p *provider) translate(n *node) {
 	name := p.b.labels[0]
@@ -207,6 +207,9 @@ func (p *provider) image(n *node, b *block, table []field) *image {
 		p.note(e, Converted, "config_drive of the labels that use the image", toOpenStack)
 		b.comment = append(b.comment, p.allComments(e)...)
 	}
+	if p.driver == "gce" {
+		p.gceImage(im)
+	}
 	p.rest(n, b, table)
 	return im
 }
@@ -362,5 +365,8 @@ func (p *provider) labelImage(n *node, b *block) {
 	p.note(e, Converted, "", toOpenStack)
 	if own := configs[name]; own != nil && own.configDrive != "" {
 		b.set("config_drive", own.configDrive)
+	}
+	if own := configs[name]; own != nil && own.sshKey != "" {
+		b.set("ssh_keys", "["+own.sshKey+"]")
 	}
 }

@@ -16,6 +16,7 @@ const (
 	toBehavior   = "differences-in-behavior"
 	toAWS        = "aws"
 	toIBMVPC     = "ibm-vpc"
+	toGCE        = "google-cloud"
 	toKubernetes = "kubernetes-and-openshift"
 	toMetastatic = "metastatic"
 	toLabels     = "labels"

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Nodepool's providers of aws, ibmvpc, kubernetes, openshift, openshiftpods and metastatic.
+// Nodepool's providers of aws, gce, ibmvpc, kubernetes, openshift, openshiftpods and metastatic.
 
 func (r *reader) cloud(path, driver string, item value) error {
 	switch driver {
@@ -15,6 +15,8 @@ func (r *reader) cloud(path, driver string, item value) error {
 		return r.aws(path, item)
 	case "ibmvpc":
 		return r.ibmVPC(path, item)
+	case "gce":
+		return r.gce(path, item)
 	case "metastatic":
 		return r.metastatic(path, item)
 	default:
@@ -287,4 +289,50 @@ func (r *reader) awsLabel(path string, item, pool, label value, disk, cloud map[
 	r.mapping(path, label, "tags")
 	r.mapping(path, label, "dynamic-tags")
 	return nil
+}
+
+func (r *reader) gce(path string, item value) error {
+	r.text(path, item, "project", "")
+	r.text(path, item, "region", "")
+	r.numeric(path, item, "boot-timeout", "60")
+	r.numeric(path, item, "launch-timeout", "3600")
+	r.numeric(path, item, "launch-retries", "3")
+	images := map[string]value{}
+	err := each(item, "cloud-images", func(name string, img value) error {
+		images[name] = img
+		path := under(path, "cloud-image", name)
+		for _, key := range []string{"image-id", "image-project", "image-family", "username", "shell-type"} {
+			r.text(path, img, key, "")
+		}
+		r.text(path, img, "python-path", "auto")
+		r.connection(path, img)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	none := value{line: item.line, kind: yaml.MappingNode} // a provider has no limits for its pools
+	return r.labelsOf(path, item, func(path string, pool value) { r.resources(path, none, pool) }, func(path string, pool, label value) error {
+		ref, _ := label.get("cloud-image")
+		img, ok := images[ref.text()]
+		if !ok {
+			return fmt.Errorf("line %d: the provider has no cloud-image %q", label.line, ref.text())
+		}
+		r.model.put(path, "image", "cloud-image "+ref.text(), ref.line, true)
+		for key, from := range map[string]value{"instance-type": label, "zone": item} {
+			one, set := from.get(key)
+			r.model.put(path, key, list(one.texts()), max(one.line, label.line), set)
+		}
+		r.text(path, label, "volume-type", "pd-standard")
+		r.numeric(path, label, "volume-size", "10")
+		r.flag(path, pool, "use-internal-ip", false)
+		r.flag(path, pool, "host-key-checking", true)
+		var keys []string
+		key, set := img.get("key")
+		if user, ok := img.get("username"); ok && set {
+			keys = []string{user.text() + ":" + key.text()}
+		}
+		r.model.put(path, "key", list(keys), max(key.line, label.line), set)
+		return nil
+	})
 }

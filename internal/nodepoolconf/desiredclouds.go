@@ -27,6 +27,14 @@ func (m Model) cloudOf(p *resources.Provider, path string) {
 		}
 	case "ibmvpc":
 		m.ibmVPC(put, p, path)
+	case "gce":
+		put("project", orNone(b.text("project")))
+		put("region", orNone(b.text("region")))
+		put("boot-timeout", seconds(p.BootTimeout))
+		put("launch-timeout", seconds(p.LaunchTimeout))
+		for i := range p.CloudImages {
+			m.gceImage(under(path, "cloud-image", p.CloudImages[i].Name), &p.CloudImages[i])
+		}
 	case "metastatic":
 		put("boot-timeout", seconds(p.BootTimeout))
 		put("launch-timeout", seconds(p.LaunchTimeout))
@@ -73,6 +81,8 @@ func (m Model) cloudOffer(driver string, o *resources.Offer, path string) {
 		awsOffer(put, b, o)
 	case "ibmvpc":
 		ibmVPCOffer(put, b, o)
+	case "gce":
+		gceOffer(put, b, o)
 	case "metastatic":
 		put("backing-label", orNone(b.text("backing_label")))
 		put("max-parallel-jobs", b.text("max_parallel_jobs"))
@@ -138,4 +148,23 @@ func awsOffer(put func(key, text string), b attributes, o *resources.Offer) {
 	put("use-spot", fmt.Sprint(b.text("market_type") == "spot"))
 	put("tags", textMap(b.textMap("tags")))
 	put("dynamic-tags", textMap(b.textMap("request_properties")))
+}
+
+func (m Model) gceImage(path string, img *resources.CloudImageSpec) {
+	put := m.in(path, img.Source)
+	put("image-id", orNone(img.ImageID))
+	for _, name := range []string{"project", "family"} {
+		put("image-"+name, orNone(strings.Join(img.Filters[name], " ")))
+	}
+	m.login(put, img.Login)
+}
+
+func gceOffer(put func(key, text string), b attributes, o *resources.Offer) {
+	put("image", strings.ReplaceAll(string(o.Image.Kind), "_", "-")+" "+o.Image.Name)
+	put("instance-type", list(b.texts("machine_types")))
+	put("zone", list(b.texts("zones")))
+	put("key", list(b.texts("ssh_keys")))
+	for _, key := range []string{"volume_type", "volume_size", "use_internal_ip", "host_key_checking"} {
+		put(nodepoolKey(key), b.text(key))
+	}
 }

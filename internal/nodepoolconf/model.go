@@ -10,8 +10,8 @@
 // "none" without a value. What another key already implies is not a path of its own: networks, security groups and
 // zones of a pool are attributes of its labels, and abstract images exist only in their children.
 //
-// The drivers azure and gce are not modeled, nor are the settings of aws and ibmvpc for uploaded images. Nodepool's web server
-// has no counterpart in a configuration of npctl and is not modeled.
+// The settings of aws, azure and ibmvpc for uploaded images are not modeled. Nodepool's web server has no counterpart in a
+// configuration of npctl and is not modeled.
 package nodepoolconf
 
 import (
