@@ -26,6 +26,7 @@ current one, or that of -config). It overwrites no existing file.
   -from=openstack   an OpenStack project, found by its entry in clouds.yaml
   -from=aws         an AWS account, with the credentials of the aws command
   -from=ibmvpc      a VPC of IBM Cloud, with an API key in VPC_APIKEY
+  -from=gce         a Google Cloud project, with the credentials of the gcloud command
   -from=qemu        virtual machines on this host
   -from=kubernetes  a Kubernetes cluster, with the kubeconfig of kubectl
 
@@ -36,13 +37,13 @@ Examples:
 Exit codes: 0, or 1 on an error.`
 
 // starterFiles maps the values of -from to the starters.
-var starterFiles = map[string]string{"sandbox": "quickstart.hcl", "openstack": "openstack.hcl", "aws": "aws.hcl", "ibmvpc": "ibmvpc.hcl", "kubernetes": "kubernetes.hcl", "qemu": "qemu.hcl"}
+var starterFiles = map[string]string{"sandbox": "quickstart.hcl", "openstack": "openstack.hcl", "aws": "aws.hcl", "gce": "gce.hcl", "ibmvpc": "ibmvpc.hcl", "kubernetes": "kubernetes.hcl", "qemu": "qemu.hcl"}
 
 func newInitCommand(a *app) *cli.Command {
 	from := ""
 	return &cli.Command{
 		Name: "init", Category: categoryMain, Usage: "write a configuration to start from", Description: initDescription,
-		Flags: []cli.Flag{&cli.StringFlag{Name: "from", Destination: &from, Value: "sandbox", Usage: "`KIND` of cloud: sandbox, openstack, aws, ibmvpc, kubernetes or qemu"}},
+		Flags: []cli.Flag{&cli.StringFlag{Name: "from", Destination: &from, Value: "sandbox", Usage: "`KIND` of cloud: sandbox, openstack, aws, gce, ibmvpc, kubernetes or qemu"}},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			return a.init(from)
 		},
@@ -52,7 +53,7 @@ func newInitCommand(a *app) *cli.Command {
 func (a *app) init(from string) error {
 	name, ok := starterFiles[from]
 	if !ok {
-		return hint(fmt.Errorf("option -from: %q does not exist", from), "write sandbox, openstack, aws, ibmvpc, kubernetes or qemu")
+		return hint(fmt.Errorf("option -from: %q does not exist", from), "write sandbox, openstack, aws, gce, ibmvpc, kubernetes or qemu")
 	}
 	dir := a.global.config
 	if err := checkEmpty(dir); err != nil {
@@ -83,6 +84,8 @@ func (a *app) init(from string) error {
 		next = "npctl plan -var key_name=NAME, with the NAME of an EC2 key pair"
 	case "ibmvpc":
 		next = "npctl plan -var vpc=NAME -var key=NAME, with the NAMEs of your VPC and of an SSH key in it"
+	case "gce":
+		next = "npctl plan -var project=ID, with the ID of a Google Cloud project"
 	case "kubernetes":
 		next = "npctl plan -var context=NAME, with the NAME of a context of your kubeconfig"
 	}

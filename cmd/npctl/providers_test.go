@@ -63,6 +63,7 @@ func TestExamplesAsJSONMatchTheJSONSchema(t *testing.T) {
 var valuesOfExamples = map[string][]string{
 	"aws.hcl":         {"key_name=ci"},
 	"ibmvpc.hcl":      {"vpc=ci", "key=ci"},
+	"gce.hcl":         {"project=ci-project"},
 	"openstack.hcl":   {"cloud=one"},
 	"qemu.hcl":        {"image=/srv/image.qcow2", "ssh_key=ssh-ed25519 AAAA"},
 	"multi-cloud.hcl": {`clouds={ here = { cloud = "one", networks = ["private"] }, there = { cloud = "two" } }`},

@@ -19,6 +19,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/aws"
 	"github.com/npctl/npctl/drivers/external"
+	"github.com/npctl/npctl/drivers/gce"
 	"github.com/npctl/npctl/drivers/ibmvpc"
 	"github.com/npctl/npctl/drivers/kubernetes"
 	"github.com/npctl/npctl/drivers/metastatic"
@@ -51,6 +52,7 @@ func newRegistry() registry {
 	for _, d := range []drivers.Driver{
 		aws.New(),
 		ibmvpc.New(),
+		gce.New(),
 		openstack.New(),
 		qemu.New(),
 		kubernetes.New(),

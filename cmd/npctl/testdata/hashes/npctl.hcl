@@ -235,6 +235,65 @@ provider "aws" "amazon" {
   }
 }
 
+provider "gce" "google" {
+  project = "ci-project"
+  region  = "europe-west1"
+
+  cloud_image "debian" {
+    image_id = "projects/debian-cloud/global/images/debian-12"
+  }
+
+  pool "main" {
+    network               = "ci"
+    subnetwork            = "ci"
+    network_tags          = ["ci"]
+    public_ipv4           = false
+    ssh_keys              = ["zuul:ssh-ed25519 AAAA"]
+    volume_size           = 20
+    volume_type           = "pd-ssd"
+    userdata              = "#cloud-config\npool: true\n"
+    metadata              = { a = "pool" }
+    service_account       = "default"
+    scopes                = ["cloud-platform"]
+    labels                = { a = "pool" }
+    request_properties    = { r = "{request.id}" }
+    provisioning_model    = "spot"
+    nested_virtualization = true
+
+    label "inherited" {
+      image         = cloud_image.debian
+      machine_types = ["e2-small"]
+    }
+
+    label "all" {
+      image                 = cloud_image.debian
+      machine_types         = ["n2-standard-4", "e2-standard-4"]
+      network               = "label"
+      subnetwork            = "label"
+      network_tags          = ["label"]
+      public_ipv4           = true
+      ssh_keys              = ["zuul:ssh-ed25519 BBBB"]
+      volume_size           = 30
+      volume_type           = "pd-balanced"
+      userdata              = "#cloud-config\n"
+      metadata              = { b = "label" }
+      service_account       = "ci@ci-project.iam.gserviceaccount.com"
+      scopes                = ["devstorage.read_only"]
+      labels                = { b = "label" }
+      request_properties    = { r = "for {request.tenant_name}" }
+      provisioning_model    = "standard"
+      nested_virtualization = false
+    }
+  }
+
+  pool "plain" {
+    label "plain" {
+      image         = cloud_image.debian
+      machine_types = ["e2-small"]
+    }
+  }
+}
+
 provider "ibmvpc" "ibm" {
   region         = "eu-de"
   vpc            = "ci"
