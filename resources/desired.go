@@ -343,7 +343,7 @@ type Pool struct {
 	MaxRAM              *int64            `config:"max_ram" min:"0" doc:"Maximum memory in MiB. The default is no limit."`
 	MaxVolumes          *int64            `config:"max_volumes" min:"0" doc:"Maximum number of volumes. The default is no limit."`
 	MaxVolumeGB         *int64            `config:"max_volume_gb" min:"0" doc:"Maximum size of all volumes in GB. The default is no limit."`
-	MaxResources        map[string]int64  `config:"max_resources" min:"0" doc:"Maximum amounts of other resources, by the names of the cloud: service quota codes of AWS such as 'L-1216C47A', resources of Kubernetes such as 'nvidia.com/gpu'. The default is no limit."`
+	MaxResources        map[string]int64  `config:"max_resources" min:"0" doc:"Maximum amounts of other resources, by the names of the cloud: service quota codes of AWS such as 'L-1216C47A', metrics of Google such as 'N2_CPUS', resources of Kubernetes such as 'nvidia.com/gpu'. The default is no limit."`
 	IgnoreProviderQuota bool              `config:"ignore_provider_quota" default:"false" doc:"Whether npctl ignores the project's quota and uses only the limits of the pool."`
 	Priority            int64             `config:"priority" min:"0" doc:"Pools with a lower number go first, for 'min_ready' and for requests. The default is the provider's priority."`
 	NodeAttributes      map[string]string `config:"node_attributes" default:"" doc:"Attributes that jobs see on nodes of this pool."`
