@@ -46,10 +46,12 @@ func TestFailedOperationsHaveTheirKind(t *testing.T) {
 	c := mustOpen(t, s, nil)
 	code := ""
 	s.Fails = func(_, _ string) (string, string) { return code, "no" }
-	for name, kind := range map[string]error{"QUOTA_EXCEEDED": drivers.ErrQuota, "IP_SPACE_EXHAUSTED_WITH_DETAILS": drivers.ErrCapacity, "PERMISSIONS_ERROR": drivers.ErrUnavailable} {
+	for name, kind := range map[string]error{"QUOTA_EXCEEDED": drivers.ErrQuota, "IP_SPACE_EXHAUSTED_WITH_DETAILS": drivers.ErrCapacity, "PERMISSIONS_ERROR": drivers.ErrRejected,
+		"INTERNAL_ERROR": drivers.ErrUnavailable} {
 		s.Change(func(*gcetest.Server) { code = name })
-		if _, err := c.Create(t.Context(), nodeSpec("1", nil)); !errors.Is(err, kind) || !drivers.IsNothingDone(err) {
-			t.Errorf("%s: %v, want %v", name, err, kind)
+		_, err := c.Create(t.Context(), nodeSpec("1", nil))
+		if proven := drivers.IsNothingDone(err); !errors.Is(err, kind) || proven == errors.Is(err, drivers.ErrUnavailable) {
+			t.Errorf("%s: %v proves that nothing was done: %t; want %v", name, err, proven, kind)
 		}
 	}
 }

@@ -41,11 +41,11 @@ func (e *apiError) RetryAfter() time.Duration { return e.pause }
 
 // NothingDone implements drivers.NothingDone.
 func (e *apiError) NothingDone() bool {
-	return e.status >= 400 && e.status < 500 && e.status != http.StatusRequestTimeout ||
+	return e.status >= 400 && e.status < 500 && e.status != http.StatusRequestTimeout || errors.Is(e.kind, drivers.ErrRejected) ||
 		errors.Is(e.kind, drivers.ErrCapacity) || errors.Is(e.kind, drivers.ErrQuota) || errors.Is(e.kind, drivers.ErrThrottled)
 }
 
-// unsentError is an error of a request that did not reach the cloud, or of an operation that the cloud undid.
+// unsentError is an error of a request that did not reach the cloud.
 type unsentError struct{ error }
 
 func (e unsentError) Unwrap() error     { return e.error }
@@ -116,7 +116,7 @@ func newAPIError(doing string, answer *googleapi.Error) error {
 	return e
 }
 
-// operationError returns the error of an operation that has ended, or nil. Google undoes a failed operation.
+// operationError returns the error of an operation that has ended, or nil.
 func operationError(doing string, op *compute.Operation) error {
 	if op.Error == nil || len(op.Error.Errors) == 0 {
 		return nil
@@ -124,7 +124,7 @@ func operationError(doing string, op *compute.Operation) error {
 	first := op.Error.Errors[0]
 	e := &apiError{doing: doing, code: first.Code, message: clean(first.Message), status: int(op.HttpErrorStatusCode)}
 	e.kind = kindOf(e.code, e.message, e.status)
-	return unsentError{e}
+	return e
 }
 
 // Reasons of responses, https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-reference, and codes of
@@ -134,6 +134,7 @@ var (
 	capacityCodes = regexp.MustCompile(`(RESOURCE_POOL_EXHAUSTED|STOCKOUT|IP_SPACE_EXHAUSTED|RESOURCE_AVAILABILITY|resource_availability)`)
 	throttleCodes = regexp.MustCompile(`^(rateLimitExceeded|userRateLimitExceeded|RATE_LIMIT_EXCEEDED|RESOURCE_OPERATION_RATE_EXCEEDED|operationRateExceeded)$`)
 	absentCodes   = regexp.MustCompile(`^(backendError|internalError|INTERNAL_ERROR|BACKEND_ERROR|SERVICE_UNAVAILABLE)$`)
+	rejectedCodes = regexp.MustCompile(`^(PERMISSIONS_ERROR|RESOURCE_NOT_FOUND|INVALID_\w+|UNSUPPORTED_OPERATION|BAD_REQUEST)$`)
 	passingCodes  = regexp.MustCompile(`^(resourceNotReady|resourceInUse|resourceInUseByAnotherResource|conditionNotMet|RESOURCE_NOT_READY|RESOURCE_IN_USE\w*|OPERATION_CANCELED\w*)$`)
 )
 
@@ -149,6 +150,8 @@ func kindOf(code, message string, status int) error {
 		return drivers.ErrCapacity
 	case passingCodes.MatchString(code):
 		return nil
+	case rejectedCodes.MatchString(code):
+		return drivers.ErrRejected
 	case absentCodes.MatchString(code), status == http.StatusServiceUnavailable, status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
 		return drivers.ErrUnavailable
 	case status == http.StatusRequestTimeout, status >= 500:
