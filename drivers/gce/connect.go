@@ -1,10 +1,8 @@
 package gce
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,7 +16,6 @@ import (
 
 // Cloud is one region of one project.
 type Cloud struct {
-	log     *slog.Logger
 	project string
 	region  string
 	zones   []string // of the region
@@ -42,7 +39,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 	if err != nil {
 		return nil, err
 	}
-	c := &Cloud{log: cmp.Or(env.Log, slog.New(slog.DiscardHandler)), project: settings.Project, region: settings.Region, idle: idle, api: api, names: newNames(api, settings.Region)}
+	c := &Cloud{project: settings.Project, region: settings.Region, idle: idle, api: api, names: newNames(api, settings.Region)}
 	region, err := api.region(ctx, settings.Region)
 	if isMissing(err) {
 		return nil, c.unknownRegion(ctx, err)

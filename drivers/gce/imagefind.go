@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ func (c *Cloud) imageByID(ctx context.Context, id string) (resources.RemoteImage
 	}
 	i, err := read(ctx, project, name)
 	switch status := statusOfError(err); {
-	case status == 404 || status == 400: // Google calls names of another form invalid
+	case status == http.StatusNotFound || status == http.StatusBadRequest: // Google calls names of another form invalid
 		problem.Detail = "no such image in the project " + project
 		return resources.RemoteImage{}, []resources.Problem{problem}, nil
 	case err != nil:
