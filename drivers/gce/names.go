@@ -21,7 +21,7 @@ type names struct {
 	diskTypes map[string]bool        // by zone and name
 }
 
-// machineType is what npctl needs to know about a machine type.
+// machineType is the part of a machine type that npctl needs.
 type machineType struct {
 	name       string
 	cores, ram int64 // RAM in MiB

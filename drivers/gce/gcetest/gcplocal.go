@@ -13,7 +13,7 @@ import (
 )
 
 // Gcplocal starts a proxy before gcplocal 0.1, an emulator of Google Cloud, and returns the URL of its API. gcplocal has the
-// instances, disks and operations of zones. The proxy adds what it lacks and npctl uses: lists of all zones, addresses of
+// instances, disks and operations of zones. The proxy adds the parts that npctl uses: lists of all zones, addresses of
 // instances, IDs of operations as numbers, and, from s, the login, the names of machine types and so on.
 func (s *Server) Gcplocal(t testing.TB, upstream string) string {
 	t.Helper()
