@@ -1,0 +1,227 @@
+package azure
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// nodepoolPrefix starts the names of the tags by which Nodepool finds its virtual machines and images, which it deletes
+// without a record in its ZooKeeper.
+const nodepoolPrefix = "nodepool_"
+
+// LookUp implements drivers.Adopter.
+func (c *Cloud) LookUp(ctx context.Context, kind resources.Kind, id string) (resources.ExistingObject, bool, error) {
+	if kind == resources.KindUpload {
+		i, found, err := c.image(ctx, id)
+		if err != nil || !found {
+			return resources.ExistingObject{}, false, err
+		}
+		return c.existingImage(i), true, nil
+	}
+	vm, found, err := c.vm(ctx, id)
+	if err != nil || !found {
+		return resources.ExistingObject{}, false, err
+	}
+	object, err := c.existing(ctx, vm)
+	return object, err == nil, err
+}
+
+func (c *Cloud) existing(ctx context.Context, vm *armcompute.VirtualMachine) (resources.ExistingObject, error) {
+	one, err := c.convert(ctx, vm)
+	if err != nil {
+		return resources.ExistingObject{}, err
+	}
+	object := resources.ExistingObject{Instance: one, Program: nodepoolText(tagMap(vm.Tags)), Settings: map[string][]string{"vm_sizes": {one.Flavor}}}
+	if one.Zone != "" {
+		object.Settings["availability_zones"] = []string{one.Zone}
+	}
+	if p := vm.Properties; p != nil && p.StorageProfile != nil && p.StorageProfile.ImageReference != nil {
+		r := p.StorageProfile.ImageReference
+		object.BootedOf = cmp.Or(deref(r.ID), deref(r.SharedGalleryImageID), deref(r.CommunityGalleryImageID))
+	}
+	if name, own := c.ownName(object.BootedOf); own {
+		object.BootedOf = c.id(imageKind, name)
+	}
+	return object, nil
+}
+
+func (c *Cloud) existingImage(i *armcompute.Image) resources.ExistingObject {
+	return resources.ExistingObject{Image: c.remoteImage(i), Program: nodepoolText(tagMap(i.Tags))}
+}
+
+// ListOthers implements drivers.Adopter.
+func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObject, err error) {
+	all, err := c.inventory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, vm := range all.vms {
+		if marksOf(tagMap(vm.Tags)) == (resources.OwnerTags{}) {
+			one, err := c.convert(ctx, vm)
+			if err != nil {
+				return nil, err
+			}
+			others = append(others, resources.ExistingObject{Instance: one, Program: nodepoolText(tagMap(vm.Tags))})
+		}
+	}
+	images, err := c.listImages(ctx)
+	for _, i := range images {
+		if marksOf(tagMap(i.Tags)) == (resources.OwnerTags{}) {
+			others = append(others, c.existingImage(i))
+		}
+	}
+	return others, err
+}
+
+// nodepoolText describes Nodepool's tags, or returns "" if there are none.
+func nodepoolText(tags map[string]string) string {
+	provider := tags[nodepoolPrefix+"provider_name"]
+	id := cmp.Or(tags[nodepoolPrefix+"node_id"], tags[nodepoolPrefix+"upload_id"])
+	switch {
+	case provider == "" && id == "":
+		return ""
+	case id == "":
+		return "Nodepool, provider " + provider
+	default:
+		return fmt.Sprintf("Nodepool, provider %s, ID %s", provider, id)
+	}
+}
+
+// tagged is a virtual machine or image with any tags.
+type tagged struct {
+	what, name string
+	tags       map[string]string
+}
+
+// lookUpTagged reads the object of ownership tags.
+func (c *Cloud) lookUpTagged(ctx context.Context, id string, kind resources.Kind) (tagged, bool, error) {
+	if kind == resources.KindUpload {
+		i, found, err := c.image(ctx, id)
+		if err != nil || !found {
+			return tagged{}, false, err
+		}
+		return tagged{what: "image", name: deref(i.Name), tags: tagMap(i.Tags)}, true, nil
+	}
+	vm, found, err := c.vm(ctx, id)
+	if err != nil || !found {
+		return tagged{}, false, err
+	}
+	return tagged{what: "virtual machine", name: id, tags: tagMap(vm.Tags)}, true, nil
+}
+
+// setTags replaces all tags of the object.
+func (c *Cloud) setTags(ctx context.Context, t tagged, tags map[string]string) (err error) {
+	if maps.Equal(t.tags, tags) {
+		return nil
+	}
+	switch t.what {
+	case "image":
+		_, err = c.images.BeginUpdate(ctx, c.group, t.name, armcompute.ImageUpdate{Tags: pointers(tags)}, nil)
+	case resources.LeftoverVolume:
+		_, err = c.disks.BeginUpdate(ctx, c.group, t.name, armcompute.DiskUpdate{Tags: pointers(tags)}, nil)
+	case resources.LeftoverPort:
+		err = c.rest.send(ctx, http.MethodPatch, c.network(c.group, interfaceKind)+"/"+t.name, networkVersion, tagsBody{tags}, nil)
+	case resources.LeftoverFloatingIP:
+		err = c.rest.send(ctx, http.MethodPatch, c.network(c.group, addressKind)+"/"+t.name, networkVersion, tagsBody{tags}, nil)
+	default:
+		_, err = c.vms.BeginUpdate(ctx, c.group, t.name, armcompute.VirtualMachineUpdate{Tags: pointers(tags)}, nil)
+	}
+	return unlessMissing(wrap("tag "+t.what+" "+t.name, err))
+}
+
+// tagsBody replaces the tags of an object of Microsoft.Network.
+type tagsBody struct {
+	Tags map[string]string `json:"tags"`
+}
+
+// Adopt implements drivers.Adopter with one call, which also removes Nodepool's tags.
+func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.OwnerTags) error {
+	t, exists, err := c.lookUpTagged(ctx, id, marks.Kind)
+	if err == nil && !exists {
+		err = fmt.Errorf("%w: %s %s does not exist", drivers.ErrRejected, marks.Kind, id)
+	}
+	if err != nil {
+		return err
+	}
+	if err := checkAdoptable(t, marks, replaced); err != nil {
+		return err
+	}
+	tags := withoutOwner(t.tags)
+	maps.Copy(tags, ownerTags(marks))
+	if err := validateTags(tags); err != nil {
+		return err
+	}
+	return c.setTags(ctx, t, tags)
+}
+
+// Release implements drivers.Adopter. The disk, interface and addresses of the machine lose their tags before it.
+func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTags) error {
+	t, exists, err := c.lookUpTagged(ctx, id, marks.Kind)
+	if err != nil || !exists {
+		return err
+	}
+	if err := checkAdoptable(t, marks, resources.OwnerTags{}); err != nil {
+		return err
+	}
+	if marks.Kind != resources.KindUpload && marksOf(t.tags).Installation != "" {
+		if err := c.releaseParts(ctx, id, marks); err != nil {
+			return err
+		}
+	}
+	return c.setTags(ctx, t, withoutOwner(t.tags))
+}
+
+// releaseParts removes the ownership tags of the objects that npctl created with a virtual machine.
+func (c *Cloud) releaseParts(ctx context.Context, id string, marks resources.OwnerTags) error {
+	all, err := c.inventory(ctx)
+	if err != nil {
+		return err
+	}
+	var parts []tagged
+	for _, d := range all.disks {
+		parts = append(parts, tagged{resources.LeftoverVolume, deref(d.Name), tagMap(d.Tags)})
+	}
+	for _, n := range all.interfaces {
+		parts = append(parts, tagged{resources.LeftoverPort, n.Name, n.Tags})
+	}
+	for _, ip := range all.addresses {
+		parts = append(parts, tagged{resources.LeftoverFloatingIP, ip.Name, ip.Tags})
+	}
+	for _, part := range parts {
+		if marksOf(part.tags).SameRecord(marks) {
+			if err := c.setTags(ctx, part, withoutOwner(part.tags)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// withoutOwner returns the tags that name no owner.
+func withoutOwner(tags map[string]string) map[string]string {
+	result := map[string]string{}
+	for name, value := range tags {
+		if !strings.HasPrefix(name, nodepoolPrefix) && (describing[name] || !strings.HasPrefix(name, tagPrefix)) {
+			result[name] = value
+		}
+	}
+	return result
+}
+
+// checkAdoptable rejects an object with the ownership tags of another record.
+func checkAdoptable(t tagged, marks, replaced resources.OwnerTags) error {
+	found := marksOf(t.tags)
+	if found.Installation == "" || found.SameRecord(marks) || found == replaced {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w: it has %s", t.what, t.name, drivers.ErrNotOurs, describe(found))
+}

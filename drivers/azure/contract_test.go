@@ -1,0 +1,220 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/azure/azuretest"
+	"github.com/npctl/npctl/drivers/drivertest"
+	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/resources"
+)
+
+const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIiHhN2W0Xv5KsGcPDRNzJBnZmrkHpMpU2nSZHWIMhYU test"
+
+func block(null cty.Value, attributes map[string]cty.Value) cty.Value {
+	values := null.AsValueMap()
+	for name, value := range attributes {
+		values[name] = value
+	}
+	return cty.ObjectVal(values)
+}
+
+func offerConfig(attributes map[string]cty.Value) cty.Value {
+	all := map[string]cty.Value{"vm_sizes": words("Standard_D2s_v5"), "network": cty.StringVal(azuretest.Network), "ssh_public_key": cty.StringVal(publicKey)}
+	for name, value := range attributes {
+		all[name] = value
+	}
+	return block(New().Schema().Label.Null(), all)
+}
+
+func words(all ...string) cty.Value {
+	var list []cty.Value
+	for _, word := range all {
+		list = append(list, cty.StringVal(word))
+	}
+	return cty.ListVal(list)
+}
+
+// logIn sets the credentials of the environment.
+func logIn(t *testing.T) {
+	t.Helper()
+	for name, value := range map[string]string{
+		"AZURE_TENANT_ID": azuretest.Tenant, "AZURE_CLIENT_ID": azuretest.Client, "AZURE_CLIENT_SECRET": azuretest.Secret,
+		"AZURE_SUBSCRIPTION_ID": azuretest.Subscription, "AZURE_AUTHORITY_HOST": azuretest.Endpoint, "AZURE_TOKEN_CREDENTIALS": "EnvironmentCredential",
+	} {
+		t.Setenv(name, value)
+	}
+}
+
+func openGroup(t *testing.T, a *azuretest.Cloud, attributes map[string]cty.Value) (*Cloud, error) {
+	t.Helper()
+	all := map[string]cty.Value{"resource_group": cty.StringVal(azuretest.Group), "endpoint": cty.StringVal(azuretest.Endpoint)}
+	for name, value := range attributes {
+		all[name] = value
+	}
+	env := drivers.Env{Provider: "drivertest", WrapTransport: func(http.RoundTripper) http.RoundTripper { return a }}
+	c, err := New().Open(t.Context(), env, block(New().Schema().Provider.Null(), all))
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.(*Cloud), nil
+}
+
+func mustOpen(t *testing.T, a *azuretest.Cloud) *Cloud {
+	t.Helper()
+	c, err := openGroup(t, a, nil)
+	testutil.Must(t, err)
+	return c
+}
+
+func setup(t *testing.T, offer cty.Value) drivertest.Setup {
+	t.Helper()
+	logIn(t)
+	a := azuretest.New()
+	c := mustOpen(t, a)
+	return drivertest.Setup{
+		Cloud:   c,
+		Reopen:  func(t *testing.T) drivers.Cloud { return mustOpen(t, a) },
+		Config:  offer,
+		ImageID: azuretest.Marketplace,
+		Lacks:   []string{"access", "snapshots"},
+		Rejected: map[string]func(*drivers.Spec){
+			"unknown image":  func(s *drivers.Spec) { s.ImageID = azuretest.ID("Microsoft.Compute/images", "none") },
+			"no image ID":    func(s *drivers.Spec) { s.ImageID = "debian" },
+			"unknown size":   func(s *drivers.Spec) { s.Config = offerConfig(map[string]cty.Value{"vm_sizes": words("Standard_D2s_v9")}) },
+			"unknown subnet": func(s *drivers.Spec) { s.Config = offerConfig(map[string]cty.Value{"subnet": cty.StringVal("none")}) },
+			"no network":     func(s *drivers.Spec) { s.Config = offerConfig(map[string]cty.Value{"network": cty.StringVal("")}) },
+			"no login":       func(s *drivers.Spec) { s.Config = offerConfig(map[string]cty.Value{"ssh_public_key": cty.StringVal("")}) },
+			"long key":       func(s *drivers.Spec) { s.Properties = map[string]string{strings.Repeat("x", 600): "a"} },
+		},
+		BadOffers: badOffers(),
+		OpenWrong: func(t *testing.T) error {
+			t.Setenv("AZURE_CLIENT_SECRET", "wrong-secret-of-the-test")
+			_, err := openGroup(t, a, nil)
+			return err
+		},
+		Secrets:   []string{azuretest.Secret, "wrong-secret-of-the-test", "token-of-the-test", "signature-of-the-test"},
+		FillQuota: func(*testing.T) { a.MaxCores(0) },
+		Foreign:   func(t *testing.T) string { return foreignVM(t, c) },
+		ForeignImage: func(t *testing.T) drivertest.Foreign {
+			id := foreignImage(t, c)
+			return drivertest.Foreign{ID: id, Stays: func() error { return staysWithoutTags(a, "image "+nameOf(id)) }}
+		},
+		Attach: func(_ *testing.T, instance string) []drivertest.Foreign {
+			a.AttachDisk("data-"+instance, instance)
+			return []drivertest.Foreign{{ID: "data-" + instance, Stays: func() error { return staysWithoutTags(a, "disk data-"+instance) }}}
+		},
+		LeaveBehind: func(t *testing.T, m resources.OwnerTags) resources.Leftover {
+			name := "disk-" + m.ID
+			_, err := c.disks.BeginCreateOrUpdate(t.Context(), azuretest.Group, name, armcompute.Disk{Location: to.Ptr(azuretest.Location), Tags: pointers(ownerTags(m)),
+				Properties: &armcompute.DiskProperties{CreationData: &armcompute.CreationData{CreateOption: to.Ptr(armcompute.DiskCreateOptionEmpty)}}}, nil)
+			testutil.Must(t, err)
+			return resources.Leftover{Type: resources.LeftoverVolume, ID: name, Marks: m}
+		},
+		Use: func(t *testing.T, l resources.Leftover) {
+			a.AttachDisk(l.ID, "foreign")
+			t.Cleanup(func() { a.AttachDisk(l.ID, "") })
+		},
+		LoseNextAnswer: func(*testing.T) { a.LoseNext("VirtualMachinesClient.BeginCreateOrUpdate") },
+		Calls: func() (total int) {
+			for _, n := range a.Calls() {
+				total += n
+			}
+			return total
+		},
+		Alone: true,
+	}
+}
+
+func badOffers() map[string]drivertest.BadOffer {
+	bad := map[string]drivertest.BadOffer{}
+	for attribute, b := range map[string]struct {
+		value cty.Value
+		near  string
+	}{
+		"vm_sizes":               {words("Standard_D2s_v4"), "Standard_D2s_v5"},
+		"availability_zones":     {words("4"), ""},
+		"network":                {cty.StringVal("lap"), azuretest.Network},
+		"subnet":                 {cty.StringVal("defalt"), azuretest.Subnet},
+		"network_resource_group": {cty.StringVal("none"), ""},
+		"security_group_id":      {cty.StringVal(azuretest.ID("Microsoft.Network/networkSecurityGroups", "none")), ""},
+		"ssh_public_key":         {cty.StringVal(""), ""},
+	} {
+		bad[attribute] = drivertest.BadOffer{Config: offerConfig(map[string]cty.Value{attribute: b.value}), Attribute: attribute, Near: b.near}
+	}
+	bad["restricted"] = drivertest.BadOffer{Config: offerConfig(map[string]cty.Value{"vm_sizes": words("Standard_ND96")}), Attribute: "vm_sizes"}
+	return bad
+}
+
+// foreignVM creates a virtual machine as another user would, with the SDK.
+func foreignVM(t *testing.T, c *Cloud) string {
+	t.Helper()
+	s, err := decodeOffer(offerConfig(nil))
+	testutil.Must(t, err)
+	name := fmt.Sprint("foreign-", len(c.group), shortHash(t.Name()))
+	vm, err := c.request(drivers.Spec{Hostname: name, ImageID: azuretest.Marketplace, Config: offerConfig(nil)}, name, offer{settings: s})
+	testutil.Must(t, err)
+	vm.Tags = map[string]*string{"owner": to.Ptr("another")}
+	vm.Properties.HardwareProfile = &armcompute.HardwareProfile{VMSize: to.Ptr(armcompute.VirtualMachineSizeTypes("Standard_B1s"))}
+	for _, n := range vm.Properties.NetworkProfile.NetworkInterfaceConfigurations {
+		n.Tags = nil
+		for _, ip := range n.Properties.IPConfigurations {
+			ip.Properties.PublicIPAddressConfiguration = nil
+		}
+	}
+	_, err = c.vms.BeginCreateOrUpdate(t.Context(), azuretest.Group, name, vm, nil)
+	testutil.Must(t, err)
+	t.Cleanup(func() { _, _ = c.vms.BeginDelete(context.WithoutCancel(t.Context()), azuretest.Group, name, nil) })
+	return name
+}
+
+func foreignImage(t *testing.T, c *Cloud) (id string) {
+	t.Helper()
+	_, err := c.images.BeginCreateOrUpdate(t.Context(), azuretest.Group, "foreign", armcompute.Image{Location: to.Ptr(azuretest.Location),
+		Properties: &armcompute.ImageProperties{StorageProfile: &armcompute.ImageStorageProfile{OSDisk: &armcompute.ImageOSDisk{BlobURI: to.Ptr("https://storage.test/a.vhd")}}}}, nil)
+	testutil.Must(t, err)
+	return c.id(imageKind, "foreign")
+}
+
+func staysWithoutTags(a *azuretest.Cloud, object string) error {
+	tags, found := a.Objects()[object]
+	if !found {
+		return errors.New(object + " was deleted")
+	}
+	if marksOf(tags) != (resources.OwnerTags{}) {
+		return errors.New(object + " has ownership tags")
+	}
+	return nil
+}
+
+func TestContract(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup { return setup(t, offerConfig(nil)) })
+}
+
+func TestContractWithEveryAttribute(t *testing.T) {
+	offer := offerConfig(map[string]cty.Value{
+		"vm_sizes": words("Standard_D4s_v5", "Standard_D2s_v5"), "availability_zones": words("1", "2"), "network": cty.StringVal(""), "ipv6": cty.True, "public_ipv6": cty.True,
+		"subnet": cty.StringVal(azuretest.ID("Microsoft.Network/virtualNetworks", azuretest.Network) + "/subnets/" + azuretest.Subnet), "use_internal_ip": cty.True,
+		"admin_username": cty.StringVal("ci"), "admin_password": cty.StringVal("Password-of-the-test-1"), "volume_size": cty.NumberIntVal(64), "volume_type": cty.StringVal("Premium_LRS"),
+		"userdata": cty.StringVal("#cloud-config\n"), "custom_data": cty.StringVal("#cloud-config\n"), "tags": cty.MapVal(map[string]cty.Value{"team": cty.StringVal("ci")}),
+		"market_type": cty.StringVal("spot"), "identities": words(azuretest.ID("Microsoft.ManagedIdentity/userAssignedIdentities", "ci")),
+	})
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+		s := setup(t, offer)
+		s.Secrets = append(s.Secrets, "Password-of-the-test-1")
+		return s
+	}, "Instances", "Resolver", "Errors")
+}
+
+func TestSchema(t *testing.T) { drivertest.Schema(t, New().Schema()) }

@@ -1,0 +1,24 @@
+package azure
+
+import (
+	"context"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// Delete implements drivers.Cloud: it reads the ownership tags, and deletes the virtual machine. Azure deletes the OS disk,
+// the network interface and its public addresses with it, as Create asked; Leftovers lists what remains after a failure.
+func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerTags) error {
+	vm, found, err := c.vm(ctx, id)
+	if err != nil || !found {
+		return err
+	}
+	if err := checkMarks("virtual machine", id, marksOf(tagMap(vm.Tags)), expected); err != nil {
+		return err
+	}
+	if vm.Properties != nil && deref(vm.Properties.ProvisioningState) == stateDeleting {
+		return nil
+	}
+	_, err = c.vms.BeginDelete(ctx, c.group, id, nil)
+	return unlessMissing(wrap("delete virtual machine "+id, err))
+}

@@ -1,0 +1,339 @@
+package azure
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// inventory is all objects of a resource group that belong to virtual machines.
+type inventory struct {
+	vms        []*armcompute.VirtualMachine
+	disks      []*armcompute.Disk
+	interfaces []networkInterface
+	addresses  []publicIP
+}
+
+// inventory reads the lists at the same time.
+func (c *Cloud) inventory(ctx context.Context) (all inventory, err error) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		all.vms, err = collect(ctx, c.vms.NewListPager(c.group, nil), func(p armcompute.VirtualMachinesClientListResponse) []*armcompute.VirtualMachine { return p.Value })
+		return wrap("list virtual machines", err)
+	})
+	group.Go(func() (err error) { all.disks, err = c.listDisks(ctx); return err })
+	group.Go(func() (err error) { all.interfaces, err = c.listInterfaces(ctx); return err })
+	group.Go(func() (err error) { all.addresses, err = c.listAddresses(ctx); return err })
+	return all, group.Wait()
+}
+
+func (a *account) listDisks(ctx context.Context) ([]*armcompute.Disk, error) {
+	found, err := collect(ctx, a.disks.NewListByResourceGroupPager(a.group, nil), func(p armcompute.DisksClientListByResourceGroupResponse) []*armcompute.Disk { return p.Value })
+	return found, wrap("list disks", err)
+}
+
+func (a *account) listInterfaces(ctx context.Context) ([]networkInterface, error) {
+	found, err := list[networkInterface](ctx, a.rest, a.network(a.group, interfaceKind), networkVersion)
+	return found, wrap("list network interfaces", err)
+}
+
+func (a *account) listAddresses(ctx context.Context) ([]publicIP, error) {
+	found, err := list[publicIP](ctx, a.rest, a.network(a.group, addressKind), networkVersion)
+	return found, wrap("list public addresses", err)
+}
+
+// List implements drivers.Cloud with one list each of virtual machines, disks, network interfaces and public addresses.
+func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
+	all, err := c.inventory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	addresses := all.addressesByServer()
+	untagged := all.untaggedDisks()
+	instances := make([]resources.Instance, 0, len(all.vms))
+	for _, vm := range all.vms {
+		one, err := c.convert(ctx, vm)
+		if err != nil {
+			return nil, err
+		}
+		one.Addresses = addresses[strings.ToLower(one.ID)]
+		one.Addresses.Interface = connectTo(one.Addresses, deref(vm.Tags[tagInterface]))
+		if one.Status == resources.StatusReady && (one.Addresses.Interface == "" || untagged[one.ID].disk != "") {
+			one.Status = resources.StatusPending
+		}
+		instances = append(instances, one)
+	}
+	if err := c.addFaults(ctx, instances); err != nil {
+		return nil, err
+	}
+	c.recent.set(instances, untagged)
+	return instances, nil
+}
+
+// The provisioning states of Azure that npctl distinguishes.
+const (
+	stateSucceeded = "Succeeded"
+	stateUpdating  = "Updating"
+	stateFailed    = "Failed"
+	stateDeleting  = "Deleting"
+)
+
+// convert converts a virtual machine of the SDK, without its addresses.
+func (c *Cloud) convert(ctx context.Context, vm *armcompute.VirtualMachine) (resources.Instance, error) {
+	tags, p := tagMap(vm.Tags), vm.Properties
+	if p == nil {
+		p = &armcompute.VirtualMachineProperties{}
+	}
+	one := resources.Instance{ID: deref(vm.Name), Name: tags[tagName], Marks: marksOf(tags), Status: statusFrom(deref(p.ProvisioningState)), Region: deref(vm.Location), Cloud: "azure",
+		Created: deref(p.TimeCreated).UTC()}
+	if one.Name == "" || one.Marks.Installation == "" {
+		one.Name = one.ID
+	}
+	if len(vm.Zones) > 0 {
+		one.Zone = deref(vm.Zones[0])
+	}
+	if p.HardwareProfile != nil {
+		one.Flavor = string(deref(p.HardwareProfile.VMSize))
+	}
+	all, err := c.names.sizes.Get(ctx)
+	if err != nil {
+		return resources.Instance{}, err
+	}
+	one.Resources = resources.ResourceAmounts{Instances: 1}
+	if i := slices.IndexFunc(all, func(s size) bool { return sameName(s.name, one.Flavor) }); i >= 0 {
+		one.Resources = all[i].amounts(deref(p.Priority) == armcompute.VirtualMachinePriorityTypesSpot)
+	}
+	return one, nil
+}
+
+// statusFrom maps provisioning states. A machine that is updated, for example with new tags, runs.
+func statusFrom(state string) resources.Status {
+	switch state {
+	case stateSucceeded, stateUpdating:
+		return resources.StatusReady
+	case stateFailed, "Canceled":
+		return resources.StatusFailed
+	case stateDeleting:
+		return resources.StatusDeleting
+	default:
+		return resources.StatusPending
+	}
+}
+
+// addressesByServer returns the addresses by the lower case name of the virtual machine.
+func (all inventory) addressesByServer() map[string]resources.Addresses {
+	public := map[string]string{}
+	for _, ip := range all.addresses {
+		public[strings.ToLower(ip.ID)] = ip.Properties.Address
+	}
+	found := map[string]resources.Addresses{}
+	for _, n := range all.interfaces {
+		server := strings.ToLower(n.server())
+		if server == "" {
+			continue
+		}
+		a := found[server]
+		for _, configuration := range n.Properties.Configurations {
+			private, outside := &a.PrivateIPv4, &a.PublicIPv4
+			var ignored string
+			if configuration.Properties.Version == "IPv6" {
+				private, outside = &ignored, &a.PublicIPv6
+				if a.PublicIPv6 == "" {
+					a.PublicIPv6 = configuration.Properties.Address
+				}
+			}
+			if *private == "" {
+				*private = configuration.Properties.Address
+			}
+			if ip := configuration.Properties.PublicIP; ip != nil && public[strings.ToLower(ip.ID)] != "" {
+				*outside = public[strings.ToLower(ip.ID)]
+			}
+		}
+		found[server] = a
+	}
+	return found
+}
+
+// interfacePrivate is the value of tagInterface for machines that npctl connects to at their private address.
+const interfacePrivate = "private"
+
+func connectTo(a resources.Addresses, choice string) string {
+	candidates := []string{a.PublicIPv4, a.PublicIPv6, a.PrivateIPv4}
+	if choice == interfacePrivate {
+		candidates = []string{a.PrivateIPv4, a.PublicIPv6, a.PublicIPv4}
+	}
+	for _, address := range candidates {
+		if address != "" {
+			return address
+		}
+	}
+	return ""
+}
+
+// diskTags are the tags that a disk lacks.
+type diskTags struct {
+	disk string
+	tags map[string]string
+}
+
+// untaggedDisks returns, by virtual machine, the OS disks that Azure created without tags.
+func (all inventory) untaggedDisks() map[string]diskTags {
+	disks := map[string]*armcompute.Disk{}
+	for _, d := range all.disks {
+		disks[strings.ToLower(deref(d.Name))] = d
+	}
+	found := map[string]diskTags{}
+	for _, vm := range all.vms {
+		tags := tagMap(vm.Tags)
+		if tags[tagTagDisk] == "" || marksOf(tags).Installation == "" || vm.Properties == nil || vm.Properties.StorageProfile == nil || vm.Properties.StorageProfile.OSDisk == nil {
+			continue
+		}
+		d := disks[strings.ToLower(deref(vm.Properties.StorageProfile.OSDisk.Name))]
+		if d == nil || !sameName(nameOf(deref(d.ManagedBy)), deref(vm.Name)) || marksOf(tagMap(d.Tags)).SameRecord(marksOf(tags)) {
+			continue
+		}
+		delete(tags, tagTagDisk)
+		found[deref(vm.Name)] = diskTags{deref(d.Name), tags}
+	}
+	return found
+}
+
+// recentList keeps the newest list. Its zero value is usable.
+type recentList struct {
+	mu       sync.Mutex
+	at       time.Time            // guarded by mu
+	list     []resources.Instance // guarded by mu
+	withTags map[string]diskTags  // guarded by mu
+}
+
+// recent is the age up to which the quota uses a list: the reconciler lists instances right before it reads the quota.
+const recent = 5 * time.Second
+
+func (r *recentList) set(list []resources.Instance, untagged map[string]diskTags) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at, r.list, r.withTags = time.Now(), list, untagged
+}
+
+func (r *recentList) get() ([]resources.Instance, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.list, !r.at.IsZero() && time.Since(r.at) < recent
+}
+
+// untagged returns the OS disk of an instance of the newest list that lacks tags, and these tags.
+func (r *recentList) untagged(id string) (disk string, tags map[string]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d := r.withTags[id]
+	return d.disk, d.tags
+}
+
+// faults are the reasons of failed virtual machines, and the sizes for which Azure had no capacity. Its zero value is
+// usable.
+type faults struct {
+	mu    sync.Mutex
+	known map[string]fault     // guarded by mu; by virtual machine
+	full  map[string]time.Time // guarded by mu; until when, by size and zone
+}
+
+type fault struct {
+	text string
+	kind resources.FaultKind
+}
+
+// fullFor is the time during which Create prefers other sizes to one without capacity. Azure reports some failures after it
+// has accepted the machine.
+const fullFor = 10 * time.Minute
+
+// preferred returns sizes in their order, those without capacity last.
+func (f *faults) preferred(sizes []size, zone string) []size {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	isFull := func(s size) int {
+		if time.Now().Before(f.full[strings.ToLower(s.name)+"/"+zone]) {
+			return 1
+		}
+		return 0
+	}
+	sorted := slices.Clone(sizes)
+	slices.SortStableFunc(sorted, func(a, b size) int { return isFull(a) - isFull(b) })
+	return sorted
+}
+
+func (f *faults) get(id string) (fault, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found, ok := f.known[id]
+	return found, ok
+}
+
+func (f *faults) set(i resources.Instance, reason fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.known == nil {
+		f.known, f.full = map[string]fault{}, map[string]time.Time{}
+	}
+	f.known[i.ID] = reason
+	if reason.kind == resources.FaultCapacity {
+		f.full[strings.ToLower(i.Flavor)+"/"+i.Zone] = time.Now().Add(fullFor)
+	}
+}
+
+// keep forgets the reasons of machines that are gone.
+func (f *faults) keep(list []resources.Instance) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id := range f.known {
+		if !slices.ContainsFunc(list, func(i resources.Instance) bool { return i.ID == id && i.Status == resources.StatusFailed }) {
+			delete(f.known, id)
+		}
+	}
+}
+
+// addFaults adds the reasons of failures, which lists omit: one call for each machine of npctl that has failed since.
+func (c *Cloud) addFaults(ctx context.Context, list []resources.Instance) error {
+	for n := range list {
+		i := &list[n]
+		if i.Status != resources.StatusFailed || i.Marks.Installation == "" {
+			continue
+		}
+		reason, ok := c.faults.get(i.ID)
+		if !ok {
+			view, err := c.vms.InstanceView(ctx, c.group, i.ID, nil)
+			if err = wrap("read the state of virtual machine "+i.ID, err); isMissing(err) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			reason = faultOf(view.Statuses)
+			c.faults.set(*i, reason)
+		}
+		i.Fault, i.FaultKind = reason.text, reason.kind
+	}
+	c.faults.keep(list)
+	return nil
+}
+
+// faultOf returns the reason in a code such as ProvisioningState/failed/AllocationFailed.
+func faultOf(statuses []*armcompute.InstanceViewStatus) fault {
+	for _, s := range statuses {
+		if rest, ok := strings.CutPrefix(deref(s.Code), "ProvisioningState/failed"); ok {
+			code, message := strings.TrimPrefix(rest, "/"), clean(deref(s.Message))
+			text := code
+			if message != "" {
+				text = strings.TrimPrefix(code+": "+message, ": ")
+			}
+			return fault{text, faultKind(code, message)}
+		}
+	}
+	return fault{}
+}

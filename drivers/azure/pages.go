@@ -1,0 +1,185 @@
+package azure
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5" //nolint:gosec // Azure's checksum of a request
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/npctl/npctl/drivers"
+)
+
+// An address with its authorization gives access to the pages of a disk, by the Put Page call of Azure Storage. Pages that
+// are not written are zero. Azure compares each range with its MD5.
+const (
+	rangeSize      = 4 << 20 // the largest range
+	maxWriters     = 16      // ranges that are in flight at a time
+	storageVersion = "2021-12-02"
+)
+
+// pageWriter writes the pages of one disk.
+type pageWriter struct {
+	transport http.RoundTripper
+	access    string // the address, a secret
+	disk      string
+	buffers   sync.Pool
+
+	mu       sync.Mutex
+	progress func(int64) // guarded by mu; may be nil
+	size     int64       // of the image without the tail
+	sent     int64       // guarded by mu; bytes that are stored or zero
+}
+
+// writePages reads the content once: one goroutine reads and hashes it, others send its ranges. It verifies the content
+// before it returns.
+func writePages(ctx context.Context, transport http.RoundTripper, access, disk string, spec drivers.ImageSpec, content io.Reader, tail []byte) error {
+	w := &pageWriter{transport: transport, access: access, disk: disk, progress: spec.Progress, size: spec.Size, buffers: sync.Pool{New: func() any { return new([rangeSize]byte) }}}
+	sums := newFileSums()
+	file := io.MultiReader(io.TeeReader(content, sums), bytes.NewReader(tail))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxWriters)
+	readErr := w.read(ctx, group, file)
+	writeErr := group.Wait()
+	if readErr != nil && (writeErr == nil || !errors.Is(readErr, context.Canceled)) {
+		return readErr
+	}
+	if writeErr != nil {
+		return writeErr
+	}
+	return sums.check(spec)
+}
+
+// read starts a writer for each range that is not zero.
+func (w *pageWriter) read(ctx context.Context, group *errgroup.Group, file io.Reader) error {
+	for offset := int64(0); ; offset += rangeSize {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		buffer := w.buffers.Get().(*[rangeSize]byte)
+		n, err := io.ReadFull(file, buffer[:])
+		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !last {
+			return fmt.Errorf("read the image: %w", err)
+		}
+		pages := buffer[:n-n%sectorSize] // only a file that changed ends within a page
+		if bytes.Equal(pages, zeros[:len(pages)]) {
+			w.buffers.Put(buffer)
+			w.report(n)
+		} else {
+			group.Go(func() error {
+				defer w.buffers.Put(buffer)
+				if err := w.put(ctx, offset, pages); err != nil {
+					return err
+				}
+				w.report(n)
+				return nil
+			})
+		}
+		if last {
+			return nil
+		}
+	}
+}
+
+var zeros [rangeSize]byte
+
+func (w *pageWriter) report(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.sent = min(w.sent+int64(n), w.size); w.progress != nil && n > 0 {
+		w.progress(w.sent)
+	}
+}
+
+// Retries of one range: Azure throttles large uploads, and an upload of gigabytes must not start again for one range.
+const (
+	rangeRetries = 8
+	rangeTimeout = 2 * time.Minute // of one attempt
+)
+
+func (w *pageWriter) put(ctx context.Context, offset int64, pages []byte) error {
+	sum := md5.Sum(pages) //nolint:gosec // Azure's checksum of a request
+	checksum := base64.StdEncoding.EncodeToString(sum[:])
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		limited, cancel := context.WithTimeout(ctx, rangeTimeout)
+		defer cancel()
+		err := w.send(limited, offset, pages, checksum)
+		if errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil {
+			return struct{}{}, backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithMaxTries(rangeRetries))
+	return err
+}
+
+// send writes one range. Errors of the transport contain the address, so they do not appear.
+func (w *pageWriter) send(ctx context.Context, offset int64, pages []byte, checksum string) error {
+	doing := fmt.Sprintf("write bytes %d to %d of disk %s", offset, offset+int64(len(pages))-1, w.disk)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, w.access+"&comp=page", bytes.NewReader(pages))
+	if err != nil {
+		return fmt.Errorf("%s: %w: Azure returns no valid address", doing, drivers.ErrRejected)
+	}
+	for name, value := range map[string]string{
+		"X-Ms-Version": storageVersion, "X-Ms-Page-Write": "update", "X-Ms-Range": fmt.Sprintf("bytes=%d-%d", offset, offset+int64(len(pages))-1), "Content-Md5": checksum,
+	} {
+		request.Header.Set(name, value)
+	}
+	answer, err := w.transport.RoundTrip(request)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", doing, drivers.ErrUnavailable, strings.ReplaceAll(err.Error(), w.access, "…"))
+	}
+	defer answer.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection stays usable
+	if answer.StatusCode == http.StatusCreated {
+		return nil
+	}
+	code := answer.Header.Get("X-Ms-Error-Code")
+	kind := drivers.ErrUnavailable
+	if s := answer.StatusCode; s >= 400 && s < 500 && s != http.StatusRequestTimeout && s != http.StatusTooManyRequests && code != "Md5Mismatch" {
+		kind = drivers.ErrRejected
+	}
+	return fmt.Errorf("%s: %w: %s %s", doing, kind, answer.Status, code)
+}
+
+// fileSums computes the checksums of the content that the caller knows.
+type fileSums struct {
+	size   int64
+	sha256 hash.Hash
+}
+
+func newFileSums() *fileSums { return &fileSums{sha256: sha256.New()} }
+
+// Write implements io.Writer.
+func (s *fileSums) Write(p []byte) (int, error) {
+	s.size += int64(len(p))
+	return s.sha256.Write(p)
+}
+
+// check compares the content with the ImageSpec.
+func (s *fileSums) check(spec drivers.ImageSpec) error {
+	sum := hex.EncodeToString(s.sha256.Sum(nil))
+	switch {
+	case spec.Size != s.size:
+		return changed("its size", fmt.Sprint(spec.Size), fmt.Sprint(s.size))
+	case spec.SHA256 != "" && !strings.EqualFold(spec.SHA256, sum):
+		return changed("its SHA-256", spec.SHA256, sum)
+	}
+	return nil
+}
+
+func changed(what, want, got string) error {
+	return fmt.Errorf("%w: the image file changed after its build: %s is %s, expected %s; build it again", drivers.ErrRejected, what, got, want)
+}

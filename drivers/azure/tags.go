@@ -1,0 +1,166 @@
+package azure
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+// The ownership tags of Azure's objects:
+//
+//   - npctl_installation, npctl_provider, npctl_pool, npctl_label, npctl_image, npctl_build, npctl_hash, and one of
+//     npctl_node_id, npctl_upload_id and npctl_build_id;
+//   - virtual machines, their network interfaces and public addresses get them in the call that creates the machine;
+//   - Azure creates OS disks without tags: Advance copies those of the machine;
+//   - the disks of uploads and images get them in the calls that create them.
+//
+// Further tags: npctl_name of all objects, npctl_interface and npctl_tag_disk of virtual machines, and npctl_format,
+// npctl_size, npctl_sha256 and npctl_created of images.
+const (
+	tagPrefix = "npctl_"
+
+	tagInstallation = tagPrefix + "installation"
+	tagNodeID       = tagPrefix + "node_id"
+	tagUploadID     = tagPrefix + "upload_id"
+	tagBuildID      = tagPrefix + "build_id"
+	tagName         = tagPrefix + "name"
+	tagInterface    = tagPrefix + "interface"
+	tagTagDisk      = tagPrefix + "tag_disk" // the OS disk gets the tags of the machine
+	tagFormat       = tagPrefix + "format"
+	tagSize         = tagPrefix + "size"
+	tagSHA256       = tagPrefix + "sha256"
+	tagCreated      = tagPrefix + "created"
+)
+
+// describing are npctl's tags that do not name the owner of an object.
+var describing = map[string]bool{tagName: true, tagInterface: true, tagFormat: true, tagSize: true, tagSHA256: true, tagCreated: true}
+
+// markFields maps the names of the ownership tags that have the same format everywhere to their fields.
+func markFields(m *resources.OwnerTags) map[string]*string {
+	return map[string]*string{
+		"installation": &m.Installation,
+		"provider":     &m.Provider,
+		"pool":         &m.Pool,
+		"label":        &m.Label,
+		"image":        &m.Image,
+		"build":        &m.Build,
+		"hash":         (*string)(&m.Hash),
+	}
+}
+
+// ownerTags encodes ownership tags.
+func ownerTags(m resources.OwnerTags) map[string]string {
+	values := map[string]string{tagOfID(m.Kind): m.ID}
+	for name, value := range markFields(&m) {
+		if *value != "" {
+			values[tagPrefix+name] = *value
+		}
+	}
+	return values
+}
+
+func tagOfID(kind resources.Kind) string {
+	switch kind {
+	case resources.KindUpload:
+		return tagUploadID
+	case resources.KindBuild:
+		return tagBuildID
+	default:
+		return tagNodeID
+	}
+}
+
+// marksOf decodes ownership tags; it returns zero tags without an installation.
+func marksOf(values map[string]string) resources.OwnerTags {
+	if values[tagInstallation] == "" {
+		return resources.OwnerTags{}
+	}
+	var m resources.OwnerTags
+	for name, value := range markFields(&m) {
+		*value = values[tagPrefix+name]
+	}
+	for _, kind := range []resources.Kind{resources.KindBuild, resources.KindUpload, resources.KindNode} {
+		if id := values[tagOfID(kind)]; id != "" {
+			m.Kind, m.ID = kind, id
+			return m
+		}
+	}
+	m.Kind = resources.KindNode
+	return m
+}
+
+// tagMap converts the SDK's tags.
+func tagMap(tags map[string]*string) map[string]string {
+	values := make(map[string]string, len(tags))
+	for key, value := range tags {
+		values[key] = deref(value)
+	}
+	return values
+}
+
+// pointers is the reverse of tagMap.
+func pointers(values map[string]string) map[string]*string {
+	tags := make(map[string]*string, len(values))
+	for key, value := range values {
+		tags[key] = &value
+	}
+	return tags
+}
+
+// deref returns the value of a pointer, or the zero value.
+func deref[T any](p *T) (value T) {
+	if p != nil {
+		value = *p
+	}
+	return value
+}
+
+// userTags returns the tags without npctl's own.
+func userTags(values map[string]string) map[string]string {
+	result := map[string]string{}
+	for key, value := range values {
+		if !strings.HasPrefix(key, tagPrefix) {
+			result[key] = value
+		}
+	}
+	return result
+}
+
+// cutTag shortens a value that a request determines, so that its size fails no launch.
+func cutTag(value string) string {
+	value = strings.ToValidUTF8(value, "\uFFFD")
+	if len(value) <= maxTagValue {
+		return value
+	}
+	return strings.ToValidUTF8(value[:maxTagValue], "")
+}
+
+// validateTags rejects tags that Azure would reject, before anything is created.
+func validateTags(values map[string]string) error {
+	if len(values) > maxTags {
+		return fmt.Errorf("%w: %d tags: Azure accepts %d; remove some", drivers.ErrRejected, len(values), maxTags)
+	}
+	for key, value := range values {
+		if key == "" || len(key) > maxTagKey || len(value) > maxTagValue || strings.ContainsAny(key, notInTags) {
+			return fmt.Errorf("%w: tag %.40q: npctl accepts names of 1 to %d bytes without %s and values of at most %d bytes; change it", drivers.ErrRejected, key, maxTagKey, notInTags, maxTagValue)
+		}
+	}
+	return nil
+}
+
+// checkMarks returns ErrNotOurs unless an object has the expected ownership tags.
+func checkMarks(kind, id string, found, expected resources.OwnerTags) error {
+	if found.SameRecord(expected) {
+		return nil
+	}
+	return fmt.Errorf("delete %s %s: %w: it has %s, expected %s; npctl does not delete it", kind, id, drivers.ErrNotOurs, describe(found), describe(expected))
+}
+
+func describe(m resources.OwnerTags) string {
+	if m.Installation == "" {
+		return "no ownership tags"
+	}
+	return fmt.Sprintf("the ownership tags of %s %s of installation %s", m.Kind, m.ID, m.Installation)
+}
