@@ -90,13 +90,17 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 		ImageID: azuretest.Marketplace,
 		Lacks:   []string{"access", "snapshots"},
 		Rejected: map[string]func(*drivers.Spec){
-			"unknown image":  func(s *drivers.Spec) { s.ImageID = azuretest.ID("Microsoft.Compute/images", "none") },
-			"no image ID":    func(s *drivers.Spec) { s.ImageID = "debian" },
-			"unknown size":   func(s *drivers.Spec) { s.Config = offerConfig(map[string]cty.Value{"vm_sizes": words("Standard_D2s_v9")}) },
+			"unknown image": func(s *drivers.Spec) { s.ImageID = azuretest.ID("Microsoft.Compute/images", "none") },
+			"no image ID":   func(s *drivers.Spec) { s.ImageID = "debian" },
+			"unknown size": func(s *drivers.Spec) {
+				s.Config = offerConfig(map[string]cty.Value{"vm_sizes": words("Standard_D2s_v9")})
+			},
 			"unknown subnet": func(s *drivers.Spec) { s.Config = offerConfig(map[string]cty.Value{"subnet": cty.StringVal("none")}) },
 			"no network":     func(s *drivers.Spec) { s.Config = offerConfig(map[string]cty.Value{"network": cty.StringVal("")}) },
-			"no login":       func(s *drivers.Spec) { s.Config = offerConfig(map[string]cty.Value{"ssh_public_key": cty.StringVal("")}) },
-			"long key":       func(s *drivers.Spec) { s.Properties = map[string]string{strings.Repeat("x", 600): "a"} },
+			"no login": func(s *drivers.Spec) {
+				s.Config = offerConfig(map[string]cty.Value{"ssh_public_key": cty.StringVal("")})
+			},
+			"long key": func(s *drivers.Spec) { s.Properties = map[string]string{strings.Repeat("x", 600): "a"} },
 		},
 		BadOffers: badOffers(),
 		OpenWrong: func(t *testing.T) error {

@@ -42,12 +42,12 @@ func driverSchema() schema.Driver {
 
 // providerSettings locate the resource group.
 type providerSettings struct {
-	SubscriptionID string         `config:"subscription_id" doc:"ID of the subscription; the default is 'AZURE_SUBSCRIPTION_ID'."`
-	ResourceGroup  string         `config:"resource_group,required,nonempty" doc:"Resource group of all objects that npctl creates. It has to exist."`
-	Location       string         `config:"location" doc:"Location of the objects, such as 'westeurope'; the default is that of the resource group."`
-	Cloud          string         `config:"cloud" default:"public" oneof:"public government china" doc:"The Azure cloud."`
-	Endpoint       string         `config:"endpoint" doc:"URL of another Azure Resource Manager, such as that of an Azure Stack. 'AZURE_AUTHORITY_HOST' is then the URL of its login service."`
-	Format         drivers.Format `config:",inline"`
+	SubscriptionID string `config:"subscription_id" doc:"ID of the subscription; the default is 'AZURE_SUBSCRIPTION_ID'."`
+	ResourceGroup  string `config:"resource_group,required,nonempty" doc:"Resource group of all objects that npctl creates. It has to exist."`
+	Location       string `config:"location" doc:"Location of the objects, such as 'westeurope'; the default is that of the resource group."`
+	Cloud          string `config:"cloud" default:"public" oneof:"public government china" doc:"The Azure cloud."`
+	Endpoint       string `config:"endpoint" doc:"URL of another Azure Resource Manager, such as that of an Azure Stack. 'AZURE_AUTHORITY_HOST' is then the URL of its login service."`
+	ImageFormat    string `config:"image_format" default:"raw" oneof:"raw vhd" doc:"Format of uploaded images. Azure stores fixed VHDs, and npctl makes them of raw images; images of the format 'vhd' have to be fixed VHDs."`
 }
 
 // labelSettings are the attributes of an offer.

@@ -6,6 +6,7 @@ package azuretest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7/fake"
@@ -193,6 +195,11 @@ func (c *Cloud) route(w http.ResponseWriter, r *http.Request, api string) {
 			c.started[r.URL.Path] = api
 		}
 		response, err := c.compute.Do(r.WithContext(context.WithValue(r.Context(), runtime.CtxAPINameKey{}, api)))
+		var refusal *azcore.ResponseError
+		if errors.As(err, &refusal) {
+			fail(w, refusal.StatusCode, refusal.ErrorCode, "The request "+api+" failed.")
+			return
+		}
 		if err != nil {
 			fail(w, http.StatusInternalServerError, "Fake", err.Error())
 			return

@@ -380,7 +380,8 @@ func (c *Cloud) listDisks(string, *armcompute.DisksClientListByResourceGroupOpti
 	return r
 }
 
-// AttachDisk makes a virtual machine use a disk, which it creates if necessary, as another user would.
+// AttachDisk makes a virtual machine use a disk, which it creates if necessary, as another user would. Without a machine it
+// detaches the disk.
 func (c *Cloud) AttachDisk(disk, vm string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -388,6 +389,10 @@ func (c *Cloud) AttachDisk(disk, vm string) {
 	if !found {
 		d = &armcompute.Disk{ID: to.Ptr(ID("Microsoft.Compute/disks", disk)), Name: to.Ptr(disk), Location: to.Ptr(Location), Properties: &armcompute.DiskProperties{}}
 		c.disks[strings.ToLower(disk)] = d
+	}
+	if vm == "" {
+		d.ManagedBy, d.Properties.DiskState = nil, to.Ptr(armcompute.DiskStateUnattached)
+		return
 	}
 	d.ManagedBy, d.Properties.DiskState = to.Ptr(ID("Microsoft.Compute/virtualMachines", vm)), to.Ptr(armcompute.DiskStateAttached)
 }
