@@ -8,10 +8,11 @@ DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 RACE := CGO_ENABLED=1 go test -race -timeout=30m
 
-.PHONY: help build build-windows test race check lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz integration integration-openstack integration-images \
-	integration-newcomer integration-sandbox integration-aws integration-ibmvpc integration-arm64 integration-completion integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd \
-	integration-newcomer integration-sandbox integration-aws integration-gce integration-arm64 integration-completion integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd \
-	integration-zookeeper integration-kubernetes integration-external integration-qemu clean
+INTEGRATION := $(addprefix integration-,newcomer sandbox aws azure gce ibmvpc kubernetes external qemu arm64 completion images gearman zuul zuul-jobs \
+	watch systemd zookeeper openstack migration)
+
+.PHONY: help build build-windows build-kubernetes test race check lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz clean \
+	integration $(INTEGRATION)
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,8 +76,7 @@ bench-uploads: build ## uploads against dd and the openstack client (installs th
 bench-zookeeper: build ## npctl watch against a real nodepool-launcher on ZooKeeper (as root; installs Debian packages, and nodepool into a venv)
 	./test/zookeeper/bench.sh
 
-integration: integration-qemu integration-newcomer integration-aws integration-ibmvpc integration-sandbox integration-arm64 integration-completion integration-images integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd integration-zookeeper integration-kubernetes integration-external integration-openstack ## all integration targets
-integration: integration-qemu integration-newcomer integration-aws integration-gce integration-sandbox integration-arm64 integration-completion integration-images integration-gearman integration-zuul integration-zuul-jobs integration-migration integration-watch integration-systemd integration-zookeeper integration-kubernetes integration-external integration-openstack ## all integration targets
+integration: $(INTEGRATION) ## all integration targets
 
 integration-newcomer: ## the README's two commands on a minimal Debian, as an unprivileged user (as root; installs mmdebstrap)
 	./test/newcomer/run.sh
@@ -86,8 +86,12 @@ integration-aws: build ## the driver aws against moto (installs moto and the aws
 
 integration-ibmvpc: build ## npctl with the driver ibmvpc against a cloud in memory; its shapes against IBM's library
 	NPCTL=bin/npctl ./test/ibmvpc/run.sh
+
 integration-gce: build ## the driver gce against gcplocal (installs gcplocal into a venv), and whole npctl processes with it
 	./test/gce/run.sh
+
+integration-azure: build ## npctl with the driver azure against a simulated Azure
+	./test/azure/run.sh
 
 integration-arm64: ## make demo with npctl for arm64, in qemu (as root, Debian 12; installs qemu-user-static)
 	./test/arm64/run.sh

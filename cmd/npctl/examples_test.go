@@ -17,7 +17,8 @@ import (
 const examplesDir = "../../examples"
 
 func TestStartersAreTheExamples(t *testing.T) {
-	for from, name := range starterFiles {
+	for _, s := range starterKinds {
+		from, name := s.kind, s.file
 		want := testutil.ReadFile(t, filepath.Join(examplesDir, name))
 		got, err := starters.ReadFile("starter/" + name)
 		testutil.Must(t, err)

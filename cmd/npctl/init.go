@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -19,31 +21,60 @@ import (
 //go:embed starter/*.hcl
 var starters embed.FS
 
-const initDescription = `Writes a commented configuration to start from, and a .gitignore, into a directory that has none (the
+// starter is a configuration to start from: the example of that name.
+type starter struct {
+	kind, file string
+	cloud      string // what it needs
+	next       string // the options of the first plan, if it needs any
+}
+
+var starterKinds = []starter{
+	{"sandbox", "quickstart.hcl", "a cloud that lives inside npctl: no account, no root, nothing to install", ""},
+	{"openstack", "openstack.hcl", "an OpenStack project, found by its entry in clouds.yaml",
+		"-var cloud=NAME, with the NAME of an entry in your clouds.yaml"},
+	{"aws", "aws.hcl", "an AWS account, with the credentials of the aws command", "-var key_name=NAME, with the NAME of an EC2 key pair"},
+	{"azure", "azure.hcl", "an Azure subscription, with the credentials of the az command",
+		"-var resource_group=GROUP -var network=NETWORK -var ssh_public_key=KEY"},
+	{"gce", "gce.hcl", "a Google Cloud project, with the credentials of the gcloud command",
+		"-var project=ID, with the ID of a Google Cloud project"},
+	{"ibmvpc", "ibmvpc.hcl", "a VPC of IBM Cloud, with an API key in VPC_APIKEY",
+		"-var vpc=NAME -var key=NAME, with the NAMEs of your VPC and of an SSH key in it"},
+	{"kubernetes", "kubernetes.hcl", "a Kubernetes cluster, with the kubeconfig of kubectl",
+		"-var context=NAME, with the NAME of a context of your kubeconfig"},
+	{"qemu", "qemu.hcl", "virtual machines on this host",
+		"-var image=PATH -var ssh_key=KEY, with an image that has cloud-init, and your public key"},
+}
+
+// starterNames lists the values of -from.
+func starterNames() string {
+	var names []string
+	for _, s := range starterKinds {
+		names = append(names, s.kind)
+	}
+	return strings.Join(names, ", ")
+}
+
+func initDescription() string {
+	var kinds strings.Builder
+	for _, s := range starterKinds {
+		fmt.Fprintf(&kinds, "  -from=%-11s %s\n", s.kind, s.cloud)
+	}
+	return `Writes a commented configuration to start from, and a .gitignore, into a directory that has none (the
 current one, or that of -config). It overwrites no existing file.
 
-  -from=sandbox     a cloud that lives inside npctl: no account, no root, nothing to install
-  -from=openstack   an OpenStack project, found by its entry in clouds.yaml
-  -from=aws         an AWS account, with the credentials of the aws command
-  -from=ibmvpc      a VPC of IBM Cloud, with an API key in VPC_APIKEY
-  -from=gce         a Google Cloud project, with the credentials of the gcloud command
-  -from=qemu        virtual machines on this host
-  -from=kubernetes  a Kubernetes cluster, with the kubeconfig of kubectl
-
+` + kinds.String() + `
 Examples:
   mkdir fleet && cd fleet && npctl init && npctl plan
   npctl init -from=openstack && npctl plan -var cloud=mycloud
 
 Exit codes: 0, or 1 on an error.`
-
-// starterFiles maps the values of -from to the starters.
-var starterFiles = map[string]string{"sandbox": "quickstart.hcl", "openstack": "openstack.hcl", "aws": "aws.hcl", "gce": "gce.hcl", "ibmvpc": "ibmvpc.hcl", "kubernetes": "kubernetes.hcl", "qemu": "qemu.hcl"}
+}
 
 func newInitCommand(a *app) *cli.Command {
 	from := ""
 	return &cli.Command{
-		Name: "init", Category: categoryMain, Usage: "write a configuration to start from", Description: initDescription,
-		Flags: []cli.Flag{&cli.StringFlag{Name: "from", Destination: &from, Value: "sandbox", Usage: "`KIND` of cloud: sandbox, openstack, aws, gce, ibmvpc, kubernetes or qemu"}},
+		Name: "init", Category: categoryMain, Usage: "write a configuration to start from", Description: initDescription(),
+		Flags: []cli.Flag{&cli.StringFlag{Name: "from", Destination: &from, Value: "sandbox", Usage: "`KIND` of cloud: " + starterNames()}},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			return a.init(from)
 		},
@@ -51,15 +82,15 @@ func newInitCommand(a *app) *cli.Command {
 }
 
 func (a *app) init(from string) error {
-	name, ok := starterFiles[from]
-	if !ok {
-		return hint(fmt.Errorf("option -from: %q does not exist", from), "write sandbox, openstack, aws, gce, ibmvpc, kubernetes or qemu")
+	i := slices.IndexFunc(starterKinds, func(s starter) bool { return s.kind == from })
+	if i < 0 {
+		return hint(fmt.Errorf("option -from: %q does not exist", from), "write one of: "+starterNames())
 	}
 	dir := a.global.config
 	if err := checkEmpty(dir); err != nil {
 		return err
 	}
-	text, err := starters.ReadFile("starter/" + name)
+	text, err := starters.ReadFile("starter/" + starterKinds[i].file)
 	if err != nil {
 		return err
 	}
@@ -74,21 +105,7 @@ func (a *app) init(from string) error {
 	case !errors.Is(err, fs.ErrExist):
 		return err
 	}
-	next := "npctl plan"
-	switch from {
-	case "openstack":
-		next = "npctl plan -var cloud=NAME, with the NAME of an entry in your clouds.yaml"
-	case "qemu":
-		next = "npctl plan -var image=PATH -var ssh_key=KEY, with an image that has cloud-init, and your public key"
-	case "aws":
-		next = "npctl plan -var key_name=NAME, with the NAME of an EC2 key pair"
-	case "ibmvpc":
-		next = "npctl plan -var vpc=NAME -var key=NAME, with the NAMEs of your VPC and of an SSH key in it"
-	case "gce":
-		next = "npctl plan -var project=ID, with the ID of a Google Cloud project"
-	case "kubernetes":
-		next = "npctl plan -var context=NAME, with the NAME of a context of your kubeconfig"
-	}
+	next := strings.TrimSpace("npctl plan " + starterKinds[i].next)
 	return a.ui.print("Wrote %s. Read %s, then: %s", wrote, path, next)
 }
 

@@ -64,6 +64,7 @@ var valuesOfExamples = map[string][]string{
 	"aws.hcl":         {"key_name=ci"},
 	"ibmvpc.hcl":      {"vpc=ci", "key=ci"},
 	"gce.hcl":         {"project=ci-project"},
+	"azure.hcl":       {"resource_group=ci", "network=ci", "ssh_public_key=key"},
 	"openstack.hcl":   {"cloud=one"},
 	"qemu.hcl":        {"image=/srv/image.qcow2", "ssh_key=ssh-ed25519 AAAA"},
 	"multi-cloud.hcl": {`clouds={ here = { cloud = "one", networks = ["private"] }, there = { cloud = "two" } }`},

@@ -18,6 +18,7 @@ import (
 	"github.com/npctl/npctl/builders/zuul"
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/aws"
+	"github.com/npctl/npctl/drivers/azure"
 	"github.com/npctl/npctl/drivers/external"
 	"github.com/npctl/npctl/drivers/gce"
 	"github.com/npctl/npctl/drivers/ibmvpc"
@@ -53,6 +54,7 @@ func newRegistry() registry {
 		aws.New(),
 		ibmvpc.New(),
 		gce.New(),
+		azure.New(),
 		openstack.New(),
 		qemu.New(),
 		kubernetes.New(),

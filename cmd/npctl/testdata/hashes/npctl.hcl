@@ -235,6 +235,80 @@ provider "aws" "amazon" {
   }
 }
 
+provider "azure" "blue" {
+  subscription_id = "00000000-0000-0000-0000-000000000000"
+  resource_group  = "ci"
+  location        = "westeurope"
+
+  cloud_image "ubuntu" {
+    image_id = "Canonical:ubuntu-24_04-lts:server:latest"
+  }
+
+  image "exec" {
+    os_type        = "Windows"
+    generation     = "V1"
+    zone_resilient = false
+  }
+
+  pool "main" {
+    network                = "pool"
+    network_resource_group = "pool"
+    subnet                 = "pool"
+    security_group_id      = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/networkSecurityGroups/pool"
+    public_ipv4            = false
+    ipv6                   = true
+    public_ipv6            = true
+    admin_username         = "pool"
+    ssh_public_key         = "ssh-ed25519 pool"
+    admin_password         = "pool"
+    generate_password      = true
+    volume_size            = 7
+    volume_type            = "Premium_LRS"
+    userdata               = "#cloud-config\npool: true\n"
+    custom_data            = "#cloud-config\npool: true\n"
+    tags                   = { a = "pool" }
+    request_properties     = { r = "{request.id}" }
+    market_type            = "spot"
+    identities             = ["/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/pool"]
+
+    label "inherited" {
+      image    = diskimage.exec
+      vm_sizes = ["Standard_D2s_v5"]
+    }
+
+    label "all" {
+      image                  = cloud_image.ubuntu
+      vm_sizes               = ["Standard_D4s_v5", "Standard_D4s_v4"]
+      network                = "label"
+      network_resource_group = "label"
+      subnet                 = "label"
+      security_group_id      = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/networkSecurityGroups/label"
+      public_ipv4            = true
+      ipv6                   = false
+      public_ipv6            = false
+      admin_username         = "label"
+      ssh_public_key         = "ssh-ed25519 label"
+      admin_password         = "label"
+      generate_password      = false
+      volume_size            = 9
+      volume_type            = "Standard_LRS"
+      userdata               = "#cloud-config\n"
+      custom_data            = "#cloud-config\n"
+      tags                   = { b = "label" }
+      request_properties     = { r = "for {request.tenant_name}" }
+      market_type            = "on-demand"
+      identities             = ["/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/label"]
+    }
+  }
+
+  pool "plain" {
+    label "plain" {
+      image    = cloud_image.ubuntu
+      vm_sizes = ["Standard_D2s_v5"]
+    }
+  }
+}
+
 provider "gce" "google" {
   project = "ci-project"
   region  = "europe-west1"
