@@ -245,7 +245,7 @@ func (c *Cloud) Advance(ctx context.Context, _ drivers.Spec, seen resources.Inst
 	if seen.Status != resources.StatusPending {
 		return seen, nil
 	}
-	disk, tags := c.recent.untagged(seen.ID)
+	disk, tags := c.recent.takeUntagged(seen.ID)
 	if disk == "" {
 		return seen, nil
 	}

@@ -228,11 +228,13 @@ func (r *recentList) get() ([]resources.Instance, bool) {
 	return r.list, !r.at.IsZero() && time.Since(r.at) < recent
 }
 
-// untagged returns the OS disk of an instance of the newest list that lacks tags, and these tags.
-func (r *recentList) untagged(id string) (disk string, tags map[string]string) {
+// takeUntagged returns the OS disk of an instance of the newest list that lacks tags, and these tags. It returns them once
+// for each list.
+func (r *recentList) takeUntagged(id string) (disk string, tags map[string]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	d := r.withTags[id]
+	delete(r.withTags, id)
 	return d.disk, d.tags
 }
 
