@@ -24,6 +24,7 @@ var clouds = map[string]cloud{
 	"aws":           awsCloud,
 	"ibmvpc":        ibmVPCCloud,
 	"gce":           gceCloud,
+	"azure":         azureCloud(),
 	"kubernetes":    kubernetesCloud(),
 	"openshift":     openshiftCloud(),
 	"openshiftpods": openshiftPodsCloud(),

@@ -15,6 +15,7 @@ import (
 	"github.com/npctl/npctl/builders/dib"
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/drivers/aws"
+	"github.com/npctl/npctl/drivers/azure"
 	"github.com/npctl/npctl/drivers/gce"
 	"github.com/npctl/npctl/drivers/ibmvpc"
 	"github.com/npctl/npctl/drivers/kubernetes"
@@ -92,7 +93,7 @@ func options(dir string) config.Options {
 		Path: dir, LookupEnv: environment, States: location.Schemas(),
 		Drivers: map[string]schema.Driver{
 			"openstack": openstack.New().Schema(), "static": static.New().Schema(),
-			"sandbox": sandbox.New(openstack.SharedSchema(), nil).Schema(), "aws": aws.New().Schema(), "ibmvpc": ibmvpc.New().Schema(), "gce": gce.New().Schema(), "metastatic": metastatic.New().Schema(),
+			"sandbox": sandbox.New(openstack.SharedSchema(), nil).Schema(), "aws": aws.New().Schema(), "ibmvpc": ibmvpc.New().Schema(), "gce": gce.New().Schema(), "azure": azure.New().Schema(), "metastatic": metastatic.New().Schema(),
 			"kubernetes": kubernetes.New().Schema(), "openshift": kubernetes.NewOpenShift().Schema(), "openshiftpods": kubernetes.NewOpenShiftPods().Schema(),
 		},
 		Builders: map[string]schema.Block{"dib": (&dib.Builder{}).Schema()},

@@ -14,6 +14,7 @@ import (
 type provider struct {
 	*translator
 	images      *images
+	source      *node
 	b           *block
 	driver      string
 	cloudImages map[string]*image
@@ -22,10 +23,11 @@ type provider struct {
 }
 
 // driversWithout are the drivers of Nodepool that npctl does not have.
-var driversWithout = []string{"azure", "fake"}
+var driversWithout = []string{"fake"}
 
 func (p *provider) translate(n *node) {
 	name := p.b.labels[0]
+	p.source = n
 	if e := n.get("driver"); e.set() {
 		if _, ok := text(p.translator, e.value); !ok {
 			return

@@ -17,6 +17,7 @@ const (
 	toAWS        = "aws"
 	toIBMVPC     = "ibm-vpc"
 	toGCE        = "google-cloud"
+	toAzure      = "azure"
 	toKubernetes = "kubernetes-and-openshift"
 	toMetastatic = "metastatic"
 	toLabels     = "labels"

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Nodepool's providers of aws, gce, ibmvpc, kubernetes, openshift, openshiftpods and metastatic.
+// Nodepool's providers of aws, azure, gce, ibmvpc, kubernetes, openshift, openshiftpods and metastatic.
 
 func (r *reader) cloud(path, driver string, item value) error {
 	switch driver {
@@ -17,6 +17,8 @@ func (r *reader) cloud(path, driver string, item value) error {
 		return r.ibmVPC(path, item)
 	case "gce":
 		return r.gce(path, item)
+	case "azure":
+		return r.azure(path, item)
 	case "metastatic":
 		return r.metastatic(path, item)
 	default:
@@ -243,17 +245,26 @@ func (r *reader) aws(path string, item value) error {
 	})
 }
 
-func (r *reader) awsLabel(path string, item, pool, label value, disk, cloud map[string]value) error {
+// imageOf records the image of a label and returns its settings in the provider.
+func (r *reader) imageOf(path string, label value, disk, cloud map[string]value) (value, error) {
 	kind, images := "diskimage", disk
 	ref, ok := label.get("diskimage")
 	if !ok {
 		kind, images = "cloud-image", cloud
 		ref, _ = label.get("cloud-image")
 	}
-	if _, ok := images[ref.text()]; !ok {
-		return fmt.Errorf("line %d: the provider has no %s %q", label.line, kind, ref.text())
+	img, ok := images[ref.text()]
+	if !ok {
+		return value{}, fmt.Errorf("line %d: the provider has no %s %q", label.line, kind, ref.text())
 	}
 	r.model.put(path, "image", kind+" "+ref.text(), ref.line, true)
+	return img, nil
+}
+
+func (r *reader) awsLabel(path string, item, pool, label value, disk, cloud map[string]value) error {
+	if _, err := r.imageOf(path, label, disk, cloud); err != nil {
+		return err
+	}
 	types, set := label.get("instance-type")
 	if fleet, ok := label.get("fleet"); ok {
 		types, set = fleet.get("instance-types")

@@ -132,7 +132,7 @@ func (m Model) image(img *resources.Image) {
 func (m Model) provider(d *resources.Desired, p *resources.Provider) {
 	path := under("", "provider", p.Name)
 	put := m.in(path, p.Source)
-	isCloud := slices.Contains([]string{"aws", "gce", "ibmvpc", "kubernetes", "openshift", "openshiftpods", "metastatic"}, p.Driver)
+	isCloud := slices.Contains([]string{"aws", "azure", "gce", "ibmvpc", "kubernetes", "openshift", "openshiftpods", "metastatic"}, p.Driver)
 	if p.Driver != "openstack" && p.Driver != "static" && !isCloud {
 		return
 	}

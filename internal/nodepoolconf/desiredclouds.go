@@ -35,6 +35,8 @@ func (m Model) cloudOf(p *resources.Provider, path string) {
 		for i := range p.CloudImages {
 			m.gceImage(under(path, "cloud-image", p.CloudImages[i].Name), &p.CloudImages[i])
 		}
+	case "azure":
+		m.azure(put, p, path)
 	case "metastatic":
 		put("boot-timeout", seconds(p.BootTimeout))
 		put("launch-timeout", seconds(p.LaunchTimeout))
@@ -58,7 +60,7 @@ func (m Model) awsImage(path string, img *resources.CloudImageSpec) {
 func (m Model) cloudPool(p *resources.Provider, pool *resources.Pool, path string) {
 	put := m.in(path, pool.Source)
 	put("max-servers", limit(pool.MaxServers))
-	if p.Driver == "metastatic" {
+	if p.Driver == "metastatic" || p.Driver == "azure" {
 		return
 	}
 	put("max-cores", limit(pool.MaxCores))
@@ -83,6 +85,8 @@ func (m Model) cloudOffer(driver string, o *resources.Offer, path string) {
 		ibmVPCOffer(put, b, o)
 	case "gce":
 		gceOffer(put, b, o)
+	case "azure":
+		azureOffer(put, b, o)
 	case "metastatic":
 		put("backing-label", orNone(b.text("backing_label")))
 		put("max-parallel-jobs", b.text("max_parallel_jobs"))

@@ -12,6 +12,7 @@
 //
 // The settings of aws, azure and ibmvpc for uploaded images are not modeled. Nodepool's web server has no counterpart in a
 // configuration of npctl and is not modeled.
+// configuration of npctl and is not modeled.
 package nodepoolconf
 
 import (

@@ -31,7 +31,7 @@ func (r *reader) providers(top value) error {
 		case "static":
 			r.model.put(path, "driver", driver, item.line, true)
 			return r.static(path, item)
-		case "aws", "gce", "ibmvpc", "kubernetes", "openshift", "openshiftpods", "metastatic":
+		case "aws", "azure", "gce", "ibmvpc", "kubernetes", "openshift", "openshiftpods", "metastatic":
 			r.model.put(path, "driver", driver, item.line, true)
 			return r.cloud(path, driver, item)
 		}
