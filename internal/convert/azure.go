@@ -51,7 +51,7 @@ func azureCloud() cloud {
 			{key: "image-reference", attr: "image_id", read: marketplaceImage, anchor: toAzure},
 			{key: "shared-gallery-image", attr: "image_id", read: galleryImage("/SharedGalleries/"), anchor: toAzure},
 			{key: "community-gallery-image", attr: "image_id", read: galleryImage("/CommunityGalleries/"), anchor: toAzure},
-			{key: "image-filter", attr: "filters", read: azureFilter, note: "the newest image wins, not the last by name", anchor: toAzure},
+			{key: "image-filter", attr: "filters", read: azureFilter, verdict: Changed, note: "the newest image wins, not the last by name; npctl has no filter by location", anchor: toAzure},
 		}, azureImageKeys...), loginFields...),
 		image: append(append([]field{
 			{key: "pause", attr: "pause", read: boolean, anchor: toAzure},
