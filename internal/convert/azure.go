@@ -23,7 +23,11 @@ var azureNetworkFields = []field{
 var azureIPv4 = field{key: "ipv4", verdict: NoEffect, note: "nodes always have a private IPv4 address", anchor: toAzure}
 
 // azureImageKeys are the keys that azureLabel reads.
-var azureImageKeys = []field{{key: "key"}, {key: "password"}, {key: "generate-password"}}
+var azureImageKeys = []field{
+	{key: "key", verdict: Converted, note: "ssh_public_key of the labels that use the image", anchor: toAzure},
+	{key: "password", verdict: Converted, note: "admin_password of the labels that use the image", anchor: toAzure},
+	{key: "generate-password", verdict: Converted, note: "generate_password of the labels that use the image", anchor: toAzure},
+}
 
 // azureLogin are the keys of an image that are attributes of the labels that use it.
 var azureLogin = []field{
@@ -43,7 +47,8 @@ func azureCloud() cloud {
 			{key: "boot-timeout", attr: "boot_timeout", read: seconds, anchor: toAzure, byDefault: `"2m"`},
 			{key: "rate", verdict: Changed, note: "npctl's rate also counts reads; its default suits the limits of Azure", anchor: toAzure},
 			{key: "post-upload-hook", attr: "post_upload_hook", read: text, anchor: toAzure},
-			azureIPv4, {key: "zuul-public-key"}, {key: "diskimages"}, {key: "cloud-images"},
+			{key: "zuul-public-key", verdict: Converted, note: "ssh_public_key of the labels whose images have no key", anchor: toAzure},
+			azureIPv4, {key: "diskimages"}, {key: "cloud-images"},
 		}, launchFields...),
 		inherited: append(azureNetworkFields[:len(azureNetworkFields):len(azureNetworkFields)], azureAddressFields...),
 		cloudImage: append(append([]field{
@@ -152,7 +157,6 @@ func (p *provider) azureLabel(n *node, b *block) {
 	if e := n.get("dynamic-tags"); e != nil {
 		p.checkTemplates(e, b)
 	}
-	p.azureKeys()
 	e, images := n.get("cloud-image"), p.cloudImages
 	if e == nil {
 		e, images = n.get("diskimage"), p.diskimages
@@ -182,24 +186,6 @@ func (p *provider) azureLabel(n *node, b *block) {
 			if expr, ok := im.b.get("username"); ok {
 				b.set(f.attr, expr)
 				break
-			}
-		}
-	}
-}
-
-// azureKeys reports the keys that are attributes of labels.
-func (p *provider) azureKeys() {
-	report := func(e *entry, b *block, attr string) {
-		if e != nil && !e.done {
-			p.note(e, Converted, attr+" of the labels that use it", toAzure)
-			b.remark(p.allComments(e)...)
-		}
-	}
-	report(p.source.get("zuul-public-key"), p.b, "ssh_public_key")
-	for _, images := range []map[string]*image{p.cloudImages, p.diskimages} {
-		for _, name := range sortedKeys(images) {
-			for _, f := range azureLogin[1:] {
-				report(images[name].n.get(f.key), images[name].b, f.attr)
 			}
 		}
 	}

@@ -80,8 +80,8 @@ func (t *translator) attribute(e *entry, b *block, attr string, read reader) {
 // withNote returns the comments of a key that has no attribute, with the key itself if it has no counterpart.
 func (t *translator) withNote(e *entry, verdict Verdict, note string) []string {
 	lines := t.allComments(e)
-	if verdict == NoEffect && len(lines) == 0 {
-		return nil
+	if verdict == NoEffect && len(lines) == 0 || verdict == Converted {
+		return lines
 	}
 	value := ""
 	if e.value.kind == scalarNode && !e.value.src.secure && !strings.Contains(e.value.text, "\n") {
