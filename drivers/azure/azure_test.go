@@ -274,6 +274,17 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 	}
 }
 
+func TestUnreadableQuotasAreNoLimits(t *testing.T) {
+	a, c := newCloud(t)
+	a.Fail("UsageClient.NewListPager", 1, http.StatusForbidden, "AuthorizationFailed", "")
+	if q, err := c.Quota(t.Context()); err != nil || q.Limit.Cores != resources.Unlimited {
+		t.Errorf("Quota = %+v, %v, want no limit", q.Limit, err)
+	}
+	if q, err := c.Quota(t.Context()); err != nil || q.Limit.Cores != 100 || q.Limit.Other["standardDSv5Family"] != 100 {
+		t.Errorf("Quota = %+v, %v, want those of the location", q.Limit, err)
+	}
+}
+
 func TestErrorsAreClassified(t *testing.T) {
 	for _, test := range []struct {
 		status        int

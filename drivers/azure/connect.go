@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
@@ -24,11 +25,12 @@ import (
 type Cloud struct {
 	*imageStore
 	*account
-	log    *slog.Logger
-	idle   func() // closes idle connections
-	names  *names
-	recent recentList
-	faults faults
+	log       *slog.Logger
+	idle      func() // closes idle connections
+	names     *names
+	recent    recentList
+	faults    faults
+	warnQuota sync.Once
 }
 
 var (

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -138,22 +139,15 @@ func (st *imageStore) imageByID(ctx context.Context, id string) (resources.Remot
 	}
 	if _, own := st.ownName(id); own {
 		i, found, err := st.image(ctx, id)
-		if err != nil || !found {
-			return resources.RemoteImage{}, cmpError(err, missingImage(id, nil))
+		if err != nil {
+			return resources.RemoteImage{}, err
 		}
-		if r := st.remoteImage(i); r.Status == resources.StatusReady {
-			return r, nil
+		if found && st.remoteImage(i).Status == resources.StatusReady {
+			return st.remoteImage(i), nil
 		}
 		return resources.RemoteImage{}, missingImage(id, nil)
 	}
 	return resources.RemoteImage{ID: id, Name: id, Status: resources.StatusReady}, st.otherImage(ctx, id)
-}
-
-func cmpError(err, otherwise error) error {
-	if err != nil {
-		return err
-	}
-	return otherwise
 }
 
 func missingImage(id string, near []string) error {
@@ -171,7 +165,7 @@ func (st *imageStore) otherImage(ctx context.Context, id string) (err error) {
 	case strings.Contains(low, "/galleries/") && len(parts) > partVersion && sameName(parts[2], st.subscription):
 		_, err = st.galleries.Get(ctx, parts[partGroup], parts[partGallery], parts[partImage], parts[partVersion], nil)
 	case isID(id):
-		err = st.rest.send(ctx, "GET", id, imagesVersion, nil, nil)
+		err = st.rest.send(ctx, http.MethodGet, id, imagesVersion, nil, nil)
 	default:
 		return unknownImage(id)
 	}

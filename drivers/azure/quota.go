@@ -2,9 +2,11 @@ package azure
 
 import (
 	"context"
+	"errors"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -16,11 +18,14 @@ const (
 )
 
 // Quota implements drivers.Cloud. The quotas are those of the subscription in the location. Azure counts new machines with a
-// delay, so the use is at least that of the newest list.
+// delay, so the use is at least that of the newest list. With credentials that must not read quotas npctl knows no limits:
+// Azure itself still enforces them.
 func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	usages, err := collect(ctx, c.usage.NewListPager(c.location, nil), func(p armcompute.UsageClientListResponse) []*armcompute.Usage { return p.Value })
-	if err != nil {
-		return resources.Quota{}, wrap("read quotas", err)
+	if err = wrap("read quotas", err); errors.Is(err, drivers.ErrRejected) {
+		c.warnQuota.Do(func() { c.log.Warn("quotas are not readable; npctl assumes no limits", "error", err) })
+	} else if err != nil {
+		return resources.Quota{}, err
 	}
 	list, ok := c.recent.get()
 	if !ok {

@@ -15,7 +15,7 @@ type rest struct {
 	endpoint string
 }
 
-// send sends a request without a body. A nil into ignores the response.
+// send sends a request. A nil body is none, and a nil into ignores the response.
 func (r *rest) send(ctx context.Context, method, path, version string, body, into any) error {
 	request, err := runtime.NewRequest(ctx, method, runtime.JoinPaths(r.endpoint, path))
 	if err != nil {
@@ -97,8 +97,8 @@ type reference struct {
 
 // networkInterface is a network interface of Microsoft.Network.
 type networkInterface struct {
-	ID         string            `json:"id,omitempty"`
-	Name       string            `json:"name,omitempty"`
+	ID         string            `json:"id"`
+	Name       string            `json:"name"`
 	Tags       map[string]string `json:"tags"`
 	Properties struct {
 		VirtualMachine *reference `json:"virtualMachine"`
