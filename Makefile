@@ -91,6 +91,7 @@ integration-gce: build ## the driver gce against gcplocal (installs gcplocal int
 	./test/gce/run.sh
 
 integration-azure: build ## npctl with the driver azure against a simulated Azure
+integration-azure: build ## the driver azure against a simulated Azure and Azurite (installs Azurite with npm)
 	./test/azure/run.sh
 
 integration-arm64: ## make demo with npctl for arm64, in qemu (as root, Debian 12; installs qemu-user-static)
