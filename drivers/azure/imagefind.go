@@ -99,7 +99,7 @@ func (st *imageStore) ResolveImage(ctx context.Context, spec resources.CloudImag
 	return newest, nil, nil
 }
 
-// matches compares an image, whose properties are all its tags, with filters.
+// matches compares an image with filters. All tags of the image are in its properties.
 func matches(i resources.RemoteImage, filters map[string]resources.AnyOf) bool {
 	for name, patterns := range filters {
 		candidates := []string{i.Properties[name]}

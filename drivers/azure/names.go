@@ -87,8 +87,8 @@ func sizeOf(sku *armcompute.ResourceSKU) size {
 	return s
 }
 
-// amounts returns the resources of one virtual machine of the size. Azure has quotas of vCPUs by family of sizes, whose names
-// are the names in ResourceAmounts.Other, and one of all spot machines.
+// amounts returns the resources of one virtual machine of the size. Azure has quotas of vCPUs by family of sizes, and
+// one of all spot machines. Their names are those in ResourceAmounts.Other.
 func (s size) amounts(spot bool) resources.ResourceAmounts {
 	a := resources.ResourceAmounts{Instances: 1, Cores: s.cores, RAM: s.ram}
 	switch {

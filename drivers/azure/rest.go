@@ -8,8 +8,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 )
 
-// rest calls Azure Resource Manager without a generated client. The driver needs a few calls of Microsoft.Network, whose
-// client is the largest package of the SDK: it would triple the time to compile the driver.
+// rest calls Azure Resource Manager without a generated client. The driver needs a few calls of Microsoft.Network. Its
+// client is the largest package of the SDK and would triple the time to compile the driver.
 type rest struct {
 	pipeline runtime.Pipeline
 	endpoint string

@@ -24,7 +24,7 @@ type machine struct {
 	failure string // code of a failed start
 }
 
-// settle ends the operations whose time has come.
+// settle ends the operations that have reached their time.
 func (c *Cloud) settle() {
 	for name, m := range c.vms {
 		if m.at.IsZero() || time.Now().Before(m.at) {

@@ -159,7 +159,7 @@ func (c *Cloud) networkObject(w http.ResponseWriter, r *http.Request, kind, name
 	}
 }
 
-// storage serves the pages of disks and the console log, whose addresses contain their authorization.
+// storage serves the pages of disks and the console log. The addresses contain their authorization.
 func (c *Cloud) storage(w http.ResponseWriter, r *http.Request) {
 	name := strings.ToLower(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
 	if r.URL.Query().Get("sig") != signature {
