@@ -158,6 +158,7 @@ func (st *imageStore) putObject(ctx context.Context, spec drivers.ImageSpec, key
 // putParts reads the content once: one goroutine reads and hashes it, others send its parts.
 func (st *imageStore) putParts(ctx context.Context, spec drivers.ImageSpec, key, upload string, content io.Reader) ([]s3types.CompletedPart, error) {
 	size := max(minPart, (spec.Size/maxParts/minPart+1)*minPart)
+	caller := ctx
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxSenders)
 	sums := newFileSums()
@@ -190,6 +191,9 @@ func (st *imageStore) putParts(ctx context.Context, spec drivers.ImageSpec, key,
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
+	}
+	if err := context.Cause(caller); err != nil {
+		return nil, err // before the end of the content
 	}
 	if err := sums.check(spec); err != nil {
 		return nil, err
