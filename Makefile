@@ -85,12 +85,11 @@ integration-aws: build ## the driver aws against moto (installs moto and the aws
 	./test/aws/run.sh
 
 integration-ibmvpc: build ## npctl with the driver ibmvpc against a cloud in memory; its shapes against IBM's library
-	NPCTL=bin/npctl ./test/ibmvpc/run.sh
+	./test/ibmvpc/run.sh
 
 integration-gce: build ## the driver gce against gcplocal (installs gcplocal into a venv), and whole npctl processes with it
 	./test/gce/run.sh
 
-integration-azure: build ## npctl with the driver azure against a simulated Azure
 integration-azure: build ## the driver azure against a simulated Azure and Azurite (installs Azurite with npm)
 	./test/azure/run.sh
 

@@ -2,7 +2,7 @@
 // through the VPC API, and the bucket for uploads through the S3 API of Cloud Object Storage.
 //
 // IBM's core library authenticates; the requests are this package's own, because IBM's library for VPC is one package of
-// 7.5 MB (docs/decisions/0042-ibmvpc-without-the-vpc-library.md). The names of the objects carry the ownership (marks.go).
+// 7.5 MB (docs/decisions/0040-ibmvpc-without-the-vpc-library.md). The names of the objects carry the ownership (marks.go).
 // The package translates and holds no policy: rate limits, retries and timeouts of calls are decorators of package drivers.
 package ibmvpc
 

@@ -225,22 +225,20 @@ func TestEnvironmentIsReferred(t *testing.T) {
 	wantLines(t, text, `region = "a\"${"$"}${env("NODEPOOL_REGION")}$${x}"`)
 }
 
-func TestDriversThatNpctlDoesNotHave(t *testing.T) {
-	text, r := converted(t, Input{YAML: []byte("labels: [{name: x}]\nproviders:\n  - name: amazon\n    driver: ibmvpc\n    region: us-east1\n    pools:\n      - name: main\n        labels: [{name: x, instance-type: t3}] # small\n")})
-	wantLines(t, text, `label "x"`, `# The provider "amazon" is not converted`, "# | region: us-east1", "# small")
-	text, fake := converted(t, Input{YAML: []byte("labels: [{name: x}]\nproviders: [{name: tests, driver: fake, pools: [{name: p, labels: [{name: x}]}]}]\n")})
-	wantLines(t, text, `# The provider "tests" is not converted`, "# | {name: tests, driver: fake")
-	if e := entryOf(t, fake, "providers[tests].driver"); e.Verdict != Unsupported || !strings.Contains(e.Note, "sandbox") {
-		t.Errorf("entry of the driver fake: %+v", e)
-	}
-	text, r2 := converted(t, Input{YAML: []byte(`{"labels": [{"name": "x"}], "providers": [{"name": "amazon", "driver": "ibmvpc"}, {"name": "p", "cloud": "other-cloud"}]}`)})
-	if strings.Count(text, "other-cloud") != 1 || len(r2.Report) != 7 {
-		t.Errorf("the comment of a provider in one line has more than the provider:\n%s%s", text, r2.Text(true))
-	}
-	for _, path := range []string{"providers[amazon].name", "providers[amazon].region", "providers[amazon].pools[main].labels[x].instance-type"} {
+func TestProviderOfTheDriverFakeBecomesAComment(t *testing.T) {
+	text, r := converted(t, Input{YAML: []byte("labels: [{name: x}]\nproviders:\n  - name: tests\n    driver: fake\n    region: us-east1\n    pools:\n      - name: main\n        labels: [{name: x, instance-type: t3}] # small\n")})
+	wantLines(t, text, `label "x"`, `# The provider "tests" is not converted`, "# | region: us-east1", "# small")
+	for _, path := range []string{"providers[tests].name", "providers[tests].region", "providers[tests].pools[main].labels[x].instance-type"} {
 		if e := entryOf(t, r, path); e.Verdict != Unsupported {
 			t.Errorf("entry of %s: %+v", path, e)
 		}
+	}
+	if e := entryOf(t, r, "providers[tests].driver"); e.Verdict != Unsupported || !strings.Contains(e.Note, "sandbox") {
+		t.Errorf("entry of the driver fake: %+v", e)
+	}
+	text, r = converted(t, Input{YAML: []byte(`{"labels": [{"name": "x"}], "providers": [{"name": "tests", "driver": "fake"}, {"name": "p", "cloud": "other-cloud"}]}`)})
+	if strings.Count(text, "other-cloud") != 1 || len(r.Report) != 7 {
+		t.Errorf("the comment of a provider in one line has more than the provider:\n%s%s", text, r.Text(true))
 	}
 }
 

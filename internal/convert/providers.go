@@ -22,9 +22,6 @@ type provider struct {
 	used        map[string]bool   // diskimages of labels
 }
 
-// driversWithout are the drivers of Nodepool that npctl does not have.
-var driversWithout = []string{"fake"}
-
 func (p *provider) translate(n *node) {
 	name := p.b.labels[0]
 	p.source = n
@@ -47,19 +44,16 @@ func (p *provider) translate(n *node) {
 		p.openstack(n)
 	case p.driver == "static":
 		p.static(n)
-	case slices.Contains(driversWithout, p.driver):
+	case p.driver == "fake":
 		p.keepAsComment(n, name)
 	default:
-		p.unknown(n.get("driver").value, "driver", p.driver, slices.Concat([]string{"openstack", "static"}, sortedKeys(clouds), driversWithout))
+		p.unknown(n.get("driver").value, "driver", p.driver, slices.Concat([]string{"openstack", "static"}, sortedKeys(clouds)))
 	}
 }
 
-// keepAsComment keeps the text of a provider as a comment.
+// keepAsComment keeps the text of a provider of Nodepool's driver fake as a comment.
 func (p *provider) keepAsComment(n *node, name string) {
-	note := fmt.Sprintf("npctl has no driver %q yet", p.driver)
-	if p.driver == "fake" {
-		note = `driver "fake" of Nodepool is for its own tests; npctl's is "sandbox"`
-	}
+	const note = `driver "fake" of Nodepool is for its own tests; npctl's is "sandbox"`
 	p.b.kind, p.b.labels = "", nil
 	p.b.comment = append(p.b.comment, fmt.Sprintf("# The provider %q is not converted: %s. Keep it in Nodepool.", name, note))
 	for _, line := range sourceLines(n) {
