@@ -275,7 +275,7 @@ func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, erro
 	return seen, nil
 }
 
-// addShared adds what other processes do in a shared store.
+// addShared adds the work of other processes in a shared store.
 func (e *Engine) addShared(seen *plan.Observed, store state.Shared) {
 	seen.Shared, seen.RegisteredPools, seen.ForeignClaims, seen.RequestedBuilds = true, store.RegisteredPools(), store.Claimed(), store.RequestedBuilds()
 	seen.NodepoolBuilders = store.NodepoolBuilders()

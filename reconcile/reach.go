@@ -59,7 +59,7 @@ func (l *nodeLaunch) awaitReachable(ctx context.Context, instance *resources.Ins
 	}
 }
 
-// reportUnreachable reports an instance that does not answer to a cloud whose instances run on other nodes.
+// reportUnreachable reports an instance that does not answer to a cloud with instances on other nodes.
 func (l *nodeLaunch) reportUnreachable(ctx context.Context, id string, reason error) error {
 	user, ok := drivers.NodeUserOf(l.cloud)
 	if !ok || !errors.Is(reason, ErrBootTimeout) {

@@ -24,7 +24,7 @@ var starters embed.FS
 // starter is a configuration to start from: the example of that name.
 type starter struct {
 	kind, file string
-	cloud      string // what it needs
+	cloud      string // its description and requirements
 	next       string // the options of the first plan, if it needs any
 }
 

@@ -34,7 +34,7 @@ func (c *Cloud) checkZones(wanted []string) error {
 	return errors.Join(unknown...)
 }
 
-// checkName checks that a name is in a list. Paths may refer to other projects, whose lists npctl may not read.
+// checkName checks that a name is in a list. It accepts a path that may refer to another project, because npctl may not be allowed to list that one.
 func checkName(ctx context.Context, list *drivers.Names[string], attribute, detail, name string) error {
 	if name == "" || strings.Contains(name, "/") {
 		return nil

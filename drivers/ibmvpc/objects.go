@@ -65,7 +65,7 @@ func (b *bucket) remove(ctx context.Context, o object) error {
 	return err
 }
 
-// list lists the objects whose keys start with a prefix.
+// list lists the objects with a prefix of their keys.
 func (b *bucket) list(ctx context.Context, prefix string) (all []object, err error) {
 	query := url.Values{"list-type": {"2"}, "prefix": {prefix}}
 	for {

@@ -11,7 +11,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// Leftovers implements drivers.Sweeper: floating IPs, volumes and objects whose names are those of records.
+// Leftovers implements drivers.Sweeper: floating IPs, volumes and objects with names of records.
 func (c *Cloud) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
 	var all []resources.Leftover
 	addresses, err := list[floatingIP](ctx, c.api, "list floating IPs", "/floating_ips", nil, "floating_ips")

@@ -134,7 +134,7 @@ func (s *Server) Modify(collection string, f func(object map[string]any)) {
 	}
 }
 
-// Names returns the names of the objects of a collection whose deletion has not started.
+// Names returns the names of a collection, without objects that are being deleted.
 func (s *Server) Names(collection string) (names []string) {
 	s.Modify(collection, func(d map[string]any) {
 		if d["status"] != "deleting" {

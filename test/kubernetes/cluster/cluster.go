@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Token is the token of an administrator, LimitedToken that of a user without permissions, DocumentedToken that of a user
-// to whom tests give permissions.
+// Token is the token of an administrator, LimitedToken that of a user without permissions, DocumentedToken that of a user that gets its
+// permissions from the tests.
 const (
 	Token           = "administrator-token-of-the-tests"
 	LimitedToken    = "limited-token-of-the-tests"
