@@ -173,7 +173,7 @@ func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTag
 		return err
 	}
 	if marks.Kind != resources.KindUpload && marksOf(t.tags).Installation != "" {
-		if err := c.releaseParts(ctx, id, marks); err != nil {
+		if err := c.releaseParts(ctx, marks); err != nil {
 			return err
 		}
 	}
@@ -181,7 +181,7 @@ func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTag
 }
 
 // releaseParts removes the ownership tags of the objects that npctl created with a virtual machine.
-func (c *Cloud) releaseParts(ctx context.Context, id string, marks resources.OwnerTags) error {
+func (c *Cloud) releaseParts(ctx context.Context, marks resources.OwnerTags) error {
 	all, err := c.inventory(ctx)
 	if err != nil {
 		return err

@@ -313,7 +313,7 @@ func TestErrorsAreClassified(t *testing.T) {
 			err = &apiError{doing: "test", code: test.code, status: test.status, kind: kindOf(test.code, test.message, test.status)}
 		}
 		for _, kind := range []error{drivers.ErrCapacity, drivers.ErrQuota, drivers.ErrThrottled, drivers.ErrUnavailable, drivers.ErrRejected} {
-			if errors.Is(err, kind) != (kind == test.kind) {
+			if errors.Is(err, kind) != errors.Is(test.kind, kind) {
 				t.Errorf("%d %s: is %v: %t, want %v", test.status, test.code, kind, errors.Is(err, kind), test.kind)
 			}
 		}

@@ -125,7 +125,7 @@ func await[T any](ctx context.Context, doing string, poller *runtime.Poller[T], 
 			return result, wrap(doing, err)
 		}
 		var answered error
-		if _, answered = poller.Poll(ctx); answered != nil {
+		if _, answered = poller.Poll(ctx); answered != nil { //nolint:bodyclose // the SDK has read and closed it
 			if answered = wrap(doing, answered); drivers.IsNothingDone(answered) || ctx.Err() != nil {
 				return result, answered
 			}

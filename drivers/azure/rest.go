@@ -27,7 +27,7 @@ func (r *rest) send(ctx context.Context, method, path, version string, body, int
 			return err
 		}
 	}
-	answer, err := r.pipeline.Do(request)
+	answer, err := r.pipeline.Do(request) //nolint:bodyclose // the pipeline has read and closed it
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func list[T any](ctx context.Context, r *rest, path, version string) (all []T, e
 			if err != nil {
 				return next, err
 			}
-			answer, err := r.pipeline.Do(request)
+			answer, err := r.pipeline.Do(request) //nolint:bodyclose // the pipeline has read and closed it
 			if err != nil {
 				return next, err
 			}

@@ -96,7 +96,7 @@ func newLab(t *testing.T, configuration string) *lab {
 	t.Helper()
 	l := &lab{t: t, dir: t.TempDir(), cloud: azuretest.New(), recorder: &recorder{calls: map[string]int{}}}
 	server := l.cloud.Serve(func(next http.Handler) http.Handler {
-		l.recorder.next = next
+		l.next = next
 		return l.recorder
 	})
 	t.Cleanup(server.Close)

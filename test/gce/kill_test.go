@@ -52,9 +52,9 @@ func TestKilledAtEveryChangingCall(t *testing.T) {
 	l := newLab(t, fleetOf("2"))
 	stay := l.foreign()
 	count := func(command string) (changing int) {
-		l.recorder.take()
+		l.take()
 		l.run(0, command, "-auto-approve")
-		calls, _ := l.recorder.take()
+		calls, _ := l.take()
 		for action, n := range calls {
 			if !isRead(action) {
 				changing += n

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/npctl/npctl/drivers/ibmvpc/ibmvpctest"
 	"github.com/npctl/npctl/internal/testutil"
@@ -27,9 +26,6 @@ import (
 var npctl string
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
-
-// limit is the time limit of a wait.
-const limit = 2 * time.Minute
 
 // lab is a directory with a configuration, and a cloud behind a proxy.
 type lab struct {
