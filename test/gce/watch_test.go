@@ -96,9 +96,9 @@ func TestCallsOfAHundredNodes(t *testing.T) {
 	const nodes = 100
 	l := newLab(t, fleetOf("0"))
 	l.watch()
-	l.recorder.take()
+	l.take()
 	made := l.takeNodes(nodes)
-	calls, total := l.recorder.take()
+	calls, total := l.take()
 	t.Logf("%d nodes from request to ready: %d calls: %v", nodes, total, calls)
 	args := []string{"node", "return"}
 	for _, n := range made {
@@ -106,7 +106,7 @@ func TestCallsOfAHundredNodes(t *testing.T) {
 	}
 	l.run(0, args...)
 	testutil.AwaitFor(t, limit, "the nodes are deleted", func() bool { return len(l.instances()) == 0 })
-	deletions, more := l.recorder.take()
+	deletions, more := l.take()
 	t.Logf("from return to deletion: %d calls: %v; together %d", more, deletions, total+more)
 	if total+more > 5*nodes {
 		t.Errorf("%d nodes cost %d calls", nodes, total+more)
