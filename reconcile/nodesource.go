@@ -67,8 +67,8 @@ func (s *nodeSource) Labels(ctx context.Context) (map[string][]string, error) {
 	for i := range desired.Providers {
 		p := &desired.Providers[i]
 		for _, pool := range p.Pools {
-			for _, offer := range pool.Offers {
-				offered[offer.Label] = append(offered[offer.Label], p.Driver)
+			for _, label := range pool.LabelNames() {
+				offered[label] = append(offered[label], p.Driver)
 			}
 		}
 	}
