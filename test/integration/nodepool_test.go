@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -264,13 +265,14 @@ providers:
 `
 
 // TestMigrationConvertedOpenStackPlansNoChanges converts the nodepool.yaml of a real nodepool-launcher and
-// nodepool-builder, which have built, uploaded and launched. A plan against their ZooKeeper then has nothing to do.
+// nodepool-builder, which have built, uploaded and launched. A plan against their ZooKeeper then has nothing to do. Without
+// ZooKeeper, npctl adopts servers and an image of theirs.
 func TestMigrationConvertedOpenStackPlansNoChanges(t *testing.T) {
 	p := newProject(t).createUsualObjects()
 	l := zklab.Start(t, 1)
 	m := connect(t, l.Env)
 	np := p.newNodepool(l.Dir)
-	np.start("nodepool-builder", everyWay)
+	builder := np.start("nodepool-builder", everyWay)
 	launcher := np.start("nodepool-launcher", everyWay)
 	eventually(t, "Nodepool has uploaded its images and launched its nodes", func() bool {
 		return len(m.uploads("ci", "acme")) == 1 && len(m.uploads("spare", "acme")) == 1 && m.haveReady("built", "plain", "volume", "floating") && len(m.children(requestsPath)) == 0
@@ -289,4 +291,38 @@ func TestMigrationConvertedOpenStackPlansNoChanges(t *testing.T) {
 		testutil.WriteFile(t, file, strings.ReplaceAll(testutil.ReadFile(t, file), "min_ready = 1", "min_ready = 2"))
 	}
 	at.mustRun(2, "plan", "-detailed-exitcode").contains("min_ready 2, ready 1")
+
+	testutil.Must(t, errors.Join(launcher.Stop(), builder.Stop()))
+	p.importFromNodepool(m)
+}
+
+// importFromNodepool adopts two servers and an image of Nodepool, which has been stopped, into a state of its own, and deletes
+// them.
+func (p *project) importFromNodepool(m meetingPlace) {
+	p.t.Helper()
+	server := func(label string) string {
+		all := m.nodes()
+		return all[slices.IndexFunc(all, func(n sharedNode) bool { return slices.Contains(n.Labels, label) })].Server
+	}
+	build, id, _ := strings.Cut(m.uploads("ci", "acme")[0], "/")
+	var upload struct {
+		ExternalID string `json:"external_id"`
+	}
+	if !m.read(imagesPath+"/ci/builds/"+build+"/providers/acme/images/"+id, &upload) {
+		p.t.Fatal("the upload is gone")
+	}
+	built, plain := server("built"), server("plain")
+	at := p.newPlace(strings.NewReplacer("SERVER", built, "NODEPOOLS", plain, "IMAGE", upload.ExternalID).Replace(adopting))
+	at.mustRun(0, "plan").contains("Nodepool, provider acme", "Plan: 0 to build, 0 to upload, 0 to launch, 3 to import, 0 to delete.")
+	at.mustRun(0, "apply", "-auto-approve").endsWith("Apply complete: 0 built, 0 uploaded, 0 launched, 3 imported, 0 deleted.")
+	at.nothingToDo()
+	at.mustRun(0, "destroy", "-auto-approve", "-allow-destroy=all")
+	for _, gone := range []string{"servers/" + built, "servers/" + plain} {
+		if status, _, err := p.try(p.t.Context(), http.MethodGet, compute, gone, nil); status != http.StatusNotFound {
+			p.t.Errorf("%s: %d %v, want that npctl has deleted it", gone, status, err)
+		}
+	}
+	if status, _, err := p.try(p.t.Context(), http.MethodGet, image, "images/"+upload.ExternalID, nil); status != http.StatusNotFound {
+		p.t.Errorf("image: %d %v, want that npctl has deleted it", status, err)
+	}
 }
