@@ -26,20 +26,7 @@ func TestMovedNodesStayWithTheirUsers(t *testing.T) {
 	before := newMachine(t, zk, "A", configuration, c).start()
 	l := newLoad(t, newZuul(t, zk.Env), 1, common, c)
 	ctx := t.Context()
-	take := func(label string) *node {
-		t.Helper()
-		id, err := l.request(ctx, wanted{labels: []string{label}})
-		testutil.Must(t, err)
-		a, err := l.wait(ctx, id)
-		testutil.Must(t, err)
-		if a.State != "fulfilled" {
-			t.Fatalf("request %s is %s, declined by %v", id, a.State, a.Declined)
-		}
-		held, err := l.accept(ctx, id, a.Nodes)
-		testutil.Must(t, err)
-		testutil.Must(t, l.state(ctx, held[0], "in-use"))
-		return held[0]
-	}
+	take := func(label string) *node { t.Helper(); return l.take(t, label) }
 	providers := func() (names []string) {
 		ids, err := l.children(ctx, nodesRoot)
 		testutil.Must(t, err)
@@ -91,6 +78,79 @@ moved {
 	next := take("everyday")
 	testutil.Must(t, errors.Join(l.state(ctx, next, "used"), l.unlock(ctx, next)))
 	testutil.Await(t, "a new node is ready", func() bool { return slices.Equal(providers(), []string{"two ready"}) && len(c.servers()) == 1 })
+}
+
+// take requests a node as Zuul, and marks it as in use.
+func (l *load) take(t *testing.T, label string) *node {
+	t.Helper()
+	id, err := l.request(t.Context(), wanted{labels: []string{label}})
+	testutil.Must(t, err)
+	a, err := l.wait(t.Context(), id)
+	testutil.Must(t, err)
+	if a.State != "fulfilled" {
+		t.Fatalf("request %s is %s, declined by %v", id, a.State, a.Declined)
+	}
+	held, err := l.accept(t.Context(), id, a.Nodes)
+	testutil.Must(t, err)
+	testutil.Must(t, l.state(t.Context(), held[0], "in-use"))
+	return held[0]
+}
+
+// TestMovedStaticNodeStaysWithItsUser renames a machine that Zuul uses and one that is ready. The ready one keeps its record.
+// The record of the used one is not written until Zuul returns it.
+func TestMovedStaticNodeStaysWithItsUser(t *testing.T) {
+	t.Parallel()
+	zk := lab.Start(t, 1)
+	configuration := staticProvider("rack", 2, 100, "common")
+	before := newMachine(t, zk, "A", configuration).start()
+	l := newLoad(t, newZuul(t, zk.Env), 1, common)
+	machines := func() map[string]*node { // by hostname
+		ids, err := l.children(t.Context(), nodesRoot)
+		testutil.Must(t, err)
+		all := map[string]*node{}
+		for _, id := range ids {
+			n := &node{ID: id}
+			if err := l.read(t.Context(), n); err == nil {
+				all[n.Hostname] = n
+			}
+		}
+		return all
+	}
+	testutil.Await(t, "the machines are registered", func() bool { return len(machines()) == 2 })
+	used := l.take(t, "common")
+	before.Stop()
+	first := machines()
+
+	renamed := configuration
+	for i, name := range []string{"board1", "board2"} {
+		address := fmt.Sprintf("127.2.0.%d", i+1)
+		renamed = strings.Replace(renamed, fmt.Sprintf("node %q {", address), fmt.Sprintf("node %q {\n      address           = %q", name, address), 1) +
+			fmt.Sprintf("moved {\n  from = provider.rack.pool.main.node[%q]\n  to   = provider.rack.pool.main.node.%s\n}\n", address, name)
+	}
+	after := newMachine(t, zk, "B", renamed)
+	out, err := after.command("plan").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "1 record keeps its earlier name") || !strings.Contains(string(out), "0 to launch, 1 to move, 0 to delete.") {
+		t.Fatalf("plan: %v\n%s", err, out)
+	}
+	after.start()
+	renames := map[string]string{"127.2.0.1": "board1", "127.2.0.2": "board2"}
+	for address, n := range first {
+		if n.ID != used.ID {
+			testutil.Await(t, "the ready machine is moved", func() bool {
+				now := machines()[renames[address]]
+				return now != nil && now.ID == n.ID && now.State == "ready"
+			})
+		} else if now := machines()[address]; now == nil || now.ID != n.ID || now.State != "in-use" {
+			t.Errorf("the machine in use is now %+v", now)
+		}
+	}
+	testutil.Must(t, errors.Join(l.state(t.Context(), used, "used"), l.unlock(t.Context(), used)))
+	testutil.Await(t, "both machines are ready", func() bool {
+		now := machines()
+		return len(now) == 2 && now["board1"] != nil && now["board1"].State == "ready" && now["board2"] != nil && now["board2"].State == "ready"
+	})
+	next := l.take(t, "common")
+	testutil.Must(t, errors.Join(l.state(t.Context(), next, "used"), l.unlock(t.Context(), next)))
 }
 
 // imagesAndProvider is an image of which two builds are kept, in a provider with a pool for one label.
