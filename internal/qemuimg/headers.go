@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // The checks accept only headers that are known to be harmless: a header that npctl and qemu-img read differently is
@@ -93,33 +94,42 @@ func checkVMDK(file *os.File) error {
 	return checkDescriptor(string(text))
 }
 
-// Lines of a descriptor, as qemu-img, VMware and VirtualBox write them.
-var (
-	vmdkType   = regexp.MustCompile(`^createType="(monolithicSparse|streamOptimized)"$`)
-	vmdkExtent = regexp.MustCompile(`^(RW|RDONLY) [0-9]{1,19} SPARSE "[^"/\\[:cntrl:]]{1,255}"$`)
-	vmdkOthers = []*regexp.Regexp{
-		regexp.MustCompile(`^$`),
-		regexp.MustCompile(`^# ?(Disk DescriptorFile|Extent description|The Disk Data Base ?|DDB)?$`),
-		regexp.MustCompile(`^version=[0-9]{1,3}$`),
-		regexp.MustCompile(`^encoding="[A-Za-z0-9_.-]{1,64}"$`),
-		regexp.MustCompile(`^CID=[0-9a-fA-F]{1,8}$`),
-		regexp.MustCompile(`^parentCID=[fF]{8}$`),
-		regexp.MustCompile(`^isNativeSnapshot="no"$`),
-		regexp.MustCompile(`^ddb\.[A-Za-z0-9_.]{1,64} ?= ?"[^"[:cntrl:]]{0,255}"$`),
+// descriptorLines match lines of a descriptor, as qemu-img, VMware and VirtualBox write them.
+type descriptorLines struct {
+	kind, extent *regexp.Regexp
+	others       []*regexp.Regexp
+	words        *regexp.Regexp // qemu-img recognizes them anywhere in the text
+}
+
+// vmdkLines compiles the patterns when they are needed, because they would delay the start of each command by 1 ms.
+var vmdkLines = sync.OnceValue(func() descriptorLines {
+	return descriptorLines{
+		kind:   regexp.MustCompile(`^createType="(monolithicSparse|streamOptimized)"$`),
+		extent: regexp.MustCompile(`^(RW|RDONLY) [0-9]{1,19} SPARSE "[^"/\\[:cntrl:]]{1,255}"$`),
+		others: []*regexp.Regexp{
+			regexp.MustCompile(`^$`),
+			regexp.MustCompile(`^# ?(Disk DescriptorFile|Extent description|The Disk Data Base ?|DDB)?$`),
+			regexp.MustCompile(`^version=[0-9]{1,3}$`),
+			regexp.MustCompile(`^encoding="[A-Za-z0-9_.-]{1,64}"$`),
+			regexp.MustCompile(`^CID=[0-9a-fA-F]{1,8}$`),
+			regexp.MustCompile(`^parentCID=[fF]{8}$`),
+			regexp.MustCompile(`^isNativeSnapshot="no"$`),
+			regexp.MustCompile(`^ddb\.[A-Za-z0-9_.]{1,64} ?= ?"[^"[:cntrl:]]{0,255}"$`),
+		},
+		words: regexp.MustCompile(`(?i)createType|parentFileNameHint|CID`),
 	}
-	// vmdkWords are recognized by qemu-img anywhere in the text.
-	vmdkWords = regexp.MustCompile(`(?i)createType|parentFileNameHint|CID`)
-)
+})
 
 func checkDescriptor(text string) error {
+	patterns := vmdkLines()
 	extents, types := 0, 0
 	for line := range strings.SplitSeq(text, "\n") {
 		switch {
-		case vmdkType.MatchString(line):
+		case patterns.kind.MatchString(line):
 			types++
-		case vmdkExtent.MatchString(line):
+		case patterns.extent.MatchString(line):
 			extents++
-		case !isVMDKLine(line):
+		case !patterns.accept(line):
 			return fmt.Errorf("%w: the descriptor of the VMDK has the unknown line %.100q", errUnsafe, line)
 		}
 	}
@@ -129,11 +139,12 @@ func checkDescriptor(text string) error {
 	return nil
 }
 
-func isVMDKLine(line string) bool {
-	for _, known := range vmdkOthers {
+// accept reports whether a line is neither a type nor an extent, and harmless.
+func (p descriptorLines) accept(line string) bool {
+	for _, known := range p.others {
 		if known.MatchString(line) {
 			name, value, _ := strings.Cut(line, "=")
-			return !vmdkWords.MatchString(value) && (!strings.HasPrefix(name, "ddb.") || !vmdkWords.MatchString(name))
+			return !p.words.MatchString(value) && (!strings.HasPrefix(name, "ddb.") || !p.words.MatchString(name))
 		}
 	}
 	return false
