@@ -86,7 +86,7 @@ func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObje
 	}
 	images, err := c.imageStore.describe(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}})
 	for _, i := range images {
-		if marksOf(tagMap(i.Tags)) == (resources.OwnerTags{}) {
+		if drivers.DecodeTags(tagMap(i.Tags)) == (resources.OwnerTags{}) {
 			others = append(others, existingImage(i))
 		}
 	}
@@ -137,7 +137,7 @@ func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.
 	if err := checkAdoptable(t, marks, replaced); err != nil {
 		return err
 	}
-	tags := ownerTags(marks)
+	tags := drivers.EncodeTags(marks)
 	if err := validateTags(tags); err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (t tagged) namesOf(match func(string) bool) (names []string) {
 
 // partsOf returns the IDs of the objects that npctl created with an object.
 func (c *Cloud) partsOf(ctx context.Context, t tagged, marks resources.OwnerTags) (ids []string, err error) {
-	if marksOf(t.tags).Installation == "" {
+	if drivers.DecodeTags(t.tags).Installation == "" {
 		return nil, nil
 	}
 	left, err := c.Leftovers(ctx)
@@ -216,9 +216,9 @@ func (c *Cloud) removeTags(ctx context.Context, ids, names []string) error {
 
 // checkAdoptable rejects an object with the ownership tags of another record.
 func checkAdoptable(t tagged, marks, replaced resources.OwnerTags) error {
-	found := marksOf(t.tags)
+	found := drivers.DecodeTags(t.tags)
 	if found.Installation == "" || found.SameRecord(marks) || found == replaced {
 		return nil
 	}
-	return fmt.Errorf("%s %s: %w: it has %s", t.what, t.id, drivers.ErrNotOurs, describe(found))
+	return fmt.Errorf("%s %s: %w: it has %s", t.what, t.id, drivers.ErrNotOurs, drivers.DescribeOwner(found))
 }

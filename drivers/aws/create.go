@@ -204,7 +204,7 @@ func instanceTags(spec drivers.Spec, s labelSettings) map[string]string {
 	if s.UseInternalIP {
 		tags[tagInterface] = interfacePrivate
 	}
-	maps.Copy(tags, ownerTags(spec.Marks))
+	maps.Copy(tags, drivers.EncodeTags(spec.Marks))
 	tags[tagName] = spec.Hostname
 	return tags
 }

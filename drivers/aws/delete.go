@@ -49,7 +49,7 @@ func (c *Cloud) deleteBatch(ctx context.Context, batch []*deleteOrder) {
 			c.end(i)
 			continue
 		}
-		if o.err = checkMarks("instance", o.id, marksOf(tagMap(i.Tags)), o.expected); o.err == nil {
+		if o.err = drivers.CheckOwner("instance", o.id, drivers.DecodeTags(tagMap(i.Tags)), o.expected); o.err == nil {
 			ours = append(ours, o)
 		}
 	}

@@ -174,7 +174,7 @@ func fleetError(doing string, all []types.CreateFleetError) error {
 func (c *Cloud) createTemplate(ctx context.Context, spec drivers.Spec, t launchTemplate) error {
 	marks := resources.OwnerTags{Installation: spec.Marks.Installation, Kind: resources.KindNode, ID: t.name,
 		Provider: spec.Marks.Provider, Pool: spec.Marks.Pool, Label: spec.Marks.Label}
-	tags := ownerTags(marks)
+	tags := drivers.EncodeTags(marks)
 	tags[tagName] = t.name
 	_, err := c.ec2.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{LaunchTemplateName: aws.String(t.name), LaunchTemplateData: &t.data,
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeLaunchTemplate, Tags: tagList(tags)}}})

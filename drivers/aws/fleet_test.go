@@ -48,7 +48,7 @@ func fleetOffer(strategy, market string) offer {
 
 func TestFleetRequestNamesEveryType(t *testing.T) {
 	spec := drivers.Spec{Marks: resources.OwnerTags{Installation: "i", Kind: resources.KindNode, ID: "1"}, Zone: "us-east-1a", ImageID: "ami-1"}
-	in := ec2.RunInstancesInput{NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{{}}, TagSpecifications: tagSpecifications(ownerTags(spec.Marks), true)}
+	in := ec2.RunInstancesInput{NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{{}}, TagSpecifications: tagSpecifications(drivers.EncodeTags(spec.Marks), true)}
 	r := fleetRequest(spec, in, fleetOffer("capacity-optimized-prioritized", "spot"), "npctl-1")
 	overrides := r.LaunchTemplateConfigs[0].Overrides
 	if len(overrides) != 2 || overrides[1].InstanceType != "m6i.large" || aws.ToFloat64(overrides[1].Priority) != 1 || aws.ToString(overrides[1].AvailabilityZone) != "us-east-1a" {
@@ -57,7 +57,7 @@ func TestFleetRequestNamesEveryType(t *testing.T) {
 	if r.Type != types.FleetTypeInstant || r.SpotOptions.AllocationStrategy != types.SpotAllocationStrategyCapacityOptimizedPrioritized || r.TargetCapacitySpecification.DefaultTargetCapacityType != "spot" {
 		t.Errorf("request is %+v", r)
 	}
-	if len(r.TagSpecifications) != 4 || tagMap(r.TagSpecifications[1].Tags)[tagNodeID] != "1" {
+	if len(r.TagSpecifications) != 4 || tagMap(r.TagSpecifications[1].Tags)[drivers.TagNodeID] != "1" {
 		t.Errorf("tags are %+v", r.TagSpecifications)
 	}
 	again := fleetRequest(spec, in, fleetOffer("capacity-optimized-prioritized", "spot"), "npctl-1")

@@ -59,7 +59,7 @@ func (c *Cloud) hostOf(ctx context.Context, spec drivers.Spec, in ec2.RunInstanc
 	}
 	zone := aws.ToString(in.Placement.AvailabilityZone)
 	for _, h := range all {
-		if marksOf(tagMap(h.Tags)).SameRecord(spec.Marks) && len(h.Instances) == 0 && aws.ToString(h.AvailabilityZone) == zone &&
+		if drivers.DecodeTags(tagMap(h.Tags)).SameRecord(spec.Marks) && len(h.Instances) == 0 && aws.ToString(h.AvailabilityZone) == zone &&
 			h.HostProperties != nil && aws.ToString(h.HostProperties.InstanceType) == instanceType {
 			return aws.ToString(h.HostId), nil
 		}
@@ -138,7 +138,7 @@ type endedHost struct {
 const maxRelease = 10 * time.Minute
 
 func (e *endedHosts) add(i types.Instance) {
-	marks := marksOf(tagMap(i.Tags))
+	marks := drivers.DecodeTags(tagMap(i.Tags))
 	if i.Placement == nil || i.Placement.HostId == nil || marks.Installation == "" {
 		return
 	}
@@ -193,7 +193,7 @@ func (c *Cloud) deleteHost(ctx context.Context, id string, marks resources.Owner
 	if err != nil {
 		return err
 	}
-	if err := checkMarks("host", id, marksOf(tagMap(found[0].Tags)), marks); err != nil {
+	if err := drivers.CheckOwner("host", id, drivers.DecodeTags(tagMap(found[0].Tags)), marks); err != nil {
 		return err
 	}
 	return c.releaseHost(ctx, id)

@@ -138,7 +138,7 @@ func (st *imageStore) putObject(ctx context.Context, spec drivers.ImageSpec, key
 	doing := "upload " + key + " to bucket " + st.bucket.name
 	marks := resources.OwnerTags{Installation: spec.Marks.Installation, Kind: spec.Marks.Kind, ID: spec.Marks.ID, Provider: spec.Marks.Provider}
 	tagging := url.Values{}
-	for name, value := range ownerTags(marks) {
+	for name, value := range drivers.EncodeTags(marks) {
 		tagging.Set(name, value)
 	}
 	answer, err := st.bucket.createMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: aws.String(st.bucket.name), Key: aws.String(key),
@@ -276,7 +276,7 @@ func (st *imageStore) removeObject(ctx context.Context, id string) error {
 	for _, t := range answer.TagSet {
 		tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 	}
-	if err := checkMarks("object", key, marksOf(tags), objectMarks(key)); err != nil {
+	if err := drivers.CheckOwner("object", key, drivers.DecodeTags(tags), objectMarks(key)); err != nil {
 		return err
 	}
 	_, err = st.bucket.deleteObject(ctx, &s3.DeleteObjectInput{Bucket: aws.String(st.bucket.name), Key: aws.String(key)})

@@ -207,7 +207,7 @@ func foreignImage(t *testing.T, c *Cloud) drivertest.Foreign {
 	})
 	return drivertest.Foreign{ID: id, Stays: func() error {
 		i, found, err := c.image(t.Context(), id)
-		if err == nil && (!found || marksOf(tagMap(i.Tags)) != (resources.OwnerTags{})) {
+		if err == nil && (!found || drivers.DecodeTags(tagMap(i.Tags)) != (resources.OwnerTags{})) {
 			err = fmt.Errorf("image %s: found %t, tags %v", id, found, tagMap(i.Tags))
 		}
 		return err
@@ -227,7 +227,7 @@ func newVolume(t *testing.T, tags map[string]string) string {
 
 func leaveVolume(t *testing.T, m resources.OwnerTags) resources.Leftover {
 	t.Helper()
-	return resources.Leftover{Type: resources.LeftoverVolume, ID: newVolume(t, ownerTags(m)), Marks: m}
+	return resources.Leftover{Type: resources.LeftoverVolume, ID: newVolume(t, drivers.EncodeTags(m)), Marks: m}
 }
 
 func useVolume(t *testing.T, id string) {
@@ -249,7 +249,7 @@ func attach(t *testing.T, instance string) []drivertest.Foreign {
 	t.Cleanup(func() { _, _ = sdk(t).DeleteVolume(uncanceled(t), &ec2.DeleteVolumeInput{VolumeId: aws.String(id)}) })
 	return []drivertest.Foreign{{ID: id, Stays: func() error {
 		answer, err := sdk(t).DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
-		if err == nil && marksOf(tagMap(answer.Volumes[0].Tags)) != (resources.OwnerTags{}) {
+		if err == nil && drivers.DecodeTags(tagMap(answer.Volumes[0].Tags)) != (resources.OwnerTags{}) {
 			err = fmt.Errorf("volume %s has ownership tags", id)
 		}
 		return err

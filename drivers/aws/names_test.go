@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -25,7 +26,7 @@ func TestInstanceTypesHaveTheQuotaOfTheirFamily(t *testing.T) {
 func TestOwnershipTagsSurviveEncoding(t *testing.T) {
 	for _, kind := range []resources.Kind{resources.KindNode, resources.KindUpload, resources.KindBuild} {
 		want := resources.OwnerTags{Installation: "i", Kind: kind, ID: "7", Provider: "p", Pool: "main", Label: "l", Image: "diskimage.d", Build: "b", Hash: "v1:0"}
-		if diff := cmp.Diff(want, marksOf(tagMap(tagList(ownerTags(want))))); diff != "" {
+		if diff := cmp.Diff(want, drivers.DecodeTags(tagMap(tagList(drivers.EncodeTags(want))))); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}

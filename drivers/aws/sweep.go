@@ -120,7 +120,7 @@ func recordOf(m resources.OwnerTags) resources.OwnerTags {
 
 func leftoverOf(kind string, id *string, list []types.Tag) resources.Leftover {
 	tags := tagMap(list)
-	return resources.Leftover{Type: kind, ID: aws.ToString(id), Name: cmp.Or(tags[tagName], aws.ToString(id)), Marks: marksOf(tags)}
+	return resources.Leftover{Type: kind, ID: aws.ToString(id), Name: cmp.Or(tags[tagName], aws.ToString(id)), Marks: drivers.DecodeTags(tags)}
 }
 
 // DeleteLeftover implements drivers.Sweeper. It reads the object again before it deletes it: npctl must not delete an

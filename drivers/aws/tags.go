@@ -22,13 +22,10 @@ import (
 //
 // Further tags: npctl_interface, npctl_volume and npctl_launch_template of instances, and npctl_format, npctl_size and npctl_sha256 of images.
 const (
-	tagPrefix = "npctl_"
+	tagPrefix = drivers.TagPrefix
 	tagName   = "Name"
 
-	tagInstallation = tagPrefix + "installation"
-	tagNodeID       = tagPrefix + "node_id"
-	tagUploadID     = tagPrefix + "upload_id"
-	tagBuildID      = tagPrefix + "build_id"
+	tagInstallation = drivers.TagInstallation
 	tagInterface    = tagPrefix + "interface"
 	tagVolume       = tagPrefix + "volume"
 	tagTemplate     = tagPrefix + "launch_template"
@@ -36,60 +33,6 @@ const (
 	tagSize         = tagPrefix + "size"
 	tagSHA256       = tagPrefix + "sha256"
 )
-
-// markFields maps the names of the ownership tags that have the same format everywhere to their fields.
-func markFields(m *resources.OwnerTags) map[string]*string {
-	return map[string]*string{
-		"installation": &m.Installation,
-		"provider":     &m.Provider,
-		"pool":         &m.Pool,
-		"label":        &m.Label,
-		"image":        &m.Image,
-		"build":        &m.Build,
-		"hash":         (*string)(&m.Hash),
-	}
-}
-
-// ownerTags encodes ownership tags.
-func ownerTags(m resources.OwnerTags) map[string]string {
-	values := map[string]string{tagOfID(m.Kind): m.ID}
-	for name, value := range markFields(&m) {
-		if *value != "" {
-			values[tagPrefix+name] = *value
-		}
-	}
-	return values
-}
-
-func tagOfID(kind resources.Kind) string {
-	switch kind {
-	case resources.KindUpload:
-		return tagUploadID
-	case resources.KindBuild:
-		return tagBuildID
-	default:
-		return tagNodeID
-	}
-}
-
-// marksOf decodes ownership tags; it returns zero tags without an installation.
-func marksOf(values map[string]string) resources.OwnerTags {
-	if values[tagInstallation] == "" {
-		return resources.OwnerTags{}
-	}
-	var m resources.OwnerTags
-	for name, value := range markFields(&m) {
-		*value = values[tagPrefix+name]
-	}
-	for _, kind := range []resources.Kind{resources.KindBuild, resources.KindUpload, resources.KindNode} {
-		if id := values[tagOfID(kind)]; id != "" {
-			m.Kind, m.ID = kind, id
-			return m
-		}
-	}
-	m.Kind = resources.KindNode
-	return m
-}
 
 // tagMap converts the SDK's list of tags.
 func tagMap(tags []types.Tag) map[string]string {
@@ -111,7 +54,7 @@ func tagList(values map[string]string) []types.Tag {
 
 // tagFilter selects objects with these ownership tags.
 func tagFilter(m resources.OwnerTags) []types.Filter {
-	return []types.Filter{filter("tag:"+tagInstallation, m.Installation), filter("tag:"+tagOfID(m.Kind), m.ID)}
+	return []types.Filter{filter("tag:"+tagInstallation, m.Installation), filter("tag:"+drivers.TagOfID(m.Kind), m.ID)}
 }
 
 // ownedFilter selects objects with ownership tags of any npctl installation.
@@ -152,19 +95,4 @@ func validateTags(values map[string]string) error {
 		}
 	}
 	return nil
-}
-
-// checkMarks returns ErrNotOurs unless an object has the expected ownership tags.
-func checkMarks(kind, id string, found, expected resources.OwnerTags) error {
-	if found.SameRecord(expected) {
-		return nil
-	}
-	return fmt.Errorf("delete %s %s: %w: it has %s, expected %s; npctl does not delete it", kind, id, drivers.ErrNotOurs, describe(found), describe(expected))
-}
-
-func describe(m resources.OwnerTags) string {
-	if m.Installation == "" {
-		return "no ownership tags"
-	}
-	return fmt.Sprintf("the ownership tags of %s %s of installation %s", m.Kind, m.ID, m.Installation)
 }

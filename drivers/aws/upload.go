@@ -116,7 +116,7 @@ func imageTags(spec drivers.ImageSpec, format string) (map[string]string, error)
 		tags[name] = ""
 	}
 	maps.Copy(tags, spec.Properties)
-	maps.Copy(tags, ownerTags(spec.Marks))
+	maps.Copy(tags, drivers.EncodeTags(spec.Marks))
 	tags[tagName], tags[tagFormat], tags[tagSize] = spec.Name, format, strconv.FormatInt(spec.Size, 10)
 	if spec.SHA256 != "" {
 		tags[tagSHA256] = spec.SHA256

@@ -82,7 +82,7 @@ func BenchmarkUploadBlocks(b *testing.B) {
 	for n := 0; b.Loop(); n++ {
 		for name, send := range ways {
 			marks := resources.OwnerTags{Installation: "bench", Kind: resources.KindUpload, ID: fmt.Sprint(name, n)}
-			snapshot, err := c.startSnapshot(b.Context(), spec, imageSettings{}, ownerTags(marks))
+			snapshot, err := c.startSnapshot(b.Context(), spec, imageSettings{}, drivers.EncodeTags(marks))
 			testutil.Must(b, err)
 			started, used := time.Now(), cpuTime(b)
 			testutil.Must(b, send(snapshot))

@@ -65,7 +65,7 @@ func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObje
 		return nil, err
 	}
 	for _, vm := range all.vms {
-		if marksOf(tagMap(vm.Tags)) == (resources.OwnerTags{}) {
+		if drivers.DecodeTags(tagMap(vm.Tags)) == (resources.OwnerTags{}) {
 			one, err := c.convert(ctx, vm)
 			if err != nil {
 				return nil, err
@@ -75,7 +75,7 @@ func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObje
 	}
 	images, err := c.listImages(ctx)
 	for _, i := range images {
-		if marksOf(tagMap(i.Tags)) == (resources.OwnerTags{}) {
+		if drivers.DecodeTags(tagMap(i.Tags)) == (resources.OwnerTags{}) {
 			others = append(others, c.existingImage(i))
 		}
 	}
@@ -156,7 +156,7 @@ func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.
 		return err
 	}
 	tags := withoutOwner(t.tags)
-	maps.Copy(tags, ownerTags(marks))
+	maps.Copy(tags, drivers.EncodeTags(marks))
 	if err := validateTags(tags); err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTag
 	if err := checkAdoptable(t, marks, resources.OwnerTags{}); err != nil {
 		return err
 	}
-	if marks.Kind != resources.KindUpload && marksOf(t.tags).Installation != "" {
+	if marks.Kind != resources.KindUpload && drivers.DecodeTags(t.tags).Installation != "" {
 		if err := c.releaseParts(ctx, marks); err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func (c *Cloud) releaseParts(ctx context.Context, marks resources.OwnerTags) err
 		parts = append(parts, tagged{resources.LeftoverFloatingIP, ip.Name, ip.Tags})
 	}
 	for _, part := range parts {
-		if marksOf(part.tags).SameRecord(marks) {
+		if drivers.DecodeTags(part.tags).SameRecord(marks) {
 			if err := c.setTags(ctx, part, withoutOwner(part.tags)); err != nil {
 				return err
 			}
@@ -219,9 +219,9 @@ func withoutOwner(tags map[string]string) map[string]string {
 
 // checkAdoptable rejects an object with the ownership tags of another record.
 func checkAdoptable(t tagged, marks, replaced resources.OwnerTags) error {
-	found := marksOf(t.tags)
+	found := drivers.DecodeTags(t.tags)
 	if found.Installation == "" || found.SameRecord(marks) || found == replaced {
 		return nil
 	}
-	return fmt.Errorf("%s %s: %w: it has %s", t.what, t.name, drivers.ErrNotOurs, describe(found))
+	return fmt.Errorf("%s %s: %w: it has %s", t.what, t.name, drivers.ErrNotOurs, drivers.DescribeOwner(found))
 }

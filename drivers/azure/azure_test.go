@@ -67,7 +67,7 @@ func TestNodeHasTagsOnAllItsObjectsAndTakesThemAlong(t *testing.T) {
 		t.Errorf("objects are %v, want a machine, a disk, an interface and two addresses", objects)
 	}
 	for name, tags := range objects {
-		if marksOf(tags) != spec.Marks || tags["team"] != "ci" || tags["tenant"] != "x" || tags[tagName] != "np1" {
+		if drivers.DecodeTags(tags) != spec.Marks || tags["team"] != "ci" || tags["tenant"] != "x" || tags[tagName] != "np1" {
 			t.Errorf("%s has tags %v", name, tags)
 		}
 	}
@@ -152,7 +152,7 @@ func TestListsHavePages(t *testing.T) {
 func TestLeftInterfaceIsListedAndDeleted(t *testing.T) {
 	a, c := newCloud(t)
 	marks := nodeSpec("1", nil).Marks
-	name := a.AddInterface(ownerTags(marks))
+	name := a.AddInterface(drivers.EncodeTags(marks))
 	left, err := c.Leftovers(t.Context())
 	testutil.Must(t, err)
 	if len(left) != 1 || left[0].Type != resources.LeftoverPort || left[0].ID != name || left[0].Marks != marks || left[0].InUse {

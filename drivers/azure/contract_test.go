@@ -121,7 +121,7 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 		},
 		LeaveBehind: func(t *testing.T, m resources.OwnerTags) resources.Leftover {
 			name := "disk-" + m.ID
-			_, err := c.disks.BeginCreateOrUpdate(t.Context(), azuretest.Group, name, armcompute.Disk{Location: to.Ptr(azuretest.Location), Tags: pointers(ownerTags(m)),
+			_, err := c.disks.BeginCreateOrUpdate(t.Context(), azuretest.Group, name, armcompute.Disk{Location: to.Ptr(azuretest.Location), Tags: pointers(drivers.EncodeTags(m)),
 				Properties: &armcompute.DiskProperties{CreationData: &armcompute.CreationData{CreateOption: to.Ptr(armcompute.DiskCreateOptionEmpty)}}}, nil)
 			testutil.Must(t, err)
 			return resources.Leftover{Type: resources.LeftoverVolume, ID: name, Marks: m}
@@ -196,7 +196,7 @@ func staysWithoutTags(a *azuretest.Cloud, object string) error {
 	if !found {
 		return errors.New(object + " was deleted")
 	}
-	if marksOf(tags) != (resources.OwnerTags{}) {
+	if drivers.DecodeTags(tags) != (resources.OwnerTags{}) {
 		return errors.New(object + " has ownership tags")
 	}
 	return nil

@@ -73,8 +73,8 @@ func (c *Cloud) find(ctx context.Context, name string, spec drivers.Spec) (resou
 	if err != nil || !found {
 		return resources.Instance{}, false, err
 	}
-	if marks := marksOf(tagMap(vm.Tags)); !marks.SameRecord(spec.Marks) {
-		return resources.Instance{}, false, fmt.Errorf("create virtual machine %s: %w: %s exists with %s", spec.Hostname, drivers.ErrNotOurs, name, describe(marks))
+	if marks := drivers.DecodeTags(tagMap(vm.Tags)); !marks.SameRecord(spec.Marks) {
+		return resources.Instance{}, false, fmt.Errorf("create virtual machine %s: %w: %s exists with %s", spec.Hostname, drivers.ErrNotOurs, name, drivers.DescribeOwner(marks))
 	}
 	if vm.Properties != nil && deref(vm.Properties.ProvisioningState) == stateDeleting {
 		return resources.Instance{}, false, fmt.Errorf("create virtual machine %s: %s of an earlier attempt is being deleted", spec.Hostname, name)
@@ -142,7 +142,7 @@ func vmTags(spec drivers.Spec, s labelSettings) map[string]string {
 	if s.UseInternalIP {
 		tags[tagInterface] = interfacePrivate
 	}
-	maps.Copy(tags, ownerTags(spec.Marks))
+	maps.Copy(tags, drivers.EncodeTags(spec.Marks))
 	tags[tagName], tags[tagTagDisk] = spec.Hostname, "true"
 	return tags
 }

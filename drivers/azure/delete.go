@@ -3,6 +3,7 @@ package azure
 import (
 	"context"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -13,7 +14,7 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 	if err != nil || !found {
 		return err
 	}
-	if err := checkMarks("virtual machine", id, marksOf(tagMap(vm.Tags)), expected); err != nil {
+	if err := drivers.CheckOwner("virtual machine", id, drivers.DecodeTags(tagMap(vm.Tags)), expected); err != nil {
 		return err
 	}
 	if vm.Properties != nil && deref(vm.Properties.ProvisioningState) == stateDeleting {

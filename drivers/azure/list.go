@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -91,7 +92,7 @@ func (c *Cloud) convert(ctx context.Context, vm *armcompute.VirtualMachine) (res
 	if p == nil {
 		p = &armcompute.VirtualMachineProperties{}
 	}
-	one := resources.Instance{ID: deref(vm.Name), Name: tags[tagName], Marks: marksOf(tags), Status: statusFrom(deref(p.ProvisioningState)), Region: deref(vm.Location), Cloud: "azure",
+	one := resources.Instance{ID: deref(vm.Name), Name: tags[tagName], Marks: drivers.DecodeTags(tags), Status: statusFrom(deref(p.ProvisioningState)), Region: deref(vm.Location), Cloud: "azure",
 		Created: deref(p.TimeCreated).UTC()}
 	if one.Name == "" || one.Marks.Installation == "" {
 		one.Name = one.ID
@@ -192,11 +193,11 @@ func (all inventory) untaggedDisks() map[string]diskTags {
 	found := map[string]diskTags{}
 	for _, vm := range all.vms {
 		tags := tagMap(vm.Tags)
-		if tags[tagTagDisk] == "" || marksOf(tags).Installation == "" || vm.Properties == nil || vm.Properties.StorageProfile == nil || vm.Properties.StorageProfile.OSDisk == nil {
+		if tags[tagTagDisk] == "" || drivers.DecodeTags(tags).Installation == "" || vm.Properties == nil || vm.Properties.StorageProfile == nil || vm.Properties.StorageProfile.OSDisk == nil {
 			continue
 		}
 		d := disks[strings.ToLower(deref(vm.Properties.StorageProfile.OSDisk.Name))]
-		if d == nil || !sameName(nameOf(deref(d.ManagedBy)), deref(vm.Name)) || marksOf(tagMap(d.Tags)).SameRecord(marksOf(tags)) {
+		if d == nil || !sameName(nameOf(deref(d.ManagedBy)), deref(vm.Name)) || drivers.DecodeTags(tagMap(d.Tags)).SameRecord(drivers.DecodeTags(tags)) {
 			continue
 		}
 		delete(tags, tagTagDisk)

@@ -51,7 +51,7 @@ func (c *Cloud) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
 }
 
 func leftoverOf(kind, name string, tags map[string]string) resources.Leftover {
-	return resources.Leftover{Type: kind, ID: name, Name: cmp.Or(tags[tagName], name), Marks: marksOf(tags)}
+	return resources.Leftover{Type: kind, ID: name, Name: cmp.Or(tags[tagName], name), Marks: drivers.DecodeTags(tags)}
 }
 
 func leftoverInterface(n networkInterface) resources.Leftover {

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/resources"
 )
 
 // The ownership tags of Azure's objects:
@@ -19,12 +18,9 @@ import (
 // Further tags: npctl_name of all objects, npctl_interface and npctl_tag_disk of virtual machines, and npctl_format,
 // npctl_size, npctl_sha256 and npctl_created of images.
 const (
-	tagPrefix = "npctl_"
+	tagPrefix = drivers.TagPrefix
 
-	tagInstallation = tagPrefix + "installation"
-	tagNodeID       = tagPrefix + "node_id"
-	tagUploadID     = tagPrefix + "upload_id"
-	tagBuildID      = tagPrefix + "build_id"
+	tagInstallation = drivers.TagInstallation
 	tagName         = tagPrefix + "name"
 	tagInterface    = tagPrefix + "interface"
 	tagTagDisk      = tagPrefix + "tag_disk" // the OS disk gets the tags of the machine
@@ -36,60 +32,6 @@ const (
 
 // describing are npctl's tags that do not name the owner of an object.
 var describing = map[string]bool{tagName: true, tagInterface: true, tagFormat: true, tagSize: true, tagSHA256: true, tagCreated: true}
-
-// markFields maps the names of the ownership tags that have the same format everywhere to their fields.
-func markFields(m *resources.OwnerTags) map[string]*string {
-	return map[string]*string{
-		"installation": &m.Installation,
-		"provider":     &m.Provider,
-		"pool":         &m.Pool,
-		"label":        &m.Label,
-		"image":        &m.Image,
-		"build":        &m.Build,
-		"hash":         (*string)(&m.Hash),
-	}
-}
-
-// ownerTags encodes ownership tags.
-func ownerTags(m resources.OwnerTags) map[string]string {
-	values := map[string]string{tagOfID(m.Kind): m.ID}
-	for name, value := range markFields(&m) {
-		if *value != "" {
-			values[tagPrefix+name] = *value
-		}
-	}
-	return values
-}
-
-func tagOfID(kind resources.Kind) string {
-	switch kind {
-	case resources.KindUpload:
-		return tagUploadID
-	case resources.KindBuild:
-		return tagBuildID
-	default:
-		return tagNodeID
-	}
-}
-
-// marksOf decodes ownership tags; it returns zero tags without an installation.
-func marksOf(values map[string]string) resources.OwnerTags {
-	if values[tagInstallation] == "" {
-		return resources.OwnerTags{}
-	}
-	var m resources.OwnerTags
-	for name, value := range markFields(&m) {
-		*value = values[tagPrefix+name]
-	}
-	for _, kind := range []resources.Kind{resources.KindBuild, resources.KindUpload, resources.KindNode} {
-		if id := values[tagOfID(kind)]; id != "" {
-			m.Kind, m.ID = kind, id
-			return m
-		}
-	}
-	m.Kind = resources.KindNode
-	return m
-}
 
 // tagMap converts the SDK's tags.
 func tagMap(tags map[string]*string) map[string]string {
@@ -148,19 +90,4 @@ func validateTags(values map[string]string) error {
 		}
 	}
 	return nil
-}
-
-// checkMarks returns ErrNotOurs unless an object has the expected ownership tags.
-func checkMarks(kind, id string, found, expected resources.OwnerTags) error {
-	if found.SameRecord(expected) {
-		return nil
-	}
-	return fmt.Errorf("delete %s %s: %w: it has %s, expected %s; npctl does not delete it", kind, id, drivers.ErrNotOurs, describe(found), describe(expected))
-}
-
-func describe(m resources.OwnerTags) string {
-	if m.Installation == "" {
-		return "no ownership tags"
-	}
-	return fmt.Sprintf("the ownership tags of %s %s of installation %s", m.Kind, m.ID, m.Installation)
 }

@@ -60,7 +60,7 @@ func (st *imageStore) deleteEarlier(ctx context.Context, marks resources.OwnerTa
 		return err
 	}
 	for _, i := range images {
-		if !marksOf(tagMap(i.Tags)).SameRecord(marks) {
+		if !drivers.DecodeTags(tagMap(i.Tags)).SameRecord(marks) {
 			continue
 		}
 		poller, err := st.startDeletion(ctx, st.id(imageKind, deref(i.Name)), marks)
@@ -75,7 +75,7 @@ func (st *imageStore) deleteEarlier(ctx context.Context, marks resources.OwnerTa
 		return err
 	}
 	for _, d := range disks {
-		if marksOf(tagMap(d.Tags)).SameRecord(marks) {
+		if drivers.DecodeTags(tagMap(d.Tags)).SameRecord(marks) {
 			if err := st.deleteDisk(ctx, deref(d.Name)); err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func imageTags(spec drivers.ImageSpec) (map[string]string, error) {
 		tags[name] = ""
 	}
 	maps.Copy(tags, spec.Properties)
-	maps.Copy(tags, ownerTags(spec.Marks))
+	maps.Copy(tags, drivers.EncodeTags(spec.Marks))
 	tags[tagName], tags[tagFormat], tags[tagSize] = spec.Name, spec.Format, strconv.FormatInt(spec.Size, 10)
 	tags[tagCreated] = time.Now().UTC().Format(time.RFC3339Nano)
 	if spec.SHA256 != "" {

@@ -252,7 +252,7 @@ func (c *Cloud) duplicate(ctx context.Context, spec drivers.Spec, at place) (res
 	}
 	switch {
 	case !marksOf(i.Labels).SameRecord(spec.Marks):
-		return resources.Instance{}, unsentError{fmt.Errorf("create instance %s: %w: an instance with this name has %s", at, drivers.ErrRejected, describe(marksOf(i.Labels)))}
+		return resources.Instance{}, unsentError{fmt.Errorf("create instance %s: %w: an instance with this name has %s", at, drivers.ErrRejected, drivers.DescribeOwner(marksOf(i.Labels)))}
 	case statusOf(i.Status) == resources.StatusDeleting:
 		return resources.Instance{}, unsentError{fmt.Errorf("create instance %s: an earlier instance of the node is still being deleted", at)}
 	}

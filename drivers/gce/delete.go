@@ -3,6 +3,7 @@ package gce
 import (
 	"context"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -16,7 +17,7 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 	if err != nil {
 		return unlessMissing(err)
 	}
-	if err := checkMarks("instance", at, marksOf(i.Labels), expected); err != nil {
+	if err := drivers.CheckOwner("instance", at.String(), marksOf(i.Labels), expected); err != nil {
 		return err
 	}
 	return unlessMissing(c.api.deleteInstance(ctx, at))

@@ -19,71 +19,33 @@ import (
 //
 // A further label of instances is npctl_interface.
 const (
-	tagPrefix       = "npctl_"
-	tagInstallation = tagPrefix + "installation"
-	tagNodeID       = tagPrefix + "node_id"
-	tagUploadID     = tagPrefix + "upload_id"
-	tagBuildID      = tagPrefix + "build_id"
+	tagPrefix       = drivers.TagPrefix
+	tagInstallation = drivers.TagInstallation
 	tagInterface    = tagPrefix + "interface"
 )
 
-// markFields maps the names of the ownership labels that have the same format everywhere to their fields.
-func markFields(m *resources.OwnerTags) map[string]*string {
-	return map[string]*string{
-		"installation": &m.Installation,
-		"provider":     &m.Provider,
-		"pool":         &m.Pool,
-		"label":        &m.Label,
-		"image":        &m.Image,
-		"build":        &m.Build,
-		"hash":         (*string)(&m.Hash),
-	}
-}
-
-func tagOfID(kind resources.Kind) string {
-	switch kind {
-	case resources.KindUpload:
-		return tagUploadID
-	case resources.KindBuild:
-		return tagBuildID
-	default:
-		return tagNodeID
-	}
-}
-
 // ownerLabels encodes ownership labels.
 func ownerLabels(m resources.OwnerTags) (map[string]string, error) {
-	values := map[string]string{}
-	for name, value := range markFields(&m) {
-		if *value != "" {
-			values[tagPrefix+name] = cutLabel(encode(*value))
+	values := drivers.EncodeTags(m)
+	for key, value := range values {
+		label := encode(value)
+		if len(label) > maxLabelValue && (key == tagInstallation || key == drivers.TagOfID(m.Kind)) {
+			return nil, unsentError{fmt.Errorf("%w: the label of installation %s or ID %s would have more than %d characters", drivers.ErrRejected, m.Installation, m.ID, maxLabelValue)}
 		}
+		values[key] = cutLabel(label)
 	}
-	id, installation := encode(m.ID), encode(m.Installation)
-	if len(id) > maxLabelValue || len(installation) > maxLabelValue {
-		return nil, unsentError{fmt.Errorf("%w: the label of installation %s or ID %s would have more than %d characters", drivers.ErrRejected, m.Installation, m.ID, maxLabelValue)}
-	}
-	values[tagOfID(m.Kind)] = id
 	return values, nil
 }
 
 // marksOf decodes ownership labels; it returns zero tags without an installation.
 func marksOf(labels map[string]string) resources.OwnerTags {
-	if labels[tagInstallation] == "" {
-		return resources.OwnerTags{}
-	}
-	var m resources.OwnerTags
-	for name, value := range markFields(&m) {
-		*value = decodeLabel(labels[tagPrefix+name])
-	}
-	for _, kind := range []resources.Kind{resources.KindBuild, resources.KindUpload, resources.KindNode} {
-		if id := labels[tagOfID(kind)]; id != "" {
-			m.Kind, m.ID = kind, decodeLabel(id)
-			return m
+	values := map[string]string{}
+	for key, value := range labels {
+		if strings.HasPrefix(key, drivers.TagPrefix) {
+			values[key] = decodeLabel(value)
 		}
 	}
-	m.Kind = resources.KindNode
-	return m
+	return drivers.DecodeTags(values)
 }
 
 // encode replaces bytes that labels cannot contain.
@@ -130,23 +92,8 @@ func sanitize(value string) string {
 
 // labelFilter selects objects with these ownership labels.
 func labelFilter(m resources.OwnerTags) string {
-	return fmt.Sprintf("(labels.%s = %q) (labels.%s = %q)", tagInstallation, encode(m.Installation), tagOfID(m.Kind), encode(m.ID))
+	return fmt.Sprintf("(labels.%s = %q) (labels.%s = %q)", tagInstallation, encode(m.Installation), drivers.TagOfID(m.Kind), encode(m.ID))
 }
 
 // ownedFilter selects objects with ownership labels of any npctl installation.
 const ownedFilter = "labels." + tagInstallation + ":*"
-
-// checkMarks returns ErrNotOurs unless an object has the expected ownership labels.
-func checkMarks(kind string, at place, found, expected resources.OwnerTags) error {
-	if found.SameRecord(expected) {
-		return nil
-	}
-	return fmt.Errorf("delete %s %s: %w: it has %s, expected %s; npctl does not delete it", kind, at, drivers.ErrNotOurs, describe(found), describe(expected))
-}
-
-func describe(m resources.OwnerTags) string {
-	if m.Installation == "" {
-		return "no ownership labels"
-	}
-	return fmt.Sprintf("the ownership labels of %s %s of installation %s", m.Kind, m.ID, m.Installation)
-}

@@ -54,7 +54,7 @@ func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObje
 	if err != nil {
 		return nil, err
 	}
-	servers = slices.DeleteFunc(servers, func(s server) bool { return marksOf(s.Metadata) != resources.OwnerTags{} })
+	servers = slices.DeleteFunc(servers, func(s server) bool { return drivers.DecodeTags(s.Metadata) != resources.OwnerTags{} })
 	instances, err := c.instances(ctx, servers)
 	if err != nil {
 		return nil, err
@@ -97,10 +97,10 @@ func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.
 	if err != nil {
 		return err
 	}
-	if err := checkAdoptable("server", id, marksOf(s.Metadata), marks, replaced); err != nil {
+	if err := checkAdoptable("server", id, drivers.DecodeTags(s.Metadata), marks, replaced); err != nil {
 		return err
 	}
-	tags := metadata(marks)
+	tags := drivers.EncodeTags(marks)
 	if err := checkMetadata(tags); err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func checkAdoptable(what, id string, found, marks, replaced resources.OwnerTags)
 	if found.Installation == "" || same || found == replaced {
 		return nil
 	}
-	return fmt.Errorf("%s %s: %w: it has %s", what, id, drivers.ErrNotOurs, describe(found))
+	return fmt.Errorf("%s %s: %w: it has %s", what, id, drivers.ErrNotOurs, drivers.DescribeOwner(found))
 }
 
 // adoptImage writes the tags of an image as properties, in one call, and then the tag by which ListImages filters.
@@ -216,7 +216,7 @@ func (st *imageStore) adoptImage(ctx context.Context, id string, marks, replaced
 		return err
 	}
 	var patch []operation
-	tags := metadata(marks)
+	tags := drivers.EncodeTags(marks)
 	for _, name := range slices.Sorted(maps.Keys(now.Properties)) {
 		if strings.HasPrefix(name, nodepoolPrefix) || strings.HasPrefix(name, markPrefix) && tags[name] == "" && name != keySHA256 {
 			patch = append(patch, operation{Op: "remove", Path: "/" + pointer(name)})

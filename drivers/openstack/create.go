@@ -61,7 +61,7 @@ func (c *Cloud) find(ctx context.Context, spec drivers.Spec) (resources.Instance
 		return resources.Instance{}, false, err
 	}
 	for _, s := range found {
-		m := marksOf(s.Metadata)
+		m := drivers.DecodeTags(s.Metadata)
 		if m.Installation != spec.Marks.Installation || m.ID != spec.Marks.ID || m.Kind != spec.Marks.Kind || statusOf(s) == resources.StatusDeleting {
 			continue
 		}
@@ -94,7 +94,7 @@ func serverMetadata(spec drivers.Spec, settings labelSettings) map[string]string
 	if text := choice.text(); text != "" {
 		values[keyInterface] = text
 	}
-	maps.Copy(values, metadata(spec.Marks))
+	maps.Copy(values, drivers.EncodeTags(spec.Marks))
 	return values
 }
 

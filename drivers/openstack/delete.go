@@ -21,7 +21,7 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 		return err
 	}
 	b := c.belongingsOf(s.Metadata)
-	if err := checkMarks("server", s.ID, b.marks, expected); err != nil {
+	if err := drivers.CheckOwner("server", s.ID, b.marks, expected); err != nil {
 		if s.Status == "UNKNOWN" { // its cell is down, and Nova shows no metadata
 			return fmt.Errorf("delete server %s: %w: its cell does not answer, so its metadata cannot be read", s.ID, drivers.ErrUnavailable)
 		}
@@ -42,21 +42,6 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 	}
 	_, err = c.compute.Delete(ctx, c.compute.ServiceURL("servers", id), nil)
 	return ignoreMissing(wrap("delete server "+id, err))
-}
-
-// checkMarks returns ErrNotOurs unless an object has the expected ownership tags.
-func checkMarks(kind, id string, found, expected resources.OwnerTags) error {
-	if found.SameRecord(expected) {
-		return nil
-	}
-	return fmt.Errorf("delete %s %s: %w: it carries %s, expected %s; npctl does not delete it", kind, id, drivers.ErrNotOurs, describe(found), describe(expected))
-}
-
-func describe(m resources.OwnerTags) string {
-	if m.Installation == "" {
-		return "no ownership tags"
-	}
-	return fmt.Sprintf("the ownership tags of %s %s of installation %s", m.Kind, m.ID, m.Installation)
 }
 
 // server reads one server; false means that it does not exist.
@@ -83,7 +68,7 @@ func (c *Cloud) markBootVolume(ctx context.Context, b attachedResources, s serve
 		c.log.Warn("boot volume not found; npctl cannot delete it if Nova does not", "server", s.ID, "error", err)
 		return
 	}
-	body := map[string]any{"metadata": metadata(b.marks)}
+	body := map[string]any{"metadata": drivers.EncodeTags(b.marks)}
 	var answer struct{}
 	_, err = client.Post(ctx, client.ServiceURL("volumes", id, "metadata"), body, &answer, okCodes(http.StatusOK)) //nolint:bodyclose // gophercloud has read and closed it
 	if err != nil && !isStatus(err, http.StatusNotFound) {

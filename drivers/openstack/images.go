@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -148,7 +149,7 @@ func (st *imageStore) ListImages(ctx context.Context) ([]resources.RemoteImage, 
 // marks returns the image's own ownership tags. A snapshot that another user takes of one of npctl's servers inherits
 // the properties of the server's image, including ownership tags, but neither its tag nor the build ID.
 func (i image) marks() resources.OwnerTags {
-	m := marksOf(i.Properties)
+	m := drivers.DecodeTags(i.Properties)
 	if m.Kind != resources.KindBuild && !slices.Contains(i.Tags, markTag) {
 		return resources.OwnerTags{}
 	}
@@ -184,7 +185,7 @@ func (st *imageStore) DeleteImage(ctx context.Context, id string, expected resou
 	if err != nil || !found || now.Status == "deleted" {
 		return err
 	}
-	if err := checkMarks("image", id, now.marks(), expected); err != nil {
+	if err := drivers.CheckOwner("image", id, now.marks(), expected); err != nil {
 		return err
 	}
 	return st.removeImage(ctx, id)

@@ -120,7 +120,7 @@ func TestOwnershipTagsSurviveRoundTrip(t *testing.T) {
 			Provider: word.Draw(t, "provider"), Pool: word.Draw(t, "pool"), Label: word.Draw(t, "label"),
 			Image: word.Draw(t, "image"), Build: word.Draw(t, "build"), Hash: resources.Hash(word.Draw(t, "hash")),
 		}
-		if got := marksOf(metadata(m)); got != m {
+		if got := drivers.DecodeTags(drivers.EncodeTags(m)); got != m {
 			t.Fatalf("metadata: wrote %+v, read %+v", m, got)
 		}
 		text := description(m)

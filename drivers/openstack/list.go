@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -57,7 +58,7 @@ type attachedResources struct {
 
 func (c *Cloud) belongingsOf(metadata map[string]string) attachedResources {
 	return attachedResources{
-		marks:    marksOf(metadata),
+		marks:    drivers.DecodeTags(metadata),
 		floating: metadata[keyFloating] == "true",
 		ports:    metadata[keyPorts] == "true",
 		volume:   metadata[keyVolumeGB] != "",

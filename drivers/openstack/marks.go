@@ -21,70 +21,12 @@ import (
 //   - floating IPs and ports, which have no metadata: their description, "npctl:" and a query string. It is part of
 //     the call that creates them, whereas Neutron's tags would need a second call, which a crash could prevent.
 const (
-	markPrefix = "npctl_"
+	markPrefix = drivers.TagPrefix
 	markTag    = "npctl"
 	textPrefix = "npctl:"
 
-	keyInstallation = markPrefix + "installation"
-	keyNodeID       = markPrefix + "node_id"
-	keyUploadID     = markPrefix + "upload_id"
-	keyBuildID      = markPrefix + "build_id"
+	keyInstallation = drivers.TagInstallation
 )
-
-// markFields maps the names of the ownership tags that have the same format everywhere to their fields.
-func markFields(m *resources.OwnerTags) map[string]*string {
-	return map[string]*string{
-		"installation": &m.Installation,
-		"provider":     &m.Provider,
-		"pool":         &m.Pool,
-		"label":        &m.Label,
-		"image":        &m.Image,
-		"build":        &m.Build,
-		"hash":         (*string)(&m.Hash),
-	}
-}
-
-// metadata encodes ownership tags as key-value pairs.
-func metadata(m resources.OwnerTags) map[string]string {
-	values := map[string]string{}
-	for name, value := range markFields(&m) {
-		if *value != "" {
-			values[markPrefix+name] = *value
-		}
-	}
-	values[keyOfID(m.Kind)] = m.ID
-	return values
-}
-
-func keyOfID(kind resources.Kind) string {
-	switch kind {
-	case resources.KindUpload:
-		return keyUploadID
-	case resources.KindBuild:
-		return keyBuildID
-	default:
-		return keyNodeID
-	}
-}
-
-// marksOf decodes ownership tags from key-value pairs; it returns zero tags without an installation.
-func marksOf(values map[string]string) resources.OwnerTags {
-	if values[keyInstallation] == "" {
-		return resources.OwnerTags{}
-	}
-	var m resources.OwnerTags
-	for name, value := range markFields(&m) {
-		*value = values[markPrefix+name]
-	}
-	for _, kind := range []resources.Kind{resources.KindBuild, resources.KindUpload, resources.KindNode} {
-		if id := values[keyOfID(kind)]; id != "" {
-			m.Kind, m.ID = kind, id
-			return m
-		}
-	}
-	m.Kind = resources.KindNode
-	return m
-}
 
 // maxDescription is Neutron's limit on descriptions.
 const maxDescription = 255

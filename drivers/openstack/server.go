@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -78,7 +79,7 @@ func (c *Cloud) instance(s server, external externalNetworks, flavors []flavor) 
 	i := resources.Instance{
 		ID:        s.ID,
 		Name:      s.Name,
-		Marks:     marksOf(s.Metadata),
+		Marks:     drivers.DecodeTags(s.Metadata),
 		Status:    statusOf(s),
 		Zone:      s.Zone,
 		Region:    c.entry.region,

@@ -70,10 +70,10 @@ func (c *Cloud) Snapshot(ctx context.Context, instance, name string, marks resou
 
 func snapshotMetadata(marks resources.OwnerTags) map[string]string {
 	values := map[string]string{}
-	for name := range markFields(&marks) {
-		values[markPrefix+name] = ""
+	for _, key := range drivers.TagKeys() {
+		values[key] = ""
 	}
-	maps.Copy(values, metadata(marks))
+	maps.Copy(values, drivers.EncodeTags(marks))
 	return values
 }
 

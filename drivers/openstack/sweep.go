@@ -70,7 +70,7 @@ func leftoverOfFloatingIP(f floatingIP) resources.Leftover {
 }
 
 func leftoverOfVolume(v volume) resources.Leftover {
-	return resources.Leftover{Type: resources.LeftoverVolume, ID: v.ID, Name: firstOf(v.Name, v.ID), Marks: marksOf(v.Metadata), InUse: len(v.Attachments) > 0}
+	return resources.Leftover{Type: resources.LeftoverVolume, ID: v.ID, Name: firstOf(v.Name, v.ID), Marks: drivers.DecodeTags(v.Metadata), InUse: len(v.Attachments) > 0}
 }
 
 func (c *Cloud) listVolumes(ctx context.Context) ([]volume, error) {

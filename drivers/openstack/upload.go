@@ -84,7 +84,7 @@ func imageRequest(spec drivers.ImageSpec) (map[string]any, error) {
 		}
 		body[name] = value
 	}
-	for name, value := range metadata(spec.Marks) {
+	for name, value := range drivers.EncodeTags(spec.Marks) {
 		body[name] = value
 	}
 	if spec.SHA256 != "" {
