@@ -261,7 +261,7 @@ func (l *lab) has(want map[string]int) bool {
 func (l *lab) foreign() (stay func()) {
 	l.t.Helper()
 	var instance []string
-	l.cli(&instance, "ec2", "run-instances", "--image-id", "ami-12c6146b", "--instance-type", "t3.small",
+	l.cli(&instance, "ec2", "run-instances", "--image-id", image, "--instance-type", "t3.small",
 		"--tag-specifications", "ResourceType=instance,Tags=[{Key=Name,Value=np0000000001}]", "--query", "Instances[].InstanceId")
 	var volume struct {
 		VolumeID string `json:"VolumeId"`

@@ -6,10 +6,16 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/program"
+)
+
+const (
+	filters = `filters = { name = "amzn-ami-hvm-2017.09.*" }`
+	image   = "ami-12c6146b" // moto has it
 )
 
 // onDemand has a label without ready nodes.
@@ -22,7 +28,7 @@ label "small" {}
 provider "aws" "amazon" {
   rate = 100
   cloud_image "amazon" {
-    filters         = { name = "amzn-ami-hvm-2017.09.*" }
+    ` + filters + `
     username        = "ec2-user"
     connection_port = 2222
   }
@@ -126,7 +132,7 @@ func TestWatchServesARequest(t *testing.T) {
 // TestCallsOfAHundredNodes counts the API calls from a request for 100 nodes to their deletion.
 func TestCallsOfAHundredNodes(t *testing.T) {
 	const nodes = 100
-	l := newLab(t, onDemand)
+	l := newLab(t, strings.Replace(onDemand, filters, `image_id = "`+image+`"`, 1))
 	l.watch()
 	l.recorder.take()
 	made := l.take(nodes)
