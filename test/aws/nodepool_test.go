@@ -5,6 +5,7 @@ package aws
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,7 +84,9 @@ func TestCallsOfAHundredNodesOfNodepool(t *testing.T) {
 	l.cli(nil, "ec2", "create-key-pair", "--key-name", "ci")
 	file := filepath.Join(l.dir, "nodepool.yaml")
 	testutil.WriteFile(t, file, nodepoolConfig)
-	cmd := exec.CommandContext(t.Context(), os.Getenv("NPCTL_NODEPOOL_PYTHON"), "-c", nodepoolNodes, file)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Getenv("NPCTL_NODEPOOL_PYTHON"), "-c", nodepoolNodes, file)
 	var stderr bytes.Buffer
 	cmd.Env, cmd.Stderr = l.env, &stderr
 	stdin, err := cmd.StdinPipe()
@@ -95,6 +98,7 @@ func TestCallsOfAHundredNodesOfNodepool(t *testing.T) {
 	expect := func(want string) {
 		t.Helper()
 		if line, err := lines.ReadString('\n'); strings.TrimSpace(line) != want {
+			cancel()
 			t.Fatalf("Nodepool prints %q (%v), want %q; %v\n%s", line, err, want, cmd.Wait(), &stderr)
 		}
 	}
