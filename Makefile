@@ -127,7 +127,7 @@ integration-kubernetes: build-kubernetes ## the API server of Kubernetes, kubect
 	./test/kubernetes/run.sh
 
 build-kubernetes: ## the API server and controllers of Kubernetes below the temporary directory, if the sources have changed
-	nice ./test/kubernetes/build.sh
+	./test/kubernetes/build.sh
 
 integration-zookeeper: build ## a real ZooKeeper, Zuul's own classes, nodepool-launcher (as root; installs Debian packages, and both into venvs)
 	./test/zookeeper/run.sh
