@@ -154,6 +154,9 @@ func (s *slotLab) take(job string) (node *resources.Node) {
 			return false, errors.New(r.Error)
 		case r.State == resources.StateFulfilled:
 			_, err := d.Clients.Take(s.t.Context(), r.ID, job, 0)
+			if errors.Is(err, watch.ErrState) { // the daemon learns of its commit after the store
+				err = nil
+			}
 			return false, err
 		}
 		return false, nil
