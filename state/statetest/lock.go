@@ -112,6 +112,19 @@ var lockTests = []test{
 		_, err := s.Commit(e.ctx(), state.Op{Record: touched(entry.Record), Revision: entry.Revision})
 		e.must(err)
 	}},
+	{"UnlockDisturbsNoCommit", func(e *env) {
+		s := e.store()
+		entry := e.create(s, Node(1))[0]
+		for range 30 {
+			l := e.lock(s, "apply")
+			unlocked := make(chan error, 1)
+			go func() { unlocked <- l.Unlock(e.ctx()) }()
+			entries, err := s.Commit(e.ctx(), state.Op{Record: touched(entry.Record), Revision: entry.Revision})
+			e.must(err)
+			e.must(<-unlocked)
+			entry = entries[0]
+		}
+	}},
 }
 
 var lostTests = []test{

@@ -212,15 +212,18 @@ func TestCommitIsRejectedBeforeTheCall(t *testing.T) {
 func TestRejectionOfAnOperation(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		why  purpose
-		err  error
-		want error
+		why      purpose
+		err      error
+		want     error
+		released bool
 	}{
-		{forLock, zk.ErrNoNode, state.ErrLost}, {forClaim, zk.ErrNoNode, state.ErrLost}, {forUnlock, zk.ErrNoNode, state.ErrLost},
-		{forRecord, zk.ErrBadVersion, state.ErrConflict}, {forRecord, zk.ErrNoNode, state.ErrConflict},
-		{forFence, zk.ErrNotEmpty, state.ErrLocked}, {forFence, zk.ErrNoNode, errRetry}, {forDir, zk.ErrNodeExists, errRetry},
+		{why: forLock, err: zk.ErrNoNode, want: state.ErrLost}, {why: forLock, err: zk.ErrNoNode, want: errRetry, released: true},
+		{why: forClaim, err: zk.ErrNoNode, want: state.ErrLost}, {why: forUnlock, err: zk.ErrNoNode, want: state.ErrLost},
+		{why: forRecord, err: zk.ErrBadVersion, want: state.ErrConflict}, {why: forRecord, err: zk.ErrNoNode, want: state.ErrConflict},
+		{why: forFence, err: zk.ErrNotEmpty, want: state.ErrLocked}, {why: forFence, err: zk.ErrNoNode, want: errRetry},
+		{why: forDir, err: zk.ErrNodeExists, want: errRetry},
 	} {
-		w := &write{session: &session{}, why: []purpose{test.why}, what: []string{"/x"}, of: []*change{{}}, lost: map[int]func(){0: func() {}}}
+		w := &write{session: &session{}, why: []purpose{test.why}, what: []string{"/x"}, of: []*change{{}}, locked: map[int]*contender{0: {lost: make(chan struct{}), released: test.released}}}
 		if err := w.refused(0, test.err); !errors.Is(err, test.want) {
 			t.Errorf("purpose %d, %v: %v, want %v", test.why, test.err, err, test.want)
 		}

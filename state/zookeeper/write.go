@@ -31,16 +31,16 @@ type write struct {
 	cache   *cache
 	locks   *locks
 
-	maker *dirCreator
-	ops   []any
-	why   []purpose
-	what  []string        // path or name, for errors
-	of    []*change       // for forRecord operations
-	lost  map[int]func()  // called if the lock that the operation with this index checks is not held
-	gone  map[string]bool // paths that it deletes
-	adds  []string        // directories of the records that it creates
-	own   *ownWrite
-	over  []*contender // contenders that end with it
+	maker  *dirCreator
+	ops    []any
+	why    []purpose
+	what   []string           // path or name, for errors
+	of     []*change          // for forRecord operations
+	locked map[int]*contender // whose lock the operation with this index checks
+	gone   map[string]bool    // paths that it deletes
+	adds   []string           // directories of the records that it creates
+	own    *ownWrite
+	over   []*contender // contenders that end with it
 
 	claims  []*claim    // claims that it makes
 	entries []madeClaim // contenders that it creates for claims
@@ -74,7 +74,7 @@ func (t *transactions) write(ctx context.Context, changes []*change, flags []fla
 func (t *transactions) newWrite(changes []*change, flags []flag, contenders []*contender) (*write, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w := &write{session: t.session, cache: t.cache, locks: t.locks, maker: newDirCreator(t.cache, t.session), lost: map[int]func(){},
+	w := &write{session: t.session, cache: t.cache, locks: t.locks, maker: newDirCreator(t.cache, t.session), locked: map[int]*contender{},
 		gone: map[string]bool{}, own: &ownWrite{paths: map[string]bool{}, parents: map[string]bool{}, events: map[string]int{}, gone: map[string]bool{}}}
 	w.checks(changes)
 	for _, c := range changes {
@@ -137,7 +137,7 @@ func (w *write) checks(changes []*change) {
 }
 
 func (w *write) check(c *contender, why purpose) {
-	w.lost[len(w.ops)] = func() { c.markLost() }
+	w.locked[len(w.ops)] = c
 	w.add(&zk.CheckVersionRequest{Path: w.session.serverPath(c.path), Version: -1}, why, c.dir, nil)
 }
 

@@ -17,7 +17,11 @@ func (w *write) refused(i int, err error) error {
 	}
 	switch w.why[i] {
 	case forLock, forClaim:
-		if w.lost[i](); errors.Is(err, zk.ErrNoNode) {
+		c := w.locked[i]
+		if w.why[i] == forLock && c.released { // unlocked while this write was on its way
+			return fmt.Errorf("%w: lock %s was released: %w", errRetry, w.what[i], err)
+		}
+		if c.markLost(); errors.Is(err, zk.ErrNoNode) {
 			return fmt.Errorf("lock %s: %w", w.what[i], state.ErrLost)
 		}
 	case forUnlock:
