@@ -240,6 +240,7 @@ func (l *lock) Unlock(ctx context.Context) error {
 	s := l.store
 	s.mu.Lock()
 	_, held := s.locks[l]
+	delete(s.locks, l) // before the file changes: a commit at the same time must not take that for a loss
 	s.mu.Unlock()
 	if !held {
 		return nil
@@ -247,13 +248,13 @@ func (l *lock) Unlock(ctx context.Context) error {
 	if l.ended.Err() == nil {
 		_, err := s.update(ctx, func(tx *bbolt.Tx, h *head) error { return deleteLock(tx, h, l.name, l.id) })
 		if err != nil && !isFileGone(err) {
+			s.mu.Lock()
+			s.locks[l] = struct{}{}
+			s.mu.Unlock()
 			return fmt.Errorf("unlock %s: %w", l.name, err)
 		}
 	}
 	l.end()
-	s.mu.Lock()
-	delete(s.locks, l)
-	s.mu.Unlock()
 	return nil
 }
 
@@ -287,7 +288,7 @@ func (l *lock) watchLost() {
 		err := s.view(ctx, func(tx *bbolt.Tx, _ *head) error { return l.verify(tx) })
 		cancel()
 		switch {
-		case err == nil || l.ended.Err() != nil || s.closing.Err() != nil:
+		case err == nil || l.ended.Err() != nil || s.closing.Err() != nil || !slices.Contains(s.held(), l):
 		case errors.Is(err, state.ErrLost), isFileGone(err):
 			l.lose()
 		default:
