@@ -98,7 +98,13 @@ func chain(arounds ...Decorator) Decorator {
 
 // Wrap applies a decorator to all calls of a Cloud, including those of its abilities (see ImagesOf and similar
 // functions).
-func Wrap(c Cloud, around Decorator) Cloud { return &decoratedCloud{c, around} }
+func Wrap(c Cloud, around Decorator) Cloud {
+	d := &decoratedCloud{inner: c, around: around}
+	if b, ok := c.(BatchDeleter); ok {
+		d.deletions = &deletions{cloud: b, around: around}
+	}
+	return d
+}
 
 // do runs a call that returns a value through a decorator.
 func do[T any](ctx context.Context, around Decorator, call Call, f func(context.Context) (T, error)) (T, error) {

@@ -13,8 +13,9 @@ import (
 // The decorated forms of Cloud and of each ability: every call passes through one Decorator.
 
 type decoratedCloud struct {
-	inner  Cloud
-	around Decorator
+	inner     Cloud
+	around    Decorator
+	deletions *deletions // if inner is a BatchDeleter
 }
 
 var _ Cloud = (*decoratedCloud)(nil)
@@ -30,6 +31,9 @@ func (d *decoratedCloud) Advance(ctx context.Context, spec Spec, seen resources.
 }
 
 func (d *decoratedCloud) Delete(ctx context.Context, id string, expected resources.OwnerTags) error {
+	if d.deletions != nil {
+		return d.deletions.delete(ctx, id, expected)
+	}
 	return d.around(ctx, Call{Name: "delete", Subject: id}, func(ctx context.Context) error { return d.inner.Delete(ctx, id, expected) })
 }
 
@@ -41,7 +45,13 @@ func (d *decoratedCloud) Quota(ctx context.Context) (resources.Quota, error) {
 	return do(ctx, d.around, Call{Name: "quota"}, d.inner.Quota)
 }
 
-func (d *decoratedCloud) Close() error { return d.inner.Close() }
+// Close waits for deletions that have been sent.
+func (d *decoratedCloud) Close() error {
+	if d.deletions != nil {
+		d.deletions.running.Wait()
+	}
+	return d.inner.Close()
+}
 
 type decoratedImages struct {
 	inner  ImageStore

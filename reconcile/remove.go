@@ -145,10 +145,10 @@ type instanceRemover struct {
 }
 
 func (x *execution) instanceRemover(s plan.Step, cloud drivers.Cloud) instanceRemover {
-	return instanceRemover{cloud: cloud, poller: x.pollers.of(cloud, x.connections, x.seen.Installation), claims: x.cache.claims, log: x.Log, step: s, waits: func() {
+	return instanceRemover{cloud: cloud, poller: x.pollers.of(cloud, x.connections, x.seen.Installation), claims: x.cache.claims, log: x.Log, step: s, waits: sync.OnceFunc(func() {
 		x.slots.releaseEarly(s.ID)
 		x.progress(s)("waiting for the instance to be gone", 0, 0)
-	}}
+	})}
 }
 
 // remove deletes every instance of d and waits until none is listed. Listings may lag behind: an instance that
@@ -173,6 +173,9 @@ func (r instanceRemover) remove(ctx context.Context, d deletionTarget) error {
 			return fmt.Errorf("delete instance %s: %w", id, err)
 		}
 		return nil
+	}
+	if drivers.DeletesInBatches(r.cloud) { // the queue of the cloud limits the requests
+		r.waits()
 	}
 	if d.external != "" {
 		if err := ask(d.external, d.marks); err != nil {

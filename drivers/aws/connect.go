@@ -30,7 +30,6 @@ type Cloud struct {
 	ec2       *calls
 	names     *names
 	quotas    *quotas
-	deletion  *deletion
 	endings   endings
 	ended     endedHosts
 	templates usedTemplates
@@ -82,16 +81,14 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 		quotas:     newQuotas(servicequotas.NewFromConfig(cfg), env.Log),
 		imageStore: &imageStore{ec2: api, ebs: ebs.NewFromConfig(cfg), bucket: newBucket(settings.Bucket, s3.NewFromConfig(cfg)), format: cmp.Or(settings.Format, formatRaw)},
 	}
-	c.deletion = newDeletion(c.deleteBatch)
 	return c, nil
 }
 
 // Location implements drivers.Locator.
 func (c *Cloud) Location() string { return fmt.Sprintf("account %s, region %s", c.account, c.region) }
 
-// Close implements drivers.Cloud. It waits for deletions that have started.
+// Close implements drivers.Cloud.
 func (c *Cloud) Close() error {
-	c.deletion.wait()
 	c.idle()
 	return nil
 }

@@ -326,22 +326,32 @@ func TestMotoDeletionsShareCalls(t *testing.T) {
 	w := &wire{}
 	c := mustOpen(t, w)
 	const nodes = 20
-	ids := make([]string, nodes)
-	for i := range ids {
-		made, err := c.Create(t.Context(), nodeSpec(fmt.Sprint("batch-", i), nil))
+	expected := map[string]resources.OwnerTags{}
+	for i := range nodes {
+		spec := nodeSpec(fmt.Sprint("batch-", i), nil)
+		made, err := c.Create(t.Context(), spec)
 		testutil.Must(t, err)
-		ids[i] = made.ID
+		expected[made.ID] = spec.Marks
 	}
+	foreign, err := c.Create(t.Context(), nodeSpec("foreign", nil))
+	testutil.Must(t, err)
+	t.Cleanup(func() { _ = c.Delete(uncanceled(t), foreign.ID, nodeSpec("foreign", nil).Marks) })
+	expected[foreign.ID] = nodeSpec("another", nil).Marks
+	expected["i-0123456789abcdef0"] = nodeSpec("gone", nil).Marks
 	before := w.count()
-	failed := make(chan error, nodes)
-	for i, id := range ids {
-		go func() { failed <- c.Delete(t.Context(), id, nodeSpec(fmt.Sprint("batch-", i), nil).Marks) }()
+	failed := c.DeleteBatch(t.Context(), expected)
+	if calls := w.count() - before; calls != 2 {
+		t.Errorf("%d deletions made %d calls, want 2", len(expected), calls)
 	}
-	for range ids {
-		testutil.Must(t, <-failed)
+	if len(failed) != 1 || !errors.Is(failed[foreign.ID], drivers.ErrNotOurs) {
+		t.Errorf("errors are %v, want that of %s", failed, foreign.ID)
 	}
-	if calls := w.count() - before; calls > 6 {
-		t.Errorf("%d concurrent deletions made %d calls", nodes, calls)
+	list, err := c.List(t.Context())
+	testutil.Must(t, err)
+	for _, i := range list {
+		if _, deleted := expected[i.ID]; deleted && i.ID != foreign.ID && i.Status != resources.StatusDeleting {
+			t.Errorf("instance %s is %v", i.ID, i.Status)
+		}
 	}
 }
 

@@ -91,6 +91,13 @@ func changes(action string) bool {
 	return !slices.ContainsFunc([]string{"Describe", "Get", "List", "GET ", "HEAD "}, func(verb string) bool { return strings.HasPrefix(action, verb) })
 }
 
+// count returns the number of calls of one action.
+func (r *recorder) count(action string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls[action]
+}
+
 // take returns the counted calls and starts again.
 func (r *recorder) take() (calls map[string]int, total int) {
 	r.mu.Lock()
