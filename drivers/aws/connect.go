@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 
@@ -118,7 +119,12 @@ func useTransport(cfg *aws.Config, wrap func(http.RoundTripper) http.RoundTrippe
 // roundTripper is a transport as a client of the SDK.
 type roundTripper struct{ transport http.RoundTripper }
 
-// Do implements aws.HTTPClient.
+// Do implements aws.HTTPClient. The SDK closes the body of a request when the response begins. Its WriteTo fails then, with
+// which net/http checks after the last byte that there are no more, and net/http closes the connection before the
+// response was read. Without WriteTo, net/http uses Read, which reports the end.
 func (r roundTripper) Do(request *http.Request) (*http.Response, error) {
+	if request.Body != nil && request.Body != http.NoBody {
+		request.Body = struct{ io.ReadCloser }{request.Body}
+	}
 	return r.transport.RoundTrip(request)
 }
