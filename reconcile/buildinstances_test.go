@@ -264,11 +264,11 @@ func TestKilledDuringABuildInstance(t *testing.T) {
 	for at := 1; ; at++ {
 		died := false
 		lend(t, func(t *testing.T, l *lending) {
-			l.kill.revive(at)
+			l.kill.Revive(at)
 			_ = l.bootAndCapture(t.Context())
 			var where string
-			where, died = l.kill.died()
-			l.kill.revive(0)
+			where, died = l.kill.Died()
+			l.kill.Revive(0)
 			if !died {
 				return
 			}

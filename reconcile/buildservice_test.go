@@ -227,10 +227,10 @@ func TestWorkshopKilledAnywhereLeavesNothingHalf(t *testing.T) {
 
 func dyingWorkshop(t *testing.T, at int) (died bool) {
 	l := newLab(t, host, sandboxcloud.Options{})
-	l.kill.revive(at)
+	l.kill.Revive(at)
 	l.workAndDie(t)
-	where, died := l.kill.died()
-	l.kill.revive(0)
+	where, died := l.kill.Died()
+	l.kill.Revive(0)
 	w, end := l.workshop(t)
 	kept, err := w.ListBuilds(t.Context())
 	testutil.Must(t, err)

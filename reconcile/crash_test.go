@@ -40,11 +40,11 @@ func killedAt(t *testing.T, opt plan.Options, at int) (struck bool) {
 		if opt.Destroy {
 			l.mustRun(t, plan.Options{})
 		}
-		l.kill.revive(at)
+		l.kill.Revive(at)
 		_, _, err := l.run(t.Context(), opt)
-		where, died := l.kill.died()
+		where, died := l.kill.Died()
 		struck = died
-		l.kill.revive(0)
+		l.kill.Revive(0)
 		if !died {
 			if err != nil {
 				t.Fatalf("without a kill: %v", err)
@@ -151,10 +151,10 @@ func TestKilledWhileAFailedAttemptIsCleared(t *testing.T) {
 				Message: "No valid host was found. ", Times: 1}); err != nil {
 				t.Fatal(err)
 			}
-			l.kill.revive(at)
+			l.kill.Revive(at)
 			_, _, _ = l.run(t.Context(), plan.Options{})
-			where, died := l.kill.died()
-			l.kill.revive(0)
+			where, died := l.kill.Died()
+			l.kill.Revive(0)
 			if struck = died; !died && at < 15 {
 				t.Errorf("only %d points were passed; the killer sees too little", at-1)
 			}

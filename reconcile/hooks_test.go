@@ -109,15 +109,15 @@ func TestHooksAndKills(t *testing.T) {
 		struck := false
 		synctest.Test(t, func(t *testing.T) {
 			l := newLab(t, hooked(note, note, note), sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second})
-			l.kill.revive(at)
+			l.kill.Revive(at)
 			_, _, _ = l.run(t.Context(), plan.Options{})
-			where, died := l.kill.died()
+			where, died := l.kill.Died()
 			if !died {
 				_, _, _ = l.run(t.Context(), plan.Options{Destroy: true})
-				where, died = l.kill.died()
+				where, died = l.kill.Died()
 			}
 			struck = died
-			l.kill.revive(0)
+			l.kill.Revive(0)
 			l.mustRun(t, plan.Options{})
 			ready := l.nodes()
 			l.mustRun(t, plan.Options{Destroy: true})

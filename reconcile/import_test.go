@@ -55,10 +55,10 @@ func TestKilledImportIsResumed(t *testing.T) {
 			l := newLab(t, oneCloud(), goldenCloud)
 			server, image := l.handmade(t)
 			l.config = withImports(server, image)
-			l.kill.revive(at)
+			l.kill.Revive(at)
 			_, _, _ = l.run(t.Context(), plan.Options{})
-			where, died := l.kill.died()
-			l.kill.revive(0)
+			where, died := l.kill.Died()
+			l.kill.Revive(0)
 			if struck = died; !died && at < 15 {
 				t.Errorf("only %d points were passed; the killer sees too little", at-1)
 			}
@@ -83,10 +83,10 @@ func TestKilledImportThatIsTakenBack(t *testing.T) {
 			l := newLab(t, oneCloud(), goldenCloud)
 			server, image := l.handmade(t)
 			l.config = withImports(server, image)
-			l.kill.revive(at)
+			l.kill.Revive(at)
 			_, _, _ = l.run(t.Context(), plan.Options{})
-			where, died := l.kill.died()
-			l.kill.revive(0)
+			where, died := l.kill.Died()
+			l.kill.Revive(0)
 			struck = died
 			tagged := map[string]bool{}
 			things, err := l.driver.Clouds["one"].Inventory()

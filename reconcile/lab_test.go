@@ -2,13 +2,11 @@ package reconcile_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/zclconf/go-cty/cty"
@@ -24,6 +22,7 @@ import (
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/test/kill"
 	"github.com/npctl/npctl/test/sandboxlab"
 )
 
@@ -58,7 +57,7 @@ type lab struct {
 	dir    string
 	config string
 	driver labDriver
-	kill   *killer
+	kill   *kill.Killer
 	shared *claimedStore // if set, other processes use the store too
 }
 
@@ -108,7 +107,7 @@ provider "lab" "two" {
 
 func newLab(t testing.TB, config string, options sandboxcloud.Options) *lab {
 	t.Helper()
-	return &lab{t: t, dir: t.TempDir(), config: config, driver: newLabDriver(t, options), kill: &killer{}}
+	return &lab{t: t, dir: t.TempDir(), config: config, driver: newLabDriver(t, options), kill: &kill.Killer{}}
 }
 
 // engine starts a new engine, as a process does, and returns the function that ends it.
@@ -120,12 +119,12 @@ func (l *lab) engine() (*reconcile.Engine, func()) {
 	testutil.Must(l.t, err)
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
 	testutil.Must(l.t, err)
-	var used state.Store = killedStore{store, l.kill}
+	var used state.Store = kill.Store{Store: store, Killer: l.kill}
 	if l.shared != nil {
 		l.shared.Store, l.shared.Identified, used = used, store, l.shared
 	}
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: used, Drivers: kinds, Builders: map[string]builders.Builder{"exec": &exec.Builder{}},
-		DataDir: filepath.Join(l.dir, "data"), WrapTransport: l.kill.transport})
+		DataDir: filepath.Join(l.dir, "data"), WrapTransport: func(inner http.RoundTripper) http.RoundTripper { return l.kill.Transport(inner, changes) }})
 	return e, func() {
 		_ = e.Close()
 		_ = store.Close()
@@ -194,94 +193,12 @@ func text(p plan.Plan) string {
 	return b.String()
 }
 
-// errKilled is the result of every call after the kill.
-var errKilled = errors.New("killed")
-
-// killer kills an engine at one of the points at which it changes something outside; calls after that have no effect.
-type killer struct {
-	mu     sync.Mutex // guards the fields below
-	points int        // number of points passed
-	at     int        // the point of the kill; 0: none
-	where  string     // the call at that point
-	dead   bool
-}
-
-// revive resets the killer so that the next engine is killed at the given point.
-func (k *killer) revive(at int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.points, k.at, k.dead, k.where = 0, at, false, ""
-}
-
-// pass passes one point.
-func (k *killer) pass(what string) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.dead {
-		return errKilled
+// changes describes a changing call of OpenStack.
+func changes(r *http.Request) string {
+	if r.Method == http.MethodGet || strings.HasSuffix(r.URL.Path, "/auth/tokens") {
+		return ""
 	}
-	k.points++
-	if k.points == k.at {
-		k.dead, k.where = true, what
-		return errKilled
-	}
-	return nil
-}
-
-func (k *killer) died() (where string, dead bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.where, k.dead
-}
-
-// transport makes two points of each changing call. A kill during a read equals a kill after the previous change.
-func (k *killer) transport(inner http.RoundTripper) http.RoundTripper {
-	return testutil.RoundTripper(func(req *http.Request) (*http.Response, error) {
-		if _, dead := k.died(); dead {
-			return nil, errKilled
-		}
-		if req.Method == http.MethodGet || strings.HasSuffix(req.URL.Path, "/auth/tokens") {
-			return inner.RoundTrip(req)
-		}
-		what := req.Method + " " + req.URL.Path
-		if err := k.pass("before " + what); err != nil {
-			return nil, err
-		}
-		answer, err := inner.RoundTrip(req)
-		if err != nil {
-			return nil, err
-		}
-		if err := k.pass("after " + what); err != nil {
-			_ = answer.Body.Close()
-			return nil, err
-		}
-		return answer, nil
-	})
-}
-
-// killedStore adds points before and after commits.
-type killedStore struct {
-	*bolt.Store
-	kill *killer
-}
-
-func (s killedStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
-	what := "commit"
-	for _, op := range ops {
-		key := op.Key
-		if op.Record != nil {
-			key = op.Record.Key()
-		}
-		what += " " + key.String()
-	}
-	if err := s.kill.pass("before " + what); err != nil {
-		return nil, err
-	}
-	entries, err := s.Store.Commit(ctx, ops...)
-	if err != nil {
-		return nil, err
-	}
-	return entries, s.kill.pass("after " + what)
+	return r.Method + " " + r.URL.Path
 }
 
 func (l *lab) nodes() []*resources.Node {

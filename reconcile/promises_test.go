@@ -15,6 +15,7 @@ import (
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/test/kill"
 )
 
 // Two provider blocks of one project.
@@ -128,11 +129,9 @@ func TestAProviderThatFailedOnceIsOpenedAgain(t *testing.T) {
 		l := newLab(t, twoClouds, sandboxcloud.Options{})
 		e, end := l.engine()
 		defer end()
-		l.kill.mu.Lock()
-		l.kill.dead = true
-		l.kill.mu.Unlock()
+		l.kill.Strike("now")
 		_, _ = e.Observe(t.Context(), true)
-		l.kill.revive(0)
+		l.kill.Revive(0)
 		seen, err := e.Observe(t.Context(), true)
 		testutil.Must(t, err)
 		if why := seen.Providers["one"].Err; why != "" {
@@ -160,12 +159,12 @@ func TestAnotherStateLeavesOurImageFilesAlone(t *testing.T) {
 
 // lateStore delays the return of the first commit of a template until later commits have returned.
 type lateStore struct {
-	killedStore
+	kill.Store
 	once *atomic.Bool
 }
 
 func (s lateStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
-	entries, err := s.killedStore.Commit(ctx, ops...)
+	entries, err := s.Store.Commit(ctx, ops...)
 	for _, op := range ops {
 		if _, ok := op.Record.(*resources.Template); ok {
 			if n, isNode := ops[0].Record.(*resources.Node); isNode && n.Provider == "one" {
@@ -186,7 +185,7 @@ func TestTemplateWrittenTwiceCanBeDropped(t *testing.T) {
 		defer end()
 		seen, err := e.Observe(t.Context(), true)
 		testutil.Must(t, err)
-		e.Store = lateStore{e.Store.(killedStore), &atomic.Bool{}}
+		e.Store = lateStore{e.Store.(kill.Store), &atomic.Bool{}}
 		result, err := e.Execute(t.Context(), plan.Compute(e.Desired, seen, plan.Options{}), seen)
 		t.Log(result.Err())
 		if err != nil {

@@ -165,15 +165,8 @@ func interrupted(r *rebuildLab, req *http.Request) error {
 }
 
 func killed(r *rebuildLab, req *http.Request) error {
-	req.Body = &reader{req.Body, func([]byte) { r.kill.strike("in the upload") }}
+	req.Body = &reader{req.Body, func([]byte) { r.kill.Strike("in the upload") }}
 	return nil
-}
-
-// strike kills the engine immediately.
-func (k *killer) strike(where string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.dead, k.where = true, where
 }
 
 // befall arranges the mishap and returns a function that reports whether it occurred.

@@ -25,6 +25,7 @@ import (
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/test/kill"
 )
 
 // rebuilt is the configuration of an image for two clouds that need different formats. The mood file controls its build
@@ -204,14 +205,14 @@ func (r *rebuildLab) images() {
 func (r *rebuildLab) engine() (*reconcile.Engine, func()) {
 	r.t.Helper()
 	e, end := r.lab.engine()
-	store := e.Store.(killedStore)
+	store := e.Store.(kill.Store)
 	r.watch.store = store.Store
 	e.Store = watchedStore{store, r.watch}
 	e.Builds = r.builds
 	e.RunQemuImg = r.qemuImg
 	e.Builders["exec"] = outside{&exec.Builder{}, r}
 	e.WrapTransport = func(inner http.RoundTripper) http.RoundTripper {
-		return r.watch.transport(r.kill.transport(r.tampering(inner)))
+		return r.watch.transport(r.kill.Transport(r.tampering(inner), changes))
 	}
 	return e, func() {
 		r.watch.look("at the end")
@@ -223,7 +224,7 @@ func (r *rebuildLab) engine() (*reconcile.Engine, func()) {
 // run executes one `npctl apply` or, with opt.HonorBackoff, one pass of a daemon.
 func (r *rebuildLab) run(ctx context.Context, opt plan.Options) (plan.Plan, error) {
 	r.t.Helper()
-	r.kill.revive(0)
+	r.kill.Revive(0)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.watch.interrupt = cancel
@@ -334,7 +335,7 @@ func (f faultLog) Handle(_ context.Context, record slog.Record) error {
 
 // watchedStore lets the watch check the state after each commit and before the next one.
 type watchedStore struct {
-	killedStore
+	kill.Store
 	watch *watch
 }
 
@@ -342,7 +343,7 @@ type watchedStore struct {
 func (s watchedStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
 	s.watch.turn <- struct{}{}
 	defer func() { <-s.watch.turn }()
-	entries, err := s.killedStore.Commit(ctx, ops...)
+	entries, err := s.Store.Commit(ctx, ops...)
 	what := "after a commit of"
 	for _, op := range ops {
 		key := op.Key

@@ -51,10 +51,10 @@ func TestKilledForgetIsRepeated(t *testing.T) {
 				t.Fatalf("the fleet has only the objects %v", objects)
 			}
 			l.config = withRemoved()
-			l.kill.revive(at)
+			l.kill.Revive(at)
 			_, _, _ = l.run(t.Context(), plan.Options{})
-			where, died := l.kill.died()
-			l.kill.revive(0)
+			where, died := l.kill.Died()
+			l.kill.Revive(0)
 			if struck = died; !died && at < 30 {
 				t.Errorf("only %d points were passed; the killer sees too little", at-1)
 			}
