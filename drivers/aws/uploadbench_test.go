@@ -12,8 +12,10 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,26 +56,39 @@ func BenchmarkUploadByDriver(b *testing.B) {
 	}
 }
 
-// BenchmarkUploadBlocks sends the blocks of an image to the same server in turns: as the driver does, and with plain HTTP
-// requests, as many at a time, with the same checksums, from blocks in memory. The metrics are medians. CPU is that of this process.
+// BenchmarkUploadBlocks sends the blocks of an image file to the same server in turns: as the driver does, and as dd would:
+// block by block with plain HTTP requests, as many at a time, with the same checksums of blocks. The metrics are medians.
+// CPU is that of this process.
 func BenchmarkUploadBlocks(b *testing.B) {
 	content := make([]byte, benchSize)
 	_, _ = rand.Read(content)
 	sum := sha256.Sum256(content)
+	file, err := os.Create(filepath.Join(b.TempDir(), "image.raw"))
+	testutil.Must(b, err)
+	b.Cleanup(func() { file.Close() })
+	_, err = file.Write(content)
+	testutil.Must(b, err)
 	c := benchCloud(b)
 	transport := &http.Transport{MaxIdleConnsPerHost: maxWriters}
 	spec := drivers.ImageSpec{Name: "blocks", Size: benchSize, SHA256: hex.EncodeToString(sum[:])}
 	ways := map[string]func(snapshot string) error{
 		"driver": func(snapshot string) error {
-			_, err := c.writeBlocks(b.Context(), spec, snapshot, bytes.NewReader(content))
+			_, err := c.writeBlocks(b.Context(), spec, snapshot, file)
 			return err
 		},
 		"plain": func(snapshot string) error {
 			var group errgroup.Group
 			group.SetLimit(maxWriters)
+			buffers := sync.Pool{New: func() any { return make([]byte, blockSize) }}
 			for i := range benchSize / blockSize {
-				block := content[i*blockSize : (i+1)*blockSize]
-				group.Go(func() error { return plainPut(b, transport, snapshot, i, block) })
+				block := buffers.Get().([]byte)
+				if _, err := io.ReadFull(file, block); err != nil {
+					return err
+				}
+				group.Go(func() error {
+					defer buffers.Put(block) //nolint:staticcheck // one allocation for each block
+					return plainPut(b, transport, snapshot, i, block)
+				})
 			}
 			return group.Wait()
 		},
@@ -83,6 +98,8 @@ func BenchmarkUploadBlocks(b *testing.B) {
 		for name, send := range ways {
 			marks := resources.OwnerTags{Installation: "bench", Kind: resources.KindUpload, ID: fmt.Sprint(name, n)}
 			snapshot, err := c.startSnapshot(b.Context(), spec, imageSettings{}, drivers.EncodeTags(marks))
+			testutil.Must(b, err)
+			_, err = file.Seek(0, io.SeekStart)
 			testutil.Must(b, err)
 			started, used := time.Now(), cpuTime(b)
 			testutil.Must(b, send(snapshot))
