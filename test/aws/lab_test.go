@@ -4,9 +4,7 @@ package aws
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"net/http"
 	"os"
@@ -14,9 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -37,76 +33,11 @@ func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 
 // lab is a directory with a configuration, and an emptied moto behind a proxy.
 type lab struct {
-	t    *testing.T
-	dir  string
-	args []string // of every command that takes a configuration
-	env  []string
-	*recorder
+	*program.Place
+	*program.Recorder
+	t         *testing.T
+	imports   *awstest.Imports
 	hasBucket bool
-}
-
-// recorder is a transport that counts calls by action. Its hook decides about each of them.
-type recorder struct {
-	next http.RoundTripper
-
-	mu    sync.Mutex     // guards the fields below
-	calls map[string]int // by action
-	hook  func(action string, after bool) error
-}
-
-// setHook replaces the hook. An error of the hook cuts the connection: before the call it never reaches moto.
-func (r *recorder) setHook(hook func(action string, after bool) error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.hook = hook
-}
-
-func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
-	action := awstest.ActionOf(request)
-	if strings.HasPrefix(action, "PUT /snapshots/") {
-		action = "PutSnapshotBlock"
-	}
-	r.mu.Lock()
-	r.calls[action]++
-	hook := r.hook
-	r.mu.Unlock()
-	if hook == nil {
-		return r.next.RoundTrip(request)
-	}
-	if err := hook(action, false); err != nil {
-		return nil, err
-	}
-	answer, err := r.next.RoundTrip(request)
-	if err != nil {
-		return nil, err
-	}
-	if err := hook(action, true); err != nil {
-		return nil, errors.Join(err, answer.Body.Close())
-	}
-	return answer, nil
-}
-
-// changes reports whether an action changes something. Those of S3 are a method and a path.
-func changes(action string) bool {
-	return !slices.ContainsFunc([]string{"Describe", "Get", "List", "GET ", "HEAD "}, func(verb string) bool { return strings.HasPrefix(action, verb) })
-}
-
-// count returns the number of calls of one action.
-func (r *recorder) count(action string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.calls[action]
-}
-
-// take returns the counted calls and starts again.
-func (r *recorder) take() (calls map[string]int, total int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	calls, r.calls = r.calls, map[string]int{}
-	for _, n := range calls {
-		total += n
-	}
-	return calls, total
 }
 
 func newLab(t *testing.T, configuration string) *lab {
@@ -120,58 +51,20 @@ func newLab(t *testing.T, configuration string) *lab {
 	answer, err := http.DefaultClient.Do(request)
 	testutil.Must(t, err)
 	testutil.Must(t, answer.Body.Close())
-	l := &lab{t: t, dir: t.TempDir(), recorder: &recorder{next: awstest.Moto{Next: http.DefaultTransport, Imports: &awstest.Imports{}}, calls: map[string]int{}}}
-	l.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=secret-of-the-test", "AWS_REGION=us-east-1", "AWS_DEFAULT_REGION=us-east-1",
-		"AWS_ENDPOINT_URL=" + (&gate.Gate{}).Serve(t, "aws", moto, l.recorder)}
-	l.write(configuration)
+	l := &lab{t: t, imports: &awstest.Imports{}}
+	l.Recorder = &program.Recorder{Next: awstest.Moto{Next: http.DefaultTransport, Imports: l.imports}, Name: awstest.ActionOf}
+	l.Place = program.NewPlace(t, npctl, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=secret-of-the-test", "AWS_REGION=us-east-1", "AWS_DEFAULT_REGION=us-east-1",
+		"AWS_ENDPOINT_URL="+(&gate.Gate{}).Serve(t, "aws", moto, l.Recorder))
+	l.Secrets = []string{"secret-of-the-test"}
+	l.Write(strings.ReplaceAll(configuration, "DIRECTORY", filepath.Join(l.Dir, "images")))
 	return l
-}
-
-func (l *lab) write(configuration string) {
-	l.t.Helper()
-	testutil.WriteFile(l.t, filepath.Join(l.dir, "npctl.hcl"), configuration)
-}
-
-// command prepares npctl in the directory.
-func (l *lab) command(args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
-	if slices.Contains([]string{"plan", "apply", "destroy", "watch"}, args[0]) {
-		args = append(slices.Clone(args), l.args...)
-	}
-	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
-	cmd = exec.CommandContext(context.WithoutCancel(l.t.Context()), npctl, args...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = l.dir, l.env, stdout, stderr
-	return cmd, stdout, stderr
-}
-
-// run runs npctl to its end and returns its output.
-func (l *lab) run(want int, args ...string) string {
-	l.t.Helper()
-	cmd, stdout, stderr := l.command(args...)
-	_ = cmd.Run()
-	text := stdout.String() + stderr.String()
-	if got := cmd.ProcessState.ExitCode(); got != want {
-		l.t.Fatalf("npctl %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, want, text)
-	}
-	if strings.Contains(text, "secret-of-the-test") {
-		l.t.Errorf("npctl %s prints the secret key", args[0])
-	}
-	return text
-}
-
-func (l *lab) mustContain(text string, wanted ...string) {
-	l.t.Helper()
-	for _, want := range wanted {
-		if !strings.Contains(text, want) {
-			l.t.Errorf("output does not contain %q:\n%s", want, text)
-		}
-	}
 }
 
 // cli runs the aws command, a client that others wrote, and decodes its output.
 func (l *lab) cli(into any, args ...string) {
 	l.t.Helper()
 	cmd := exec.CommandContext(l.t.Context(), os.Getenv("NPCTL_TEST_AWS_CLI"), append(args, "--output", "json")...)
-	cmd.Env = append(slices.Clone(l.env), "AWS_ENDPOINT_URL="+os.Getenv("AWS_ENDPOINT_URL"))
+	cmd.Env = append(slices.Clone(l.Place.Env), "AWS_ENDPOINT_URL="+os.Getenv("AWS_ENDPOINT_URL"))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	text, err := cmd.Output()
@@ -257,11 +150,17 @@ func (l *lab) mustHave(want map[string]int) {
 
 func (l *lab) has(want map[string]int) bool {
 	l.t.Helper()
+	return maps.Equal(l.numbers(), want)
+}
+
+// numbers returns the number of owned objects by kind.
+func (l *lab) numbers() map[string]int {
+	l.t.Helper()
 	numbers := map[string]int{}
 	for kind, ids := range l.owned() {
 		numbers[kind] = len(ids)
 	}
-	return maps.Equal(numbers, want)
+	return numbers
 }
 
 // foreign creates an instance and a volume of another user and returns a check that they remain.
@@ -284,6 +183,3 @@ func (l *lab) foreign() (stay func()) {
 		l.cli(nil, "ec2", "describe-volumes", "--volume-ids", volume.VolumeID)
 	}
 }
-
-// limit is the time limit of a wait.
-const limit = time.Minute

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/test/program"
 )
 
 // nodepoolConfig is the configuration of Nodepool for the nodes of onDemand.
@@ -82,13 +83,13 @@ provider.join()
 func TestCallsOfAHundredNodesOfNodepool(t *testing.T) {
 	l := newLab(t, "")
 	l.cli(nil, "ec2", "create-key-pair", "--key-name", "ci")
-	file := filepath.Join(l.dir, "nodepool.yaml")
+	file := filepath.Join(l.Dir, "nodepool.yaml")
 	testutil.WriteFile(t, file, nodepoolConfig)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*limit)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*program.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Getenv("NPCTL_NODEPOOL_PYTHON"), "-c", nodepoolNodes, file)
 	var stderr bytes.Buffer
-	cmd.Env, cmd.Stderr = l.env, &stderr
+	cmd.Env, cmd.Stderr = l.Place.Env, &stderr
 	stdin, err := cmd.StdinPipe()
 	testutil.Must(t, err)
 	stdout, err := cmd.StdoutPipe()
@@ -103,12 +104,12 @@ func TestCallsOfAHundredNodesOfNodepool(t *testing.T) {
 		}
 	}
 	expect("100 ready")
-	calls, total := l.recorder.take()
+	calls, total := l.Taken()
 	t.Logf("100 nodes of Nodepool from request to ready: %d calls: %v", total, calls)
 	_, err = stdin.Write([]byte("\n"))
 	testutil.Must(t, err)
 	expect("100 deleted")
-	deletions, more := l.recorder.take()
+	deletions, more := l.Taken()
 	t.Logf("from return to deletion: %d calls: %v; together %d", more, deletions, total+more)
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("Nodepool: %v\n%s", err, &stderr)

@@ -3,8 +3,6 @@
 package aws
 
 import (
-	"encoding/json"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -44,69 +42,11 @@ provider "aws" "amazon" {
 }
 `
 
-// watch starts the daemon and waits until it responds.
-func (l *lab) watch() *program.Process {
-	l.t.Helper()
-	cmd, _, _ := l.command("watch")
-	cmd.Stdout, cmd.Stderr = nil, nil
-	log := filepath.Join(l.dir, "watch.log")
-	p := program.Start(l.t, cmd, log)
-	l.t.Cleanup(func() {
-		if l.t.Failed() {
-			l.t.Log(testutil.ReadFile(l.t, log))
-		}
-	})
-	testutil.AwaitFor(l.t, limit, "npctl watch responds", func() bool {
-		p.Runs()
-		status, _, _ := l.command("status")
-		return status.Run() == nil
-	})
-	return p
-}
-
-// node is a node as npctl prints it.
-type node struct {
-	ID         string `json:"id"`
-	ExternalID string `json:"external_id"`
-	Zone       string `json:"zone"`
-	Region     string `json:"region"`
-	Addresses  struct {
-		Interface  string `json:"interface"`
-		PublicIPv4 string `json:"public_ipv4"`
-	} `json:"addresses"`
-	Login struct {
-		Username       string `json:"username"`
-		ConnectionType string `json:"connection_type"`
-		ConnectionPort int    `json:"connection_port"`
-	} `json:"login"`
-}
-
-// take requests nodes and takes them.
-func (l *lab) take(nodes int) []node {
-	l.t.Helper()
-	args := []string{"request", "create", "-take", "-json", "-requestor=tester"}
-	for range nodes {
-		args = append(args, "-label=small")
-	}
-	cmd, stdout, stderr := l.command(args...)
-	if err := cmd.Run(); err != nil {
-		l.t.Fatalf("npctl request create: %v\n%s", err, stderr)
-	}
-	var request struct {
-		Nodes []node `json:"nodes"`
-	}
-	testutil.Must(l.t, json.Unmarshal(stdout.Bytes(), &request))
-	if len(request.Nodes) != nodes {
-		l.t.Fatalf("%d nodes, want %d: %s", len(request.Nodes), nodes, stdout)
-	}
-	return request.Nodes
-}
-
 func TestWatchServesARequest(t *testing.T) {
 	l := newLab(t, onDemand)
 	stay := l.foreign()
-	l.watch()
-	n := l.take(1)[0]
+	l.Watch(t)
+	n := l.Take("small", 1)[0]
 	if n.Addresses.Interface == "" || n.Addresses.Interface != n.Addresses.PublicIPv4 || n.Region != "us-east-1" || n.Zone == "" || n.Login.Username != "ec2-user" || n.Login.ConnectionPort != 2222 {
 		t.Errorf("node is %+v", n)
 	}
@@ -123,8 +63,8 @@ func TestWatchServesARequest(t *testing.T) {
 			t.Errorf("instance has tags %v, want %v", instance[0].Tags, want)
 		}
 	}
-	l.run(0, "node", "return", n.ID)
-	testutil.AwaitFor(t, limit, "the node is deleted", func() bool { return len(l.owned()["instance"]) == 0 })
+	l.Return(n)
+	testutil.AwaitFor(t, program.Limit, "the node is deleted", func() bool { return len(l.owned()["instance"]) == 0 })
 	l.mustHave(nil)
 	stay()
 }
@@ -134,19 +74,15 @@ func TestWatchServesARequest(t *testing.T) {
 func TestCallsOfAHundredNodes(t *testing.T) {
 	const nodes = 100
 	l := newLab(t, strings.Replace(onDemand, filters, `image_id = "`+image+`"`, 1))
-	l.watch()
-	testutil.AwaitFor(t, limit, "leaks are searched for", func() bool { return l.recorder.count("DescribeHosts") > 0 })
-	l.recorder.take()
-	made := l.take(nodes)
-	calls, total := l.recorder.take()
+	l.Watch(t)
+	testutil.AwaitFor(t, program.Limit, "leaks are searched for", func() bool { return l.Count("DescribeHosts") > 0 })
+	l.Taken()
+	made := l.Take("small", nodes)
+	calls, total := l.Taken()
 	t.Logf("%d nodes from request to ready: %d calls: %v", nodes, total, calls)
-	args := []string{"node", "return"}
-	for _, n := range made {
-		args = append(args, n.ID)
-	}
-	l.run(0, args...)
-	testutil.AwaitFor(t, limit, "the nodes are deleted", func() bool { return len(l.owned()["instance"]) == 0 })
-	deletions, more := l.recorder.take()
+	l.Return(made...)
+	testutil.AwaitFor(t, program.Limit, "the nodes are deleted", func() bool { return len(l.owned()["instance"]) == 0 })
+	deletions, more := l.Taken()
 	t.Logf("from return to deletion: %d calls: %v; together %d", more, deletions, total+more)
 	if calls["RunInstances"] != nodes || deletions["TerminateInstances"] > 5 {
 		t.Errorf("%d calls create the nodes and %d delete them, want %d and at most 5", calls["RunInstances"], deletions["TerminateInstances"], nodes)

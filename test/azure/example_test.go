@@ -15,7 +15,7 @@ import (
 func exampleLab(t *testing.T) *lab {
 	t.Helper()
 	l := newLab(t, testutil.ReadFile(t, "../../examples/azure.hcl"))
-	l.args = append(l.args, "-var", "resource_group=ci", "-var", "network=lab", "-var", "ssh_public_key=ssh-ed25519 key", "-var", "host_key_checking=false", "-var", "min_ready=2",
+	l.Args = append(l.Args, "-var", "resource_group=ci", "-var", "network=lab", "-var", "ssh_public_key=ssh-ed25519 key", "-var", "host_key_checking=false", "-var", "min_ready=2",
 		"-var", `vm_sizes=["Standard_D2s_v5"]`)
 	return l
 }
@@ -24,12 +24,12 @@ func exampleLab(t *testing.T) *lab {
 func TestExampleIsAppliedDriftedAndDestroyed(t *testing.T) {
 	l := exampleLab(t)
 	l.cloud.AddInterface(map[string]string{"owner": "another"})
-	l.mustContain(l.run(2, "plan", "-detailed-exitcode"), "Plan: 0 to build, 0 to upload, 2 to launch, 0 to delete.")
+	l.MustContain(l.Run(2, "plan", "-detailed-exitcode"), "Plan: 0 to build, 0 to upload, 2 to launch, 0 to delete.")
 	l.mustHave(nodes(0))
-	l.mustContain(l.run(0, "apply", "-auto-approve"), "Apply complete: 0 built, 0 uploaded, 2 launched, 0 deleted.")
+	l.MustContain(l.Run(0, "apply", "-auto-approve"), "Apply complete: 0 built, 0 uploaded, 2 launched, 0 deleted.")
 	l.mustHave(nodes(2))
-	l.mustContain(l.run(0, "plan", "-detailed-exitcode"), "No changes.")
-	l.quiet("the state", testutil.ReadFile(t, filepath.Join(l.dir, ".npctl", "npctl.db")))
+	l.MustContain(l.Run(0, "plan", "-detailed-exitcode"), "No changes.")
+	l.Quiet("the state", testutil.ReadFile(t, filepath.Join(l.Dir, ".npctl", "npctl.db")))
 
 	t.Log("a machine goes behind npctl's back")
 	for name := range l.cloud.Objects() {
@@ -39,19 +39,19 @@ func TestExampleIsAppliedDriftedAndDestroyed(t *testing.T) {
 		}
 	}
 	l.mustHave(nodes(1))
-	l.mustContain(l.run(2, "plan", "-detailed-exitcode"), "1 to launch")
-	l.run(0, "apply", "-auto-approve")
+	l.MustContain(l.Run(2, "plan", "-detailed-exitcode"), "1 to launch")
+	l.Run(0, "apply", "-auto-approve")
 	l.mustHave(nodes(2))
 
 	t.Log("a replacing attribute changes")
-	l.args = append(l.args, "-var", `vm_sizes=["Standard_D4s_v5"]`)
-	l.mustContain(l.run(2, "plan", "-detailed-exitcode"), "vm_sizes")
-	l.run(0, "apply", "-auto-approve")
-	l.run(0, "apply", "-auto-approve")
+	l.Args = append(l.Args, "-var", `vm_sizes=["Standard_D4s_v5"]`)
+	l.MustContain(l.Run(2, "plan", "-detailed-exitcode"), "vm_sizes")
+	l.Run(0, "apply", "-auto-approve")
+	l.Run(0, "apply", "-auto-approve")
 	l.mustHave(nodes(2))
-	l.run(0, "destroy", "-auto-approve")
+	l.Run(0, "destroy", "-auto-approve")
 	l.mustHave(nodes(0))
-	l.mustContain(l.run(0, "destroy", "-auto-approve"), "No changes.")
+	l.MustContain(l.Run(0, "destroy", "-auto-approve"), "No changes.")
 	if all := l.cloud.Objects(); len(all) != 1 {
 		t.Errorf("objects are %v, want that of another user", all)
 	}
@@ -59,25 +59,25 @@ func TestExampleIsAppliedDriftedAndDestroyed(t *testing.T) {
 
 // remove deletes an object as another client would.
 func (l *lab) remove(path string) {
-	l.t.Helper()
-	request, err := http.NewRequestWithContext(context.WithoutCancel(l.t.Context()), http.MethodDelete, "https://azure.test/subscriptions/11111111-2222-4333-8444-555555555555/resourceGroups/ci/providers/"+path+"?api-version=2025-04-01", nil)
-	testutil.Must(l.t, err)
+	l.T.Helper()
+	request, err := http.NewRequestWithContext(context.WithoutCancel(l.T.Context()), http.MethodDelete, "https://azure.test/subscriptions/11111111-2222-4333-8444-555555555555/resourceGroups/ci/providers/"+path+"?api-version=2025-04-01", nil)
+	testutil.Must(l.T, err)
 	request.Header.Set("Authorization", "Bearer token-of-the-test")
 	answer, err := l.cloud.RoundTrip(request)
-	testutil.Must(l.t, err)
-	testutil.Must(l.t, answer.Body.Close())
+	testutil.Must(l.T, err)
+	testutil.Must(l.T, answer.Body.Close())
 }
 
 func TestUnknownNamesAreProblemsOfThePlan(t *testing.T) {
 	l := exampleLab(t)
-	l.args = append(l.args, "-var", "network=lap", "-var", `vm_sizes=["Standard_D2s_v4"]`, "-var", "image=Debian:debian-12:12-gen3:latest")
-	l.mustContain(l.run(1, "plan"), "did you mean lab", "Standard_D2s_v5", "Debian:debian-12:12-gen2:latest", "npctl.hcl")
-	l.args = append(l.args, "-var", "resource_group=cj")
-	l.mustContain(l.run(1, "plan"), "did you mean ci?")
-	for i, variable := range l.env {
+	l.Args = append(l.Args, "-var", "network=lap", "-var", `vm_sizes=["Standard_D2s_v4"]`, "-var", "image=Debian:debian-12:12-gen3:latest")
+	l.MustContain(l.Run(1, "plan"), "did you mean lab", "Standard_D2s_v5", "Debian:debian-12:12-gen2:latest", "npctl.hcl")
+	l.Args = append(l.Args, "-var", "resource_group=cj")
+	l.MustContain(l.Run(1, "plan"), "did you mean ci?")
+	for i, variable := range l.Env {
 		if strings.HasPrefix(variable, "AZURE_CLIENT_SECRET=") {
-			l.env[i] = "AZURE_CLIENT_SECRET=wrong"
+			l.Env[i] = "AZURE_CLIENT_SECRET=wrong"
 		}
 	}
-	l.mustContain(l.run(1, "plan"), "AADSTS7000215")
+	l.MustContain(l.Run(1, "plan"), "AADSTS7000215")
 }

@@ -3,13 +3,9 @@
 package azure
 
 import (
-	"encoding/json"
-	"path/filepath"
 	"testing"
 
 	"github.com/npctl/npctl/drivers/azure/azuretest"
-	"github.com/npctl/npctl/internal/testutil"
-	"github.com/npctl/npctl/test/program"
 )
 
 // onDemand has a label without ready nodes.
@@ -43,67 +39,10 @@ provider "azure" "blue" {
 }
 `
 
-// watch starts the daemon and waits until it responds.
-func (l *lab) watch() {
-	l.t.Helper()
-	cmd, _, _ := l.command("watch")
-	cmd.Stdout, cmd.Stderr = nil, nil
-	log := filepath.Join(l.dir, "watch.log")
-	p := program.Start(l.t, cmd, log)
-	l.t.Cleanup(func() {
-		text := testutil.ReadFile(l.t, log)
-		l.quiet("the log", text)
-		if l.t.Failed() {
-			l.t.Log(text)
-		}
-	})
-	testutil.AwaitFor(l.t, limit, "npctl watch responds", func() bool {
-		p.Runs()
-		status, _, _ := l.command("status")
-		return status.Run() == nil
-	})
-}
-
-// node is a node as npctl prints it.
-type node struct {
-	ID         string `json:"id"`
-	ExternalID string `json:"external_id"`
-	Region     string `json:"region"`
-	Addresses  struct {
-		Interface  string `json:"interface"`
-		PublicIPv4 string `json:"public_ipv4"`
-	} `json:"addresses"`
-	Login struct {
-		Username       string `json:"username"`
-		ConnectionPort int    `json:"connection_port"`
-	} `json:"login"`
-}
-
-// take requests nodes and takes them.
-func (l *lab) take(number int) []node {
-	l.t.Helper()
-	args := []string{"request", "create", "-take", "-json", "-requestor=tester"}
-	for range number {
-		args = append(args, "-label=small")
-	}
-	cmd, stdout, stderr := l.command(args...)
-	if err := cmd.Run(); err != nil {
-		l.t.Fatalf("npctl request create: %v\n%s", err, stderr)
-	}
-	var request struct {
-		Nodes []node `json:"nodes"`
-	}
-	testutil.Must(l.t, json.Unmarshal(stdout.Bytes(), &request))
-	if len(request.Nodes) != number {
-		l.t.Fatalf("%d nodes, want %d: %s", len(request.Nodes), number, stdout)
-	}
-	return request.Nodes
-}
-
 func TestWatchServesARequest(t *testing.T) {
 	l := newLab(t, onDemand)
-	l.watch()
-	n := l.take(1)[0]
+	l.Watch(t)
+	n := l.Take("small", 1)[0]
 	if n.Addresses.Interface == "" || n.Addresses.Interface != n.Addresses.PublicIPv4 || n.Region != azuretest.Location || n.Login.Username != "zuul" || n.Login.ConnectionPort != 2222 {
 		t.Errorf("node is %+v", n)
 	}
@@ -113,7 +52,7 @@ func TestWatchServesARequest(t *testing.T) {
 		}
 	}
 	l.mustHave(nodes(1))
-	l.run(0, "node", "return", n.ID)
+	l.Return(n)
 	l.mustHave(nodes(0))
 }
 
@@ -122,18 +61,14 @@ func TestCallsOfAHundredNodes(t *testing.T) {
 	const number = 100
 	l := newLab(t, onDemand)
 	l.cloud.MaxCores(number)
-	l.watch()
-	l.recorder.take()
-	made := l.take(number)
-	calls, total := l.recorder.take()
+	l.Watch(t)
+	l.Taken()
+	made := l.Take("small", number)
+	calls, total := l.Taken()
 	t.Logf("%d nodes from request to ready: %d calls: %v", number, total, calls)
-	args := []string{"node", "return"}
-	for _, n := range made {
-		args = append(args, n.ID)
-	}
-	l.run(0, args...)
+	l.Return(made...)
 	l.mustHave(nodes(0))
-	deletions, more := l.recorder.take()
+	deletions, more := l.Taken()
 	t.Logf("from return to deletion: %d calls: %v; together %d", more, deletions, total+more)
 	changing := 0
 	for api, n := range calls {

@@ -3,19 +3,18 @@
 package gce
 
 import (
-	"bytes"
+	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/npctl/npctl/test/gate"
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/gce"
+	"github.com/npctl/npctl/test/kill"
 )
 
 // fleet has two ready nodes.
 const fleet = `
 npctl {
-  leak_age = "1s"
   state "bolt" { path = "npctl.db" }
 }
 label "small" { min_ready = MIN_READY }
@@ -43,86 +42,17 @@ provider "gce" "google" {
 
 func fleetOf(minReady string) string { return strings.ReplaceAll(fleet, "MIN_READY", minReady) }
 
-// isRead reports whether an action changes nothing. A wait is where a launch spends its time, so npctl is killed there too.
-func isRead(action string) bool { return strings.HasPrefix(action, "GET ") }
-
-// TestKilledAtEveryChangingCall kills npctl right before and right after each changing call of an apply and of a destroy. The
-// next apply has to complete the fleet without orphans, the next destroy has to delete everything.
-func TestKilledAtEveryChangingCall(t *testing.T) {
-	l := newLab(t, fleetOf("2"))
+// TestKilledAtEveryCallAndCommit kills an apply and a destroy before and after each changing call and each commit.
+func TestKilledAtEveryCallAndCommit(t *testing.T) {
+	l := newLab(t, strings.Replace(fleetOf("2"), "= 100", "= 0", 1))
 	stay := l.foreign()
-	count := func(command string) (changing int) {
-		l.take()
-		l.run(0, command, "-auto-approve")
-		calls, _ := l.take()
-		for action, n := range calls {
-			if !isRead(action) {
-				changing += n
+	f := kill.Fleet{Dir: l.Dir, Drivers: map[string]drivers.Driver{"gce": gce.New()},
+		Changes: func(r *http.Request) string { // a wait is where a launch spends its time
+			if action := actionOf(r); !strings.HasPrefix(action, "GET ") && r.URL.Path != "/token" {
+				return action
 			}
-		}
-		return changing
-	}
-	applied := count("apply")
-	l.mustHave(2)
-	destroyed := count("destroy")
-	l.mustHave(0)
-	if applied != 4 || destroyed != 2 {
-		t.Errorf("apply makes %d changing calls, destroy %d; want 4 and 2", applied, destroyed)
-	}
-	for _, after := range []bool{false, true} {
-		for moment := 1; moment <= max(applied, destroyed) && !t.Failed(); moment++ {
-			l.killed(moment, after, "apply")
-			l.settle("apply", 2)
-			l.killed(moment, !after, "destroy")
-			l.settle("destroy", 0)
-		}
-	}
-	l.mustContain(l.run(0, "destroy", "-auto-approve"), "No changes.")
+			return ""
+		}}
+	f.Everywhere(t, map[string]int{"instances": 2, "disks": 2}, l.numbers)
 	stay()
-}
-
-// settle runs a command until the number of instances and disks is as wanted. One without its record is a leak: npctl deletes
-// it when it has seen it twice, leak_age apart.
-func (l *lab) settle(command string, want int) {
-	l.t.Helper()
-	for attempt := range 8 {
-		if attempt > 1 {
-			time.Sleep(leakAge)
-		}
-		if l.run(0, command, "-auto-approve"); l.has(want) {
-			return
-		}
-	}
-	l.mustHave(want)
-}
-
-// leakAge is leak_age of the fleet.
-const leakAge = time.Second
-
-// killed runs npctl and kills it at a changing call.
-func (l *lab) killed(moment int, after bool, command string) {
-	l.t.Helper()
-	cmd, _, stderr := l.command(command, "-auto-approve")
-	started := make(chan struct{})
-	var passed atomic.Int64
-	var struck atomic.Value
-	l.setHook(func(action string, now bool) error {
-		if now != after || isRead(action) || passed.Add(1) != int64(moment) {
-			return nil
-		}
-		<-started
-		struck.Store(action)
-		_ = cmd.Process.Kill()
-		return gate.ErrCut
-	})
-	if err := cmd.Start(); err != nil {
-		l.t.Fatal(err)
-	}
-	close(started)
-	err := cmd.Wait()
-	l.setHook(nil)
-	l.t.Logf("npctl %s, changing call %d, killed %s %v", command, moment, map[bool]string{false: "before", true: "after"}[after], struck.Load())
-	if bytes.Contains(stderr.Bytes(), []byte("panic")) || struck.Load() != nil && err == nil {
-		l.t.Errorf("npctl %s ended with %v\n%s", command, err, stderr)
-	}
 }

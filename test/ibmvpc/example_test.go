@@ -19,13 +19,13 @@ func arguments(more ...string) []string {
 func TestExampleIsAppliedDriftedAndDestroyed(t *testing.T) {
 	l := newLab(t, testutil.ReadFile(t, "../../examples/ibmvpc.hcl"))
 	stay := l.foreign()
-	l.args = arguments("-var", "key=ci")
+	l.Args = arguments("-var", "key=ci")
 	two := map[string]int{"instances": 2, "volumes": 2, "floating_ips": 2}
-	l.mustContain(l.run(2, "plan", "-detailed-exitcode"), "Plan: 0 to build, 0 to upload, 2 to launch, 0 to delete.")
+	l.MustContain(l.Run(2, "plan", "-detailed-exitcode"), "Plan: 0 to build, 0 to upload, 2 to launch, 0 to delete.")
 	l.mustHave(map[string]int{})
-	l.mustContain(l.run(0, "apply", "-auto-approve"), "Apply complete: 0 built, 0 uploaded, 2 launched, 0 deleted.")
+	l.MustContain(l.Run(0, "apply", "-auto-approve"), "Apply complete: 0 built, 0 uploaded, 2 launched, 0 deleted.")
 	l.mustHave(two)
-	l.mustContain(l.run(0, "plan", "-detailed-exitcode"), "No changes.")
+	l.MustContain(l.Run(0, "plan", "-detailed-exitcode"), "No changes.")
 
 	t.Log("an instance goes behind npctl's back, and its floating IP stays")
 	for _, name := range l.Names("instances") {
@@ -34,12 +34,12 @@ func TestExampleIsAppliedDriftedAndDestroyed(t *testing.T) {
 			break
 		}
 	}
-	l.mustContain(l.run(2, "plan", "-detailed-exitcode"), "1 to launch")
+	l.MustContain(l.Run(2, "plan", "-detailed-exitcode"), "1 to launch")
 	l.settle("apply", two)
 
 	t.Log("a replacing attribute changes")
-	l.args = append(l.args, "-var", `profiles=["bx2-4x16"]`)
-	l.mustContain(l.run(2, "plan", "-detailed-exitcode"), "profiles")
+	l.Args = append(l.Args, "-var", `profiles=["bx2-4x16"]`)
+	l.MustContain(l.Run(2, "plan", "-detailed-exitcode"), "profiles")
 	l.settle("apply", two)
 	l.Modify("instances", func(d map[string]any) {
 		if name, _ := d["name"].(string); strings.HasPrefix(name, "npctl-") && d["status"] == "running" && d["memory"] != int64(16) {
@@ -47,14 +47,14 @@ func TestExampleIsAppliedDriftedAndDestroyed(t *testing.T) {
 		}
 	})
 	l.settle("destroy", map[string]int{})
-	l.mustContain(l.run(0, "destroy", "-auto-approve"), "No changes.")
+	l.MustContain(l.Run(0, "destroy", "-auto-approve"), "No changes.")
 	stay()
 }
 
 func TestUnknownNamesAreProblemsOfThePlan(t *testing.T) {
 	l := newLab(t, testutil.ReadFile(t, "../../examples/ibmvpc.hcl"))
-	l.args = arguments("-var", "key=co", "-var", `profiles=["cx2-2x5"]`, "-var", `security_groups=["shh"]`)
-	l.mustContain(l.run(1, "plan"), "cx2-2x4", "ssh", "keys", "npctl.hcl")
-	l.args = arguments("-var", "key=ci", "-var", "vpc=cii")
-	l.mustContain(l.run(1, "plan"), "did you mean ci?")
+	l.Args = arguments("-var", "key=co", "-var", `profiles=["cx2-2x5"]`, "-var", `security_groups=["shh"]`)
+	l.MustContain(l.Run(1, "plan"), "cx2-2x4", "ssh", "keys", "npctl.hcl")
+	l.Args = arguments("-var", "key=ci", "-var", "vpc=cii")
+	l.MustContain(l.Run(1, "plan"), "did you mean ci?")
 }

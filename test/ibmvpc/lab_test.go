@@ -3,17 +3,11 @@
 package ibmvpc
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/npctl/npctl/drivers/ibmvpc/ibmvpctest"
@@ -29,114 +23,39 @@ func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 
 // lab is a directory with a configuration, and a cloud behind a proxy.
 type lab struct {
+	*program.Place
+	*program.Recorder
 	*ibmvpctest.Server
-	*recorder
-
-	t    *testing.T
-	dir  string
-	args []string // of every command that takes a configuration
-	env  []string
-}
-
-// recorder is a transport that records calls. Its hook decides about each of them.
-type recorder struct {
-	mu    sync.Mutex // guards the fields below
-	calls []string
-	hook  func(call string, after bool) error
-}
-
-// setHook replaces the hook. An error of the hook cuts the connection: before the call it never reaches the cloud.
-func (r *recorder) setHook(hook func(call string, after bool) error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.hook = hook
-}
-
-func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
-	call := request.Method + " " + request.URL.Path
-	r.mu.Lock()
-	r.calls = append(r.calls, call)
-	hook := r.hook
-	r.mu.Unlock()
-	if hook == nil {
-		return http.DefaultTransport.RoundTrip(request)
-	}
-	if err := hook(call, false); err != nil {
-		return nil, err
-	}
-	answer, err := http.DefaultTransport.RoundTrip(request)
-	if err != nil {
-		return nil, err
-	}
-	if err := hook(call, true); err != nil {
-		return nil, errors.Join(err, answer.Body.Close())
-	}
-	return answer, nil
-}
-
-// changes reports whether a call changes something.
-func changes(call string) bool {
-	return !strings.HasPrefix(call, "GET ") && !strings.Contains(call, "/identity/")
-}
-
-// take returns the recorded calls and starts again.
-func (r *recorder) take() (calls []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	calls, r.calls = r.calls, nil
-	return calls
+	t *testing.T
 }
 
 func newLab(t *testing.T, configuration string) *lab {
 	t.Helper()
-	l := &lab{t: t, dir: t.TempDir(), Server: ibmvpctest.New(t), recorder: &recorder{}}
-	proxy := (&gate.Gate{}).Serve(t, "ibm", l.URL, l.recorder)
-	l.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "TEST_STORAGE=" + proxy + "/cos"}
-	for name, value := range l.Env() {
-		l.env = append(l.env, name+"="+strings.Replace(value, l.URL, proxy, 1))
+	l := &lab{t: t, Server: ibmvpctest.New(t), Recorder: &program.Recorder{Next: http.DefaultTransport, Name: callOf}}
+	proxy := (&gate.Gate{}).Serve(t, "ibm", l.URL, l.Recorder)
+	l.Place = program.NewPlace(t, npctl)
+	for name, value := range l.Server.Env() {
+		l.Place.Env = append(l.Place.Env, name+"="+strings.Replace(value, l.URL, proxy, 1))
 	}
-	l.write(strings.ReplaceAll(configuration, "STORAGE", proxy+"/cos"))
+	l.Secrets = []string{ibmvpctest.APIKey}
+	l.Write(strings.ReplaceAll(configuration, "STORAGE", proxy+"/cos"))
 	return l
 }
 
-func (l *lab) write(configuration string) {
-	l.t.Helper()
-	testutil.WriteFile(l.t, filepath.Join(l.dir, "npctl.hcl"), configuration)
+// callOf returns the method and the collection of a call, such as "POST instances".
+func callOf(r *http.Request) string {
+	_, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	collection, _, _ := strings.Cut(path, "/")
+	return r.Method + " " + collection
 }
 
-// command prepares npctl in the directory.
-func (l *lab) command(args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
-	if slices.Contains([]string{"plan", "apply", "destroy", "watch"}, args[0]) {
-		args = append(slices.Clone(args), l.args...)
-	}
-	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
-	cmd = exec.CommandContext(context.WithoutCancel(l.t.Context()), npctl, args...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = l.dir, l.env, stdout, stderr
-	return cmd, stdout, stderr
-}
-
-// run runs npctl to its end and returns its output.
-func (l *lab) run(want int, args ...string) string {
+// settle runs a command until the objects are as wanted: the cloud deletes boot volumes after their instances.
+func (l *lab) settle(command string, want map[string]int) {
 	l.t.Helper()
-	cmd, stdout, stderr := l.command(args...)
-	_ = cmd.Run()
-	text := stdout.String() + stderr.String()
-	if got := cmd.ProcessState.ExitCode(); got != want {
-		l.t.Fatalf("npctl %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, want, text)
-	}
-	if strings.Contains(text, ibmvpctest.APIKey) {
-		l.t.Errorf("npctl %s prints the API key", args[0])
-	}
-	return text
-}
-
-func (l *lab) mustContain(text string, wanted ...string) {
-	l.t.Helper()
-	for _, want := range wanted {
-		if !strings.Contains(text, want) {
-			l.t.Errorf("output does not contain %q:\n%s", want, text)
-		}
-	}
+	testutil.AwaitFor(l.t, program.Limit, "the objects are complete", func() bool {
+		l.Run(0, command, "-auto-approve")
+		return maps.Equal(l.owned(), want)
+	})
 }
 
 // owned counts the objects with names of npctl.

@@ -23,6 +23,7 @@ type Killer struct {
 	at     int        // the point of the kill; 0: none
 	where  string     // what happened at that point
 	dead   bool
+	died   func() // if set, called by the kill
 }
 
 // Revive resets the killer. The next engine is killed at the given point, the first of which is 1; 0 means never.
@@ -62,7 +63,9 @@ func (k *Killer) Pass(what string) error {
 	}
 	k.points++
 	if k.points == k.at {
-		k.dead, k.where = true, what
+		if k.dead, k.where = true, what; k.died != nil {
+			k.died()
+		}
 		return ErrKilled
 	}
 	return nil
