@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs the tests of the driver aws against moto (https://docs.getmoto.org/): one server without authorization, one with.
-# Installs moto and the aws command from PyPI into a virtual environment, and Nodepool, whose driver a test runs, into another.
+# Installs moto and the aws command from PyPI into a virtual environment, and Nodepool and Zuul, whose driver and executor tests
+# run, into others.
 # Fails if anything is missing.
 #
 #   NPCTL_MOTO_VENV   directory of the environment (default below the temporary directory)
@@ -20,6 +21,7 @@ venv=${NPCTL_MOTO_VENV:-${TMPDIR:-/tmp}/npctl-moto-5.2.5}
   fi
 ) 8>"$venv.lock"
 NPCTL_NODEPOOL_PYTHON=$(test/zookeeper/install.sh --nodepool)/bin/python
+NPCTL_ZUUL_PYTHON=$(test/zookeeper/install.sh --zuul 14.3.0)/bin/python
 
 read -r open closed <<<"$(choose_ports 2)"
 logs=$(mktemp -d)
@@ -39,7 +41,7 @@ start_moto() { # port, number of calls without authorization
 start_moto "$open" 1000000000
 start_moto "$closed" 0
 
-export AWS_ENDPOINT_URL=http://127.0.0.1:$open NPCTL_TEST_AWS_AUTH=http://127.0.0.1:$closed NPCTL_TEST_AWS_CLI=$venv/bin/aws NPCTL_NODEPOOL_PYTHON
+export AWS_ENDPOINT_URL=http://127.0.0.1:$open NPCTL_TEST_AWS_AUTH=http://127.0.0.1:$closed NPCTL_TEST_AWS_CLI=$venv/bin/aws NPCTL_NODEPOOL_PYTHON NPCTL_ZUUL_PYTHON
 export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION=us-east-1
 export -n AWS_PROFILE
 go_test ./drivers/aws/... ./test/aws "$@"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/program"
+	"github.com/npctl/npctl/test/zuul/executor"
 )
 
 const (
@@ -49,6 +50,12 @@ func TestWatchServesARequest(t *testing.T) {
 	n := l.Take("small", 1)[0]
 	if n.Addresses.Interface == "" || n.Addresses.Interface != n.Addresses.PublicIPv4 || n.Region != "us-east-1" || n.Zone == "" || n.Login.Username != "ec2-user" || n.Login.ConnectionPort != 2222 {
 		t.Errorf("node is %+v", n)
+	}
+	host := executor.HostOf(t, n)
+	for name, want := range map[string]any{"ansible_host": n.Addresses.Interface, "ansible_port": 2222.0, "ansible_user": "ec2-user", "ansible_ssh_common_args": "-o StrictHostKeyChecking=false"} {
+		if host.Vars[name] != want { // without host_key_checking Zuul checks no keys
+			t.Errorf("for Zuul's executor %s is %v, want %v", name, host.Vars[name], want)
+		}
 	}
 	var instance []struct {
 		PublicIPAddress string `json:"PublicIpAddress"`

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/resources"
 )
 
 // Place is a directory in which npctl runs.
@@ -109,25 +110,8 @@ func (p *Place) Watch(t *testing.T) *Process {
 	return process
 }
 
-// Node is a node as npctl prints it.
-type Node struct {
-	ID         string `json:"id"`
-	ExternalID string `json:"external_id"`
-	Zone       string `json:"zone"`
-	Region     string `json:"region"`
-	Addresses  struct {
-		Interface  string `json:"interface"`
-		PublicIPv4 string `json:"public_ipv4"`
-	} `json:"addresses"`
-	Login struct {
-		Username       string `json:"username"`
-		ConnectionType string `json:"connection_type"`
-		ConnectionPort int    `json:"connection_port"`
-	} `json:"login"`
-}
-
 // Take requests nodes of one label as "tester" and takes them.
-func (p *Place) Take(label string, number int) []Node {
+func (p *Place) Take(label string, number int) []resources.Node {
 	p.T.Helper()
 	args := []string{"request", "create", "-take", "-json", "-requestor=tester"}
 	for range number {
@@ -138,7 +122,7 @@ func (p *Place) Take(label string, number int) []Node {
 		p.T.Fatalf("npctl request create: %v\n%s", err, stderr)
 	}
 	var request struct {
-		Nodes []Node `json:"nodes"`
+		Nodes []resources.Node `json:"nodes"`
 	}
 	testutil.Must(p.T, json.Unmarshal(stdout.Bytes(), &request))
 	if len(request.Nodes) != number {
@@ -148,7 +132,7 @@ func (p *Place) Take(label string, number int) []Node {
 }
 
 // Return returns nodes.
-func (p *Place) Return(nodes ...Node) {
+func (p *Place) Return(nodes ...resources.Node) {
 	p.T.Helper()
 	args := []string{"node", "return"}
 	for _, n := range nodes {

@@ -139,12 +139,18 @@ func (p *place) ssh(n node, command string) string {
 		known.WriteString("[127.0.0.1]:" + strconv.Itoa(n.Login.Port) + " " + key + "\n")
 	}
 	p.write("known_hosts", known.String())
-	output, err := exec.CommandContext(p.t.Context(), "ssh", "-i", p.path("key"), "-o", "StrictHostKeyChecking=yes", "-o", "UserKnownHostsFile="+p.path("known_hosts"),
-		"-o", "ConnectTimeout=20", "-p", strconv.Itoa(n.Login.Port), n.Login.Username+"@127.0.0.1", command).CombinedOutput()
+	output, err := p.sshTo(n.Login.Username, "127.0.0.1", strconv.Itoa(n.Login.Port), command)
 	if err != nil {
 		p.t.Fatalf("ssh to node %s: %v\n%s", n.ID, err, output)
 	}
-	return string(output)
+	return output
+}
+
+// sshTo runs a command on a machine whose host keys are in known_hosts.
+func (p *place) sshTo(user, host, port, command string) (output string, err error) {
+	out, err := exec.CommandContext(p.t.Context(), "ssh", "-i", p.path("key"), "-o", "StrictHostKeyChecking=yes", "-o", "UserKnownHostsFile="+p.path("known_hosts"),
+		"-o", "ConnectTimeout=20", "-p", port, user+"@"+host, command).CombinedOutput()
+	return string(out), err
 }
 
 // machines returns the files of all machines.

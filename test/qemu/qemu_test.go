@@ -4,6 +4,7 @@ package qemu
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,7 +14,9 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/test/program"
+	"github.com/npctl/npctl/test/zuul/executor"
 )
 
 func example(t *testing.T) string {
@@ -86,6 +89,21 @@ func TestWatchServesARequest(t *testing.T) {
 	if text := p.ssh(n, "cat /run/userdata"); text != "from-user-data\n" {
 		t.Errorf("user data wrote %q", text)
 	}
+	// Zuul's executor connects with the address, the user, the port and the host keys of the node.
+	var shown struct {
+		Nodes []resources.Node `json:"nodes"`
+	}
+	testutil.Must(t, json.Unmarshal([]byte(p.run("node list -json")), &shown))
+	host := executor.HostOf(t, shown.Nodes[0])
+	if host.Vars["ansible_connection"] != "ssh" || host.Vars["ansible_ssh_common_args"] != nil || len(host.Keys) == 0 {
+		t.Errorf("Zuul's executor has the variables %v and the keys %q", host.Vars, host.Keys)
+	}
+	p.write("known_hosts", strings.Join(host.Keys, "\n")+"\n")
+	output, err := p.sshTo(fmt.Sprint(host.Vars["ansible_user"]), fmt.Sprint(host.Vars["ansible_host"]), fmt.Sprint(host.Vars["ansible_port"]), "echo from-zuul")
+	if err != nil || output != "from-zuul\n" {
+		t.Errorf("ssh as Zuul's executor: %v: %s", err, output)
+	}
+
 	// The machine survives the daemon, and the next daemon deletes it.
 	daemon.Kill()
 	if text := p.ssh(n, "echo alive"); text != "alive\n" {

@@ -19,6 +19,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 test/qemu/image.sh "$work/tiny.qcow2"
-export NPCTL_QEMU_IMAGE=$work/tiny.qcow2
+NPCTL_ZUUL_PYTHON=$(test/zookeeper/install.sh --zuul 14.3.0)/bin/python
+export NPCTL_ZUUL_PYTHON NPCTL_QEMU_IMAGE=$work/tiny.qcow2
 go_test -run 'Real' ./drivers/qemu
 go_test ./test/qemu
