@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	_ "github.com/npctl/npctl/internal/startup"
 )
 
 // exitInterrupted is the exit code after an interrupt; shells use the same.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"regexp"
 	"strings"
 	"syscall"
 
@@ -134,23 +133,23 @@ func isPermission(code string) bool {
 
 // Error codes by kind: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html.
 var (
-	quotaCodes    = regexp.MustCompile(`^(\w*LimitExceeded|MaxSpot\w*CountExceeded|ServiceQuotaExceededException|PendingVerification|ResourceCountExceeded)$`)
-	capacityCodes = regexp.MustCompile(`^(Insufficient\w*|SpotMaxPriceTooLow|UnfulfillableCapacity|Unsupported)$`)
-	throttleCodes = regexp.MustCompile(`^(RequestLimitExceeded|Throttl\w*|RequestThrottled\w*|TooManyRequestsException|SlowDown|SnapshotCreationPerVolumeRateExceeded|EC2ThrottledException)$`)
-	absentCodes   = regexp.MustCompile(`^(Unavailable|ServiceUnavailable\w*|InternalError|InternalFailure|InternalServerException|InternalServerError|RequestTimeout\w*)$`)
+	quotaCodes    = drivers.Pattern(`^(\w*LimitExceeded|MaxSpot\w*CountExceeded|ServiceQuotaExceededException|PendingVerification|ResourceCountExceeded)$`)
+	capacityCodes = drivers.Pattern(`^(Insufficient\w*|SpotMaxPriceTooLow|UnfulfillableCapacity|Unsupported)$`)
+	throttleCodes = drivers.Pattern(`^(RequestLimitExceeded|Throttl\w*|RequestThrottled\w*|TooManyRequestsException|SlowDown|SnapshotCreationPerVolumeRateExceeded|EC2ThrottledException)$`)
+	absentCodes   = drivers.Pattern(`^(Unavailable|ServiceUnavailable\w*|InternalError|InternalFailure|InternalServerException|InternalServerError|RequestTimeout\w*)$`)
 )
 
 // kindOf maps a response to an error kind of package drivers; nil stands for a transient error. EC2 responds with
 // Unsupported to types that a zone does not have, for which another type or zone may work.
 func kindOf(code string, status int) error {
 	switch {
-	case throttleCodes.MatchString(code):
+	case throttleCodes().MatchString(code):
 		return drivers.ErrThrottled
-	case quotaCodes.MatchString(code):
+	case quotaCodes().MatchString(code):
 		return drivers.ErrQuota
-	case capacityCodes.MatchString(code):
+	case capacityCodes().MatchString(code):
 		return drivers.ErrCapacity
-	case absentCodes.MatchString(code) || status == http.StatusServiceUnavailable || status == http.StatusBadGateway || status == http.StatusGatewayTimeout:
+	case absentCodes().MatchString(code) || status == http.StatusServiceUnavailable || status == http.StatusBadGateway || status == http.StatusGatewayTimeout:
 		return drivers.ErrUnavailable
 	case status == http.StatusTooManyRequests:
 		return drivers.ErrThrottled
@@ -189,9 +188,9 @@ func faultKind(code string) resources.FaultKind {
 const maxMessage = 500
 
 // encodedMessage is a text of several kilobytes that only `aws sts decode-authorization-message` can read.
-var encodedMessage = regexp.MustCompile(`\s*Encoded authorization failure message: \S+`)
+var encodedMessage = drivers.Pattern(`\s*Encoded authorization failure message: \S+`)
 
 func clean(message string) string {
-	message = strings.Join(strings.Fields(encodedMessage.ReplaceAllString(message, "")), " ")
+	message = strings.Join(strings.Fields(encodedMessage().ReplaceAllString(message, "")), " ")
 	return text.Cut(message, maxMessage)
 }

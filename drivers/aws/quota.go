@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,11 +46,11 @@ func families() map[string]familyCodes {
 }
 
 // familyOf matches the letters in front of the generation, such as c of c7gn.large and u of u-6tb1.metal.
-var familyOf = regexp.MustCompile(`^[a-z]+`)
+var familyOf = drivers.Pattern(`^[a-z]+`)
 
 // quotaCode returns the code of the quota of an instance type; "" stands for a family without a known quota.
 func quotaCode(instanceType string, spot bool) string {
-	codes := families()[familyOf.FindString(instanceType)]
+	codes := families()[familyOf().FindString(instanceType)]
 	if spot {
 		return codes.spot
 	}
@@ -142,7 +141,7 @@ func newQuotas(client *servicequotas.Client, log *slog.Logger) *quotas {
 const maxQuotas = 100
 
 // hostQuota matches the names of the quotas of dedicated hosts, which are the only description of their codes.
-var hostQuota = regexp.MustCompile(`^Running Dedicated (\S+) Hosts$`)
+var hostQuota = drivers.Pattern(`^Running Dedicated (\S+) Hosts$`)
 
 // hostCode returns the code of the quota of dedicated hosts of an instance type; "" stands for an unknown one.
 func (q *quotas) hostCode(ctx context.Context, instanceType string) string {
@@ -182,7 +181,7 @@ func (q *quotas) fetch(ctx context.Context) (limits []quotaLimit, err error) {
 			for _, one := range answer.Quotas {
 				l := quotaLimit{code: aws.ToString(one.QuotaCode)}
 				unit := units[l.code]
-				if match := hostQuota.FindStringSubmatch(aws.ToString(one.QuotaName)); match != nil {
+				if match := hostQuota().FindStringSubmatch(aws.ToString(one.QuotaName)); match != nil {
 					l.host, unit = match[1], 1
 				}
 				if unit > 0 && one.Value != nil {

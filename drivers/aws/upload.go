@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -165,14 +164,14 @@ func (st *imageStore) writeSnapshot(ctx context.Context, spec drivers.ImageSpec,
 }
 
 // otherCharacters are the characters that the name of an AMI must not contain.
-var otherCharacters = regexp.MustCompile(`[^a-zA-Z0-9()\[\] ./'@_-]`)
+var otherCharacters = drivers.Pattern(`[^a-zA-Z0-9()\[\] ./'@_-]`)
 
 // maxImageName is the length of the name of an AMI.
 const maxImageName = 128
 
 // amiName returns the name of an AMI, which is unique in its region and has 3 to 128 characters.
 func amiName(name string) string {
-	name = otherCharacters.ReplaceAllString(name, "-")
+	name = otherCharacters().ReplaceAllString(name, "-")
 	for len(name) < 3 {
 		name += "-"
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -99,10 +98,10 @@ func loginKind(err *azidentity.AuthenticationFailedError) error {
 }
 
 // loginError matches the reason in the long text of a failed login.
-var loginError = regexp.MustCompile(`"error_description": *"((?:[^"\\]|\\.)*)"`)
+var loginError = drivers.Pattern(`"error_description": *"((?:[^"\\]|\\.)*)"`)
 
 func loginText(err error) string {
-	if match := loginError.FindStringSubmatch(err.Error()); match != nil {
+	if match := loginError().FindStringSubmatch(err.Error()); match != nil {
 		return "Azure rejects the credentials: " + clean(strings.NewReplacer(`\r`, " ", `\n`, " ", `\"`, `"`).Replace(match[1]))
 	}
 	return clean(err.Error())
@@ -117,7 +116,7 @@ type errorBody struct {
 }
 
 // forbiddenAction matches the permission in the message of AuthorizationFailed.
-var forbiddenAction = regexp.MustCompile(`perform action '([^']+)'`)
+var forbiddenAction = drivers.Pattern(`perform action '([^']+)'`)
 
 func newAPIError(doing string, answer *azcore.ResponseError) *apiError {
 	e := &apiError{doing: doing, code: answer.ErrorCode, status: answer.StatusCode}
@@ -132,7 +131,7 @@ func newAPIError(doing string, answer *azcore.ResponseError) *apiError {
 	if e.code == "" {
 		e.code = http.StatusText(e.status)
 	}
-	if action := forbiddenAction.FindStringSubmatch(e.message); action != nil {
+	if action := forbiddenAction().FindStringSubmatch(e.message); action != nil {
 		e.message = fmt.Sprintf("the credentials lack the permission %s (%s)", action[1], e.message)
 	}
 	e.kind = kindOf(e.code, e.message, e.status)
@@ -152,9 +151,9 @@ func retryAfter(header string) time.Duration {
 // Error codes by kind: https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors.
 // OperationNotAllowed has several causes, of which only the message names the quota.
 var (
-	quotaCodes    = regexp.MustCompile(`^(QuotaExceeded|\w*QuotaExceeded|\w*LimitReached|\w*LimitExceeded)$`)
-	capacityCodes = regexp.MustCompile(`^(SkuNotAvailable|(Zonal)?AllocationFailed\w*|Overconstrained\w*|NoZonesAvailable\w*|CapacityNotAvailable\w*)$`)
-	conflictCodes = regexp.MustCompile(`^(Conflict|AnotherOperationInProgress|\w*ConflictingUserInput|OperationPreempted|RetryableError|\w*InUse|InUse\w*|NicReservedForAnotherVm|AttachDiskWhileBeingDetached|ReferencedResourceNotProvisioned)$`)
+	quotaCodes    = drivers.Pattern(`^(QuotaExceeded|\w*QuotaExceeded|\w*LimitReached|\w*LimitExceeded)$`)
+	capacityCodes = drivers.Pattern(`^(SkuNotAvailable|(Zonal)?AllocationFailed\w*|Overconstrained\w*|NoZonesAvailable\w*|CapacityNotAvailable\w*)$`)
+	conflictCodes = drivers.Pattern(`^(Conflict|AnotherOperationInProgress|\w*ConflictingUserInput|OperationPreempted|RetryableError|\w*InUse|InUse\w*|NicReservedForAnotherVm|AttachDiskWhileBeingDetached|ReferencedResourceNotProvisioned)$`)
 )
 
 // kindOf maps a response to an error kind of package drivers; nil stands for a transient error.
@@ -162,13 +161,13 @@ func kindOf(code, message string, status int) error {
 	switch {
 	case status == http.StatusTooManyRequests:
 		return drivers.ErrThrottled
-	case quotaCodes.MatchString(code), code == "OperationNotAllowed" && strings.Contains(strings.ToLower(message), "quota"):
+	case quotaCodes().MatchString(code), code == "OperationNotAllowed" && strings.Contains(strings.ToLower(message), "quota"):
 		return drivers.ErrQuota
-	case capacityCodes.MatchString(code):
+	case capacityCodes().MatchString(code):
 		return drivers.ErrCapacity
 	case status == http.StatusServiceUnavailable || status == http.StatusBadGateway || status == http.StatusGatewayTimeout:
 		return drivers.ErrUnavailable
-	case status == http.StatusRequestTimeout || status == http.StatusPreconditionFailed || status == http.StatusConflict && conflictCodes.MatchString(code):
+	case status == http.StatusRequestTimeout || status == http.StatusPreconditionFailed || status == http.StatusConflict && conflictCodes().MatchString(code):
 		return nil
 	case status >= 400 && status < 500:
 		return drivers.ErrRejected

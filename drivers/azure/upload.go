@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -113,14 +112,14 @@ func imageTags(spec drivers.ImageSpec) (map[string]string, error) {
 }
 
 // otherCharacters are the characters that the names of images and disks must not contain.
-var otherCharacters = regexp.MustCompile(`[^a-zA-Z0-9_.-]`)
+var otherCharacters = drivers.Pattern(`[^a-zA-Z0-9_.-]`)
 
 // maxImageName is the length of the name of an image or a disk, without its hash.
 const maxImageName = 70
 
 // imageName returns the name of an image, which is unique in the resource group.
 func imageName(spec drivers.ImageSpec) string {
-	name := otherCharacters.ReplaceAllString(spec.Name, "-")
+	name := otherCharacters().ReplaceAllString(spec.Name, "-")
 	return "i" + name[:min(len(name), maxImageName)] + "-" + shortHash(spec.Marks.Installation, string(spec.Marks.Kind), spec.Marks.ID)
 }
 

@@ -44,7 +44,7 @@ func (d description) check() error {
 		}
 	}
 	for _, s := range append(d.Provider[:len(d.Provider):len(d.Provider)], d.Label...) {
-		if !settingName.MatchString(s.Name) || !slices.Contains(settingTypes, s.Type) {
+		if !settingName().MatchString(s.Name) || !slices.Contains(settingTypes, s.Type) {
 			return fmt.Errorf("setting %s of type %s: a name has lower-case letters, digits and underscores, a type is %s",
 				text.Quote(s.Name), text.Quote(s.Type), text.And(settingTypes[1:]))
 		}

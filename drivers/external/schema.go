@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -78,18 +77,18 @@ func checkCommand(v cty.Value) error {
 }
 
 // settingName keeps names unambiguous as environment variables.
-var settingName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+var settingName = drivers.Pattern(`^[a-z][a-z0-9_]{0,63}$`)
 
 func checkSettings(v cty.Value) error {
 	for name := range v.AsValueMap() {
-		if !settingName.MatchString(name) {
+		if !settingName().MatchString(name) {
 			return fmt.Errorf("%q is not the name of a setting; use lower-case letters, digits and underscores", name)
 		}
 	}
 	return nil
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variableName = drivers.Pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // checkVariables checks the keys of a map, or the elements of a list.
 func checkVariables(v cty.Value) error {
@@ -104,7 +103,7 @@ func checkVariables(v cty.Value) error {
 		}
 	}
 	for _, name := range names {
-		if !variableName.MatchString(name) {
+		if !variableName().MatchString(name) {
 			return fmt.Errorf("%q is not the name of an environment variable; use letters, digits and underscores", name)
 		}
 		if strings.HasPrefix(name, "NPCTL_") || strings.HasPrefix(name, "GARM_") {

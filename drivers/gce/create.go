@@ -192,7 +192,7 @@ func instanceLabels(spec drivers.Spec, s labelSettings) (map[string]string, erro
 	labels := map[string]string{}
 	maps.Copy(labels, s.Labels)
 	for key, value := range spec.Properties {
-		if !labelKey.MatchString(key) {
+		if !labelKey().MatchString(key) {
 			return nil, fmt.Errorf("%w: label %.70q: a key has 1 to 63 lower-case letters, digits, hyphens and underscores", drivers.ErrRejected, key)
 		}
 		labels[key] = sanitize(value)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -130,29 +129,29 @@ func operationError(doing string, op *compute.Operation) error {
 // Reasons of responses, https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-reference, and codes of
 // operations, which are in upper case.
 var (
-	quotaCodes    = regexp.MustCompile(`^(quotaExceeded|limitExceeded|QUOTA_EXCEEDED|LIMIT_EXCEEDED|QUOTA_LIMIT_EXCEEDED)$`)
-	capacityCodes = regexp.MustCompile(`(RESOURCE_POOL_EXHAUSTED|STOCKOUT|IP_SPACE_EXHAUSTED|RESOURCE_AVAILABILITY|resource_availability)`)
-	throttleCodes = regexp.MustCompile(`^(rateLimitExceeded|userRateLimitExceeded|RATE_LIMIT_EXCEEDED|RESOURCE_OPERATION_RATE_EXCEEDED|operationRateExceeded)$`)
-	absentCodes   = regexp.MustCompile(`^(backendError|internalError|INTERNAL_ERROR|BACKEND_ERROR|SERVICE_UNAVAILABLE)$`)
-	rejectedCodes = regexp.MustCompile(`^(PERMISSIONS_ERROR|RESOURCE_NOT_FOUND|INVALID_\w+|UNSUPPORTED_OPERATION|BAD_REQUEST)$`)
-	passingCodes  = regexp.MustCompile(`^(resourceNotReady|resourceInUse|resourceInUseByAnotherResource|conditionNotMet|RESOURCE_NOT_READY|RESOURCE_IN_USE\w*|OPERATION_CANCELED\w*)$`)
+	quotaCodes    = drivers.Pattern(`^(quotaExceeded|limitExceeded|QUOTA_EXCEEDED|LIMIT_EXCEEDED|QUOTA_LIMIT_EXCEEDED)$`)
+	capacityCodes = drivers.Pattern(`(RESOURCE_POOL_EXHAUSTED|STOCKOUT|IP_SPACE_EXHAUSTED|RESOURCE_AVAILABILITY|resource_availability)`)
+	throttleCodes = drivers.Pattern(`^(rateLimitExceeded|userRateLimitExceeded|RATE_LIMIT_EXCEEDED|RESOURCE_OPERATION_RATE_EXCEEDED|operationRateExceeded)$`)
+	absentCodes   = drivers.Pattern(`^(backendError|internalError|INTERNAL_ERROR|BACKEND_ERROR|SERVICE_UNAVAILABLE)$`)
+	rejectedCodes = drivers.Pattern(`^(PERMISSIONS_ERROR|RESOURCE_NOT_FOUND|INVALID_\w+|UNSUPPORTED_OPERATION|BAD_REQUEST)$`)
+	passingCodes  = drivers.Pattern(`^(resourceNotReady|resourceInUse|resourceInUseByAnotherResource|conditionNotMet|RESOURCE_NOT_READY|RESOURCE_IN_USE\w*|OPERATION_CANCELED\w*)$`)
 )
 
 // kindOf maps an error to an error kind of package drivers; nil stands for a transient error. Google has no capacity for
 // a machine type in a zone also if the zone does not have the type, for which another zone may work.
 func kindOf(code, message string, status int) error {
 	switch {
-	case throttleCodes.MatchString(code), status == http.StatusTooManyRequests:
+	case throttleCodes().MatchString(code), status == http.StatusTooManyRequests:
 		return drivers.ErrThrottled
-	case quotaCodes.MatchString(code):
+	case quotaCodes().MatchString(code):
 		return drivers.ErrQuota
-	case capacityCodes.MatchString(code), capacityCodes.MatchString(message):
+	case capacityCodes().MatchString(code), capacityCodes().MatchString(message):
 		return drivers.ErrCapacity
-	case passingCodes.MatchString(code):
+	case passingCodes().MatchString(code):
 		return nil
-	case rejectedCodes.MatchString(code):
+	case rejectedCodes().MatchString(code):
 		return drivers.ErrRejected
-	case absentCodes.MatchString(code), status == http.StatusServiceUnavailable, status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
+	case absentCodes().MatchString(code), status == http.StatusServiceUnavailable, status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
 		return drivers.ErrUnavailable
 	case status == http.StatusRequestTimeout, status >= 500:
 		return nil

@@ -3,7 +3,6 @@ package gce
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -92,14 +91,14 @@ func checkUserdata(v cty.Value) error {
 	return nil
 }
 
-var metadataKey = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
+var metadataKey = drivers.Pattern(`^[a-zA-Z0-9_-]{1,128}$`)
 
 func checkMetadata(v cty.Value) error {
 	for key, value := range v.AsValueMap() {
 		switch {
 		case key == metadataUserData || key == metadataSSHKeys:
 			return fmt.Errorf("metadata %q: use the attribute %s", key, map[string]string{metadataUserData: "userdata", metadataSSHKeys: "ssh_keys"}[key])
-		case !metadataKey.MatchString(key):
+		case !metadataKey().MatchString(key):
 			return fmt.Errorf("metadata %q: a key has 1 to 128 letters, digits, hyphens and underscores", key)
 		case !value.IsNull() && value.IsKnown() && len(value.AsString()) > maxMetadataValue:
 			return fmt.Errorf("metadata %q: the value has %d bytes, Google accepts %d", key, len(value.AsString()), maxMetadataValue)
@@ -129,8 +128,8 @@ const (
 )
 
 var (
-	labelKey   = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
-	labelValue = regexp.MustCompile(`^[a-z0-9_-]{0,63}$`)
+	labelKey   = drivers.Pattern(`^[a-z][a-z0-9_-]{0,62}$`)
+	labelValue = drivers.Pattern(`^[a-z0-9_-]{0,63}$`)
 )
 
 func checkLabels(v cty.Value) error {
@@ -138,7 +137,7 @@ func checkLabels(v cty.Value) error {
 		return err
 	}
 	for key, value := range v.AsValueMap() {
-		if !value.IsNull() && value.IsKnown() && !labelValue.MatchString(value.AsString()) {
+		if !value.IsNull() && value.IsKnown() && !labelValue().MatchString(value.AsString()) {
 			return fmt.Errorf("label %q: value %.70q: Google accepts up to 63 lower-case letters, digits, hyphens and underscores", key, value.AsString())
 		}
 	}
@@ -154,7 +153,7 @@ func checkLabelKeys(v cty.Value) error {
 		switch {
 		case strings.HasPrefix(key, tagPrefix), strings.HasPrefix(key, "goog"):
 			return fmt.Errorf("label %q: %s… and goog… are reserved; choose another", key, tagPrefix)
-		case !labelKey.MatchString(key):
+		case !labelKey().MatchString(key):
 			return fmt.Errorf("label %q: a key has 1 to 63 lower-case letters, digits, hyphens and underscores, and starts with a letter", key)
 		}
 	}

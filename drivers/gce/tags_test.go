@@ -18,7 +18,7 @@ func TestLabelsKeepOwnershipTags(t *testing.T) {
 		labels, err := ownerLabels(m)
 		testutil.Must(t, err)
 		for key, value := range labels {
-			if !labelKey.MatchString(key) || !labelValue.MatchString(value) {
+			if !labelKey().MatchString(key) || !labelValue().MatchString(value) {
 				t.Errorf("label %s = %q is invalid", key, value)
 			}
 		}

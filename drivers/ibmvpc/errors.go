@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -94,8 +93,8 @@ func newAPIError(doing string, answer *http.Response, content []byte) *apiError 
 
 // Error codes of the VPC API: https://cloud.ibm.com/docs/vpc?topic=vpc-rias-error-messages.
 var (
-	quotaCodes    = regexp.MustCompile(`quota|limit_exceeded|_limit$|too_many_(instances|floating)`)
-	capacityCodes = regexp.MustCompile(`capacity|insufficient_resources|no_available_host`)
+	quotaCodes    = drivers.Pattern(`quota|limit_exceeded|_limit$|too_many_(instances|floating)`)
+	capacityCodes = drivers.Pattern(`capacity|insufficient_resources|no_available_host`)
 )
 
 // kindOf maps a response to an error kind of package drivers; nil stands for a transient error.
@@ -103,9 +102,9 @@ func kindOf(code string, status int) error {
 	switch {
 	case status == http.StatusTooManyRequests || code == "SlowDown":
 		return drivers.ErrThrottled
-	case quotaCodes.MatchString(code):
+	case quotaCodes().MatchString(code):
 		return drivers.ErrQuota
-	case capacityCodes.MatchString(code):
+	case capacityCodes().MatchString(code):
 		return drivers.ErrCapacity
 	case status == http.StatusServiceUnavailable, status == http.StatusBadGateway, status == http.StatusGatewayTimeout, status == http.StatusRequestTimeout:
 		return drivers.ErrUnavailable

@@ -3,7 +3,6 @@ package ibmvpc
 import (
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -31,12 +30,12 @@ const (
 // kindLetters are the parts of names that stand for kinds.
 var kindLetters = map[resources.Kind]string{resources.KindNode: "n", resources.KindUpload: "u", resources.KindBuild: "b"}
 
-var ownedName = regexp.MustCompile(`^` + namePrefix + `([nub])-([a-z0-9]+)-([a-z0-9]|[a-z0-9][-a-z0-9]*[a-z0-9])$`)
+var ownedName = drivers.Pattern(`^` + namePrefix + `([nub])-([a-z0-9]+)-([a-z0-9]|[a-z0-9][-a-z0-9]*[a-z0-9])$`)
 
 // objectName returns the name of the objects of a record.
 func objectName(m resources.OwnerTags) (string, error) {
 	name := namePrefix + kindLetters[m.Kind] + "-" + m.ID + "-" + m.Installation
-	if len(name) > maxName || !ownedName.MatchString(name) || strings.Contains(m.ID, "-") {
+	if len(name) > maxName || !ownedName().MatchString(name) || strings.Contains(m.ID, "-") {
 		return "", unsentError{fmt.Errorf("%w: %q is no name of an object in a VPC, which has up to %d lower-case letters, digits and hyphens", drivers.ErrRejected, name, maxName)}
 	}
 	return name, nil
@@ -44,7 +43,7 @@ func objectName(m resources.OwnerTags) (string, error) {
 
 // recordOf returns the ownership tags in a name: installation, kind and ID. They are zero for the objects of others.
 func recordOf(name string) resources.OwnerTags {
-	parts := ownedName.FindStringSubmatch(name)
+	parts := ownedName().FindStringSubmatch(name)
 	if parts == nil {
 		return resources.OwnerTags{}
 	}
@@ -130,16 +129,16 @@ func readTags(name string, tags []string) (resources.OwnerTags, string) {
 
 // User tags are case-insensitive and have few characters.
 var (
-	escapedCharacters  = regexp.MustCompile(`[^a-z0-9_: -]`)
-	escapes            = regexp.MustCompile(`\.[0-9a-f]{2}`)
-	otherTagCharacters = regexp.MustCompile(`[^A-Za-z0-9_:. -]`)
+	escapedCharacters  = drivers.Pattern(`[^a-z0-9_: -]`)
+	escapes            = drivers.Pattern(`\.[0-9a-f]{2}`)
+	otherTagCharacters = drivers.Pattern(`[^A-Za-z0-9_:. -]`)
 )
 
 // escapeTag writes other bytes as a period and two digits.
 func escapeTag(value string) string {
 	var b strings.Builder
 	for i := range len(value) {
-		if one := value[i : i+1]; escapedCharacters.MatchString(one) {
+		if one := value[i : i+1]; escapedCharacters().MatchString(one) {
 			b.WriteString("." + hex.EncodeToString([]byte(one)))
 		} else {
 			b.WriteString(one)
@@ -149,7 +148,7 @@ func escapeTag(value string) string {
 }
 
 func unescapeTag(value string) string {
-	return escapes.ReplaceAllStringFunc(value, func(s string) string {
+	return escapes().ReplaceAllStringFunc(value, func(s string) string {
 		b, _ := hex.DecodeString(s[1:])
 		return string(b)
 	})
@@ -157,6 +156,6 @@ func unescapeTag(value string) string {
 
 // userTag is a tag of the configuration or of a request. A value that a request determines must not fail a launch.
 func userTag(name, value string) string {
-	tag := otherTagCharacters.ReplaceAllString(name+":"+value, "_")
+	tag := otherTagCharacters().ReplaceAllString(name+":"+value, "_")
 	return strings.TrimSpace(tag[:min(len(tag), maxTag)])
 }

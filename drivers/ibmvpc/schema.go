@@ -112,7 +112,7 @@ func checkTags(v cty.Value) error {
 		switch {
 		case strings.HasPrefix(strings.ToLower(name), tagPrefix):
 			return fmt.Errorf("tag %q: %s… is reserved; choose another", name, tagPrefix)
-		case name == "" || strings.Contains(name, ":") || otherTagCharacters.MatchString(name):
+		case name == "" || strings.Contains(name, ":") || otherTagCharacters().MatchString(name):
 			return fmt.Errorf("tag %q: a name has letters, digits, spaces, '_', '-' and '.'", name)
 		case !value.IsNull() && value.IsKnown() && len(name)+1+len(value.AsString()) > maxTag:
 			return fmt.Errorf("tag %q: name and value have at most %d characters together", name, maxTag-1)

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -93,9 +92,9 @@ func newAPIError(doing string, s metav1.Status) *apiError {
 }
 
 var (
-	quotaText = regexp.MustCompile(`(?i)exceeded quota|you may not request more than \d+ project|too many projects`)
+	quotaText = drivers.Pattern(`(?i)exceeded quota|you may not request more than \d+ project|too many projects`)
 	// pendingText are the rejections of a namespace without its default objects.
-	pendingText = regexp.MustCompile(`(?i)error looking up service account|no API token found for service account|unable to create new content in namespace`)
+	pendingText = drivers.Pattern(`(?i)error looking up service account|no API token found for service account|unable to create new content in namespace`)
 )
 
 // kindOf maps a response to an error kind of package drivers; nil stands for a transient error.
@@ -103,9 +102,9 @@ func kindOf(s metav1.Status) error {
 	switch code := int(s.Code); {
 	case code == http.StatusTooManyRequests:
 		return drivers.ErrThrottled
-	case quotaText.MatchString(s.Message) && code < http.StatusInternalServerError:
+	case quotaText().MatchString(s.Message) && code < http.StatusInternalServerError:
 		return drivers.ErrQuota
-	case code == http.StatusForbidden && (pendingText.MatchString(s.Message) || hasCause(s, corev1.NamespaceTerminatingCause)):
+	case code == http.StatusForbidden && (pendingText().MatchString(s.Message) || hasCause(s, corev1.NamespaceTerminatingCause)):
 		return nil
 	case code == http.StatusConflict || code == http.StatusGone: // changed meanwhile; a list that took too long
 		return nil

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -120,9 +119,9 @@ func isStatus(err error, status int) bool {
 }
 
 var (
-	quotaText    = regexp.MustCompile(`(?i)quota|number of ports exceeded|limit ?exceeded|will exceed the limit|maximum number of \w+ (allowed|exceeded)`)
-	capacityText = regexp.MustCompile(`(?i)no valid host|exhausted all hosts|not enough|insufficient|no more ip addresses|no more fixed ips|no fixed ip addresses available|no free|resources? unavailable|out of (capacity|resources)`)
-	rejectedText = regexp.MustCompile(`(?i)multiple possible networks|image \S+ (could not be found|is unacceptable)|flavor'?s disk is too small|disk is too small|unable to allocate auto|not reachable from subnet`)
+	quotaText    = drivers.Pattern(`(?i)quota|number of ports exceeded|limit ?exceeded|will exceed the limit|maximum number of \w+ (allowed|exceeded)`)
+	capacityText = drivers.Pattern(`(?i)no valid host|exhausted all hosts|not enough|insufficient|no more ip addresses|no more fixed ips|no fixed ip addresses available|no free|resources? unavailable|out of (capacity|resources)`)
+	rejectedText = drivers.Pattern(`(?i)multiple possible networks|image \S+ (could not be found|is unacceptable)|flavor'?s disk is too small|disk is too small|unable to allocate auto|not reachable from subnet`)
 )
 
 // kindOf maps a response to an error kind of package drivers; nil stands for a transient error.
@@ -143,11 +142,11 @@ func kindOf(status int, message string, after time.Duration) error {
 
 func refusal(status int, message string, after time.Duration) error {
 	switch {
-	case quotaText.MatchString(message) && status != http.StatusBadRequest:
+	case quotaText().MatchString(message) && status != http.StatusBadRequest:
 		return drivers.ErrQuota
-	case capacityText.MatchString(message):
+	case capacityText().MatchString(message):
 		return drivers.ErrCapacity
-	case rejectedText.MatchString(message):
+	case rejectedText().MatchString(message):
 		return drivers.ErrRejected
 	case status == http.StatusConflict:
 		return nil
@@ -164,9 +163,9 @@ func faultKind(message string) resources.FaultKind {
 	switch {
 	case strings.Contains(low, "quota") && strings.Contains(low, "exce"), strings.Contains(low, "number of ports exceeded"):
 		return resources.FaultQuota
-	case capacityText.MatchString(message):
+	case capacityText().MatchString(message):
 		return resources.FaultCapacity
-	case rejectedText.MatchString(message):
+	case rejectedText().MatchString(message):
 		return resources.FaultRejected
 	default:
 		return ""
@@ -176,14 +175,14 @@ func faultKind(message string) resources.FaultKind {
 // maxMessage limits the length of a service's message in errors.
 const maxMessage = 500
 
-var htmlTags = regexp.MustCompile(`<[^>]*>`)
+var htmlTags = drivers.Pattern(`<[^>]*>`)
 
 // messageOf extracts the message of a service. Nova and Cinder respond with {"badRequest": {"message": …}}, Neutron
 // with {"NeutronError": {"message": …}}, Keystone with {"error": {"message": …}}, Glance with HTML or text.
 func messageOf(body []byte) string {
 	var answer map[string]json.RawMessage
 	if json.Unmarshal(body, &answer) != nil {
-		return clean(htmlTags.ReplaceAllString(string(body), " "))
+		return clean(htmlTags().ReplaceAllString(string(body), " "))
 	}
 	for name, value := range answer {
 		var inner struct {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -163,7 +162,7 @@ func (s *session) regionHint() string {
 // withAPIVersion adds the API version of this driver if the catalog URL lacks it.
 func withAPIVersion(kind, url, project string) string {
 	url = strings.TrimRight(url, "/") + "/"
-	if versionPath.MatchString(url) {
+	if versionPath().MatchString(url) {
 		return url
 	}
 	switch kind {
@@ -178,7 +177,7 @@ func withAPIVersion(kind, url, project string) string {
 	}
 }
 
-var versionPath = regexp.MustCompile(`^\w+://[^/]+/(.*/)?v[0-9][0-9.]*/`)
+var versionPath = drivers.Pattern(`^\w+://[^/]+/(.*/)?v[0-9][0-9.]*/`)
 
 // deleteIn deletes one object of Neutron or Cinder; a missing object is no error.
 func (s *session) deleteIn(ctx context.Context, service, path, id, doing string) error {

@@ -3,7 +3,6 @@ package qemu
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
@@ -50,10 +49,10 @@ type poolSettings struct {
 	Reach     drivers.Reach `config:",inline"`
 }
 
-var userName = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
+var userName = drivers.Pattern(`^[a-z_][a-z0-9_-]{0,31}$`)
 
 func checkUser(v cty.Value) error {
-	if !userName.MatchString(v.AsString()) {
+	if !userName().MatchString(v.AsString()) {
 		return fmt.Errorf("%q is not a name of a user; write up to 32 lower-case letters, digits, - and _", v.AsString())
 	}
 	return nil
