@@ -26,6 +26,7 @@ type calls struct {
 	DescribeAvailabilityZones     call[ec2.DescribeAvailabilityZonesInput, ec2.DescribeAvailabilityZonesOutput]
 	DescribeHosts                 call[ec2.DescribeHostsInput, ec2.DescribeHostsOutput]
 	DescribeImages                call[ec2.DescribeImagesInput, ec2.DescribeImagesOutput]
+	DescribeImportImageTasks      call[ec2.DescribeImportImageTasksInput, ec2.DescribeImportImageTasksOutput]
 	DescribeImportSnapshotTasks   call[ec2.DescribeImportSnapshotTasksInput, ec2.DescribeImportSnapshotTasksOutput]
 	DescribeInstanceTypeOfferings call[ec2.DescribeInstanceTypeOfferingsInput, ec2.DescribeInstanceTypeOfferingsOutput]
 	DescribeInstanceTypes         call[ec2.DescribeInstanceTypesInput, ec2.DescribeInstanceTypesOutput]
@@ -38,6 +39,7 @@ type calls struct {
 	DescribeSubnets               call[ec2.DescribeSubnetsInput, ec2.DescribeSubnetsOutput]
 	DescribeVolumes               call[ec2.DescribeVolumesInput, ec2.DescribeVolumesOutput]
 	GetConsoleOutput              call[ec2.GetConsoleOutputInput, ec2.GetConsoleOutputOutput]
+	ImportImage                   call[ec2.ImportImageInput, ec2.ImportImageOutput]
 	ImportSnapshot                call[ec2.ImportSnapshotInput, ec2.ImportSnapshotOutput]
 	RegisterImage                 call[ec2.RegisterImageInput, ec2.RegisterImageOutput]
 	ReleaseHosts                  call[ec2.ReleaseHostsInput, ec2.ReleaseHostsOutput]
@@ -61,6 +63,7 @@ func newCalls(client *ec2.Client) *calls {
 		DescribeAvailabilityZones:     client.DescribeAvailabilityZones,
 		DescribeHosts:                 client.DescribeHosts,
 		DescribeImages:                client.DescribeImages,
+		DescribeImportImageTasks:      client.DescribeImportImageTasks,
 		DescribeImportSnapshotTasks:   client.DescribeImportSnapshotTasks,
 		DescribeInstanceTypeOfferings: client.DescribeInstanceTypeOfferings,
 		DescribeInstanceTypes:         client.DescribeInstanceTypes,
@@ -73,6 +76,7 @@ func newCalls(client *ec2.Client) *calls {
 		DescribeSubnets:               client.DescribeSubnets,
 		DescribeVolumes:               client.DescribeVolumes,
 		GetConsoleOutput:              client.GetConsoleOutput,
+		ImportImage:                   client.ImportImage,
 		ImportSnapshot:                client.ImportSnapshot,
 		RegisterImage:                 client.RegisterImage,
 		ReleaseHosts:                  client.ReleaseHosts,

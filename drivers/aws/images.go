@@ -111,14 +111,21 @@ func (st *imageStore) DeleteImage(ctx context.Context, id string, expected resou
 	if err := drivers.CheckOwner("image", id, drivers.DecodeTags(tagMap(i.Tags)), expected); err != nil {
 		return err
 	}
-	_, err = st.ec2.DeregisterImage(ctx, &ec2.DeregisterImageInput{ImageId: aws.String(id)})
-	if err = wrap("delete image "+id, err); err != nil && !isMissing(err) && !strings.HasPrefix(codeOf(err), "InvalidAMIID") {
+	if err := st.deregister(ctx, id); err != nil {
 		return err
 	}
 	if expected.Installation == "" {
 		return nil // of an adopted image without tags nothing else is npctl's
 	}
 	return st.deleteSnapshots(ctx, expected)
+}
+
+func (st *imageStore) deregister(ctx context.Context, id string) error {
+	_, err := st.ec2.DeregisterImage(ctx, &ec2.DeregisterImageInput{ImageId: aws.String(id)})
+	if err = wrap("delete image "+id, err); isMissing(err) || strings.HasPrefix(codeOf(err), "InvalidAMIID") {
+		return nil
+	}
+	return err
 }
 
 // deleteSnapshots deletes the snapshots with these ownership tags. After a failure Leftovers lists them.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"path"
 	"slices"
@@ -26,9 +27,9 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// With the import method snapshot an image takes three steps: an object in the bucket, an import task of EC2 that makes it a
-// snapshot, and the AMI. The name of the object contains its record. EC2 gives the tags of the task to no snapshot, so npctl tags
-// the snapshot when the task is complete; before that, the task identifies it.
+// The import methods snapshot and image start with an object in the bucket and an import task of EC2, which makes it a snapshot
+// or an AMI. The name of the object contains its record. EC2 gives the tags of the task to no snapshot and no AMI, so npctl tags
+// them when the task is complete; before that, the task identifies them.
 
 // objectPrefix starts the names of npctl's objects: npctl/INSTALLATION/UPLOAD.FORMAT.
 const objectPrefix = "npctl/"
@@ -64,23 +65,50 @@ func newBucket(name string, client *s3.Client) bucket {
 		client.ListMultipartUploads, client.ListObjectsV2, client.UploadPart}
 }
 
-// importSnapshot uploads an object and makes it a snapshot with tags.
-func (st *imageStore) importSnapshot(ctx context.Context, spec drivers.ImageSpec, settings imageSettings, tags map[string]string, content io.Reader) (snapshot string, err error) {
+// importObject uploads an object, imports it and tags the result. It returns the ID of the snapshot or of the AMI.
+func (st *imageStore) importObject(ctx context.Context, spec drivers.ImageSpec, settings imageSettings, tags map[string]string, content io.Reader) (id string, err error) {
 	key := objectKey(spec, st.format)
 	if err := st.putObject(ctx, spec, key, content); err != nil {
 		return "", err
 	}
-	task, err := st.ec2.ImportSnapshot(ctx, importInput(spec, settings, tags, st.bucket.name, key, st.format))
-	if err != nil {
-		return "", wrap("import the snapshot of image "+spec.Name, err)
+	var task *string
+	var list func(context.Context, ...string) ([]importTask, error)
+	if settings.ImportMethod == methodImage {
+		answer, asked := st.ec2.ImportImage(ctx, imageInput(spec, settings, tags, st.bucket.name, key, st.format))
+		if list, err = st.imageTasks, asked; err == nil {
+			task = answer.ImportTaskId
+		}
+	} else {
+		answer, asked := st.ec2.ImportSnapshot(ctx, importInput(spec, settings, tags, st.bucket.name, key, st.format))
+		if list, err = st.snapshotTasks, asked; err == nil {
+			task = answer.ImportTaskId
+		}
 	}
-	if snapshot, err = st.waitImport(ctx, aws.ToString(task.ImportTaskId)); err != nil {
+	if err != nil {
+		return "", wrap("import "+settings.ImportMethod+" "+spec.Name, err)
+	}
+	made, err := waitImport(ctx, list, aws.ToString(task))
+	if err != nil {
 		return "", err
 	}
-	if _, err := st.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{snapshot}, Tags: tagList(tags)}); err != nil {
-		return "", wrap("tag snapshot "+snapshot, err)
+	if _, err := st.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: made, Tags: tagList(tags)}); err != nil {
+		return "", wrap("tag "+strings.Join(made, " and "), err)
 	}
-	return snapshot, st.removeObject(ctx, key)
+	return made[0], st.removeObject(ctx, key)
+}
+
+func imageInput(spec drivers.ImageSpec, settings imageSettings, tags map[string]string, bucket, key, format string) *ec2.ImportImageInput {
+	in := &ec2.ImportImageInput{
+		Description: aws.String("npctl image " + spec.Name), Encrypted: aws.Bool(settings.isEncrypted()),
+		Architecture: aws.String(settings.Architecture), BootMode: types.BootModeValues(settings.BootMode),
+		DiskContainers: []types.ImageDiskContainer{{Format: aws.String(strings.ToUpper(format)),
+			UserBucket: &types.UserBucket{S3Bucket: aws.String(bucket), S3Key: aws.String(key)}}},
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeImportImageTask, Tags: tagList(tags)}},
+	}
+	if settings.KMSKeyID != "" {
+		in.KmsKeyId = aws.String(settings.KMSKeyID)
+	}
+	return in
 }
 
 func importInput(spec drivers.ImageSpec, settings imageSettings, tags map[string]string, bucket, key, format string) *ec2.ImportSnapshotInput {
@@ -96,25 +124,70 @@ func importInput(spec drivers.ImageSpec, settings imageSettings, tags map[string
 	return in
 }
 
-// waitImport waits until an import task is complete and returns its snapshot.
-func (st *imageStore) waitImport(ctx context.Context, task string) (string, error) {
-	for pause := 250 * time.Millisecond; ; pause = min(pause*2, maxPause) {
-		answer, err := st.ec2.DescribeImportSnapshotTasks(ctx, &ec2.DescribeImportSnapshotTasksInput{ImportTaskIds: []string{task}})
-		if err = wrap("read import task "+task, err); err != nil && (errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil) {
-			return "", err
+// importTask is a task of EC2 that makes an object a snapshot or an AMI.
+type importTask struct {
+	id, status, message string
+	marks               resources.OwnerTags
+	made                []string // IDs of the AMI, if it makes one, and of the snapshots
+}
+
+// snapshotTasks lists tasks that make snapshots: those with the IDs, or all.
+func (st *imageStore) snapshotTasks(ctx context.Context, ids ...string) (tasks []importTask, err error) {
+	err = pages(func(token *string) (*string, error) {
+		answer, err := st.ec2.DescribeImportSnapshotTasks(ctx, &ec2.DescribeImportSnapshotTasksInput{ImportTaskIds: ids, NextToken: token})
+		if err != nil {
+			return nil, wrap("list import tasks", err)
 		}
-		if err == nil && len(answer.ImportSnapshotTasks) > 0 && answer.ImportSnapshotTasks[0].SnapshotTaskDetail != nil {
-			d := answer.ImportSnapshotTasks[0].SnapshotTaskDetail
-			switch status := aws.ToString(d.Status); status {
+		for _, t := range answer.ImportSnapshotTasks {
+			if d := t.SnapshotTaskDetail; d != nil {
+				tasks = append(tasks, importTask{aws.ToString(t.ImportTaskId), aws.ToString(d.Status), aws.ToString(d.StatusMessage),
+					drivers.DecodeTags(tagMap(t.Tags)), []string{aws.ToString(d.SnapshotId)}})
+			}
+		}
+		return answer.NextToken, nil
+	})
+	return tasks, err
+}
+
+// imageTasks lists tasks that make AMIs: those with the IDs, or all.
+func (st *imageStore) imageTasks(ctx context.Context, ids ...string) (tasks []importTask, err error) {
+	err = pages(func(token *string) (*string, error) {
+		answer, err := st.ec2.DescribeImportImageTasks(ctx, &ec2.DescribeImportImageTasksInput{ImportTaskIds: ids, NextToken: token})
+		if err != nil {
+			return nil, wrap("list import tasks", err)
+		}
+		for _, t := range answer.ImportImageTasks {
+			made := []string{aws.ToString(t.ImageId)}
+			for _, d := range t.SnapshotDetails {
+				if d.SnapshotId != nil {
+					made = append(made, *d.SnapshotId)
+				}
+			}
+			tasks = append(tasks, importTask{aws.ToString(t.ImportTaskId), aws.ToString(t.Status), aws.ToString(t.StatusMessage), drivers.DecodeTags(tagMap(t.Tags)), made})
+		}
+		return answer.NextToken, nil
+	})
+	return tasks, err
+}
+
+// waitImport waits until an import task is complete and returns what it has made.
+func waitImport(ctx context.Context, list func(context.Context, ...string) ([]importTask, error), id string) (made []string, err error) {
+	for pause := 250 * time.Millisecond; ; pause = min(pause*2, maxPause) {
+		tasks, err := list(ctx, id)
+		if err != nil && (errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil) {
+			return nil, err
+		}
+		if err == nil && len(tasks) > 0 {
+			switch t := tasks[0]; t.status {
 			case importCompleted:
-				return aws.ToString(d.SnapshotId), nil
+				return t.made, nil
 			case importActive, "":
 			default:
-				return "", fmt.Errorf("import task %s is %s: %s", task, status, clean(aws.ToString(d.StatusMessage)))
+				return nil, fmt.Errorf("import task %s is %s: %s", id, t.status, clean(t.message))
 			}
 		}
 		if err := sleep(ctx, pause); err != nil {
-			return "", fmt.Errorf("wait for import task %s: %w", task, err)
+			return nil, fmt.Errorf("wait for import task %s: %w", id, err)
 		}
 	}
 }
@@ -123,7 +196,7 @@ func (st *imageStore) waitImport(ctx context.Context, task string) (string, erro
 const (
 	importActive    = "active"
 	importCompleted = "completed"
-	importPrefix    = "import-snap-" // starts the IDs of tasks
+	importPrefix    = "import-" // starts the IDs of tasks
 )
 
 // The parts of an object: S3 accepts 10,000 of at least 5 MiB.
@@ -283,60 +356,71 @@ func (st *imageStore) removeObject(ctx context.Context, id string) error {
 	return unlessMissing(wrap("delete "+key, err))
 }
 
-// imports lists unfinished import tasks, and the snapshots of completed ones that have no ownership tags yet.
+// imports lists unfinished import tasks, and the AMIs and snapshots of completed ones that have no ownership tags yet. While
+// an AMI exists, its snapshots are not listed.
 func (st *imageStore) imports(ctx context.Context) (found []resources.Leftover, err error) {
 	if st.bucket.name == "" {
 		return nil, nil
 	}
-	completed := map[string]resources.OwnerTags{}
-	err = pages(func(token *string) (*string, error) {
-		answer, err := st.ec2.DescribeImportSnapshotTasks(ctx, &ec2.DescribeImportSnapshotTasksInput{NextToken: token})
+	owners := map[string]resources.OwnerTags{} // of what completed tasks have made
+	kept := map[string]string{}                // snapshots to their AMIs
+	for _, list := range []func(context.Context, ...string) ([]importTask, error){st.imageTasks, st.snapshotTasks} {
+		tasks, err := list(ctx)
 		if err != nil {
-			return nil, wrap("list import tasks", err)
+			return nil, err
 		}
-		for _, t := range answer.ImportSnapshotTasks {
-			l := leftoverOf(resources.LeftoverSnapshot, t.ImportTaskId, t.Tags)
-			if l.Marks.Installation == "" || t.SnapshotTaskDetail == nil {
-				continue
-			}
-			switch id := aws.ToString(t.SnapshotTaskDetail.SnapshotId); aws.ToString(t.SnapshotTaskDetail.Status) {
-			case importActive:
-				found = append(found, l)
-			case importCompleted:
-				completed[id] = l.Marks
+		for _, t := range tasks {
+			switch {
+			case t.marks.Installation == "":
+			case t.status == importActive:
+				found = append(found, resources.Leftover{Type: resources.LeftoverSnapshot, ID: t.id, Name: t.id, Marks: t.marks})
+			case t.status == importCompleted:
+				for _, id := range t.made {
+					owners[id], kept[id] = t.marks, t.made[0]
+				}
 			}
 		}
-		return answer.NextToken, nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	var ids []string
-	for id := range completed {
-		ids = append(ids, id)
+	exist := map[string]bool{}
+	untagged := func(id *string, tags []types.Tag) {
+		l := leftoverOf(resources.LeftoverSnapshot, id, tags)
+		if exist[l.ID] = true; l.Marks.Installation == "" && (kept[l.ID] == l.ID || !exist[kept[l.ID]]) {
+			l.Marks = owners[l.ID]
+			found = append(found, l)
+		}
 	}
-	for chunk := range slices.Chunk(ids, maxFilterValues) {
+	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(owners)), maxFilterValues) {
+		images, err := st.describe(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{filter("image-id", chunk...)}})
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range images {
+			untagged(i.ImageId, i.Tags)
+		}
+	}
+	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(owners)), maxFilterValues) {
 		snapshots, err := st.snapshots(ctx, []types.Filter{filter("snapshot-id", chunk...)})
 		if err != nil {
 			return nil, err
 		}
 		for _, s := range snapshots {
-			if l := leftoverOf(resources.LeftoverSnapshot, s.SnapshotId, s.Tags); l.Marks.Installation == "" {
-				l.Marks = completed[l.ID]
-				found = append(found, l)
-			}
+			untagged(s.SnapshotId, s.Tags)
 		}
 	}
 	return found, nil
 }
 
-// removeSnapshot deletes a snapshot or cancels an import task.
+// removeSnapshot deletes a snapshot, or what imports lists as such: it cancels an import task, and deletes the AMI of one.
 func (st *imageStore) removeSnapshot(ctx context.Context, id string) error {
-	if !strings.HasPrefix(id, importPrefix) {
+	switch {
+	case strings.HasPrefix(id, importPrefix):
+		_, err := st.ec2.CancelImportTask(ctx, &ec2.CancelImportTaskInput{ImportTaskId: aws.String(id)})
+		return unlessMissing(wrap("cancel import task "+id, err))
+	case strings.HasPrefix(id, "ami-"):
+		return st.deregister(ctx, id)
+	default:
 		return st.deleteSnapshot(ctx, id)
 	}
-	_, err := st.ec2.CancelImportTask(ctx, &ec2.CancelImportTaskInput{ImportTaskId: aws.String(id)})
-	return unlessMissing(wrap("cancel import task "+id, err))
 }
 
 // deleteImports deletes what an interrupted import with these ownership tags has left.

@@ -44,7 +44,7 @@ func importCloud(t *testing.T, w *wire) *Cloud {
 
 func importSpec(content []byte, attributes map[string]cty.Value) drivers.ImageSpec {
 	values := New().Schema().Image.Null().AsValueMap()
-	values["import_method"] = cty.StringVal("snapshot")
+	values["import_method"] = cty.StringVal(methodSnapshot)
 	maps.Copy(values, attributes)
 	sum := sha256.Sum256(content)
 	return drivers.ImageSpec{Marks: resources.OwnerTags{Installation: "integration", Kind: resources.KindUpload, ID: "0000000001", Provider: "amazon"}, Name: "imported", Format: "vmdk",
@@ -159,20 +159,68 @@ func TestMotoSnapshotOfACompletedImportIsALeftover(t *testing.T) {
 	testutil.Must(t, err)
 	task, err := c.ec2.ImportSnapshot(t.Context(), importInput(spec, imageSettings{}, tags, c.bucket.name, key, c.format))
 	testutil.Must(t, err)
-	id, err := c.waitImport(t.Context(), aws.ToString(task.ImportTaskId))
+	made, err := waitImport(t.Context(), c.snapshotTasks, aws.ToString(task.ImportTaskId))
 	testutil.Must(t, err)
+	id := made[0]
 	left := leftoversOf(t, c, resources.LeftoverSnapshot)
 	if len(left) != 1 || left[0].ID != id || !left[0].Marks.SameRecord(spec.Marks) {
 		t.Fatalf("leftovers are %v, want snapshot %s", left, id)
 	}
 	t.Log("the upload is repeated")
 	spec.MaybeCreated = true
-	made, err := c.UploadImage(t.Context(), spec, bytes.NewReader(content))
+	image, err := c.UploadImage(t.Context(), spec, bytes.NewReader(content))
 	testutil.Must(t, err)
 	if left := remains(t, c); left != nil {
 		t.Errorf("leftovers after the repetition: %v", left)
 	}
+	testutil.Must(t, c.DeleteImage(t.Context(), image.ID, spec.Marks))
+}
+
+func TestMotoWholeImageIsImported(t *testing.T) {
+	content := []byte(strings.Repeat("x", 5000))
+	w := &wire{}
+	c := importCloud(t, w)
+	spec := importSpec(content, map[string]cty.Value{"import_method": cty.StringVal(methodImage)})
+	made, err := c.UploadImage(t.Context(), spec, bytes.NewReader(content))
+	testutil.Must(t, err)
+	if made.Status != resources.StatusReady || made.Name != "imported" || made.SHA256 != spec.SHA256 || made.Properties["team"] != "ci" || w.calls["ImportImage"] != 1 || w.calls["RegisterImage"] != 0 {
+		t.Errorf("image is %+v, calls %v", made, w.calls)
+	}
+	if left := remains(t, c); left != nil {
+		t.Errorf("leftovers after the import: %v", left)
+	}
 	testutil.Must(t, c.DeleteImage(t.Context(), made.ID, spec.Marks))
+	if left := leftoversOf(t, c, resources.LeftoverSnapshot); len(left) != 0 {
+		t.Errorf("snapshots after the deletion of the image: %v", left)
+	}
+
+	t.Log("npctl ends before it tags the AMI of a completed task")
+	key := objectKey(spec, c.format)
+	testutil.Must(t, c.putObject(t.Context(), spec, key, bytes.NewReader(content)))
+	tags, err := imageTags(spec, c.format)
+	testutil.Must(t, err)
+	task, err := c.ec2.ImportImage(t.Context(), imageInput(spec, imageSettings{Architecture: "x86_64"}, tags, c.bucket.name, key, c.format))
+	testutil.Must(t, err)
+	if left := remains(t, c); !slices.Equal(left, []string{resources.LeftoverObject, resources.LeftoverSnapshot}) {
+		t.Errorf("leftovers of an unfinished task are %v", left)
+	}
+	_, err = waitImport(t.Context(), c.imageTasks, aws.ToString(task.ImportTaskId))
+	testutil.Must(t, err)
+	for range 2 { // the AMI, then its snapshot
+		all, err := c.Leftovers(t.Context())
+		testutil.Must(t, err)
+		for _, l := range all {
+			if l.Marks.SameRecord(spec.Marks) {
+				testutil.Must(t, c.DeleteLeftover(t.Context(), l))
+			}
+		}
+	}
+	if left := remains(t, c); left != nil {
+		t.Errorf("leftovers after their deletion: %v", left)
+	}
+	if _, exists, err := c.image(t.Context(), made.ID); exists || err != nil {
+		t.Errorf("the AMI exists: %t, %v", exists, err)
+	}
 }
 
 func TestMotoFormatAndMethodMustMatch(t *testing.T) {
@@ -180,6 +228,12 @@ func TestMotoFormatAndMethodMustMatch(t *testing.T) {
 	spec := importSpec(nil, map[string]cty.Value{"import_method": cty.NullVal(cty.String)})
 	if _, err := c.UploadImage(t.Context(), spec, bytes.NewReader(nil)); !errors.Is(err, drivers.ErrRejected) || !strings.Contains(err.Error(), "import_method") {
 		t.Errorf("vmdk with EBS direct: %v", err)
+	}
+	ova, err := openWith(t.Context(), &wire{}, map[string]cty.Value{"bucket": cty.StringVal(testBucket), "image_format": cty.StringVal("ova")})
+	testutil.Must(t, err)
+	t.Cleanup(func() { ova.Close() })
+	if _, err := ova.UploadImage(t.Context(), importSpec(nil, nil), bytes.NewReader(nil)); !errors.Is(err, drivers.ErrRejected) || !strings.Contains(err.Error(), `import_method "image"`) {
+		t.Errorf("ova as a snapshot: %v", err)
 	}
 	plain := mustOpen(t, &wire{})
 	if _, err := plain.UploadImage(t.Context(), importSpec(nil, nil), bytes.NewReader(nil)); !errors.Is(err, drivers.ErrRejected) || !strings.Contains(err.Error(), "bucket") {

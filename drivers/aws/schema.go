@@ -36,15 +36,15 @@ func driverSchema() schema.Driver {
 		HasLabels:      true,
 		HasImages:      true,
 		HasCloudImages: true,
-		Formats:        []string{formatRaw, "vhd", "vmdk"},
+		Formats:        []string{formatRaw, "vhd", "vmdk", "vhdx", "ova"},
 	}
 }
 
 // providerSettings locate the cloud.
 type providerSettings struct {
 	Region  string `config:"region" doc:"Region; the default is that of the profile or of 'AWS_REGION'."`
-	Bucket  string `config:"bucket" doc:"S3 bucket in the region, for images with the 'import_method' 'snapshot'. npctl's objects start with 'npctl/'; it deletes them after the import."`
-	Format  string `config:"image_format" default:"raw" oneof:"raw vhd vmdk" doc:"Format of uploaded images; only the 'import_method' 'snapshot' accepts others than 'raw'."`
+	Bucket  string `config:"bucket" doc:"S3 bucket in the region, for images with the 'import_method' 'snapshot' or 'image'. npctl's objects start with 'npctl/'; it deletes them after the import."`
+	Format  string `config:"image_format" default:"raw" oneof:"raw vhd vmdk vhdx ova" doc:"Format of uploaded images. The 'import_method' 'ebs-direct' accepts 'raw', 'snapshot' also 'vhd' and 'vmdk', 'image' all."`
 	Profile string `config:"profile" doc:"Profile of '~/.aws/config' and '~/.aws/credentials'; the default is 'AWS_PROFILE', else 'default'."`
 }
 
@@ -86,12 +86,12 @@ type poolSettings struct {
 // imageSettings are the attributes of an uploaded image.
 type imageSettings struct {
 	Architecture string `config:"architecture,replacing" default:"x86_64" oneof:"x86_64 arm64" doc:"Architecture of the image."`
-	ImportMethod string `config:"import_method,new" default:"ebs-direct" oneof:"ebs-direct snapshot" doc:"'ebs-direct' writes the blocks of a snapshot; 'snapshot' uploads the image to 'bucket' of the provider, from which EC2 imports it with the role 'vmimport'."`
+	ImportMethod string `config:"import_method,new" default:"ebs-direct" oneof:"ebs-direct snapshot image" doc:"'ebs-direct' writes the blocks of a snapshot; 'snapshot' and 'image' upload the image to 'bucket' of the provider, from which EC2 imports it with the role 'vmimport': as a snapshot, or as a whole AMI, for systems with a license such as Windows."`
 	BootMode     string `config:"boot_mode,replacing" oneof:"legacy-bios uefi uefi-preferred" doc:"Boot mode of the image; the default is that of the instance type."`
 	ENASupport   bool   `config:"ena_support,replacing" default:"true" doc:"The image has the driver of the Elastic Network Adapter."`
 	IMDSSupport  string `config:"imds_support,replacing" oneof:"v2.0" doc:"'v2.0': instances of the image require IMDSv2."`
 	Encrypted    bool   `config:"encrypted,replacing" default:"false" doc:"The snapshot of the image is encrypted, with 'kms_key_id' or the default key of EBS."`
-	KMSKeyID     string `config:"kms_key_id,replacing" doc:"KMS key of the snapshot by ARN, with the 'import_method' 'snapshot' also by ID or alias; it sets 'encrypted'."`
+	KMSKeyID     string `config:"kms_key_id,replacing" doc:"KMS key of the snapshot by ARN, with another 'import_method' than 'ebs-direct' also by ID or alias; it sets 'encrypted'."`
 	VolumeSize   int64  `config:"volume_size,replacing" min:"1" doc:"Size of the root volume in GiB; the default is the size of the image."`
 	VolumeType   string `config:"volume_type,replacing" default:"gp3" oneof:"standard gp2 gp3 io1 io2 st1 sc1" doc:"Type of the root volume."`
 	IOPS         int64  `config:"iops,replacing" min:"100" doc:"I/O operations per second of the root volume."`

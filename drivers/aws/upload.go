@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,33 +31,30 @@ func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, c
 			return resources.RemoteImage{}, fmt.Errorf("%s: delete the image of an earlier attempt: %w", doing, err)
 		}
 	}
-	settings := imageSettings{Architecture: "x86_64", ENASupport: true, VolumeType: "gp3"}
+	settings := imageSettings{ImportMethod: methodDirect, Architecture: "x86_64", ENASupport: true, VolumeType: "gp3"}
 	if err := decode(spec.Config, &settings); err != nil {
 		return resources.RemoteImage{}, err
 	}
-	isImport := settings.ImportMethod == "snapshot"
-	switch {
-	case isImport && st.bucket.name == "":
-		return resources.RemoteImage{}, unsentError{fmt.Errorf("%s: %w: import_method \"snapshot\" needs a bucket; set bucket in the provider block", doing, drivers.ErrRejected)}
-	case !isImport && st.format != formatRaw:
-		return resources.RemoteImage{}, unsentError{fmt.Errorf("%s: %w: image_format %q needs import_method \"snapshot\"", doing, drivers.ErrRejected, st.format)}
+	if problem := st.methodProblem(settings.ImportMethod); problem != "" {
+		return resources.RemoteImage{}, unsentError{fmt.Errorf("%s: %w: %s", doing, drivers.ErrRejected, problem)}
 	}
+	isImport := settings.ImportMethod != methodDirect
 	tags, err := imageTags(spec, st.format)
 	if err != nil {
 		return resources.RemoteImage{}, unsentError{fmt.Errorf("%s: %w", doing, err)}
 	}
 	write := st.writeSnapshot
 	if isImport {
-		write = st.importSnapshot
+		write = st.importObject
 	}
-	snapshot, err := write(ctx, spec, settings, tags, content)
+	id, err := write(ctx, spec, settings, tags, content)
 	if err == nil {
 		var made resources.RemoteImage
-		if made, err = st.registered(ctx, spec, settings, tags, snapshot); err == nil {
+		if made, err = st.registered(ctx, spec, settings, tags, id); err == nil {
 			return made, nil
 		}
 	}
-	if drivers.IsNothingDone(err) && snapshot == "" && !isImport {
+	if drivers.IsNothingDone(err) && id == "" && !isImport {
 		return resources.RemoteImage{}, err
 	}
 	// The caller's context may be done; the cleanup still runs, with a time limit.
@@ -68,11 +66,33 @@ func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, c
 	return resources.RemoteImage{}, fmt.Errorf("%s: %w", doing, err)
 }
 
-// registered registers the AMI of a snapshot and waits for it.
-func (st *imageStore) registered(ctx context.Context, spec drivers.ImageSpec, settings imageSettings, tags map[string]string, snapshot string) (resources.RemoteImage, error) {
-	id, err := st.register(ctx, spec, settings, tags, snapshot)
-	if err != nil {
-		return resources.RemoteImage{}, err
+// Methods of uploads: the values of import_method.
+const (
+	methodDirect   = "ebs-direct"
+	methodSnapshot = "snapshot"
+	methodImage    = "image"
+)
+
+// methodProblem explains why a method does not suit the provider, or returns "".
+func (st *imageStore) methodProblem(method string) string {
+	switch {
+	case method != methodDirect && st.bucket.name == "":
+		return fmt.Sprintf("import_method %q needs a bucket; set bucket in the provider block", method)
+	case method != methodImage && slices.Contains([]string{"ova", "vhdx"}, st.format):
+		return fmt.Sprintf("image_format %q needs import_method %q", st.format, methodImage)
+	case method == methodDirect && st.format != formatRaw:
+		return fmt.Sprintf("image_format %q needs import_method %q or %q", st.format, methodSnapshot, methodImage)
+	default:
+		return ""
+	}
+}
+
+// registered registers the AMI of a snapshot, unless the upload has made an AMI, and waits for it.
+func (st *imageStore) registered(ctx context.Context, spec drivers.ImageSpec, settings imageSettings, tags map[string]string, id string) (made resources.RemoteImage, err error) {
+	if settings.ImportMethod != methodImage {
+		if id, err = st.register(ctx, spec, settings, tags, id); err != nil {
+			return resources.RemoteImage{}, err
+		}
 	}
 	return st.waitImage(ctx, id)
 }

@@ -80,6 +80,9 @@ func TestPackagesFollowTheArrows(t *testing.T) {
 			}
 		}
 		for _, at := range p.inits {
+			if name == "internal/startup" { // exists to act before other packages are initialized
+				continue
+			}
 			t.Errorf("%s: init() hides what a program does at its start; call it instead", at)
 		}
 		if !p.document {

@@ -225,11 +225,11 @@ var awsCloud = cloud{
 	}, awsVolumeFields),
 	check: (*provider).awsLabel,
 	checkProvider: func(p *provider, n *node, b *block) {
-		p.supported(n.get("image-format"), b, "image_format", "raw", "vhd", "vmdk")
+		p.supported(n.get("image-format"), b, "image_format", "raw", "vhd", "vmdk", "vhdx", "ova")
 	},
 	// Nodepool's default import method is that through the bucket.
 	checkImage: func(p *provider, provider, n *node, b *block) {
-		p.supported(n.get("import-method"), b, "import_method", "snapshot", "ebs-direct")
+		p.supported(n.get("import-method"), b, "import_method", "snapshot", "image", "ebs-direct")
 		if provider.get("object-storage").set() && n.get("import-method") == nil {
 			b.set("import_method", `"snapshot"`)
 		}

@@ -13,12 +13,11 @@ const (
 	firstPercent = 400 // the first collection starts at a heap of 16 MB
 )
 
-// The package imports only the runtime, so its init runs before those of almost all others.
-func init() { Delay() }
+// The package imports only the runtime, so that Go runs this function before the initialization of most other packages. After
+// the first collection the collector works as usual. A GOGC of the user stays.
+func init() { delay() }
 
-// Delay delays the first collection. After it the collector works as usual. It does nothing if GOGC has another value
-// than the default.
-func Delay() {
+func delay() {
 	if before := debug.SetGCPercent(firstPercent); before != percent {
 		debug.SetGCPercent(before)
 		return

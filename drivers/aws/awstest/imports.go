@@ -23,16 +23,21 @@ type Imports struct {
 
 type task struct {
 	id, snapshot, status, format, key string
+	image                             string // "" for tasks that make only a snapshot
 	tags                              string // as items of a tagSet
 	reads                             int
 }
 
 var snapshotID = regexp.MustCompile(`<snapshotId>(snap-\w+)</snapshotId>`)
 
-// start reads the object, as EC2 does, and creates a snapshot in moto.
+// start reads the object, as EC2 does, and creates a snapshot in moto, and an AMI of it for ImportImage.
 func (s *Imports) start(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	form, _ := formOf(r)
-	bucket, key := form.Get("DiskContainer.UserBucket.S3Bucket"), form.Get("DiskContainer.UserBucket.S3Key")
+	action, container := form.Get("Action"), "DiskContainer."
+	if action == "ImportImage" {
+		container = "DiskContainer.1."
+	}
+	bucket, key := form.Get(container+"UserBucket.S3Bucket"), form.Get(container+"UserBucket.S3Key")
 	head := r.Clone(r.Context())
 	head.Method, head.URL, head.Body, head.ContentLength = http.MethodHead, r.URL.JoinPath(bucket, key), nil, 0
 	head.Header = http.Header{"Authorization": {strings.ReplaceAll(r.Header.Get("Authorization"), "/ec2/", "/s3/")}} // by which moto chooses the service
@@ -55,15 +60,22 @@ func (s *Imports) start(next http.RoundTripper, r *http.Request) (*http.Response
 	if _, err := s.call(next, r, url.Values{"Action": {"DeleteVolume"}, "VolumeId": {volume}}, regexp.MustCompile(`(true|DeleteVolume)`)); err != nil {
 		return nil, err
 	}
-	t := &task{snapshot: snapshot, status: "active", format: form.Get("DiskContainer.Format"), key: key}
+	t := &task{snapshot: snapshot, status: "active", format: form.Get(container + "Format"), key: key}
 	for n := 1; form.Has(fmt.Sprintf("TagSpecification.1.Tag.%d.Key", n)); n++ {
 		t.tags += fmt.Sprintf("<item><key>%s</key><value>%s</value></item>", form.Get(fmt.Sprintf("TagSpecification.1.Tag.%d.Key", n)), form.Get(fmt.Sprintf("TagSpecification.1.Tag.%d.Value", n)))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.id = fmt.Sprintf("import-snap-%08d", len(s.tasks)+1)
+	t.id = fmt.Sprintf("import-%s-%08d", map[bool]string{false: "snap", true: "ami"}[action == "ImportImage"], len(s.tasks)+1)
+	if action == "ImportImage" {
+		t.image, err = s.call(next, r, url.Values{"Action": {"RegisterImage"}, "Name": {t.id}, "Architecture": {form.Get("Architecture")}, "RootDeviceName": {"/dev/sda1"},
+			"BlockDeviceMapping.1.DeviceName": {"/dev/sda1"}, "BlockDeviceMapping.1.Ebs.SnapshotId": {snapshot}}, imageID)
+		if err != nil {
+			return nil, err
+		}
+	}
 	s.tasks = append(s.tasks, t)
-	return respond(r, http.StatusOK, `<ImportSnapshotResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><importTaskId>`+t.id+`</importTaskId>`+t.detail()+`</ImportSnapshotResponse>`), nil
+	return respond(r, http.StatusOK, `<`+action+`Response xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><importTaskId>`+t.id+`</importTaskId>`+t.detail()+`</`+action+`Response>`), nil
 }
 
 func (s *Imports) call(next http.RoundTripper, r *http.Request, form url.Values, result *regexp.Regexp) (string, error) {
@@ -85,6 +97,13 @@ func (s *Imports) call(next http.RoundTripper, r *http.Request, form url.Values,
 }
 
 func (t *task) detail() string {
+	if t.image != "" {
+		made := ""
+		if t.status == "completed" {
+			made = "<imageId>" + t.image + "</imageId><snapshotDetailSet><item><snapshotId>" + t.snapshot + "</snapshotId></item></snapshotDetailSet>"
+		}
+		return "<status>" + t.status + "</status>" + made + "<tagSet>" + t.tags + "</tagSet>"
+	}
 	snapshot := ""
 	if t.status == "completed" {
 		snapshot = "<snapshotId>" + t.snapshot + "</snapshotId>"
@@ -92,13 +111,18 @@ func (t *task) detail() string {
 	return `<snapshotTaskDetail><format>` + t.format + `</format><status>` + t.status + `</status>` + snapshot + `<userBucket><s3Key>` + t.key + `</s3Key></userBucket></snapshotTaskDetail><tagSet>` + t.tags + `</tagSet>`
 }
 
+// describe lists the tasks of one kind.
 func (s *Imports) describe(r *http.Request) *http.Response {
 	form, _ := formOf(r)
+	action, set := form.Get("Action"), "importSnapshotTaskSet"
+	if action == "DescribeImportImageTasks" {
+		set = "importImageTaskSet"
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	items := ""
 	for _, t := range s.tasks {
-		if wanted := form.Get("ImportTaskId.1"); wanted != "" && wanted != t.id {
+		if wanted := form.Get("ImportTaskId.1"); (t.image != "") != (set == "importImageTaskSet") || wanted != "" && wanted != t.id {
 			continue
 		}
 		if t.reads++; t.reads > 1 && t.status == "active" && !s.Stuck {
@@ -106,7 +130,7 @@ func (s *Imports) describe(r *http.Request) *http.Response {
 		}
 		items += `<item><importTaskId>` + t.id + `</importTaskId>` + t.detail() + `</item>`
 	}
-	return respond(r, http.StatusOK, `<DescribeImportSnapshotTasksResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><importSnapshotTaskSet>`+items+`</importSnapshotTaskSet></DescribeImportSnapshotTasksResponse>`)
+	return respond(r, http.StatusOK, `<`+action+`Response xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><`+set+`>`+items+`</`+set+`></`+action+`Response>`)
 }
 
 func (s *Imports) cancel(r *http.Request) *http.Response {

@@ -66,9 +66,9 @@ func (m Moto) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch ActionOf(r) {
 	case "ListServiceQuotas":
 		return respond(r, http.StatusOK, quotasOf(r)), nil
-	case "ImportSnapshot":
+	case "ImportSnapshot", "ImportImage":
 		return m.Imports.start(m.Next, r)
-	case "DescribeImportSnapshotTasks":
+	case "DescribeImportSnapshotTasks", "DescribeImportImageTasks":
 		return m.Imports.describe(r), nil
 	case "CancelImportTask":
 		return m.Imports.cancel(r), nil

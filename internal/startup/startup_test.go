@@ -1,0 +1,28 @@
+package startup
+
+import (
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
+)
+
+func TestOnlyTheFirstCollectionIsLate(t *testing.T) {
+	now := func() uint64 {
+		sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+		metrics.Read(sample)
+		return sample[0].Value.Uint64()
+	}
+	debug.SetGCPercent(50) // by the user
+	if delay(); now() != 50 {
+		t.Errorf("GOGC is %d, want that of the user", now())
+	}
+	debug.SetGCPercent(percent)
+	if delay(); now() != firstPercent {
+		t.Errorf("GOGC is %d, want %d", now(), firstPercent)
+	}
+	runtime.GC()
+	testutil.Await(t, "the default is back", func() bool { return now() == percent })
+}
