@@ -64,7 +64,7 @@ func newLab(t *testing.T, configuration string) *lab {
 func (l *lab) cli(into any, args ...string) {
 	l.t.Helper()
 	cmd := exec.CommandContext(l.t.Context(), os.Getenv("NPCTL_TEST_AWS_CLI"), append(args, "--output", "json")...)
-	cmd.Env = append(slices.Clone(l.Place.Env), "AWS_ENDPOINT_URL="+os.Getenv("AWS_ENDPOINT_URL"))
+	cmd.Env = append(slices.Clone(l.Env), "AWS_ENDPOINT_URL="+os.Getenv("AWS_ENDPOINT_URL"))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	text, err := cmd.Output()

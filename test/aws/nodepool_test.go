@@ -89,7 +89,7 @@ func TestCallsOfAHundredNodesOfNodepool(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Getenv("NPCTL_NODEPOOL_PYTHON"), "-c", nodepoolNodes, file)
 	var stderr bytes.Buffer
-	cmd.Env, cmd.Stderr = l.Place.Env, &stderr
+	cmd.Env, cmd.Stderr = l.Env, &stderr
 	stdin, err := cmd.StdinPipe()
 	testutil.Must(t, err)
 	stdout, err := cmd.StdoutPipe()
