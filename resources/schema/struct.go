@@ -3,11 +3,12 @@ package schema
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
@@ -162,10 +163,33 @@ func defaultOf(text string, t cty.Type) cty.Value {
 	return v
 }
 
-// quoted matches a text in quotes, of which the first is no apostrophe.
-var quoted = regexp.MustCompile(`(^|[^\pL])'([^']+)'`)
+func docOf(f reflect.StructField) string { return withBackticks(f.Tag.Get("doc")) }
 
-func docOf(f reflect.StructField) string { return quoted.ReplaceAllString(f.Tag.Get("doc"), "$1`$2`") }
+// withBackticks replaces the quotes around a text, of which the first is no apostrophe. Every command calls it for all
+// attributes, so it is no regular expression.
+func withBackticks(doc string) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(doc, "'")
+		if !found {
+			break
+		}
+		b.WriteString(before)
+		last, _ := utf8.DecodeLastRuneInString(before)
+		text, rest, closed := strings.Cut(after, "'")
+		if !closed || text == "" || unicode.IsLetter(last) {
+			b.WriteByte('\'')
+			doc = after
+			continue
+		}
+		b.WriteString("`" + text + "`")
+		doc = rest
+	}
+	if b.Len() == 0 {
+		return doc
+	}
+	return b.String() + doc
+}
 
 // Decode copies a block, a value of Block.Type, into the struct to which into points. A field with the tag
 // `config:"name"` gets the attribute or nested block of that name:
