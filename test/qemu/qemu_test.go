@@ -132,12 +132,13 @@ func quick(t *testing.T, programs string) string {
 	return strings.Replace(text, `boot_timeout = "10m"`, `boot_timeout = "10m"`+"\n"+programs, 1)
 }
 
-// gated writes programs that run the real ones, and kill npctl once before or after that.
+// gated writes programs that run the real ones, note that in the file runs, and kill npctl once before or after that.
 func (p *place) gated() string {
 	p.t.Helper()
 	var lines strings.Builder
 	for attribute, name := range map[string]string{"program": "qemu-system-x86_64", "qemu_img": "qemu-img"} {
 		p.write(name, `#!/bin/sh
+echo `+name+` >>"`+p.dir+`/runs"
 if rm "`+p.dir+`/before-`+name+`" 2>/dev/null; then kill -9 $PPID; fi
 /usr/bin/`+name+` "$@"
 code=$?
@@ -148,6 +149,25 @@ exit $code
 		lines.WriteString("  " + attribute + " = \"" + p.path(name) + "\"\n")
 	}
 	return lines.String()
+}
+
+// TestProgramsOfTenMachines counts the programs that npctl runs to launch and to delete machines. There is no API to call.
+func TestProgramsOfTenMachines(t *testing.T) {
+	const machines = 10
+	p := newPlace(t, "")
+	p.write("npctl.hcl", strings.Replace(quick(t, p.gated()+"  max_cores = 10\n"), "min_ready = 2", "min_ready = 10", 1))
+	p.values(os.Getenv("NPCTL_QEMU_IMAGE"), 64)
+	p.run("apply -auto-approve", "10 launched")
+	p.run("destroy -auto-approve", "10 deleted")
+	p.gone()
+	runs := map[string]int{}
+	for _, name := range strings.Fields(testutil.ReadFile(t, p.path("runs"))) {
+		runs[name]++
+	}
+	t.Logf("%d machines cost these runs of programs: %v", machines, runs)
+	if runs["qemu-img"] > machines+4 || runs["qemu-system-x86_64"] > machines+4 {
+		t.Errorf("runs of programs: %v", runs)
+	}
 }
 
 // settle repeats a command until it has nothing to do. The killed npctl may have left a machine without a record, which
