@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/npctl/npctl/drivers"
@@ -17,6 +18,8 @@ import (
 // TestKilledAtEveryCommit kills an apply and a destroy before and after each commit. TestKilledAtEveryCall has the calls.
 func TestKilledAtEveryCommit(t *testing.T) {
 	p := newPlace(t, 1)
+	configuration := filepath.Join(p.dir, "npctl.hcl")
+	testutil.WriteFile(t, configuration, strings.Replace(testutil.ReadFile(t, configuration), "wrapper.sh", "driver.sh", 1))
 	machines := filepath.Join(p.dir, "data/files/machines")
 	testutil.Must(t, os.MkdirAll(machines, 0o700))
 	theirs := filepath.Join(machines, "theirs.json")
