@@ -23,6 +23,7 @@ func instanceTests() []test {
 		{"DeletingWhatIsNotThereIsNoError", nil, deleteUnknown},
 		{"InstanceOfAnotherRecordIsLeftAlone", nil, instanceOfAnotherRecord},
 		{"InstanceOfOthersIsLeftAlone", func(s *suite) bool { return s.Foreign != nil }, instanceOfOthers},
+		{"BatchDeletesWhatIsNpctls", func(s *suite) bool { return drivers.DeletesInBatches(s.Cloud) }, batchIsDeleted},
 		{"WhatOthersAttachedStaysWhenTheInstanceGoes", func(s *suite) bool { return s.Attach != nil }, attachedStays},
 		{"InstancesOfOthersAreListedWithoutMarks", func(s *suite) bool { return s.Foreign != nil }, foreignIsListed},
 		{"ManyAtOnceGetInstancesOfTheirOwn", nil, manyAtOnce},
@@ -164,6 +165,36 @@ func instanceOfAnotherRecord(t *testing.T, s *suite) {
 	if now := s.ready(t, s.Cloud, spec); now.ID != made.ID {
 		t.Errorf("listed is %s, want %s", now.ID, made.ID)
 	}
+}
+
+// One instance of another record and one that does not exist keep no other instance of a batch.
+func batchIsDeleted(t *testing.T, s *suite) {
+	var all []drivers.Spec
+	expected, ids := map[string]resources.OwnerTags{}, []string(nil)
+	for range 3 {
+		spec := s.spec()
+		s.create(t, spec)
+		made := s.ready(t, s.Cloud, spec)
+		all, ids, expected[made.ID] = append(all, spec), append(ids, made.ID), spec.Marks
+	}
+	s.deleted(t, ids[0], all[0])
+	expected[ids[1]] = all[2].Marks
+	batches, _ := drivers.As[drivers.BatchDeleter](s.Cloud)
+	failed := batches.DeleteBatch(t.Context(), expected)
+	if len(failed) != 1 || !errors.Is(failed[ids[1]], drivers.ErrNotOurs) {
+		t.Errorf("errors are %v, want ErrNotOurs for %s", failed, ids[1])
+	}
+	s.gone(t, s.Cloud, ids[2])
+	if now := s.ready(t, s.Cloud, all[1]); now.ID != ids[1] {
+		t.Errorf("listed is %s, want %s", now.ID, ids[1])
+	}
+}
+
+// deleted deletes an instance and waits until it is gone.
+func (s *suite) deleted(t *testing.T, id string, spec drivers.Spec) {
+	t.Helper()
+	testutil.Must(t, s.Cloud.Delete(t.Context(), id, spec.Marks))
+	s.gone(t, s.Cloud, id)
 }
 
 func instanceOfOthers(t *testing.T, s *suite) {
