@@ -89,7 +89,7 @@ done
 mkdir -p "$output.d/dib-manifests"
 env | grep ^DIB > "$output.d/dib-manifests/dib_environment"
 ` + more
-	testutil.Must(t, os.WriteFile(filepath.Join(dir, "disk-image-create"), []byte(text), 0o755))
+	testutil.WriteProgram(t, filepath.Join(dir, "disk-image-create"), text)
 	return dir + ":" + os.Getenv("PATH")
 }
 

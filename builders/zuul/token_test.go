@@ -13,7 +13,6 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,7 +27,7 @@ import (
 func write(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	testutil.Must(t, os.WriteFile(path, []byte(text), 0o700))
+	testutil.WriteProgram(t, path, text)
 	return path
 }
 

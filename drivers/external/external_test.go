@@ -78,7 +78,7 @@ func offer(pairs ...string) cty.Value {
 func script(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "driver.sh")
-	testutil.Must(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700)) //nolint:gosec // G306: a program
+	testutil.WriteProgram(t, path, "#!/bin/sh\n"+text)
 	return path
 }
 

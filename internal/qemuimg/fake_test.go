@@ -36,7 +36,7 @@ convert) ` + convert + ` ;;
 esac
 `
 	path := filepath.Join(dir, "qemu-img")
-	testutil.Must(t, os.WriteFile(path, []byte(text), 0o755))
+	testutil.WriteProgram(t, path, text)
 	return Options{Command: path, Run: func(ctx context.Context, spec process.Spec) error {
 		spec.Sandbox = nil // the program records its calls
 		return process.Run(ctx, spec)

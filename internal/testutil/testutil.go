@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -62,6 +63,15 @@ func WriteFile(t T, path, content string) {
 	t.Helper()
 	Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	Must(t, os.WriteFile(path, []byte(content), 0o600))
+}
+
+// WriteProgram writes an executable file. While its file is open no process is started: the process would inherit it, and
+// the kernel executes no file that is open for writing ("text file busy").
+func WriteProgram(t T, path, content string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	Must(t, os.WriteFile(path, []byte(content), 0o700)) //nolint:gosec // G306: a program
 }
 
 // ShortDir returns a directory with a short name, because the path of a unix socket is limited.

@@ -56,7 +56,7 @@ func newPlace(t *testing.T, ready int) *place {
 	}
 	testutil.WriteFile(t, filepath.Join(p.dir, "npctl.hcl"), text)
 	for name, text := range map[string]string{"driver.sh": testutil.ReadFile(t, "../../examples/external/driver.sh"), "wrapper.sh": wrapper} {
-		testutil.Must(t, os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o700)) //nolint:gosec // G306: a program
+		testutil.WriteProgram(t, filepath.Join(p.dir, name), text)
 	}
 	testutil.Must(t, os.MkdirAll(p.machines(), 0o700))
 	testutil.WriteFile(t, filepath.Join(p.machines(), "theirs.json"), `{"id": "theirs", "status": "ready"}`+"\n")

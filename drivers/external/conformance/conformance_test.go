@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -71,7 +70,7 @@ func TestBrokenProgramsAreFound(t *testing.T) {
 				t.Fatalf("the reference program does not contain %s", test.old)
 			}
 			program := filepath.Join(t.TempDir(), "driver.sh")
-			testutil.Must(t, os.WriteFile(program, []byte(strings.Replace(reference, test.old, test.changed, 1)), 0o700)) //nolint:gosec // G306: a program
+			testutil.WriteProgram(t, program, strings.Replace(reference, test.old, test.changed, 1))
 			var failed []string
 			Run(t.Context(), options(t, program), func(r Result) {
 				if r.Status == Failed {
