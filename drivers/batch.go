@@ -45,13 +45,13 @@ type deletions struct {
 type deletion struct {
 	id       string
 	expected resources.OwnerTags
-	batch    *batch // guarded by deletions.mu; nil until a batch has taken it
+	batch    *batch // guarded by deletions.mu; nil unless a batch has taken it and its caller waits
 	ended    chan error
 }
 
 // batch is a batch of which at least one caller waits.
 type batch struct {
-	callers int // guarded by deletions.mu
+	callers int // who wait; guarded by deletions.mu
 	cancel  context.CancelFunc
 }
 
@@ -95,10 +95,27 @@ func (d *deletions) leave(one *deletion) (sent bool) {
 			return false
 		}
 	}
-	if one.batch.callers--; one.batch.callers == 0 {
-		one.batch.cancel()
+	if b := d.without(one); b != nil && b.callers == 0 {
+		b.cancel()
 	}
 	return true
+}
+
+// without removes a deletion from its batch and returns the batch; nil if it has none any more. mu is held.
+func (d *deletions) without(one *deletion) *batch {
+	b := one.batch
+	if one.batch = nil; b != nil {
+		b.callers--
+	}
+	return b
+}
+
+// end passes the result of a deletion to its caller.
+func (d *deletions) end(one *deletion, err error) {
+	d.mu.Lock()
+	d.without(one)
+	d.mu.Unlock()
+	one.ended <- err
 }
 
 // take moves waiting deletions into a batch.
@@ -143,7 +160,7 @@ func (d *deletions) run() {
 				again = err
 				continue
 			}
-			one.ended <- failed[id]
+			d.end(one, failed[id])
 			delete(left, id)
 		}
 		return again
@@ -153,10 +170,10 @@ func (d *deletions) run() {
 	}
 	var late *timeoutError
 	for id, one := range left {
-		if failed[id] == nil || errors.As(err, &late) {
-			one.ended <- err
+		if own := failed[id]; own != nil && !errors.As(err, &late) {
+			d.end(one, own)
 		} else {
-			one.ended <- failed[id]
+			d.end(one, err)
 		}
 	}
 }

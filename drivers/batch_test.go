@@ -152,6 +152,26 @@ func TestBatchOutlivesACallerAndEndsWithTheLast(t *testing.T) {
 	})
 }
 
+func TestBatchIsNotRepeatedForCallersWithAResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := errors.New("503")
+		b := &batcher{failing: map[string][]error{"busy": {busy, busy, busy, busy}}}
+		c := drivers.Decorate(b, drivers.DecorateOptions{})
+		done := make(chan error, 1)
+		go func() { done <- c.Delete(t.Context(), "quick", resources.OwnerTags{ID: "quick"}) }()
+		ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond) // during the pause after the first attempt
+		defer cancel()
+		if err := c.Delete(ctx, "busy", resources.OwnerTags{ID: "busy"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the caller that leaves: %v", err)
+		}
+		testutil.Must(t, <-done)
+		testutil.Must(t, c.Close())
+		if got := fmt.Sprint(b.batches); got != "[[busy quick]]" {
+			t.Errorf("batches are %s, want no repetition", got)
+		}
+	})
+}
+
 func TestBatchReportsItsTimeoutToEveryCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &batcher{script: script{hang: time.Hour}}
