@@ -29,8 +29,8 @@ func DeletesInBatches(c Cloud) bool {
 	return ok
 }
 
-// deletions collects the deletions of one Cloud in batches. A batch takes what waits when the decorators let it pass, so that
-// it grows while it waits for the rate limit.
+// deletions collects the deletions of one Cloud in batches. A batch takes the waiting deletions when the decorators let it
+// pass, so that it grows while it waits for the rate limit.
 type deletions struct {
 	cloud   BatchDeleter
 	around  Decorator
@@ -51,7 +51,7 @@ type deletion struct {
 
 // batch is a batch of which at least one caller waits.
 type batch struct {
-	callers int // who wait; guarded by deletions.mu
+	callers int // that wait; guarded by deletions.mu
 	cancel  context.CancelFunc
 }
 

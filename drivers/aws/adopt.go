@@ -37,7 +37,7 @@ func (c *Cloud) LookUp(ctx context.Context, kind resources.Kind, id string) (res
 
 // instance reads one instance; false means that it does not exist.
 func (c *Cloud) instance(ctx context.Context, id string) (types.Instance, bool, error) {
-	found, err := c.describe(ctx, []types.Filter{filter("instance-id", id)})
+	found, err := c.ec2.instances(ctx, []types.Filter{filter("instance-id", id)})
 	if err != nil || len(found) == 0 || found[0].State != nil && found[0].State.Name == types.InstanceStateNameTerminated {
 		return types.Instance{}, false, err
 	}
@@ -70,7 +70,7 @@ func existingImage(i types.Image) resources.ExistingObject {
 
 // ListOthers implements drivers.Adopter.
 func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObject, err error) {
-	instances, err := c.describe(ctx, []types.Filter{filter("instance-state-name", "pending", "running", "stopping", "stopped")})
+	instances, err := c.ec2.instances(ctx, []types.Filter{filter("instance-state-name", "pending", "running", "stopping", "stopped")})
 	if err != nil {
 		return nil, err
 	}

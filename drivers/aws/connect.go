@@ -23,7 +23,7 @@ import (
 
 // Cloud is one region of one account.
 type Cloud struct {
-	*imageStore
+	*sweeper
 	log       *slog.Logger
 	region    string
 	account   string
@@ -78,9 +78,9 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 	api := newCalls(ec2.NewFromConfig(cfg))
 	c := &Cloud{
 		log: env.Log, region: cfg.Region, account: aws.ToString(identity.Account), idle: idle, ec2: api,
-		names:      newNames(api),
-		quotas:     newQuotas(servicequotas.NewFromConfig(cfg), env.Log),
-		imageStore: &imageStore{ec2: api, ebs: ebs.NewFromConfig(cfg), bucket: newBucket(settings.Bucket, s3.NewFromConfig(cfg)), format: cmp.Or(settings.Format, formatRaw)},
+		names:   newNames(api),
+		quotas:  newQuotas(servicequotas.NewFromConfig(cfg), env.Log),
+		sweeper: &sweeper{&imageStore{ec2: api, ebs: ebs.NewFromConfig(cfg), bucket: newBucket(settings.Bucket, s3.NewFromConfig(cfg)), format: cmp.Or(settings.Format, formatRaw)}, env.Log},
 	}
 	return c, nil
 }

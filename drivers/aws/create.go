@@ -78,7 +78,7 @@ func unsent(err error) error {
 // find searches by ownership tags for the instance that an earlier Create with this ID may have created.
 func (c *Cloud) find(ctx context.Context, spec drivers.Spec) (resources.Instance, bool, error) {
 	filters := append(tagFilter(spec.Marks), filter("instance-state-name", "pending", "running", "stopping", "stopped"))
-	found, err := c.describe(ctx, filters)
+	found, err := c.ec2.instances(ctx, filters)
 	if err != nil || len(found) == 0 {
 		return resources.Instance{}, false, err
 	}

@@ -26,7 +26,7 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 // template without instances.
 func (c *Cloud) DeleteBatch(ctx context.Context, expected map[string]resources.OwnerTags) (failed map[string]error) {
 	failed = map[string]error{}
-	found, err := c.describe(ctx, []types.Filter{filter("instance-id", slices.Sorted(maps.Keys(expected))...)})
+	found, err := c.ec2.instances(ctx, []types.Filter{filter("instance-id", slices.Sorted(maps.Keys(expected))...)})
 	if err != nil {
 		for id := range expected {
 			failed[id] = err

@@ -185,9 +185,9 @@ func (c *Cloud) createTemplate(ctx context.Context, spec drivers.Spec, t launchT
 }
 
 // leftTemplates lists the launch templates that no instance uses.
-func (c *Cloud) leftTemplates(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
+func (w *sweeper) leftTemplates(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
 	err = pages(func(token *string) (*string, error) {
-		answer, err := c.ec2.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{Filters: filters, MaxResults: aws.Int32(maxTemplates), NextToken: token})
+		answer, err := w.ec2.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{Filters: filters, MaxResults: aws.Int32(maxTemplates), NextToken: token})
 		if err != nil {
 			return nil, wrap("list launch templates", err)
 		}
@@ -201,7 +201,7 @@ func (c *Cloud) leftTemplates(ctx context.Context, filters []types.Filter) (foun
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	instances, err := c.describe(ctx, []types.Filter{filter("tag-key", tagTemplate), filter("instance-state-name", "pending", "running", "stopping", "stopped")})
+	instances, err := w.ec2.instances(ctx, []types.Filter{filter("tag-key", tagTemplate), filter("instance-state-name", "pending", "running", "stopping", "stopped")})
 	used := map[string]bool{}
 	for _, i := range instances {
 		used[tagMap(i.Tags)[tagTemplate]] = true
@@ -218,8 +218,8 @@ func (c *Cloud) leftTemplates(ctx context.Context, filters []types.Filter) (foun
 // maxTemplates is the largest page of launch templates.
 const maxTemplates = 200
 
-func (c *Cloud) deleteTemplate(ctx context.Context, id string) error {
-	_, err := c.ec2.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateId: aws.String(id)})
+func (w *sweeper) deleteTemplate(ctx context.Context, id string) error {
+	_, err := w.ec2.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateId: aws.String(id)})
 	return unlessMissing(wrap("delete launch template "+id, err))
 }
 

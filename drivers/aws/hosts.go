@@ -78,10 +78,10 @@ func (c *Cloud) hostOf(ctx context.Context, spec drivers.Spec, in ec2.RunInstanc
 }
 
 // hosts lists hosts that are not released.
-func (c *Cloud) hosts(ctx context.Context, in *ec2.DescribeHostsInput) (found []types.Host, err error) {
+func (w *sweeper) hosts(ctx context.Context, in *ec2.DescribeHostsInput) (found []types.Host, err error) {
 	err = pages(func(token *string) (*string, error) {
 		in.NextToken = token
-		answer, err := c.ec2.DescribeHosts(ctx, in)
+		answer, err := w.ec2.DescribeHosts(ctx, in)
 		if err != nil {
 			return nil, wrap("list dedicated hosts", err)
 		}
@@ -96,8 +96,8 @@ func (c *Cloud) hosts(ctx context.Context, in *ec2.DescribeHostsInput) (found []
 }
 
 // leftHosts lists hosts.
-func (c *Cloud) leftHosts(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
-	all, err := c.hosts(ctx, &ec2.DescribeHostsInput{Filter: filters})
+func (w *sweeper) leftHosts(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
+	all, err := w.hosts(ctx, &ec2.DescribeHostsInput{Filter: filters})
 	for _, h := range all {
 		l := leftoverOf(resources.LeftoverHost, h.HostId, h.Tags)
 		if len(h.Instances) > 0 {
@@ -108,9 +108,9 @@ func (c *Cloud) leftHosts(ctx context.Context, filters []types.Filter) (found []
 	return found, err
 }
 
-func (c *Cloud) releaseHost(ctx context.Context, id string) error {
+func (w *sweeper) releaseHost(ctx context.Context, id string) error {
 	doing := "release host " + id
-	answer, err := c.ec2.ReleaseHosts(ctx, &ec2.ReleaseHostsInput{HostIds: []string{id}})
+	answer, err := w.ec2.ReleaseHosts(ctx, &ec2.ReleaseHostsInput{HostIds: []string{id}})
 	if err != nil {
 		return unlessMissing(wrap(doing, err))
 	}

@@ -170,7 +170,7 @@ func (st *imageStore) imageTasks(ctx context.Context, ids ...string) (tasks []im
 	return tasks, err
 }
 
-// waitImport waits until an import task is complete and returns what it has made.
+// waitImport waits until an import task is complete and returns the IDs of its results.
 func waitImport(ctx context.Context, list func(context.Context, ...string) ([]importTask, error), id string) (made []string, err error) {
 	for pause := 250 * time.Millisecond; ; pause = min(pause*2, maxPause) {
 		tasks, err := list(ctx, id)
@@ -362,7 +362,7 @@ func (st *imageStore) imports(ctx context.Context) (found []resources.Leftover, 
 	if st.bucket.name == "" {
 		return nil, nil
 	}
-	owners := map[string]resources.OwnerTags{} // of what completed tasks have made
+	owners := map[string]resources.OwnerTags{} // of the results of completed tasks
 	kept := map[string]string{}                // snapshots to their AMIs
 	for _, list := range []func(context.Context, ...string) ([]importTask, error){st.imageTasks, st.snapshotTasks} {
 		tasks, err := list(ctx)
@@ -410,7 +410,7 @@ func (st *imageStore) imports(ctx context.Context) (found []resources.Leftover, 
 	return found, nil
 }
 
-// removeSnapshot deletes a snapshot, or what imports lists as such: it cancels an import task, and deletes the AMI of one.
+// removeSnapshot deletes a snapshot, cancels an import task, or deletes the AMI of one.
 func (st *imageStore) removeSnapshot(ctx context.Context, id string) error {
 	switch {
 	case strings.HasPrefix(id, importPrefix):

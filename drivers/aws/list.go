@@ -17,7 +17,7 @@ import (
 // List implements drivers.Cloud. It omits terminated instances, which EC2 lists for another hour, except those that EC2
 // terminated while they started: these have the reason.
 func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
-	found, err := c.describe(ctx, []types.Filter{filter("instance-state-name", "pending", "running", "shutting-down", "stopping", "stopped")})
+	found, err := c.ec2.instances(ctx, []types.Filter{filter("instance-state-name", "pending", "running", "shutting-down", "stopping", "stopped")})
 	if err != nil {
 		return nil, err
 	}
@@ -35,10 +35,10 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 	return append(list, failed...), nil
 }
 
-// describe lists the instances that match all filters.
-func (c *Cloud) describe(ctx context.Context, filters []types.Filter) (found []types.Instance, err error) {
+// instances lists the instances that match all filters.
+func (a *calls) instances(ctx context.Context, filters []types.Filter) (found []types.Instance, err error) {
 	err = pages(func(token *string) (*string, error) {
-		answer, err := c.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
+		answer, err := a.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
 		if err != nil {
 			return nil, wrap("list instances", err)
 		}
@@ -202,7 +202,7 @@ func (e *endings) all() (list []resources.Instance) {
 func (c *Cloud) failedStarts(ctx context.Context, list []resources.Instance) ([]resources.Instance, error) {
 	if ids := c.endings.vanished(list); len(ids) > 0 {
 		ids = ids[:min(len(ids), maxFilterValues)]
-		found, err := c.describe(ctx, []types.Filter{filter("instance-id", ids...), filter("instance-state-name", "terminated")})
+		found, err := c.ec2.instances(ctx, []types.Filter{filter("instance-id", ids...), filter("instance-state-name", "terminated")})
 		if err != nil {
 			return nil, err
 		}

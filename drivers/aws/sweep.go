@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -14,13 +15,19 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
+// sweeper implements drivers.Sweeper, the part of Cloud that finds and deletes leftovers.
+type sweeper struct {
+	*imageStore
+	log *slog.Logger
+}
+
 // Leftovers implements drivers.Sweeper: objects of all kinds with ownership tags, one list for each kind.
-func (c *Cloud) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
+func (w *sweeper) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
 	var found []resources.Leftover
-	for _, kind := range c.leftoverKinds() {
+	for _, kind := range w.leftoverKinds() {
 		some, err := kind.list(ctx, ownedFilter())
 		if kind.optional && isPermission(codeOf(err)) {
-			c.log.Debug("leftovers are not listed", "type", kind.name, "error", err)
+			w.log.Debug("leftovers are not listed", "type", kind.name, "error", err)
 			continue
 		}
 		if err != nil {
@@ -40,20 +47,20 @@ type leftoverKind struct {
 	remove   func(context.Context, string) error
 }
 
-func (c *Cloud) leftoverKinds() []leftoverKind {
+func (w *sweeper) leftoverKinds() []leftoverKind {
 	return []leftoverKind{
-		{resources.LeftoverVolume, "volume-id", false, c.volumes, c.deleteVolume},
-		{resources.LeftoverPort, "network-interface-id", false, c.interfaces, c.deleteInterface},
-		{resources.LeftoverSnapshot, "snapshot-id", false, c.leftSnapshots, c.removeSnapshot},
-		{resources.LeftoverObject, "", false, func(ctx context.Context, _ []types.Filter) ([]resources.Leftover, error) { return c.objects(ctx) }, c.removeObject},
-		{resources.LeftoverLaunchTemplate, "", true, c.leftTemplates, c.deleteTemplate},
-		{resources.LeftoverHost, "", true, c.leftHosts, c.releaseHost},
+		{resources.LeftoverVolume, "volume-id", false, w.volumes, w.deleteVolume},
+		{resources.LeftoverPort, "network-interface-id", false, w.interfaces, w.deleteInterface},
+		{resources.LeftoverSnapshot, "snapshot-id", false, w.leftSnapshots, w.removeSnapshot},
+		{resources.LeftoverObject, "", false, func(ctx context.Context, _ []types.Filter) ([]resources.Leftover, error) { return w.objects(ctx) }, w.removeObject},
+		{resources.LeftoverLaunchTemplate, "", true, w.leftTemplates, w.deleteTemplate},
+		{resources.LeftoverHost, "", true, w.leftHosts, w.releaseHost},
 	}
 }
 
-func (c *Cloud) volumes(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
+func (w *sweeper) volumes(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
 	err = pages(func(token *string) (*string, error) {
-		answer, err := c.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
+		answer, err := w.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
 		if err != nil {
 			return nil, wrap("list volumes", err)
 		}
@@ -69,9 +76,9 @@ func (c *Cloud) volumes(ctx context.Context, filters []types.Filter) (found []re
 	return found, err
 }
 
-func (c *Cloud) interfaces(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
+func (w *sweeper) interfaces(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
 	err = pages(func(token *string) (*string, error) {
-		answer, err := c.ec2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
+		answer, err := w.ec2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
 		if err != nil {
 			return nil, wrap("list network interfaces", err)
 		}
@@ -88,16 +95,16 @@ func (c *Cloud) interfaces(ctx context.Context, filters []types.Filter) (found [
 }
 
 // leftSnapshots lists snapshots and imports. The snapshot of an AMI with the same ownership tags is in use: DeleteImage deletes both.
-func (c *Cloud) leftSnapshots(ctx context.Context, filters []types.Filter) ([]resources.Leftover, error) {
-	found, err := c.imports(ctx)
+func (w *sweeper) leftSnapshots(ctx context.Context, filters []types.Filter) ([]resources.Leftover, error) {
+	found, err := w.imports(ctx)
 	if err != nil {
 		return nil, err
 	}
-	snapshots, err := c.snapshots(ctx, filters)
+	snapshots, err := w.snapshots(ctx, filters)
 	if err != nil || len(snapshots) == 0 {
 		return found, err
 	}
-	images, err := c.ListImages(ctx)
+	images, err := w.ListImages(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +132,8 @@ func leftoverOf(kind string, id *string, list []types.Tag) resources.Leftover {
 
 // DeleteLeftover implements drivers.Sweeper. It reads the object again before it deletes it: npctl must not delete an
 // object that has lost its ownership tags since the listing, or that is in use now.
-func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error {
-	kinds := c.leftoverKinds()
+func (w *sweeper) DeleteLeftover(ctx context.Context, l resources.Leftover) error {
+	kinds := w.leftoverKinds()
 	k := slices.IndexFunc(kinds, func(k leftoverKind) bool { return k.name == l.Type })
 	if k < 0 {
 		return fmt.Errorf("%w: delete leftover %s: %q is not a kind that this driver creates", drivers.ErrRejected, l.ID, l.Type)
@@ -150,13 +157,13 @@ func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error 
 	return kind.remove(ctx, l.ID)
 }
 
-func (c *Cloud) deleteVolume(ctx context.Context, id string) error {
-	_, err := c.ec2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: aws.String(id)})
+func (w *sweeper) deleteVolume(ctx context.Context, id string) error {
+	_, err := w.ec2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: aws.String(id)})
 	return unlessMissing(wrap("delete volume "+id, err))
 }
 
-func (c *Cloud) deleteInterface(ctx context.Context, id string) error {
-	_, err := c.ec2.DeleteNetworkInterface(ctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: aws.String(id)})
+func (w *sweeper) deleteInterface(ctx context.Context, id string) error {
+	_, err := w.ec2.DeleteNetworkInterface(ctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: aws.String(id)})
 	return unlessMissing(wrap("delete network interface "+id, err))
 }
 
