@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -159,7 +160,7 @@ func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, err
 	if err := s.usable(ctx); err != nil || len(ops) == 0 {
 		return nil, err
 	}
-	send := wire.Commit{Ops: make([]wire.Op, len(ops)), Locks: s.heldLocks()}
+	send := wire.Commit{Ops: make([]wire.Op, len(ops))}
 	for i, op := range ops {
 		send.Ops[i] = wire.Op{Key: op.Key, Revision: uint64(op.Revision), Force: op.Force}
 		if op.Record == nil {
@@ -174,11 +175,8 @@ func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, err
 		}
 		send.Ops[i].Kind, send.Ops[i].Record = op.Record.Key().Kind, text
 	}
-	var made wire.Committed
-	if err := s.call(ctx, http.MethodPost, at("store", "commit"), nil, send, &made); err != nil {
-		if errors.Is(err, state.ErrLost) {
-			s.loseAll()
-		}
+	made, err := s.commit(ctx, send)
+	if err != nil {
 		return nil, err
 	}
 	if len(made.Entries) != len(ops) {
@@ -186,7 +184,6 @@ func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, err
 	}
 	entries := make([]state.Entry, len(ops))
 	for i := range made.Entries {
-		var err error
 		if entries[i], err = entryOf(&made.Entries[i]); err != nil {
 			return nil, err
 		}
@@ -195,6 +192,21 @@ func (s *Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, err
 		}
 	}
 	return entries, nil
+}
+
+// commit sends a commit, again if a lock was unlocked while it was sent.
+func (s *Store) commit(ctx context.Context, send wire.Commit) (made wire.Committed, err error) {
+	for {
+		send.Locks = s.heldLocks()
+		err = s.call(ctx, http.MethodPost, at("store", "commit"), nil, send, &made)
+		if !errors.Is(err, state.ErrLost) {
+			return made, err
+		}
+		if now := s.heldLocks(); !slices.ContainsFunc(send.Locks, func(id string) bool { return !slices.Contains(now, id) }) {
+			s.loseAll()
+			return made, err
+		}
+	}
 }
 
 // Watch implements state.Store.
