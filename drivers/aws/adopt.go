@@ -84,7 +84,7 @@ func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObje
 			others = append(others, resources.ExistingObject{Instance: i, Program: nodepoolText(tagMap(instances[n].Tags))})
 		}
 	}
-	images, err := c.imageStore.describe(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}})
+	images, err := c.describe(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}})
 	for _, i := range images {
 		if drivers.DecodeTags(tagMap(i.Tags)) == (resources.OwnerTags{}) {
 			others = append(others, existingImage(i))
