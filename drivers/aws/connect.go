@@ -24,11 +24,9 @@ import (
 // Cloud is one region of one account.
 type Cloud struct {
 	*sweeper
-	log       *slog.Logger
 	region    string
 	account   string
 	idle      func() // closes idle connections
-	ec2       *calls
 	names     *names
 	quotas    *quotas
 	endings   endings
@@ -77,7 +75,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 	}
 	api := newCalls(ec2.NewFromConfig(cfg))
 	c := &Cloud{
-		log: env.Log, region: cfg.Region, account: aws.ToString(identity.Account), idle: idle, ec2: api,
+		region: cfg.Region, account: aws.ToString(identity.Account), idle: idle,
 		names:   newNames(api),
 		quotas:  newQuotas(servicequotas.NewFromConfig(cfg), env.Log),
 		sweeper: &sweeper{&imageStore{ec2: api, ebs: ebs.NewFromConfig(cfg), bucket: newBucket(settings.Bucket, s3.NewFromConfig(cfg)), format: cmp.Or(settings.Format, formatRaw)}, env.Log},
@@ -119,9 +117,9 @@ func useTransport(cfg *aws.Config, wrap func(http.RoundTripper) http.RoundTrippe
 // roundTripper is a transport as a client of the SDK.
 type roundTripper struct{ transport http.RoundTripper }
 
-// Do implements aws.HTTPClient. The SDK closes the body of a request when the response begins. Its WriteTo fails then, with
-// which net/http checks after the last byte that there are no more, and net/http closes the connection before the
-// response was read. Without WriteTo, net/http uses Read, which reports the end.
+// Do implements aws.HTTPClient. The SDK closes the body of a request when the response begins. If net/http then calls WriteTo of the
+// body to verify that its last byte was the last, that fails, and net/http closes the connection before the response is
+// read. Without WriteTo, net/http uses Read, which reports the end.
 func (r roundTripper) Do(request *http.Request) (*http.Response, error) {
 	if request.Body != nil && request.Body != http.NoBody {
 		request.Body = struct{ io.ReadCloser }{request.Body}

@@ -71,23 +71,15 @@ func (st *imageStore) importObject(ctx context.Context, spec drivers.ImageSpec, 
 	if err := st.putObject(ctx, spec, key, content); err != nil {
 		return "", err
 	}
-	var task *string
-	var list func(context.Context, ...string) ([]importTask, error)
+	start, list := st.startSnapshotImport, st.snapshotTasks
 	if settings.ImportMethod == methodImage {
-		answer, asked := st.ec2.ImportImage(ctx, imageInput(spec, settings, tags, st.bucket.name, key, st.format))
-		if list, err = st.imageTasks, asked; err == nil {
-			task = answer.ImportTaskId
-		}
-	} else {
-		answer, asked := st.ec2.ImportSnapshot(ctx, importInput(spec, settings, tags, st.bucket.name, key, st.format))
-		if list, err = st.snapshotTasks, asked; err == nil {
-			task = answer.ImportTaskId
-		}
+		start, list = st.startImageImport, st.imageTasks
 	}
+	task, err := start(ctx, spec, settings, tags, key)
 	if err != nil {
 		return "", wrap("import "+settings.ImportMethod+" "+spec.Name, err)
 	}
-	made, err := waitImport(ctx, list, aws.ToString(task))
+	made, err := waitImport(ctx, list, task)
 	if err != nil {
 		return "", err
 	}
@@ -97,31 +89,35 @@ func (st *imageStore) importObject(ctx context.Context, spec drivers.ImageSpec, 
 	return made[0], st.removeObject(ctx, key)
 }
 
-func imageInput(spec drivers.ImageSpec, settings imageSettings, tags map[string]string, bucket, key, format string) *ec2.ImportImageInput {
-	in := &ec2.ImportImageInput{
-		Description: aws.String("npctl image " + spec.Name), Encrypted: aws.Bool(settings.isEncrypted()),
+// startImageImport starts a task that makes an object an AMI.
+func (st *imageStore) startImageImport(ctx context.Context, spec drivers.ImageSpec, settings imageSettings, tags map[string]string, key string) (task string, err error) {
+	answer, err := st.ec2.ImportImage(ctx, &ec2.ImportImageInput{
+		Description: description(spec), Encrypted: aws.Bool(settings.isEncrypted()), KmsKeyId: settings.kmsKey(),
 		Architecture: aws.String(settings.Architecture), BootMode: types.BootModeValues(settings.BootMode),
-		DiskContainers: []types.ImageDiskContainer{{Format: aws.String(strings.ToUpper(format)),
-			UserBucket: &types.UserBucket{S3Bucket: aws.String(bucket), S3Key: aws.String(key)}}},
+		DiskContainers:    []types.ImageDiskContainer{{Format: aws.String(strings.ToUpper(st.format)), UserBucket: st.object(key)}},
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeImportImageTask, Tags: tagList(tags)}},
+	})
+	if err != nil {
+		return "", err
 	}
-	if settings.KMSKeyID != "" {
-		in.KmsKeyId = aws.String(settings.KMSKeyID)
-	}
-	return in
+	return aws.ToString(answer.ImportTaskId), nil
 }
 
-func importInput(spec drivers.ImageSpec, settings imageSettings, tags map[string]string, bucket, key, format string) *ec2.ImportSnapshotInput {
-	in := &ec2.ImportSnapshotInput{
-		Description: aws.String("npctl image " + spec.Name), Encrypted: aws.Bool(settings.isEncrypted()),
-		DiskContainer: &types.SnapshotDiskContainer{Format: aws.String(strings.ToUpper(format)),
-			UserBucket: &types.UserBucket{S3Bucket: aws.String(bucket), S3Key: aws.String(key)}},
+// startSnapshotImport starts a task that makes an object a snapshot.
+func (st *imageStore) startSnapshotImport(ctx context.Context, spec drivers.ImageSpec, settings imageSettings, tags map[string]string, key string) (task string, err error) {
+	answer, err := st.ec2.ImportSnapshot(ctx, &ec2.ImportSnapshotInput{
+		Description: description(spec), Encrypted: aws.Bool(settings.isEncrypted()), KmsKeyId: settings.kmsKey(),
+		DiskContainer:     &types.SnapshotDiskContainer{Format: aws.String(strings.ToUpper(st.format)), UserBucket: st.object(key)},
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeImportSnapshotTask, Tags: tagList(tags)}},
+	})
+	if err != nil {
+		return "", err
 	}
-	if settings.KMSKeyID != "" {
-		in.KmsKeyId = aws.String(settings.KMSKeyID)
-	}
-	return in
+	return aws.ToString(answer.ImportTaskId), nil
+}
+
+func (st *imageStore) object(key string) *types.UserBucket {
+	return &types.UserBucket{S3Bucket: aws.String(st.bucket.name), S3Key: aws.String(key)}
 }
 
 // importTask is a task of EC2 that makes an object a snapshot or an AMI.

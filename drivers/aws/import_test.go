@@ -65,6 +65,18 @@ func remains(t *testing.T, c *Cloud) (types []string) {
 	return types
 }
 
+// deleteRemains deletes the leftovers of a record.
+func deleteRemains(t *testing.T, c *Cloud, marks resources.OwnerTags) {
+	t.Helper()
+	all, err := c.Leftovers(t.Context())
+	testutil.Must(t, err)
+	for _, l := range all {
+		if l.Marks.SameRecord(marks) {
+			testutil.Must(t, c.DeleteLeftover(t.Context(), l))
+		}
+	}
+}
+
 func TestMotoImageIsImportedThroughABucket(t *testing.T) {
 	w := &wire{}
 	c := importCloud(t, w)
@@ -129,7 +141,7 @@ func TestMotoInterruptedImportIsALeftover(t *testing.T) {
 	testutil.Must(t, c.putObject(t.Context(), spec, key, bytes.NewReader(content)))
 	tags, err := imageTags(spec, c.format)
 	testutil.Must(t, err)
-	_, err = c.ec2.ImportSnapshot(t.Context(), importInput(spec, imageSettings{}, tags, c.bucket.name, key, c.format))
+	_, err = c.startSnapshotImport(t.Context(), spec, imageSettings{}, tags, key)
 	testutil.Must(t, err)
 	_, err = c.bucket.createMultipartUpload(t.Context(), &s3.CreateMultipartUploadInput{Bucket: aws.String(testBucket), Key: aws.String(key)})
 	testutil.Must(t, err)
@@ -137,13 +149,7 @@ func TestMotoInterruptedImportIsALeftover(t *testing.T) {
 	if left := remains(t, c); !slices.Equal(left, want) {
 		t.Errorf("leftovers of an interrupted import are %v, want %v", left, want)
 	}
-	all, err := c.Leftovers(t.Context())
-	testutil.Must(t, err)
-	for _, l := range all {
-		if l.Marks.SameRecord(spec.Marks) {
-			testutil.Must(t, c.DeleteLeftover(t.Context(), l))
-		}
-	}
+	deleteRemains(t, c, spec.Marks)
 	if left := remains(t, c); left != nil {
 		t.Errorf("leftovers after their deletion: %v", left)
 	}
@@ -157,9 +163,9 @@ func TestMotoSnapshotOfACompletedImportIsALeftover(t *testing.T) {
 	testutil.Must(t, c.putObject(t.Context(), spec, key, bytes.NewReader(content)))
 	tags, err := imageTags(spec, c.format)
 	testutil.Must(t, err)
-	task, err := c.ec2.ImportSnapshot(t.Context(), importInput(spec, imageSettings{}, tags, c.bucket.name, key, c.format))
+	task, err := c.startSnapshotImport(t.Context(), spec, imageSettings{}, tags, key)
 	testutil.Must(t, err)
-	made, err := waitImport(t.Context(), c.snapshotTasks, aws.ToString(task.ImportTaskId))
+	made, err := waitImport(t.Context(), c.snapshotTasks, task)
 	testutil.Must(t, err)
 	id := made[0]
 	left := leftoversOf(t, c, resources.LeftoverSnapshot)
@@ -199,21 +205,15 @@ func TestMotoWholeImageIsImported(t *testing.T) {
 	testutil.Must(t, c.putObject(t.Context(), spec, key, bytes.NewReader(content)))
 	tags, err := imageTags(spec, c.format)
 	testutil.Must(t, err)
-	task, err := c.ec2.ImportImage(t.Context(), imageInput(spec, imageSettings{Architecture: "x86_64"}, tags, c.bucket.name, key, c.format))
+	task, err := c.startImageImport(t.Context(), spec, imageSettings{Architecture: "x86_64"}, tags, key)
 	testutil.Must(t, err)
 	if left := remains(t, c); !slices.Equal(left, []string{resources.LeftoverObject, resources.LeftoverSnapshot}) {
 		t.Errorf("leftovers of an unfinished task are %v", left)
 	}
-	_, err = waitImport(t.Context(), c.imageTasks, aws.ToString(task.ImportTaskId))
+	_, err = waitImport(t.Context(), c.imageTasks, task)
 	testutil.Must(t, err)
 	for range 2 { // the AMI, then its snapshot
-		all, err := c.Leftovers(t.Context())
-		testutil.Must(t, err)
-		for _, l := range all {
-			if l.Marks.SameRecord(spec.Marks) {
-				testutil.Must(t, c.DeleteLeftover(t.Context(), l))
-			}
-		}
+		deleteRemains(t, c, spec.Marks)
 	}
 	if left := remains(t, c); left != nil {
 		t.Errorf("leftovers after their deletion: %v", left)

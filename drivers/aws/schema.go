@@ -156,6 +156,14 @@ func (s poolSettings) isSpot() bool { return s.MarketType == "spot" }
 
 func (s imageSettings) isEncrypted() bool { return s.Encrypted || s.KMSKeyID != "" }
 
+// kmsKey returns the key of requests, nil for the default key.
+func (s imageSettings) kmsKey() *string {
+	if s.KMSKeyID == "" {
+		return nil
+	}
+	return &s.KMSKeyID
+}
+
 // isPrioritized reports whether EC2 Fleet uses the order of the instance types.
 func (s poolSettings) isPrioritized() bool { return strings.HasSuffix(s.Allocation, "prioritized") }
 

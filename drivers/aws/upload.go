@@ -145,14 +145,14 @@ func imageTags(spec drivers.ImageSpec, format string) (map[string]string, error)
 
 const gib = 1 << 30
 
+func description(spec drivers.ImageSpec) *string { return aws.String("npctl image " + spec.Name) }
+
 func (st *imageStore) startSnapshot(ctx context.Context, spec drivers.ImageSpec, settings imageSettings, tags map[string]string) (string, error) {
-	in := &ebs.StartSnapshotInput{VolumeSize: aws.Int64(max((spec.Size+gib-1)/gib, 1)), Description: aws.String("npctl image " + spec.Name)}
+	in := &ebs.StartSnapshotInput{VolumeSize: aws.Int64(max((spec.Size+gib-1)/gib, 1)), Description: description(spec)}
 	if settings.isEncrypted() {
 		in.Encrypted = aws.Bool(true)
 	}
-	if settings.KMSKeyID != "" {
-		in.KmsKeyArn = aws.String(settings.KMSKeyID)
-	}
+	in.KmsKeyArn = settings.kmsKey()
 	for _, t := range tagList(tags) {
 		in.Tags = append(in.Tags, ebstypes.Tag{Key: t.Key, Value: t.Value})
 	}
