@@ -3,7 +3,7 @@ BEGIN { most = 40 }
 /^=== (RUN|CONT|NAME|PAUSE) / { now = $3; next }
 /^ *--- (PASS|FAIL|SKIP): / { if ($2 == "FAIL:") failed[++n] = $3; next }
 /^(FAIL|panic:|fatal error:)/ { other = other substr($0, 1, 400) "\n" }
-{ lines[now] = lines[now] "\n" substr($0, 1, 400); count[now]++ }
+{ lines[now] = lines[now] "\n" substr($0, 1, 400) }
 END {
   for (i = 1; i <= n; i++) {
     print "--- FAIL: " failed[i]

@@ -3,6 +3,7 @@ package drivers
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -89,11 +90,9 @@ func (d *deletions) collect() {
 func (d *deletions) leave(one *deletion) (sent bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i, waiting := range d.waiting {
-		if waiting == one {
-			d.waiting = append(d.waiting[:i], d.waiting[i+1:]...)
-			return false
-		}
+	if i := slices.Index(d.waiting, one); i >= 0 {
+		d.waiting = slices.Delete(d.waiting, i, i+1)
+		return false
 	}
 	if b := d.without(one); b != nil && b.callers == 0 {
 		b.cancel()

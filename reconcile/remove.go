@@ -141,7 +141,7 @@ type instanceRemover struct {
 	claims *claims // a deletion waits until the state is connected
 	log    *slog.Logger
 	step   plan.Step
-	waits  func() // called when the step has sent its first request and only waits
+	waits  func() // called when the step only waits: its first request was sent, or a batch will send it
 }
 
 func (x *execution) instanceRemover(s plan.Step, cloud drivers.Cloud) instanceRemover {
