@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -131,30 +130,12 @@ func (l *lab) engine() (*reconcile.Engine, func()) {
 	}
 }
 
-// run executes one `npctl apply`: observe, sight, compute, execute.
+// run executes one `npctl apply`.
 func (l *lab) run(ctx context.Context, opt plan.Options) (plan.Plan, reconcile.Result, error) {
 	l.t.Helper()
 	e, end := l.engine()
 	defer end()
-	seen, err := e.Observe(ctx, true)
-	if err != nil {
-		return plan.Plan{}, reconcile.Result{}, err
-	}
-	if err := e.Sight(ctx, seen); err != nil {
-		return plan.Plan{}, reconcile.Result{}, err
-	}
-	p := plan.Compute(e.Desired, seen, opt)
-	if len(p.Problems) > 0 {
-		return p, reconcile.Result{}, fmt.Errorf("%s: %s", p.Problems[0].Address, p.Problems[0].Text)
-	}
-	result, err := e.Execute(ctx, p, seen)
-	if err == nil {
-		err = result.Err()
-	}
-	for _, f := range slices.Concat(result.Failed, result.Interrupted, result.Skipped) {
-		err = fmt.Errorf("%w\n%s: %w", err, f.Step.ID, f.Err)
-	}
-	return p, result, err
+	return kill.Apply(ctx, e, opt)
 }
 
 // plan computes a plan without executing it.

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -230,24 +229,7 @@ func (r *rebuildLab) run(ctx context.Context, opt plan.Options) (plan.Plan, erro
 	r.watch.interrupt = cancel
 	e, end := r.engine()
 	defer end()
-	seen, err := e.Observe(ctx, true)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	if err := e.Sight(ctx, seen); err != nil {
-		return plan.Plan{}, err
-	}
-	p := plan.Compute(e.Desired, seen, opt)
-	if len(p.Problems) > 0 {
-		return p, fmt.Errorf("%s: %s", p.Problems[0].Address, p.Problems[0].Text)
-	}
-	result, err := e.Execute(ctx, p, seen)
-	if err == nil {
-		err = result.Err()
-	}
-	for _, f := range slices.Concat(result.Failed, result.Interrupted, result.Skipped) {
-		err = fmt.Errorf("%w\n    %s: %w", err, f.Step.ID, f.Err)
-	}
+	p, _, err := kill.Apply(ctx, e, opt)
 	return p, err
 }
 
@@ -344,15 +326,7 @@ func (s watchedStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entr
 	s.watch.turn <- struct{}{}
 	defer func() { <-s.watch.turn }()
 	entries, err := s.Store.Commit(ctx, ops...)
-	what := "after a commit of"
-	for _, op := range ops {
-		key := op.Key
-		if op.Record != nil {
-			key = op.Record.Key()
-		}
-		what += " " + key.String()
-	}
-	s.watch.check(what)
+	s.watch.check("after a commit of" + kill.KeysOf(ops))
 	return entries, err
 }
 

@@ -35,7 +35,6 @@ func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 type lab struct {
 	*program.Place
 	*program.Recorder
-	t         *testing.T
 	imports   *awstest.Imports
 	hasBucket bool
 }
@@ -51,7 +50,7 @@ func newLab(t *testing.T, configuration string) *lab {
 	answer, err := http.DefaultClient.Do(request)
 	testutil.Must(t, err)
 	testutil.Must(t, answer.Body.Close())
-	l := &lab{t: t, imports: &awstest.Imports{}}
+	l := &lab{imports: &awstest.Imports{}}
 	l.Recorder = &program.Recorder{Next: awstest.Moto{Next: http.DefaultTransport, Imports: l.imports}, Name: awstest.ActionOf}
 	l.Place = program.NewPlace(t, npctl, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=secret-of-the-test", "AWS_REGION=us-east-1", "AWS_DEFAULT_REGION=us-east-1",
 		"AWS_ENDPOINT_URL="+(&gate.Gate{}).Serve(t, "aws", moto, l.Recorder))
@@ -62,17 +61,17 @@ func newLab(t *testing.T, configuration string) *lab {
 
 // cli runs the aws command, a client that others wrote, and decodes its output.
 func (l *lab) cli(into any, args ...string) {
-	l.t.Helper()
-	cmd := exec.CommandContext(l.t.Context(), os.Getenv("NPCTL_TEST_AWS_CLI"), append(args, "--output", "json")...)
+	l.T.Helper()
+	cmd := exec.CommandContext(l.T.Context(), os.Getenv("NPCTL_TEST_AWS_CLI"), append(args, "--output", "json")...)
 	cmd.Env = append(slices.Clone(l.Env), "AWS_ENDPOINT_URL="+os.Getenv("AWS_ENDPOINT_URL"))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	text, err := cmd.Output()
 	if err != nil {
-		l.t.Fatalf("aws %s: %v\n%s", strings.Join(args, " "), err, &stderr)
+		l.T.Fatalf("aws %s: %v\n%s", strings.Join(args, " "), err, &stderr)
 	}
 	if into != nil {
-		testutil.Must(l.t, json.Unmarshal(text, into))
+		testutil.Must(l.T, json.Unmarshal(text, into))
 	}
 }
 
@@ -82,44 +81,44 @@ const bucket = "npctl-images"
 // owned returns the IDs of npctl's objects: instances that are not terminated, volumes, snapshots, images, launch templates,
 // hosts that are not released, objects, and unfinished uploads of objects. moto tags no volumes of fleets.
 func (l *lab) owned() map[string][]string {
-	l.t.Helper()
-	ctx := l.t.Context()
+	l.T.Helper()
+	ctx := l.T.Context()
 	cfg, err := config.LoadDefaultConfig(ctx)
-	testutil.Must(l.t, err)
+	testutil.Must(l.T, err)
 	client := ec2.NewFromConfig(cfg)
 	tag := types.Filter{Name: aws.String("tag-key"), Values: []string{"npctl_installation"}}
 	found := map[string][]string{}
 	add := func(kind string, id *string) { found[kind] = append(found[kind], aws.ToString(id)) }
 	instances, err := client.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{tag,
 		{Name: aws.String("instance-state-name"), Values: []string{"pending", "running", "stopping", "stopped", "shutting-down"}}}})
-	testutil.Must(l.t, err)
+	testutil.Must(l.T, err)
 	for _, r := range instances.Reservations {
 		for _, i := range r.Instances {
 			add("instance", i.InstanceId)
 		}
 	}
 	volumes, err := client.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: []types.Filter{tag}})
-	testutil.Must(l.t, err)
+	testutil.Must(l.T, err)
 	for _, v := range volumes.Volumes {
 		add("volume", v.VolumeId)
 	}
 	snapshots, err := client.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: []types.Filter{tag}})
-	testutil.Must(l.t, err)
+	testutil.Must(l.T, err)
 	for _, s := range snapshots.Snapshots {
 		add("snapshot", s.SnapshotId)
 	}
 	images, err := client.DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{tag}})
-	testutil.Must(l.t, err)
+	testutil.Must(l.T, err)
 	for _, i := range images.Images {
 		add("image", i.ImageId)
 	}
 	templates, err := client.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{Filters: []types.Filter{tag}})
-	testutil.Must(l.t, err)
+	testutil.Must(l.T, err)
 	for _, t := range templates.LaunchTemplates {
 		add("template", t.LaunchTemplateId)
 	}
 	hosts, err := client.DescribeHosts(ctx, &ec2.DescribeHostsInput{Filter: []types.Filter{tag, {Name: aws.String("state"), Values: []string{"available"}}}})
-	testutil.Must(l.t, err)
+	testutil.Must(l.T, err)
 	for _, h := range hosts.Hosts {
 		add("host", h.HostId)
 	}
@@ -128,12 +127,12 @@ func (l *lab) owned() map[string][]string {
 	}
 	storage := s3.NewFromConfig(cfg)
 	objects, err := storage.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: aws.String(bucket)})
-	testutil.Must(l.t, err)
+	testutil.Must(l.T, err)
 	for _, o := range objects.Contents {
 		add("object", o.Key)
 	}
 	uploads, err := storage.ListMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: aws.String(bucket)})
-	testutil.Must(l.t, err)
+	testutil.Must(l.T, err)
 	for _, u := range uploads.Uploads {
 		add("upload", u.UploadId)
 	}
@@ -142,20 +141,20 @@ func (l *lab) owned() map[string][]string {
 
 // mustHave checks the number of owned objects by kind.
 func (l *lab) mustHave(want map[string]int) {
-	l.t.Helper()
+	l.T.Helper()
 	if !l.has(want) {
-		l.t.Errorf("objects with ownership tags are %v, want %v", l.owned(), want)
+		l.T.Errorf("objects with ownership tags are %v, want %v", l.owned(), want)
 	}
 }
 
 func (l *lab) has(want map[string]int) bool {
-	l.t.Helper()
+	l.T.Helper()
 	return maps.Equal(l.numbers(), want)
 }
 
 // numbers returns the number of owned objects by kind.
 func (l *lab) numbers() map[string]int {
-	l.t.Helper()
+	l.T.Helper()
 	numbers := map[string]int{}
 	for kind, ids := range l.owned() {
 		numbers[kind] = len(ids)
@@ -165,7 +164,7 @@ func (l *lab) numbers() map[string]int {
 
 // foreign creates an instance and a volume of another user and returns a check that they remain.
 func (l *lab) foreign() (stay func()) {
-	l.t.Helper()
+	l.T.Helper()
 	var instance []string
 	l.cli(&instance, "ec2", "run-instances", "--image-id", image, "--instance-type", "t3.small",
 		"--tag-specifications", "ResourceType=instance,Tags=[{Key=Name,Value=np0000000001}]", "--query", "Instances[].InstanceId")
@@ -174,11 +173,11 @@ func (l *lab) foreign() (stay func()) {
 	}
 	l.cli(&volume, "ec2", "create-volume", "--availability-zone", "us-east-1a", "--size", "1")
 	return func() {
-		l.t.Helper()
+		l.T.Helper()
 		var states []string
 		l.cli(&states, "ec2", "describe-instances", "--instance-ids", instance[0], "--query", "Reservations[].Instances[].State.Name")
 		if !slices.Equal(states, []string{"running"}) {
-			l.t.Errorf("the instance of another user is %v", states)
+			l.T.Errorf("the instance of another user is %v", states)
 		}
 		l.cli(nil, "ec2", "describe-volumes", "--volume-ids", volume.VolumeID)
 	}

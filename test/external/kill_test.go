@@ -3,7 +3,6 @@
 package external
 
 import (
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,7 +23,7 @@ func TestKilledAtEveryCommit(t *testing.T) {
 	testutil.Must(t, os.MkdirAll(machines, 0o700))
 	theirs := filepath.Join(machines, "theirs.json")
 	testutil.WriteFile(t, theirs, `{"id": "theirs", "status": "ready"}`+"\n")
-	f := kill.Fleet{Dir: p.dir, Drivers: map[string]drivers.Driver{"external": external.New()}, Changes: func(*http.Request) string { return "" }}
+	f := kill.Fleet{Dir: p.dir, Drivers: map[string]drivers.Driver{"external": external.New()}}
 	f.Everywhere(t, map[string]int{"machine": 1}, func() map[string]int {
 		files, err := filepath.Glob(filepath.Join(machines, "*_node_*.json"))
 		testutil.Must(t, err)

@@ -29,7 +29,6 @@ func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
 type lab struct {
 	*program.Place
 	*program.Recorder
-	t        *testing.T
 	server   *gcetest.Server
 	endpoint string
 	other    *compute.Service // of another user
@@ -51,7 +50,7 @@ func actionOf(r *http.Request) string {
 
 func newLab(t *testing.T, configuration string) *lab {
 	t.Helper()
-	l := &lab{t: t, server: gcetest.New(t), Recorder: &program.Recorder{Next: http.DefaultTransport, Name: actionOf}}
+	l := &lab{server: gcetest.New(t), Recorder: &program.Recorder{Next: http.DefaultTransport, Name: actionOf}}
 	key := l.server.Credentials(t)
 	l.Place = program.NewPlace(t, npctl, "GOOGLE_APPLICATION_CREDENTIALS="+key)
 	l.Secrets = []string{"PRIVATE KEY", "ya29."}
@@ -68,9 +67,9 @@ const ownedFilter = "labels.npctl_installation:*"
 
 // instances returns the instances with ownership labels that are not being deleted.
 func (l *lab) instances() (all []*compute.Instance) {
-	l.t.Helper()
+	l.T.Helper()
 	list, err := l.other.Instances.AggregatedList(gcetest.Project).Filter(ownedFilter).Do()
-	testutil.Must(l.t, err)
+	testutil.Must(l.T, err)
 	for _, scope := range slices.Sorted(maps.Keys(list.Items)) {
 		for _, i := range list.Items[scope].Instances {
 			if i.Status != "STOPPING" {
@@ -83,9 +82,9 @@ func (l *lab) instances() (all []*compute.Instance) {
 
 // numbers returns the numbers of instances with ownership labels and of their boot disks.
 func (l *lab) numbers() map[string]int {
-	l.t.Helper()
+	l.T.Helper()
 	list, err := l.other.Disks.AggregatedList(gcetest.Project).Filter(ownedFilter).Do()
-	testutil.Must(l.t, err)
+	testutil.Must(l.T, err)
 	numbers := map[string]int{}
 	for _, scope := range list.Items {
 		if n := len(scope.Disks); n > 0 {
@@ -99,32 +98,32 @@ func (l *lab) numbers() map[string]int {
 }
 
 func (l *lab) mustHave(want int) {
-	l.t.Helper()
-	testutil.AwaitFor(l.t, program.Limit, "the number of instances and disks", func() bool {
+	l.T.Helper()
+	testutil.AwaitFor(l.T, program.Limit, "the number of instances and disks", func() bool {
 		now := l.numbers()
 		return now["instances"] == want && now["disks"] == want
 	})
 }
 
 func (l *lab) deleteInstance(name, zone string) {
-	l.t.Helper()
+	l.T.Helper()
 	_, err := l.other.Instances.Delete(gcetest.Project, zone, name).Do()
-	testutil.Must(l.t, err)
+	testutil.Must(l.T, err)
 }
 
 // foreign creates an instance of another user, with the name of a node, and returns a check that it remains.
 func (l *lab) foreign() (stay func()) {
-	l.t.Helper()
+	l.T.Helper()
 	const name = "np0000000001"
 	_, err := l.other.Instances.Insert(gcetest.Project, gcetest.Zone, &compute.Instance{Name: name, MachineType: "zones/" + gcetest.Zone + "/machineTypes/e2-small",
 		Disks:             []*compute.AttachedDisk{{Boot: true, InitializeParams: &compute.AttachedDiskInitializeParams{SourceImage: gcetest.Image}}},
 		NetworkInterfaces: []*compute.NetworkInterface{{Network: "global/networks/default"}}}).Do()
-	testutil.Must(l.t, err)
+	testutil.Must(l.T, err)
 	return func() {
-		l.t.Helper()
+		l.T.Helper()
 		i, err := l.other.Instances.Get(gcetest.Project, gcetest.Zone, name).Do()
 		if err != nil || i.Status != "RUNNING" || len(i.Labels) > 0 {
-			l.t.Errorf("the instance of another user is %+v, %v", i, err)
+			l.T.Errorf("the instance of another user is %+v, %v", i, err)
 		}
 	}
 }

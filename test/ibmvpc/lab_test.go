@@ -26,12 +26,11 @@ type lab struct {
 	*program.Place
 	*program.Recorder
 	*ibmvpctest.Server
-	t *testing.T
 }
 
 func newLab(t *testing.T, configuration string) *lab {
 	t.Helper()
-	l := &lab{t: t, Server: ibmvpctest.New(t), Recorder: &program.Recorder{Next: http.DefaultTransport, Name: callOf}}
+	l := &lab{Server: ibmvpctest.New(t), Recorder: &program.Recorder{Next: http.DefaultTransport, Name: callOf}}
 	proxy := (&gate.Gate{}).Serve(t, "ibm", l.URL, l.Recorder)
 	l.Place = program.NewPlace(t, npctl)
 	for name, value := range l.Server.Env() {
@@ -51,8 +50,8 @@ func callOf(r *http.Request) string {
 
 // settle runs a command until the objects are as wanted: the cloud deletes boot volumes after their instances.
 func (l *lab) settle(command string, want map[string]int) {
-	l.t.Helper()
-	testutil.AwaitFor(l.t, program.Limit, "the objects are complete", func() bool {
+	l.T.Helper()
+	testutil.AwaitFor(l.T, program.Limit, "the objects are complete", func() bool {
 		l.Run(0, command, "-auto-approve")
 		return maps.Equal(l.owned(), want)
 	})
@@ -77,9 +76,9 @@ func (l *lab) owned() map[string]int {
 
 // mustHave waits until the numbers of owned objects are as wanted: the cloud deletes boot volumes after their instances.
 func (l *lab) mustHave(want map[string]int) {
-	l.t.Helper()
+	l.T.Helper()
 	if now := l.owned(); !maps.Equal(now, want) {
-		l.t.Errorf("objects of npctl are %v, want %v", now, want)
+		l.T.Errorf("objects of npctl are %v, want %v", now, want)
 	}
 }
 
@@ -99,9 +98,9 @@ func (l *lab) foreign() (stay func()) {
 	}
 	before := want()
 	return func() {
-		l.t.Helper()
+		l.T.Helper()
 		if now := want(); !slices.EqualFunc(before, now, slices.Equal[[]string]) {
-			l.t.Errorf("objects of another user were %q and are %q", before, now)
+			l.T.Errorf("objects of another user were %q and are %q", before, now)
 		}
 	}
 }

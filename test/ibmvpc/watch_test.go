@@ -40,8 +40,8 @@ provider "ibmvpc" "ibm" {
 `
 
 func (l *lab) awaitOwned(want map[string]int) {
-	l.t.Helper()
-	testutil.AwaitFor(l.t, program.Limit, "the objects are complete", func() bool { return maps.Equal(l.owned(), want) })
+	l.T.Helper()
+	testutil.AwaitFor(l.T, program.Limit, "the objects are complete", func() bool { return maps.Equal(l.owned(), want) })
 }
 
 func TestWatchServesARequest(t *testing.T) {

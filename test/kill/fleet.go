@@ -25,7 +25,7 @@ import (
 type Fleet struct {
 	Dir     string                    // of npctl.hcl and the state
 	Drivers map[string]drivers.Driver // by kind
-	// Changes describes a call that changes the cloud; "" for others.
+	// Changes describes a call that changes the cloud; "" for others. Nil means that no HTTP call does.
 	Changes func(*http.Request) string
 	// Wrap, if set, wraps the transports of the drivers.
 	Wrap func(http.RoundTripper) http.RoundTripper
@@ -61,22 +61,35 @@ func (f *Fleet) Run(t testing.TB, k *Killer, opt plan.Options) (plan.Plan, error
 			if f.Wrap != nil {
 				inner = f.Wrap(inner)
 			}
+			if f.Changes == nil {
+				return inner
+			}
 			return k.Transport(inner, f.Changes)
 		}})
 	defer e.Close() //nolint:errcheck // as above
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	k.died = cancel // a killed engine waits for nothing
+	p, _, err := Apply(ctx, e, opt)
+	if len(p.Problems) > 0 {
+		t.Fatal(err)
+	}
+	return p, err
+}
+
+// Apply executes one `npctl apply`: observe, sight, compute, execute. The error of a plan with problems is the first of
+// them; otherwise it contains the errors of all steps.
+func Apply(ctx context.Context, e *reconcile.Engine, opt plan.Options) (plan.Plan, reconcile.Result, error) {
 	seen, err := e.Observe(ctx, true)
 	if err != nil {
-		return plan.Plan{}, err
+		return plan.Plan{}, reconcile.Result{}, err
 	}
 	if err := e.Sight(ctx, seen); err != nil {
-		return plan.Plan{}, err
+		return plan.Plan{}, reconcile.Result{}, err
 	}
 	p := plan.Compute(e.Desired, seen, opt)
 	if len(p.Problems) > 0 {
-		t.Fatalf("%s: %s", p.Problems[0].Address, p.Problems[0].Text)
+		return p, reconcile.Result{}, fmt.Errorf("%s: %s", p.Problems[0].Address, p.Problems[0].Text)
 	}
 	result, err := e.Execute(ctx, p, seen)
 	if err == nil {
@@ -85,7 +98,7 @@ func (f *Fleet) Run(t testing.TB, k *Killer, opt plan.Options) (plan.Plan, error
 	for _, failed := range slices.Concat(result.Failed, result.Interrupted, result.Skipped) {
 		err = fmt.Errorf("%w\n%s: %w", err, failed.Step.ID, failed.Err)
 	}
-	return p, err
+	return p, result, err
 }
 
 // MustRun executes one apply to its end.

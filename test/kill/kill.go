@@ -103,16 +103,21 @@ type Store struct {
 	Killer *Killer
 }
 
-// Commit implements state.Store.
-func (s Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
-	what := "commit"
+// KeysOf returns the keys of the records of a commit, each after a space.
+func KeysOf(ops []state.Op) (keys string) {
 	for _, op := range ops {
 		key := op.Key
 		if op.Record != nil {
 			key = op.Record.Key()
 		}
-		what += " " + key.String()
+		keys += " " + key.String()
 	}
+	return keys
+}
+
+// Commit implements state.Store.
+func (s Store) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
+	what := "commit" + KeysOf(ops)
 	if err := s.Killer.Pass("before " + what); err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@
 package qemu
 
 import (
-	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +17,7 @@ import (
 // TestKilledBeforeAndAfterEachProgram has the calls.
 func TestKilledAtEveryCommit(t *testing.T) {
 	p := newPlace(t, strings.Replace(quick(t, ""), "min_ready = 2", "min_ready = 1", 1))
-	f := kill.Fleet{Dir: p.dir, Drivers: map[string]drivers.Driver{"qemu": qemu.New()}, Changes: func(*http.Request) string { return "" }}
+	f := kill.Fleet{Dir: p.dir, Drivers: map[string]drivers.Driver{"qemu": qemu.New()}}
 	f.Everywhere(t, map[string]int{"process": 1, "directory": 1}, func() map[string]int {
 		found := map[string]int{}
 		if n := len(p.processes()); n > 0 {
