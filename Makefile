@@ -6,16 +6,22 @@ LDFLAGS := -s -w -X main.release=$(VERSION)
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
-RACE := CGO_ENABLED=1 go test -race -timeout=30m
+TAGS := integration,gearman,zuul,openstackclient
+# Unit tests write to memory where possible. Programs that go build keeps for the moment stay where they were.
+UNIT := TMPDIR=$$(test/lib/tmpdir.sh) GOTMPDIR=$${TMPDIR:-/tmp} go test -timeout=30m $${RUN:+-run="$$RUN"}
+# These packages start no goroutines of their own, or only processes. The daemon and the progress display in cmd/npctl do.
+NO_RACE := cmd/npctl|config|inspect|packaging|plan|plan/.*|resources|resources/schema|test/.*|internal/(arrows|convert|doctest|hints|host|nodepoolconf|startup|syntax|text)
+RACE_COMMANDS := Watch|Builder|Interrupt|Bars|Progress|Completion|Console|Sessions/(daemonstate|external|import_watch|interrupt|metastatic|request|state_zookeeper)
 
 INTEGRATION := $(addprefix integration-,newcomer sandbox aws azure gce ibmvpc kubernetes external qemu arm64 completion images gearman zuul zuul-jobs \
 	watch systemd zookeeper openstack migration)
 
-.PHONY: help build build-windows build-kubernetes test race check lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz clean \
-	integration $(INTEGRATION)
+.PHONY: help build build-windows build-kubernetes test race check affected lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz \
+	clean integration $(INTEGRATION)
 
 help: ## show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo; echo "  PKG=./plan and RUN='^TestName\$$' before make limit test, race and affected to packages and tests; RUN also the integration targets."
 
 build: ## build bin/npctl, one static binary
 	go build -ldflags '$(LDFLAGS)' -o bin/npctl ./cmd/npctl
@@ -24,21 +30,25 @@ build-windows: ## build bin/npctl.exe, for build hosts with Windows
 	GOOS=windows GOARCH=amd64 go build -ldflags '$(LDFLAGS)' -o bin/npctl.exe ./cmd/npctl
 
 test: ## run the tests (no root, no network, no services)
-	go test ./...
+	$(UNIT) $${PKG:-./...}
 
-race: ## run the tests with the race detector (needs a C compiler)
-	$(RACE) ./...
+race: export CGO_ENABLED := 1
+race: ## run the tests of packages with goroutines with the race detector (needs a C compiler)
+	$(UNIT) -race $${PKG:-$$(go list ./... | grep -vE '^github.com/npctl/npctl/($(NO_RACE))$$')}
+	test -n "$$PKG$$RUN" || $(UNIT) -race -run='$(RACE_COMMANDS)' ./cmd/npctl
+
+affected: ## what a change can break: tests of the packages that depend on changed ones, and the names of their integration targets
+	@test/affected.sh
 
 check: lint vuln docs-check race ## everything a change has to pass before review, except the integration targets
 
-lint: ## gofmt, go vet, golangci-lint, builds for Windows and macOS, functions that nothing calls
+lint: ## gofmt, go vet, golangci-lint, npctl for Windows and macOS, functions that nothing calls
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: run make fmt'; exit 1; }
-	go vet ./...
-	go vet -tags integration,gearman,zuul ./...
-	GOOS=windows GOARCH=amd64 go build ./...
-	GOOS=darwin GOARCH=arm64 go build ./...
-	go run $(GOLANGCI) run --build-tags integration,gearman,zuul ./...
-	@dead=$$(go run $(DEADCODE) -test -tags integration,gearman,zuul,openstackclient ./...) && test -z "$$dead" || { echo "$$dead"; exit 1; }
+	go vet -tags $(TAGS) ./...
+	GOOS=windows GOARCH=amd64 go vet ./cmd/npctl
+	GOOS=darwin GOARCH=arm64 go vet ./cmd/npctl
+	go run $(GOLANGCI) run --build-tags $(TAGS) ./...
+	@dead=$$(go run $(DEADCODE) -test -tags $(TAGS) ./...) && test -z "$$dead" || { echo "$$dead"; exit 1; }
 
 vuln: ## govulncheck, where its database can be reached
 	@if curl -fsI -m 10 https://vuln.go.dev/index/modules.json >/dev/null 2>&1; then go run $(GOVULNCHECK) ./...; \

@@ -1,9 +1,23 @@
-# Prints the output of failed tests only, from the output of `go test -v`: the first and last lines of each.
+# Prints the failed tests of a part from the output of go test, with or without -v: the first and last lines of each, and the
+# command that repeats them alone. -v part is the name of the part, such as "make race".
 BEGIN { most = 40 }
 /^=== (RUN|CONT|NAME|PAUSE) / { now = $3; next }
-/^ *--- (PASS|FAIL|SKIP): / { if ($2 == "FAIL:") failed[++n] = $3; next }
-/^(FAIL|panic:|fatal error:)/ { other = other substr($0, 1, 400) "\n" }
-{ lines[now] = lines[now] "\n" substr($0, 1, 400) }
+/^ *--- (PASS|FAIL|SKIP): / {
+  if ($2 == "FAIL:") {
+    failed[++n] = $3
+    if ($0 ~ /^-/) tests = tests (tests ? "|" : "") $3
+  }
+  now = $3
+  next
+}
+/^FAIL\t/ {
+  if (tests) again[++commands] = $2 " " tests
+  else other = other $0 "\n"
+  tests = ""
+  next
+}
+/^(panic:|fatal error:)/ { other = other substr($0, 1, 400) "\n" }
+{ lines[now] = lines[now] "\n" substr($0, 1, 400); last[NR % 20] = substr($0, 1, 400) }
 END {
   for (i = 1; i <= n; i++) {
     print "--- FAIL: " failed[i]
@@ -14,4 +28,13 @@ END {
     }
   }
   printf "%s", other
+  if (!n) for (i = NR - 19; i <= NR; i++) if (i > 0) print last[i % 20]
+  print part " failed; to repeat:"
+  for (i = 1; i <= commands; i++) {
+    split(again[i], word, " ")
+    sub("github.com/npctl/npctl", ".", word[1])
+    if (part ~ /integration/ && part !~ /newcomer/) print "  RUN='^(" word[2] ")$' " part
+    else print "  RUN='^(" word[2] ")$' PKG=" word[1] " make " (part ~ /race/ ? "race" : "test")
+  }
+  if (!commands) print "  " part
 }

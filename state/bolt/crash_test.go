@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,11 +17,12 @@ import (
 )
 
 // TestKilledProcessLosesNothing checks that a process that is killed at any moment loses no acknowledged commit and
-// leaves no partial one, and that the next process takes over its lock.
+// leaves no partial one, and that the next process takes over its lock. The file is on a disk, if /var/tmp is: the
+// temporary files of other tests are in memory, where possible.
 func TestKilledProcessLosesNothing(t *testing.T) {
 	t.Parallel()
 	const kills = 20
-	path := filepath.Join(t.TempDir(), "npctl.db")
+	path := filepath.Join(diskDir(t), "npctl.db")
 	var reached int64
 	for range kills {
 		printed := runAndKill(t, path, time.Duration(rand.Int64N(int64(50*time.Millisecond))))
@@ -36,6 +38,17 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 		t.Fatalf("%d commits before %d kills: the processes wrote too little", reached, kills)
 	}
 	t.Logf("%d commits, %d kills", reached, kills)
+}
+
+// diskDir returns a temporary directory in /var/tmp, which survives a restart of the machine, where that exists.
+func diskDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "npctl-test")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // runAndKill kills a process some time after its first commit and returns its output.

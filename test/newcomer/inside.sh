@@ -18,7 +18,28 @@ devices() { # root
   ln -s fd/2 "$1/dev/stderr"
 }
 
-inside() { # root, Go's directory
+# share_caches mounts this machine's caches of Go below those of the newcomer, who cannot change them.
+share_caches() { # root, modules, builds
+  local home=$1/home/newcomer own=$1/caches prefix
+  mkdir -p "$home/go/pkg/mod" "$home/.cache/go-build" "$own"
+  chown -R "$uid:$uid" "$home/go" "$home/.cache"
+  mount --bind "$2" "$home/go/pkg/mod"
+  mount -o remount,bind,ro "$home/go/pkg/mod"
+  mount -t tmpfs none "$own"
+  mkdir -p "$own/new" "$own/work"
+  for prefix in {{0..9},{a..f}}{{0..9},{a..f}}; do mkdir "$own/new/$prefix"; done
+  chown -R "$uid:$uid" "$own/new"
+  mount -t overlay -o "lowerdir=$3,upperdir=$own/new,workdir=$own/work" none "$home/.cache/go-build"
+}
+
+# as_newcomer runs a command in a login of the newcomer.
+as_newcomer() { # root, command...
+  timeout "$limit" chroot --userspec="$uid:$uid" --groups="$uid" "$1" /usr/bin/env -i \
+    HOME=/home/newcomer USER=newcomer LOGNAME=newcomer SHELL=/bin/bash LANG=C.UTF-8 PATH=/usr/local/go/bin:/usr/local/bin:/usr/bin:/bin \
+    "${variables[@]}" "${@:2}" </dev/null
+}
+
+inside() { # root, Go's directory, and the caches of modules and builds, if shared
   local command began variables
   mount -t proc none "$1/proc"
   devices "$1"
@@ -26,12 +47,14 @@ inside() { # root, Go's directory
   mount --bind "$2" "$1/usr/local/go"
   mount -o remount,bind,ro "$1/usr/local/go"
   mapfile -t variables <"$1/settings"
+  if [ $# != 2 ]; then
+    share_caches "$1" "$3" "$4"
+    as_newcomer "$1" go clean -testcache
+  fi
   while read -r command; do
     printf '\nnewcomer: $ %s\n' "$command"
     began=$SECONDS
-    timeout "$limit" chroot --userspec="$uid:$uid" --groups="$uid" "$1" /usr/bin/env -i \
-      HOME=/home/newcomer USER=newcomer LOGNAME=newcomer SHELL=/bin/bash LANG=C.UTF-8 PATH=/usr/local/go/bin:/usr/local/bin:/usr/bin:/bin \
-      "${variables[@]}" bash -c "cd ~/npctl && $command" </dev/null || { echo "newcomer: \"$command\" failed" >&2; return 1; }
+    as_newcomer "$1" bash -c "cd ~/npctl && $command" || { echo "newcomer: \"$command\" failed" >&2; return 1; }
     echo "newcomer: \"$command\" passed after $((SECONDS - began)) s"
   done <"$1/commands"
 }

@@ -1,10 +1,12 @@
 #!/bin/bash
 # Runs the first two commands of README.md like a newcomer: as an unprivileged user, on a minimal Debian 12 with Go, make,
-# git and certificates, in a new clone of the commit, with empty caches. Fails if one of the commands fails, for example
-# because a test needs a tool that the README does not name.
+# git and certificates, in a new clone of the commit. Fails if one of the commands fails, for example because a test needs a
+# tool that the README does not name. The newcomer reads this machine's caches of Go, whose contents are addressed by hash, and
+# writes to its own, but reads no result of a test.
 #
 # Needs root. All mounts and processes are in a separate namespace, which ends with the script.
 #   NPCTL_NEWCOMER_KEEP=1 ./run.sh      keeps the root directory
+#   NPCTL_NEWCOMER_ALONE=1 ./run.sh     with empty caches, so that the newcomer downloads and compiles everything
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
@@ -16,7 +18,7 @@ readonly suite=bookworm uid=1000 limit=40m
 # In the namespace: run.sh inside ROOT GO
 if [ "${1:-}" = inside ]; then
   . "$here/inside.sh"
-  inside "$2" "$3"
+  inside "${@:2}"
   exit
 fi
 
@@ -62,13 +64,13 @@ clone() { # directory
   chown -R "$uid:$uid" "$to"
 }
 
-# settings prints the variables that the newcomer receives from this machine: only network settings.
+# settings prints the variables that the newcomer receives from this machine: those of the network and of the compiler.
 settings() {
   local name
   for name in {http,https,ftp,all,no}_proxy {HTTP,HTTPS,FTP,ALL,NO}_PROXY; do
     [ -z "${!name:-}" ] || echo "$name=${!name}"
   done
-  for name in GOPROXY GOSUMDB GONOSUMDB GONOPROXY GOPRIVATE GOINSECURE; do
+  for name in GOPROXY GOSUMDB GONOSUMDB GONOPROXY GOPRIVATE GOINSECURE GOFLAGS; do
     echo "$name=$(go env "$name")"
   done
 }
@@ -82,6 +84,11 @@ as_root_or_die
 mapfile -t wanted < <(commands)
 [ "${#wanted[@]}" = 2 ] || { echo "README.md begins with ${#wanted[@]} commands and not with two: ${wanted[*]}" >&2; exit 1; }
 apt_install mmdebstrap git util-linux
+caches=()
+if [ -z "${NPCTL_NEWCOMER_ALONE:-}" ]; then
+  go mod download
+  caches=("$(go env GOMODCACHE)" "$(go env GOCACHE)")
+fi
 root=$(mktemp -d "${TMPDIR:-/tmp}/npctl-newcomer.XXXXXX")
 chmod 755 "$root"
 trap clean EXIT
@@ -92,6 +99,6 @@ clone "$root"
 settings >"$root/settings"
 printf '%s\n' "${wanted[@]}" >"$root/commands"
 echo "newcomer: a minimal Debian is ready after $((SECONDS - began)) s"
-unshare --mount --pid --fork --kill-child --propagation private -- "$here/run.sh" inside "$root" "$(go env GOROOT)" </dev/null &
+unshare --mount --pid --fork --kill-child --propagation private -- "$here/run.sh" inside "$root" "$(go env GOROOT)" "${caches[@]}" </dev/null &
 worker=$!
 wait "$worker"
