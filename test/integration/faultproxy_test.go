@@ -18,11 +18,10 @@ import (
 	"time"
 )
 
-// proxyFault is a fault in changing calls of Glance.
+// proxyFault is a fault in the first changing call of Glance with a method.
 type proxyFault struct {
-	on    string // method: POST creates a record, PUT uploads the content, DELETE removes the image
-	times int    // 0 means 1
-	do    func(r *rebuilding, c *proxiedCall)
+	on string // method: POST creates a record, PUT uploads the content, DELETE removes the image
+	do func(r *rebuilding, c *proxiedCall)
 }
 
 // proxiedCall is a call that a proxyFault changes.
@@ -73,7 +72,7 @@ func (m *faultProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer m.checkAfter(r.Method + " " + r.URL.Path)
 	m.mu.Lock()
 	do := m.fault.do
-	if r.Method != m.fault.on || m.hits >= max(m.fault.times, 1) {
+	if r.Method != m.fault.on || m.hits > 0 {
 		do = nil
 	}
 	if do != nil {
@@ -159,24 +158,9 @@ func (m *faultProxy) checkAfter(after string) {
 	}
 }
 
-// answer returns the response of a broken service, or of a proxy before it.
-func answer(status int) func(*rebuilding, *proxiedCall) {
-	return func(_ *rebuilding, c *proxiedCall) {
-		_, _ = io.Copy(io.Discard, c.r.Body)
-		http.Error(c.w, http.StatusText(status), status)
-	}
-}
-
 // lose lets Glance execute the call and cuts the connection instead of responding.
 func lose(_ *rebuilding, c *proxiedCall) {
 	c.pass(httptest.NewRecorder(), c.r)
-	panic(http.ErrAbortHandler)
-}
-
-// hang never responds.
-func hang(_ *rebuilding, c *proxiedCall) {
-	_, _ = io.Copy(io.Discard, c.r.Body) // so that the client's disconnection is noticed
-	<-c.r.Context().Done()
 	panic(http.ErrAbortHandler)
 }
 
@@ -212,21 +196,19 @@ func damage(_ *rebuilding, c *proxiedCall) {
 	c.pass(c.w, bent)
 }
 
-// signalled sends a signal to npctl during the transfer of the content.
-func signalled(signal os.Signal) func(*rebuilding, *proxiedCall) {
-	return func(r *rebuilding, c *proxiedCall) {
-		r.mu.Lock()
-		process := r.process
-		r.mu.Unlock()
-		first := make([]byte, 4096)
-		n, _ := c.r.Body.Read(first)
-		if err := process.Signal(signal); err != nil {
-			r.t.Error(err)
-		}
-		rest := c.r.Clone(c.r.Context())
-		rest.Body = io.NopCloser(io.MultiReader(bytes.NewReader(first[:n]), c.r.Body))
-		c.pass(c.w, rest)
+// kill kills npctl during the transfer of the content.
+func kill(r *rebuilding, c *proxiedCall) {
+	r.mu.Lock()
+	process := r.process
+	r.mu.Unlock()
+	first := make([]byte, 4096)
+	n, _ := c.r.Body.Read(first)
+	if err := process.Kill(); err != nil {
+		r.t.Error(err)
 	}
+	rest := c.r.Clone(c.r.Context())
+	rest.Body = io.NopCloser(io.MultiReader(bytes.NewReader(first[:n]), c.r.Body))
+	c.pass(c.w, rest)
 }
 
 // pauseGlance makes Glance hang for longer than upload_timeout.
