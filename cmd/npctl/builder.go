@@ -109,13 +109,15 @@ func (c *builderCommand) serve(ctx context.Context, s *session, servers wire.Opt
 	c.ui.message("Building %s for clients of %s. ^C stops.", strings.Join(images, ", "), strings.Join(servers.Servers, ", "))
 	b := &buildHost{builderCommand: c, session: s, service: shop, host: host}
 	side, end := context.WithCancel(ctx)
-	defer end()
 	var helpers sync.WaitGroup
-	defer helpers.Wait()
+	defer func() { end(); helpers.Wait() }()
 	helpers.Go(func() { (&reloader{hints: reloads, inputs: c.inputs, log: c.log, reload: b.reload}).run(side) })
 	tell := newNotifier(c.log)
 	tell.ready()
-	defer context.AfterFunc(ctx, tell.stopping)()
+	helpers.Go(func() {
+		<-side.Done()
+		tell.stopping()
+	})
 	return host.Serve(ctx)
 }
 

@@ -369,9 +369,7 @@ func TestSystemdIsNotifiedOfTheStatus(t *testing.T) {
 		return found && strings.Contains(after, "READY=1")
 	})
 	w.end()
-	if !strings.Contains(told.String(), "STOPPING=1") {
-		t.Errorf("systemd was told:\n%s", told)
-	}
+	w.await("it stops", func() bool { return strings.Contains(told.String(), "STOPPING=1") })
 }
 
 func TestLockOfAnotherContainerIsTakenOverOnRequest(t *testing.T) {
