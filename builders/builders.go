@@ -116,7 +116,8 @@ type Remote interface {
 	// Upload uploads a file of a build to a provider from its build host and returns the cloud's ID of the image. The
 	// host converts the file if it does not have the format.
 	Upload(ctx context.Context, s UploadJob) (external string, err error)
-	// Remove removes the files of a build from all hosts. If no host has the build, the error wraps ErrHostUnavailable.
+	// Remove removes the files of a build from all hosts. If no host has the build when it is called, the error wraps
+	// ErrHostUnavailable.
 	Remove(ctx context.Context, buildID string) error
 	// ListBuilds returns the builds with files on the hosts that are up.
 	ListBuilds(ctx context.Context) (map[string]bool, error)

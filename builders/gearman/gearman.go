@@ -23,8 +23,8 @@ import (
 // Settings configures how a Builder reaches the build hosts.
 type Settings struct {
 	Gearman protocol.Options
-	// HostTimeout limits how long a build waits while no host offers its image, and how long any job waits while no
-	// server answers; two minutes when 0.
+	// HostTimeout limits how long a build waits while no host offers its image, how long any job waits while no server
+	// answers, and how long a removal without an answer waits for its host; two minutes when 0.
 	HostTimeout time.Duration
 	// Kinds are errors of a build host that callers recognize here with errors.Is. The host needs the same names.
 	Kinds map[string]error

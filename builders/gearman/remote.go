@@ -1,8 +1,8 @@
 package gearman
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,56 +49,6 @@ func (b *Builder) failIfNoHost(function string) func(map[string]protocol.Functio
 		}
 		return fmt.Errorf("%w: no build host offers %s at %s; is npctl builder running on its host?", builders.ErrHostUnavailable, function, strings.Join(b.servers, ", "))
 	}
-}
-
-// Remove implements builders.Remote. If several hosts have the build, it removes the build from all of them.
-func (b *Builder) Remove(ctx context.Context, buildID string) error {
-	for hosts := 0; ; hosts++ {
-		err := b.removeOnce(ctx, buildID)
-		if errors.Is(err, builders.ErrHostUnavailable) && hosts > 0 {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if gone, err := b.isGone(ctx, buildID); gone || err != nil || hosts == mostHosts {
-			return err
-		}
-	}
-}
-
-// mostHosts limits the removal of a build that reappears after each removal.
-const mostHosts = 16
-
-func (b *Builder) removeOnce(ctx context.Context, buildID string) error {
-	var why failure
-	_, err := b.client.Do(ctx, protocol.Job{
-		Function: deletePrefix + buildID, Unique: unique(buildID), Wait: b.wait, Precheck: b.failIfNoHost(deletePrefix + buildID),
-		Output: func(data []byte) { why = why.or(data) },
-	})
-	if err != nil {
-		return b.explain(fmt.Errorf("delete build %s: %w", buildID, err), why)
-	}
-	return nil
-}
-
-// isGone waits up to two seconds for the host to withdraw its functions, which it does after its answer.
-func (b *Builder) isGone(ctx context.Context, buildID string) (bool, error) {
-	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); {
-		functions, err := b.client.Status(ctx)
-		if err != nil {
-			return false, err
-		}
-		if functions[deletePrefix+buildID].Workers == 0 {
-			return true, nil
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		}
-	}
-	return false, nil
 }
 
 // ListBuilds implements builders.Remote.
@@ -156,16 +106,31 @@ func workerName(host, what string) string {
 	return strings.Join(strings.Fields(hostPrefix+host+":"+what), "-")
 }
 
-// hostOf returns the name of a host that offers a function.
+// hostOf returns the name of a host that offers a function, or the address of a worker that is not npctl's.
 func hostOf(peers []protocol.Peer, function string) string {
 	for _, p := range peers {
-		if !slices.Contains(p.Functions, function) {
-			continue
+		if slices.Contains(p.Functions, function) {
+			return cmp.Or(hostOfWorker(p), p.Address)
 		}
-		if name, ours := strings.CutPrefix(p.Name, hostPrefix); ours {
-			return name[:max(0, strings.LastIndexByte(name, ':'))] // a host name may contain colons
-		}
-		return p.Address
 	}
 	return ""
+}
+
+// hostsOf returns the names of the hosts that offer a function, "" for workers that are not npctl's.
+func hostsOf(peers []protocol.Peer, function string) (hosts []string) {
+	for _, p := range peers {
+		if slices.Contains(p.Functions, function) {
+			hosts = append(hosts, hostOfWorker(p))
+		}
+	}
+	return hosts
+}
+
+// hostOfWorker returns the host in the name of a worker of npctl, or "".
+func hostOfWorker(p protocol.Peer) string {
+	name, ours := strings.CutPrefix(p.Name, hostPrefix)
+	if !ours {
+		return ""
+	}
+	return name[:max(0, strings.LastIndexByte(name, ':'))] // a host name may contain colons
 }

@@ -47,6 +47,8 @@ func runSuite(t *testing.T, kind gearmantest.Kind, start func(*testing.T) protoc
 		"ReloadOffersOtherImages":      reloaded,
 		"VersionsOfExternalSources":    versionsOfExternalSources,
 		"RemovalStopsABuild":           removalStopsABuild,
+		"LostAnswerOfARemoval":         lostAnswerOfARemoval,
+		"HostIsLostDuringARemoval":     hostIsLostDuringARemoval,
 		"HostIsKnownToBeUp":            hostIsUp,
 		"AbsentHostIsAway":             absentHost,
 		"OriginalClient":               originalClient,
@@ -388,6 +390,73 @@ func removalStopsABuild(t *testing.T, w world) {
 		t.Error(err)
 	}
 	receive(t, again, "the end")
+}
+
+// relayed returns options for a connection to the servers through a relay.
+func relayed(t *testing.T, o protocol.Options) (*gearmantest.Relay, protocol.Options) {
+	relay := gearmantest.StartRelay(t, o.Servers[0])
+	o.Servers = []string{relay.Addr()}
+	return relay, o
+}
+
+func remove(t *testing.T, b *gearman.Builder) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- b.Remove(withTimeout(t), id) }()
+	return done
+}
+
+// The connection of the client is lost after the host has received the job, and the client connects again after the
+// host has removed the build.
+func lostAnswerOfARemoval(t *testing.T, w world) {
+	relay, o := relayed(t, w.options)
+	shop := newWorkshop(t, "debian")
+	testutil.WriteFile(t, shop.path(id, "raw"), "image")
+	shop.remove = func(context.Context) error { relay.Reset(); return nil }
+	serve(t, w.options, "h1", shop)
+	offered(t, w.options, map[string]int{"image-build:debian": 1, "image-upload:" + id: 2, "image-delete:" + id: 2})
+	done := remove(t, newBuilder(o))
+	offered(t, w.options, map[string]int{"image-build:debian": 1})
+	relay.Resume()
+	if err := receive(t, done, "the removal"); err != nil {
+		t.Errorf("the repeated removal: %v", err)
+	}
+}
+
+// The host loses its connection together with the client, before it has removed the build: no host offers the build,
+// but it exists.
+func hostIsLostDuringARemoval(t *testing.T, w world) {
+	toClient, o := relayed(t, w.options)
+	toHost, hostOptions := relayed(t, w.options)
+	shop := newWorkshop(t, "debian")
+	testutil.WriteFile(t, shop.path(id, "raw"), "image")
+	removals := 0 // one at a time: the host serializes them
+	shop.remove = func(ctx context.Context) error {
+		if removals++; removals > 1 {
+			return nil
+		}
+		toClient.Reset() // first, so that the client does not receive a failure from the server
+		toHost.Reset()
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	serve(t, hostOptions, "h1", shop)
+	offered(t, w.options, map[string]int{"image-build:debian": 1, "image-upload:" + id: 2, "image-delete:" + id: 2})
+	done := remove(t, newBuilder(o))
+	testutil.Await(t, "the loss of the connections", func() bool { return toClient.Refused() > 0 && toHost.Refused() > 0 })
+	offered(t, w.options, map[string]int{})
+	before := toClient.Accepted()
+	toClient.Resume()
+	testutil.Await(t, "queries for the host", func() bool { return toClient.Accepted() >= before+6 || len(done) > 0 })
+	if len(done) > 0 {
+		t.Fatalf("the removal ends with %v while the host is away", <-done)
+	}
+	toHost.Resume()
+	if err := receive(t, done, "the removal"); err != nil {
+		t.Errorf("the removal after the return of the host: %v", err)
+	}
+	if _, err := os.Stat(shop.path(id, "raw")); err == nil {
+		t.Error("the file is still there")
+	}
 }
 
 func hostIsUp(t *testing.T, w world) {

@@ -251,6 +251,33 @@ func TestRemovalThatFailsSaysWhy(t *testing.T) {
 	offered(t, o, map[string]int{"image-upload:" + id: 2, "image-delete:" + id: 2})
 }
 
+// A removal without an answer is not done as long as the host that had the build is away.
+func TestRemovalAtAHostThatStaysAwayIsAnError(t *testing.T) {
+	for _, kind := range []gearmantest.Kind{gearmantest.Gearmand, gearmantest.Python} {
+		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
+			server := gearmantest.Start(t, kind)
+			toClient, clientOptions := relayed(t, quick(t, server.Addr()))
+			toHost, hostOptions := relayed(t, quick(t, server.Addr()))
+			shop := newWorkshop(t)
+			testutil.WriteFile(t, shop.path(id, "raw"), "image")
+			shop.remove = func(ctx context.Context) error {
+				toClient.Reset()
+				toHost.Reset()
+				toClient.Resume()
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			serve(t, hostOptions, "h1", shop)
+			offered(t, quick(t, server.Addr()), map[string]int{"image-upload:" + id: 2, "image-delete:" + id: 2})
+			err := gearman.New(gearman.Settings{Gearman: clientOptions, HostTimeout: time.Second}).Remove(withTimeout(t), id)
+			if err == nil {
+				t.Error("the build counts as removed")
+			}
+		})
+	}
+}
+
 func TestSettingsAreChecked(t *testing.T) {
 	b := new(gearman.Builder)
 	for _, a := range b.Schema().Attributes {

@@ -52,6 +52,7 @@ type workshop struct {
 	images []string                                                                               // guarded by mu
 	make   func(ctx context.Context, image, id string, progress func(string, int64, int64)) error // additional work of a build
 	send   func(ctx context.Context, s builders.UploadJob) (string, error)
+	remove func(ctx context.Context) error // additional work before the files are removed
 	// versions lists the versions of images with an external source.
 	versions map[string]func() ([]resources.Version, error) // guarded by mu
 	mu       sync.Mutex
@@ -160,7 +161,12 @@ func (w *workshop) Upload(ctx context.Context, s builders.UploadJob) (string, er
 	return "cloud-" + s.BuildID, nil
 }
 
-func (w *workshop) Remove(_ context.Context, id string) error {
+func (w *workshop) Remove(ctx context.Context, id string) error {
+	if w.remove != nil {
+		if err := w.remove(ctx); err != nil {
+			return err
+		}
+	}
 	err := os.Remove(w.path(id, "raw"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
