@@ -351,8 +351,12 @@ func isGoneEverywhere(ctx context.Context, remote builders.Remote, b *resources.
 	if b.Seconds == 0 || !ok {
 		return b.Seconds == 0
 	}
-	up, err := hosts.Up(ctx, b.Host)
-	return up && err == nil
+	if up, err := hosts.Up(ctx, b.Host); !up || err != nil {
+		return false
+	}
+	// The host may have returned after the removal and before Up.
+	held, err := remote.ListBuilds(ctx)
+	return err == nil && !held[b.ID]
 }
 
 func (x *execution) convert(ctx context.Context, s plan.Step, from resources.ImageFile, name, format string, log io.Writer) (resources.ImageFile, error) {

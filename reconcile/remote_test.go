@@ -25,6 +25,7 @@ type afar struct {
 	build   error
 	remove  error
 	up      bool
+	held    func(id string) (bool, error) // whether the host has a build; it has none when nil
 	removed []string
 	// interrupted cancels the run during the build.
 	interrupted bool
@@ -53,7 +54,20 @@ func (a *afar) Remove(_ context.Context, id string) error {
 	return a.remove
 }
 
-func (a *afar) ListBuilds(context.Context) (map[string]bool, error) { return nil, nil }
+func (a *afar) ListBuilds(context.Context) (map[string]bool, error) {
+	held := map[string]bool{}
+	for _, id := range a.removed {
+		if a.held == nil {
+			continue
+		}
+		has, err := a.held(id)
+		if err != nil {
+			return nil, err
+		}
+		held[id] = has
+	}
+	return held, nil
+}
 
 func (a *afar) Up(_ context.Context, host string) (bool, error) { return a.up && host == "h1", nil }
 
@@ -123,18 +137,21 @@ func TestRemoteBuildIsGoneOrItsHostIsDown(t *testing.T) {
 	for name, test := range map[string]struct {
 		remove error
 		up     bool
+		held   func(string) (bool, error)
 		gone   bool
 	}{
 		"removed":                                    {remove: nil, gone: true},
 		"its host is down":                           {remove: away},
 		"its host is up and has it no more":          {remove: away, up: true, gone: true},
 		"its host is up and nobody could ask for it": {remove: errors.New("no server"), up: true},
+		"its host returned after the removal":        {remove: away, up: true, held: func(string) (bool, error) { return true, nil }},
+		"its builds cannot be listed":                {remove: away, up: true, held: func(string) (bool, error) { return false, errors.New("no server") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, host, sandboxcloud.Options{})
 			testutil.Must(t, l.does(t, &afar{}, buildAfar))
 			b := l.theBuild(t)
-			a := &afar{remove: test.remove, up: test.up}
+			a := &afar{remove: test.remove, up: test.up, held: test.held}
 			step := plan.Step{ID: "delete", Action: plan.ActionDelete, Thing: plan.ThingBuild, Record: b.Key()}
 			if err := l.does(t, a, step); (err == nil) != test.gone {
 				t.Errorf("got %v", err)
