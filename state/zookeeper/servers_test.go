@@ -92,7 +92,7 @@ func TestStoreMovesToOtherServersWithItsLocks(t *testing.T) {
 	claim, entry, err := s.Claim(t.Context(), entry.Record.Key())
 	testutil.Must(t, err)
 
-	other := newTreeIn(t, lab.Start(t, 1).Env) // with its own authority
+	other := newTreeIn(t, lab.StartStranger(t).Env)
 	for what, to := range map[string]zookeeper.Options{
 		"another ensemble":      {Hosts: other.servers(), TLS: &zookeeper.TLS{CA: other.CA, Cert: other.Cert, Key: other.Key}},
 		"an unknown authority":  {Hosts: hosts[1:], TLS: &zookeeper.TLS{CA: other.CA, Cert: other.Cert, Key: other.Key}},

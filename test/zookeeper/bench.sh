@@ -13,7 +13,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
 test/zookeeper/install.sh
 venv=$(test/zookeeper/install.sh --nodepool)
-export NPCTL_TEST_NODEPOOL=$venv
+export NPCTL_TEST_NODEPOOL=$venv NPCTL_TEST_ZOOKEEPER_JAVA= # a server as in production, with fsync
 work=$(mktemp -d)
 pid=
 trap 'kill -9 $pid 2>/dev/null || true; test/zookeeper/launcher.sh kill "$work/nodepool" 2>/dev/null || true; test/zookeeper/lab.sh kill "$work/lab" || true; rm -rf --one-file-system "$work"' EXIT

@@ -10,9 +10,13 @@
 #   ./lab.sh word DIR WORD    print the response of server 1 to a four-letter word: mntr, srvr, cons, wchs, dump …
 #   ./lab.sh env DIR          print the settings
 # Session timeouts may be 0.5 s to 120 s; Zuul requests 120 s.
+#
+#   NPCTL_TEST_ZOOKEEPER_TLS    directory with the certificates of another lab, DIR/tls, to copy instead of creating some
+#   NPCTL_TEST_ZOOKEEPER_JAVA   options of Java. The default starts quickly and does not wait for the disk: only a crash of
+#                               the host would lose records, not SIGKILL
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-[ $# -ge 2 ] || { sed -n 2,12p "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n 2,16p "$0"; exit 2; }
 DIR=$(realpath -m "$2") RUN=$DIR/run LOG=$DIR/log ADDRESS=127.0.0.1
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 . "$source/../openstack/lib/process.sh"
@@ -20,6 +24,10 @@ die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 
 # The server and its clients have a certificate each; "stranger" is a client of another authority.
 certificates() {
+  if [ -n "${NPCTL_TEST_ZOOKEEPER_TLS:-}" ]; then # five keys of 3,072 bits take more CPU time than a server needs to start
+    cp -r "$NPCTL_TEST_ZOOKEEPER_TLS" "$DIR/tls"
+    return
+  fi
   local make=$source/../../packaging/zookeeper/make-certificates.sh
   "$make" "$DIR/tls" server,localhost,127.0.0.1 client
   "$make" "$DIR/tls/other" stranger
@@ -66,7 +74,8 @@ launch() { # server
   local home=$DIR/server-$1 path
   # the jar of Debian's package does not list all its dependencies
   path=$home:$(printf '%s:' /usr/share/java/{zookeeper,slf4j-log4j12,log4j-1.2}.jar /usr/share/java/netty*.jar)
-  start "zookeeper-$1" "$(port "$1" 2)" java -Xms64m -Xmx768m -Dzookeeper.jmx.log4j.disable=true -cp "$path" \
+  start "zookeeper-$1" "$(port "$1" 2)" java -Xms64m -Xmx768m \
+    ${NPCTL_TEST_ZOOKEEPER_JAVA--XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.forceSync=no} -Dzookeeper.jmx.log4j.disable=true -cp "$path" \
     org.apache.zookeeper.server.quorum.QuorumPeerMain "$home/zoo.cfg"
 }
 
@@ -137,5 +146,5 @@ case $1 in
   cont) signal CONT $(chosen "${3:-}") ;;
   word) say 1 "${3:?four-letter word}" ;;
   env) cat "$DIR/env.sh" ;;
-  *) sed -n 2,12p "$0"; exit 2 ;;
+  *) sed -n 2,16p "$0"; exit 2 ;;
 esac

@@ -26,13 +26,26 @@ type Env struct {
 // Lab is a ZooKeeper for tests.
 type Lab struct {
 	Env
-	Dir string
+	Dir          string
+	certificates string // directory; "": the lab creates its own
 }
 
-// Start starts a ZooKeeper with the given number of servers, and kills it at the end of the test.
+// Start starts a ZooKeeper with the given number of servers, and kills it at the end of the test. It has the certificates
+// of the lab in the environment, if there is one.
 func Start(t testing.TB, servers int) *Lab {
 	t.Helper()
-	l, err := Open(filepath.Join(t.TempDir(), "zookeeper"), servers)
+	return started(t, servers, sharedCertificates())
+}
+
+// StartStranger starts a ZooKeeper of one server with an authority of its own.
+func StartStranger(t testing.TB) *Lab {
+	t.Helper()
+	return started(t, 1, "")
+}
+
+func started(t testing.TB, servers int, certificates string) *Lab {
+	t.Helper()
+	l, err := open(filepath.Join(t.TempDir(), "zookeeper"), servers, certificates)
 	t.Cleanup(func() {
 		_ = l.Close()
 		if t.Failed() {
@@ -47,8 +60,19 @@ func Start(t testing.TB, servers int) *Lab {
 
 // Open starts a ZooKeeper with all its data in a directory, for a TestMain with tests that share it. The caller calls
 // Close, also after an error.
-func Open(dir string, servers int) (*Lab, error) {
-	l := &Lab{Dir: dir}
+func Open(dir string, servers int) (*Lab, error) { return open(dir, servers, sharedCertificates()) }
+
+// sharedCertificates returns the directory with the certificates of the lab in the environment; "" without such a lab.
+func sharedCertificates() string {
+	if dir := os.Getenv("NPCTL_TEST_ZOOKEEPER_LAB"); dir != "" {
+		return filepath.Join(dir, "tls")
+	}
+	return ""
+}
+
+// open starts servers with the certificates in a directory, or with new ones if that is "".
+func open(dir string, servers int, certificates string) (*Lab, error) {
+	l := &Lab{Dir: dir, certificates: certificates}
 	if err := l.run("start", strconv.Itoa(servers)); err != nil {
 		return l, err
 	}
@@ -94,7 +118,7 @@ func (l *Lab) each(command string, servers []int) error {
 }
 
 func (l *Lab) run(command string, arguments ...string) error {
-	_, err := script("lab.sh", append([]string{command, l.Dir}, arguments...)...)
+	_, err := scriptWith([]string{"NPCTL_TEST_ZOOKEEPER_TLS=" + l.certificates}, "lab.sh", append([]string{command, l.Dir}, arguments...)...)
 	return err
 }
 
@@ -134,6 +158,11 @@ func environment(get func(string) string) Env {
 // script runs one of the scripts in test/zookeeper and returns its output. It takes minutes if it has to create a
 // virtual environment.
 func script(name string, arguments ...string) (string, error) {
+	return scriptWith(nil, name, arguments...)
+}
+
+// scriptWith runs a script with additional variables in its environment.
+func scriptWith(env []string, name string, arguments ...string) (string, error) {
 	dir, err := scripts()
 	if err != nil {
 		return "", err
@@ -142,6 +171,7 @@ func script(name string, arguments ...string) (string, error) {
 	defer cancel()
 	var out, talk strings.Builder
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, name), arguments...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = &out, &talk
 	if err := cmd.Run(); err != nil {
 		return out.String(), fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(arguments, " "), err, out.String(), talk.String())
