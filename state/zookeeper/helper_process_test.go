@@ -5,7 +5,6 @@ package zookeeper_test
 import (
 	"bufio"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state/bolt"
 	"github.com/npctl/npctl/state/zookeeper"
+	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -28,11 +28,7 @@ const holderChroot = "NPCTL_TEST_HOLDER_CHROOT"
 func TestMain(m *testing.M) {
 	chroot := os.Getenv(holderChroot)
 	if chroot == "" {
-		// The tests mostly wait for sessions to end and for servers to start. -parallel overrides this.
-		if err := flag.Set("test.parallel", "8"); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
+		program.SetParallel(8) // the tests mostly wait for sessions to end and for servers to start
 		os.Exit(m.Run())
 	}
 	if err := hold(chroot, os.Args[1]); err != nil {

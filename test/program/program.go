@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +28,20 @@ func Main(m *testing.M, path *string) int {
 	defer remove()
 	*path = built
 	return m.Run()
+}
+
+// MainParallel is Main for tests that mostly wait for timeouts and for other programs: more of them run at a time than the
+// machine has processors. -parallel overrides the number.
+func MainParallel(m *testing.M, path *string, atATime int) int {
+	SetParallel(atATime)
+	return Main(m, path)
+}
+
+// SetParallel sets the default of -parallel. It is called before the flags are parsed.
+func SetParallel(atATime int) {
+	if err := flag.Set("test.parallel", strconv.Itoa(atATime)); err != nil {
+		panic(err)
+	}
 }
 
 // Build builds npctl and returns its path. $NPCTL names an existing binary; $NPCTL_RACE enables the race detector.

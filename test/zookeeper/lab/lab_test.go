@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/test/program"
 )
 
 // shared is the lab of tests that do not disturb its servers. Each test uses its own requests and paths.
 var shared *Lab
 
 func TestMain(m *testing.M) {
+	program.SetParallel(6)
 	dir, err := os.MkdirTemp("", "npctl-lab")
 	if err == nil {
 		shared, err = Open(dir, 1)

@@ -19,11 +19,13 @@ type Nodepool struct {
 	Labels   []string
 	Image    string // fake driver: a diskimage that another program builds, and from which it boots; empty: a cloud image
 	Web      string // address of its web endpoints, such as 127.0.0.1:8005; empty: none
+	Env      []string
 }
 
 // Launcher is a nodepool-launcher, or another program of Nodepool.
 type Launcher struct {
 	dir, configuration, program string
+	env                         []string
 }
 
 // StartLauncher starts a nodepool-launcher on the lab and kills it at the end of the test. Its registration appears
@@ -42,19 +44,24 @@ func StartLauncher(t testing.TB, l *Lab, n Nodepool) *Launcher {
 		testutil.Must(t, err)
 		text += fmt.Sprintf("webapp: {listen_address: %s, port: %s}\n", host, port)
 	}
-	return StartProgram(t, dir, "nodepool-launcher", text)
+	return startProgram(t, &Launcher{dir: dir, program: "nodepool-launcher", env: n.Env}, text)
 }
 
 // StartProgram starts nodepool-launcher or nodepool-builder with a configuration, and kills it at the end of the test.
 // The clouds of DIR/clouds.yaml are available to it. Connection returns the part of the configuration for a lab.
 func StartProgram(t testing.TB, dir, program, configuration string) *Launcher {
 	t.Helper()
-	l := &Launcher{dir: dir, configuration: dir + ".yaml", program: program}
+	return startProgram(t, &Launcher{dir: dir, program: program}, configuration)
+}
+
+func startProgram(t testing.TB, l *Launcher, configuration string) *Launcher {
+	t.Helper()
+	l.configuration = l.dir + ".yaml"
 	l.Configure(t, configuration)
 	t.Cleanup(func() {
 		_ = l.Kill() // it may have ended already
 		if t.Failed() {
-			logFiles(t, filepath.Join(dir, "nodepool.log"))
+			logFiles(t, filepath.Join(l.dir, "nodepool.log"))
 		}
 	})
 	testutil.Must(t, l.Start())
@@ -77,7 +84,7 @@ func (l *Launcher) Configure(t testing.TB, text string) {
 
 // Start starts the launcher again.
 func (l *Launcher) Start() error {
-	_, err := script("launcher.sh", "start", l.dir, l.configuration, l.program)
+	_, err := scriptWith(l.env, "launcher.sh", "start", l.dir, l.configuration, l.program)
 	return err
 }
 

@@ -3,7 +3,6 @@
 package serve
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,12 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M, dir string) (int, error) {
-	flag.Parse()
-	if !given("test.parallel") { // these tests mostly wait
-		if err := flag.Set("test.parallel", "5"); err != nil {
-			return 1, err
-		}
-	}
+	program.SetParallel(6)
 	path, remove, err := program.Build()
 	if err != nil {
 		return 1, err
@@ -55,9 +49,4 @@ func run(m *testing.M, dir string) (int, error) {
 	}
 	defer root.conn.Close()
 	return m.Run(), nil
-}
-
-func given(name string) (set bool) {
-	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
-	return set
 }

@@ -36,6 +36,7 @@ type chaos struct {
 }
 
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any will do
 	if given := os.Getenv("NPCTL_SEED"); given != "" {
 		var err error

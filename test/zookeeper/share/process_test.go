@@ -23,7 +23,7 @@ import (
 // npctl is the program under test.
 var npctl string
 
-func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
+func TestMain(m *testing.M) { os.Exit(program.MainParallel(m, &npctl, 6)) }
 
 const (
 	session  = 3 * time.Second // session timeout of the processes

@@ -19,15 +19,15 @@ import (
 
 // TestStatsdNamesAreThoseOfNodepool compares the gauges of npctl with those of a real nodepool-launcher on the same
 // ZooKeeper.
-func TestStatsdNamesAreThoseOfNodepool(t *testing.T) { // not parallel: the launcher gets its server from the environment
+func TestStatsdNamesAreThoseOfNodepool(t *testing.T) {
+	t.Parallel()
 	theirs, ours := listenUDP(t), listenUDP(t)
 	host, port, err := net.SplitHostPort(theirs.LocalAddr().String())
 	testutil.Must(t, err)
-	t.Setenv("STATSD_HOST", host)
-	t.Setenv("STATSD_PORT", port)
 	zk := lab.Start(t, 1)
 	z := newZuul(t, zk.Env)
-	lab.StartLauncher(t, zk, lab.Nodepool{Driver: "static", Provider: "nodepool", Nodes: 2, Labels: []string{"theirs"}})
+	lab.StartLauncher(t, zk, lab.Nodepool{Driver: "static", Provider: "nodepool", Nodes: 2, Labels: []string{"theirs"},
+		Env: []string{"STATSD_HOST=" + host, "STATSD_PORT=" + port}})
 	m := newMachine(t, zk, "npctl", staticProvider("npctl", 2, 100, "ours"))
 	m.options = []string{"-statsd=" + ours.LocalAddr().String()}
 	m.start()
