@@ -54,6 +54,7 @@ type chaos struct {
 // TestKilledDaemonsUnderLoad requests hundreds of nodes from clouds with random faults of all
 // kinds, and kills the daemon repeatedly. NPCTL_SEED repeats a run as far as the machine's pace allows.
 func TestKilledDaemonsUnderLoad(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	if given := os.Getenv("NPCTL_SEED"); given != "" {
 		var err error

@@ -24,7 +24,7 @@ import (
 // npctl is the program under test.
 var npctl string
 
-func TestMain(m *testing.M) { os.Exit(program.Main(m, &npctl)) }
+func TestMain(m *testing.M) { os.Exit(program.MainParallel(m, &npctl, 4)) }
 
 // logShown is how many bytes of the log the output of a failed test contains.
 const logShown = 256 << 10

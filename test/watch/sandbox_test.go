@@ -53,6 +53,7 @@ provider "sandbox" "one" {
 }
 
 func TestNodesAreAssignedUsedAndReplaced(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, cloud(testutil.FreePort(t), 1, "300ms"))
 	d := s.start()
 	testutil.Await(s.t, "one node of min_ready is ready", func() bool { return s.census() == "map[ready:1]" })
@@ -77,6 +78,7 @@ func TestNodesAreAssignedUsedAndReplaced(t *testing.T) {
 }
 
 func TestHeldNodeStaysUntilItsHoldExpires(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, cloud(testutil.FreePort(t), 0, "0s"))
 	d := s.start()
 	n := s.nodes("small")[0]
@@ -103,6 +105,7 @@ func TestHeldNodeStaysUntilItsHoldExpires(t *testing.T) {
 }
 
 func TestSIGHUPReloadsConfiguration(t *testing.T) {
+	t.Parallel()
 	port := testutil.FreePort(t)
 	s := newSite(t, cloud(port, 1, "0s"))
 	d := s.start()
@@ -120,6 +123,7 @@ func TestSIGHUPReloadsConfiguration(t *testing.T) {
 }
 
 func TestDaemonResumesAfterKill(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, cloud(testutil.FreePort(t), 0, "5s"))
 	d := s.start()
 	var ids []string
@@ -161,7 +165,7 @@ func TestDaemonResumesAfterKill(t *testing.T) {
 }
 
 func TestSIGTERMEndsDaemonWithinGrace(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel()
 	s := newSite(t, cloud(testutil.FreePort(t), 0, "20s"))
 	d := s.start("-grace=1s")
 	r, err := s.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"small"}})
@@ -193,6 +197,7 @@ func TestSIGTERMEndsDaemonWithinGrace(t *testing.T) {
 }
 
 func TestSecondSignalEndsDaemonImmediately(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, cloud(testutil.FreePort(t), 1, "60s"))
 	d := s.start("-grace=1h")
 	testutil.Await(s.t, "a node is building", func() bool { return s.census() == "map[building:1]" })
@@ -205,6 +210,7 @@ func TestSecondSignalEndsDaemonImmediately(t *testing.T) {
 }
 
 func TestDaemonUsesSystemdSocket(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, cloud(testutil.FreePort(t), 0, "0s"))
 	path := filepath.Join(s.dir, "npctl.db.sock")
 	opened := listenFiles(t, "unix", path)
