@@ -69,7 +69,7 @@ func (f *Fleet) Run(t testing.TB, k *Killer, opt plan.Options) (plan.Plan, error
 	defer e.Close() //nolint:errcheck // as above
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	k.died = cancel // a killed engine waits for nothing
+	k.OnDeath = cancel // a killed engine waits for nothing
 	p, _, err := Apply(ctx, e, opt)
 	if len(p.Problems) > 0 {
 		t.Fatal(err)
@@ -129,7 +129,8 @@ func (f *Fleet) Everywhere(t *testing.T, whole map[string]int, has func() map[st
 	stride := map[bool]int{false: 1, true: 2}[f.OnlyBefore]
 	for at := 1; at <= max(points[false], points[true]) && !t.Failed(); at += stride {
 		for _, destroy := range []bool{false, true} {
-			k := &Killer{at: at}
+			k := &Killer{}
+			k.Revive(at)
 			_, err := f.Run(t, k, plan.Options{Destroy: destroy})
 			where, dead := k.Died()
 			where = fmt.Sprintf("point %d (destroy: %t): killed %s", at, destroy, where)
