@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,7 +58,7 @@ func logIn(t *testing.T) {
 	}
 }
 
-func openGroup(t *testing.T, a *azuretest.Cloud, attributes map[string]cty.Value) (*Cloud, error) {
+func openGroup(t *testing.T, a http.RoundTripper, attributes map[string]cty.Value) (*Cloud, error) {
 	t.Helper()
 	all := map[string]cty.Value{"resource_group": cty.StringVal(azuretest.Group), "endpoint": cty.StringVal(azuretest.Endpoint)}
 	for name, value := range attributes {
@@ -71,7 +73,7 @@ func openGroup(t *testing.T, a *azuretest.Cloud, attributes map[string]cty.Value
 	return c.(*Cloud), nil
 }
 
-func mustOpen(t *testing.T, a *azuretest.Cloud) *Cloud {
+func mustOpen(t *testing.T, a http.RoundTripper) *Cloud {
 	t.Helper()
 	c, err := openGroup(t, a, nil)
 	testutil.Must(t, err)
@@ -130,6 +132,8 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 			a.AttachDisk(l.ID, "foreign")
 			t.Cleanup(func() { a.AttachDisk(l.ID, "") })
 		},
+		Kill:           func(t *testing.T, k *testutil.Killer) drivers.Cloud { return mustOpen(t, k.Transport(a, changes)) },
+		Objects:        func(*testing.T) []string { return slices.Sorted(maps.Keys(a.Objects())) },
 		LoseNextAnswer: func(*testing.T) { a.LoseNext("VirtualMachinesClient.BeginCreateOrUpdate") },
 		Calls: func() (total int) {
 			for _, n := range a.Calls() {
@@ -139,6 +143,14 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 		},
 		Alone: true,
 	}
+}
+
+// changes describes a call that changes something.
+func changes(r *http.Request) string {
+	if api := azuretest.APIOf(r.Method, r.URL.Path); api == "storage.PutPage" || api == "network.Delete" || api == "network.UpdateTags" || strings.Contains(api, ".Begin") {
+		return api
+	}
+	return ""
 }
 
 func badOffers() map[string]drivertest.BadOffer {
@@ -203,7 +215,7 @@ func staysWithoutTags(a *azuretest.Cloud, object string) error {
 }
 
 func TestContract(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) drivertest.Setup { return setup(t, offerConfig(nil)) })
+	drivertest.RunInBubble(t, func(t *testing.T) drivertest.Setup { return setup(t, offerConfig(nil)) })
 }
 
 func TestContractWithEveryAttribute(t *testing.T) {
@@ -214,11 +226,11 @@ func TestContractWithEveryAttribute(t *testing.T) {
 		"userdata": cty.StringVal("#cloud-config\n"), "custom_data": cty.StringVal("#cloud-config\n"), "tags": cty.MapVal(map[string]cty.Value{"team": cty.StringVal("ci")}),
 		"market_type": cty.StringVal("spot"), "identities": words(azuretest.ID("Microsoft.ManagedIdentity/userAssignedIdentities", "ci")),
 	})
-	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+	drivertest.RunInBubble(t, func(t *testing.T) drivertest.Setup {
 		s := setup(t, offer)
 		s.Secrets = append(s.Secrets, "Password-of-the-test-1")
 		return s
-	}, "Instances", "Resolver", "Errors")
+	}, "Instances", "Resolver", "Errors", "Kills")
 }
 
 func TestSchema(t *testing.T) { drivertest.Schema(t, New().Schema()) }

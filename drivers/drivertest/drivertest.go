@@ -14,11 +14,13 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -56,6 +58,11 @@ type Setup struct {
 	Use func(t *testing.T, l resources.Leftover)
 	// LoseNextAnswer makes the next Create return an error although its instance appears.
 	LoseNextAnswer func(t *testing.T)
+	// Kill opens the project for a client that k kills at its calls that change something.
+	Kill func(t *testing.T, k *testutil.Killer) drivers.Cloud
+	// Objects returns the sorted kinds and names of all objects that npctl creates and others created, such as "disk a". It
+	// omits objects that are being deleted. Kill needs it.
+	Objects func(t *testing.T) []string
 	// Calls returns the number of API calls so far.
 	Calls func() int
 	// Alone means that the project has no other users, so that tests can compare quota use.
@@ -94,8 +101,18 @@ type BadOffer struct {
 	Near      string // must be one of the suggestions; empty means any
 }
 
+// RunInBubble is Run with the time of testing/synctest. The cloud has to be in this process, without connections to it.
+func RunInBubble(t *testing.T, setup func(t *testing.T) Setup, groups ...string) {
+	run(t, setup, synctest.Test, groups)
+}
+
 // Run runs the suite, or only the named groups. It calls setup for every test.
 func Run(t *testing.T, setup func(t *testing.T) Setup, groups ...string) {
+	run(t, setup, func(t *testing.T, f func(*testing.T)) { f(t) }, groups)
+}
+
+func run(t *testing.T, setup func(t *testing.T) Setup, around func(*testing.T, func(*testing.T)), groups []string) {
+	t.Helper()
 	for _, group := range []struct {
 		name  string
 		tests []test
@@ -110,6 +127,8 @@ func Run(t *testing.T, setup func(t *testing.T) Setup, groups ...string) {
 		{"Adopter", adopterTests()},
 		{"NodeUser", nodeUserTests()},
 		{"Errors", errorTests()},
+		{"Kills", killTests()},
+		{"ImageKills", imageKillTests()},
 	} {
 		if len(groups) > 0 && !slices.Contains(groups, group.name) {
 			continue
@@ -117,10 +136,12 @@ func Run(t *testing.T, setup func(t *testing.T) Setup, groups ...string) {
 		t.Run(group.name, func(t *testing.T) {
 			for _, test := range group.tests {
 				t.Run(test.name, func(t *testing.T) {
-					s := newSuite(t, setup(t))
-					if test.needs == nil || test.needs(s) {
-						test.run(t, s)
-					}
+					around(t, func(t *testing.T) {
+						s := newSuite(t, setup(t))
+						if test.needs == nil || test.needs(s) {
+							test.run(t, s)
+						}
+					})
 				})
 			}
 		})

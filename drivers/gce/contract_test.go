@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/zclconf/go-cty/cty"
+	"golang.org/x/oauth2"
 	"google.golang.org/api/compute/v1"
 	"google.golang.org/api/option"
 
@@ -57,7 +58,9 @@ func openAt(t *testing.T, s *gcetest.Server, settings map[string]cty.Value, wrap
 	for name, value := range settings {
 		values[name] = value
 	}
-	c, err := New().Open(t.Context(), drivers.Env{Provider: "drivertest", WrapTransport: wrap}, cty.ObjectVal(values))
+	// Google's library sends requests for tokens with the client of the context.
+	ctx := context.WithValue(t.Context(), oauth2.HTTPClient, &http.Client{Transport: s.Transport()})
+	c, err := New().Open(ctx, drivers.Env{Provider: "drivertest", WrapTransport: wrap}, cty.ObjectVal(values))
 	if err != nil {
 		return nil, err
 	}
@@ -79,9 +82,9 @@ type other struct {
 	*compute.Service
 }
 
-func otherUser(t testing.TB, endpoint string) other {
+func otherUser(t testing.TB, endpoint string, options ...option.ClientOption) other {
 	t.Helper()
-	service, err := compute.NewService(context.WithoutCancel(t.Context()), option.WithEndpoint(endpoint))
+	service, err := compute.NewService(context.WithoutCancel(t.Context()), append(options, option.WithEndpoint(endpoint))...)
 	testutil.Must(t, err)
 	return other{t, service}
 }
@@ -150,17 +153,18 @@ func (o other) leave(m resources.OwnerTags) resources.Leftover {
 
 func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 	t.Helper()
-	s, l := gcetest.New(t), &lossy{}
+	s, l := gcetest.InMemory(), &lossy{}
 	s.Limits["PREEMPTIBLE_CPUS"] = 100
-	c := mustOpen(t, s, l.wrap)
-	o := otherUser(t, s.Endpoint())
+	direct := func(http.RoundTripper) http.RoundTripper { return s.Transport() }
+	c := mustOpen(t, s, func(http.RoundTripper) http.RoundTripper { return l.wrap(s.Transport()) })
+	o := otherUser(t, s.Endpoint(), option.WithHTTPClient(s.Client()))
 	wrong, secret := s.WrongCredentials(t)
 	with := func(name string, value cty.Value) cty.Value { return offerConfig(map[string]cty.Value{name: value}) }
 	return drivertest.Setup{
 		Cloud: c,
 		Reopen: func(t *testing.T) drivers.Cloud {
 			t.Helper()
-			again, err := openAt(t, s, nil, nil)
+			again, err := openAt(t, s, nil, direct)
 			testutil.Must(t, err)
 			return again
 		},
@@ -185,23 +189,35 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 		},
 		OpenWrong: func(t *testing.T) error {
 			t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", wrong)
-			_, err := openAt(t, s, nil, nil)
+			_, err := openAt(t, s, nil, direct)
 			return err
 		},
-		Secrets:        append(strings.Fields(secret)[3:10], "ya29."),
-		FillQuota:      func(*testing.T) { s.Change(func(s *gcetest.Server) { s.Limits["INSTANCES"] = 0 }) },
-		Foreign:        func(*testing.T) string { return o.instance() },
-		Attach:         func(_ *testing.T, instance string) []drivertest.Foreign { return o.attachedDisk(instance) },
-		LeaveBehind:    func(_ *testing.T, m resources.OwnerTags) resources.Leftover { return o.leave(m) },
-		Use:            func(t *testing.T, l resources.Leftover) { o.use(t, l) },
+		Secrets:     append(strings.Fields(secret)[3:10], "ya29."),
+		FillQuota:   func(*testing.T) { s.Change(func(s *gcetest.Server) { s.Limits["INSTANCES"] = 0 }) },
+		Foreign:     func(*testing.T) string { return o.instance() },
+		Attach:      func(_ *testing.T, instance string) []drivertest.Foreign { return o.attachedDisk(instance) },
+		LeaveBehind: func(_ *testing.T, m resources.OwnerTags) resources.Leftover { return o.leave(m) },
+		Use:         func(t *testing.T, l resources.Leftover) { o.use(t, l) },
+		Kill: func(t *testing.T, k *testutil.Killer) drivers.Cloud {
+			return mustOpen(t, s, func(http.RoundTripper) http.RoundTripper { return k.Transport(s.Transport(), changes) })
+		},
+		Objects:        func(*testing.T) []string { return s.Objects() },
 		LoseNextAnswer: func(*testing.T) { l.armed.Store(true) },
 		Calls:          s.Calls,
 		Alone:          true,
 	}
 }
 
+// changes describes a call that changes something, and the wait for an operation, which is where a launch spends its time.
+func changes(r *http.Request) string {
+	if r.Method == http.MethodGet || r.URL.Path == "/token" {
+		return ""
+	}
+	return r.Method + " " + r.URL.Path
+}
+
 func TestContract(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) drivertest.Setup { return setup(t, offerConfig(nil)) })
+	drivertest.RunInBubble(t, func(t *testing.T) drivertest.Setup { return setup(t, offerConfig(nil)) })
 }
 
 func everyAttribute() map[string]cty.Value {
@@ -215,9 +231,9 @@ func everyAttribute() map[string]cty.Value {
 }
 
 func TestContractWithEveryAttribute(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+	drivertest.RunInBubble(t, func(t *testing.T) drivertest.Setup {
 		one := setup(t, offerConfig(everyAttribute()))
 		one.Zone = gcetest.Zone
 		return one
-	}, "Instances", "Resolver")
+	}, "Instances", "Resolver", "Kills")
 }

@@ -35,14 +35,15 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{Server: ibmvpctest.New(t)}
+	l := &lab{Server: ibmvpctest.InMemory("https://ibm.test")}
 	for name, value := range l.Env() {
 		t.Setenv(name, value)
 	}
 	return l
 }
 
-func (l *lab) wrap(next http.RoundTripper) http.RoundTripper {
+func (l *lab) wrap(http.RoundTripper) http.RoundTripper {
+	next := testutil.Direct(l.Server)
 	return testutil.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		call := r.Method + " " + r.URL.Path
 		l.mu.Lock()
@@ -80,7 +81,11 @@ func providerConfig(l *lab, attributes map[string]cty.Value) cty.Value {
 }
 
 func (l *lab) open(ctx context.Context, attributes map[string]cty.Value) (*Cloud, error) {
-	c, err := New().Open(ctx, drivers.Env{Provider: "drivertest", WrapTransport: l.wrap}, providerConfig(l, attributes))
+	return l.openBy(ctx, attributes, l.wrap)
+}
+
+func (l *lab) openBy(ctx context.Context, attributes map[string]cty.Value, wrap func(http.RoundTripper) http.RoundTripper) (*Cloud, error) {
+	c, err := New().Open(ctx, drivers.Env{Provider: "drivertest", WrapTransport: wrap}, providerConfig(l, attributes))
 	if err != nil {
 		return nil, err
 	}
@@ -164,12 +169,40 @@ func setup(t *testing.T, attributes map[string]cty.Value) drivertest.Setup {
 			name, _ := objectName(m)
 			return resources.Leftover{Type: resources.LeftoverFloatingIP, ID: l.FloatingIP(name, ""), Marks: m}
 		},
-		Use:            func(_ *testing.T, left resources.Leftover) { l.use(left.ID) },
+		Use: func(_ *testing.T, left resources.Leftover) { l.use(left.ID) },
+		Kill: func(t *testing.T, k *testutil.Killer) drivers.Cloud {
+			c, err := l.openBy(t.Context(), nil, func(next http.RoundTripper) http.RoundTripper { return k.Transport(l.wrap(next), changes) })
+			testutil.Must(t, err)
+			return &imageConfig{c}
+		},
+		Objects:        func(*testing.T) []string { return l.all() },
 		LoseNextAnswer: func(*testing.T) { l.mu.Lock(); defer l.mu.Unlock(); l.lose = "POST /v1/instances" },
 		Calls:          func() int { l.mu.Lock(); defer l.mu.Unlock(); return len(l.calls) },
 		Alone:          true,
 		Poll:           time.Millisecond,
 	}
+}
+
+// changes describes a call that changes something.
+func changes(r *http.Request) string {
+	if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/identity/") {
+		return ""
+	}
+	return r.Method + " " + r.URL.Path
+}
+
+// all returns the kinds and names of all objects, without those that are being deleted.
+func (l *lab) all() (objects []string) {
+	for _, kind := range []string{"instances", "volumes", "floating_ips", "images"} {
+		for _, name := range l.Names(kind) {
+			objects = append(objects, kind+" "+name)
+		}
+	}
+	for _, key := range l.Objects() {
+		objects = append(objects, "object "+key)
+	}
+	slices.Sort(objects)
+	return objects
 }
 
 // imageConfig adds the operating system, which the suite does not know.
@@ -211,17 +244,17 @@ func (l *lab) use(id string) {
 }
 
 func TestContract(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) drivertest.Setup { return setup(t, nil) })
+	drivertest.RunInBubble(t, func(t *testing.T) drivertest.Setup { return setup(t, nil) })
 }
 
 func TestContractWithEveryAttribute(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+	drivertest.RunInBubble(t, func(t *testing.T) drivertest.Setup {
 		return setup(t, map[string]cty.Value{
 			"profiles": words("bx2-2x8", "cx2-2x4"), "zones": words("eu-test-2"), "subnets": words("ci-2"), "security_groups": words("ssh"), "public_ipv4": cty.True,
 			"use_internal_ip": cty.True, "keys": words("ci"), "user_data": cty.StringVal("#cloud-config\n"), "volume_size": cty.NumberIntVal(100),
 			"volume_profile": cty.StringVal("10iops-tier"), "tags": cty.MapVal(map[string]cty.Value{"team": cty.StringVal("ci")}),
 		})
-	}, "Instances", "Resolver", "Sweeper")
+	}, "Instances", "Resolver", "Sweeper", "Kills")
 }
 
 func nodeSpec(l *lab, id string, attributes map[string]cty.Value) drivers.Spec {
@@ -382,7 +415,7 @@ func TestWrongNamesOfTheProviderAreExplained(t *testing.T) {
 		t.Errorf("open without credentials: %v", err)
 	}
 	t.Setenv("VPC_URL", "")
-	_, err = l.open(t.Context(), map[string]cty.Value{"region": cty.StringVal("eu-dd.invalid")})
+	_, err = l.openBy(t.Context(), map[string]cty.Value{"region": cty.StringVal("eu-dd.invalid")}, nil)
 	if !errors.Is(err, drivers.ErrUnavailable) {
 		t.Errorf("open of an unknown region: %v", err)
 	}

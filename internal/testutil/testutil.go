@@ -3,9 +3,11 @@ package testutil
 
 import (
 	"bytes"
+	"context"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"sync"
@@ -123,6 +125,26 @@ func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.content.String()
+}
+
+// Direct is a transport that calls a handler, without a connection.
+func Direct(handler http.Handler) RoundTripper {
+	return func(r *http.Request) (*http.Response, error) {
+		if err := context.Cause(r.Context()); err != nil {
+			return nil, err
+		}
+		request := r.Clone(r.Context())
+		request.RequestURI = r.URL.RequestURI()
+		if request.Body == nil {
+			request.Body = http.NoBody
+		}
+		defer request.Body.Close()
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, request)
+		response := recorder.Result()
+		response.Request = r
+		return response, nil
+	}
 }
 
 // RoundTripper is a function that is an http.RoundTripper.

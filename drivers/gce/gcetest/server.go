@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"google.golang.org/api/compute/v1"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // The project and the region of a new Server, and its images.
@@ -49,10 +51,20 @@ type Server struct {
 	calls      int
 }
 
-// New starts a Server.
+// New starts a Server for other processes.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{
+	s := InMemory()
+	server := httptest.NewServer(s.handler())
+	t.Cleanup(server.Close)
+	s.url = server.URL
+	return s
+}
+
+// InMemory returns a Server without connections: clients use its Transport.
+func InMemory() *Server {
+	return &Server{
+		url:       "https://gce.test",
 		Limits:    map[string]float64{"INSTANCES": 1000, "CPUS": 4000, "N2_CPUS": 400, "PREEMPTIBLE_CPUS": 0, "IN_USE_ADDRESSES": 1000, "SSD_TOTAL_GB": 500},
 		instances: map[string]*compute.Instance{}, disks: map[string]*compute.Disk{}, operations: map[string]*compute.Operation{},
 		images: map[string][]*compute.Image{"debian-cloud": {
@@ -62,10 +74,35 @@ func New(t testing.TB) *Server {
 			deprecated(image("debian-cloud", "debian-12-bookworm-v20260401", ImageFamily, "2026-04-01T01:02:03.000-07:00", "X86_64")),
 		}, Project: {image(Project, "own", "", "2026-01-01T00:00:00.000-08:00", "X86_64")}},
 	}
-	server := httptest.NewServer(s.handler())
-	t.Cleanup(server.Close)
-	s.url = server.URL
-	return s
+}
+
+// Transport returns a transport for clients in this process.
+func (s *Server) Transport() http.RoundTripper { return testutil.Direct(s.handler()) }
+
+// Client returns the authorized client of another user in this process.
+func (s *Server) Client() *http.Client {
+	transport := s.Transport()
+	return &http.Client{Transport: testutil.RoundTripper(func(r *http.Request) (*http.Response, error) {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+accessToken)
+		return transport.RoundTrip(r)
+	})}
+}
+
+// Objects returns the kinds and names of all instances and disks, without those that are being deleted.
+func (s *Server) Objects() (all []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at, i := range s.instances {
+		if i.Status != "STOPPING" {
+			all = append(all, "instance "+at)
+		}
+	}
+	for at := range s.disks {
+		all = append(all, "disk "+at)
+	}
+	slices.Sort(all)
+	return all
 }
 
 // Endpoint returns the URL of the API.

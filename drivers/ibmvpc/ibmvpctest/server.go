@@ -62,13 +62,19 @@ type Server struct {
 // progress is the future of an object: each read of it is one step.
 type progress struct{ statuses []string }
 
-// New starts a cloud with a VPC of two zones, and a public image.
+// New starts a cloud with a VPC of two zones, and a public image, for other processes.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{collections: map[string][]doc{}, objects: map[string][]byte{}, uploads: map[string]*upload{}, shortage: map[string]bool{}, pending: map[string]*progress{}, PageSize: 100}
-	server := httptest.NewServer(s)
+	var s *Server
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ServeHTTP(w, r) }))
 	t.Cleanup(server.Close)
-	s.URL = server.URL
+	s = InMemory(server.URL)
+	return s
+}
+
+// InMemory is New without connections: clients use testutil.Direct. url is that of the responses.
+func InMemory(url string) *Server {
+	s := &Server{URL: url, collections: map[string][]doc{}, objects: map[string][]byte{}, uploads: map[string]*upload{}, shortage: map[string]bool{}, pending: map[string]*progress{}, PageSize: 100}
 	vpc := s.add("vpcs", "vpc", doc{"name": VPC, "status": "available"})
 	for i := range 2 {
 		zone := fmt.Sprint(Region, "-", i+1)
