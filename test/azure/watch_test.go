@@ -3,6 +3,7 @@
 package azure
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/npctl/npctl/drivers/azure/azuretest"
@@ -72,7 +73,7 @@ func TestCallsOfAHundredNodes(t *testing.T) {
 	t.Logf("from return to deletion: %d calls: %v; together %d", more, deletions, total+more)
 	changing := 0
 	for api, n := range calls {
-		if changes(api) {
+		if strings.Contains(api, ".Begin") {
 			changing += n
 		}
 	}

@@ -10,8 +10,36 @@ import (
 	"github.com/npctl/npctl/test/program"
 )
 
+// onDemand has a label without ready nodes.
+const onDemand = `
+npctl {
+  state "bolt" { path = "npctl.db" }
+}
+label "small" {}
+provider "gce" "google" {
+  project  = "ci-project"
+  region   = "europe-west1"
+  endpoint = "ENDPOINT"
+  rate     = 100
+  cloud_image "debian" {
+    image_id        = "projects/debian-cloud/global/images/family/debian-12"
+    username        = "zuul"
+    connection_port = 2222
+  }
+  pool "main" {
+    host_key_checking = false
+    label "small" {
+      image              = cloud_image.debian
+      machine_types      = ["e2-small"]
+      labels             = { purpose = "ci" }
+      request_properties = { requestor = "{request.requestor}" }
+    }
+  }
+}
+`
+
 func TestWatchServesARequest(t *testing.T) {
-	l := newLab(t, fleetOf("0"))
+	l := newLab(t, onDemand)
 	stay := l.foreign()
 	l.Watch(t)
 	n := l.Take("small", 1)[0]
@@ -36,7 +64,7 @@ func TestWatchServesARequest(t *testing.T) {
 // TestCallsOfAHundredNodes counts the API calls from a request for 100 nodes to their deletion.
 func TestCallsOfAHundredNodes(t *testing.T) {
 	const nodes = 100
-	l := newLab(t, fleetOf("0"))
+	l := newLab(t, onDemand)
 	l.Watch(t)
 	l.Taken()
 	made := l.Take("small", nodes)
