@@ -5,7 +5,6 @@ package external
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -179,62 +178,6 @@ func TestKilledAtEveryCall(t *testing.T) {
 					}
 				}
 			})
-		}
-	}
-}
-
-// TestKilledAtRandomMoments kills npctl between calls too, such as while it writes its state. $NPCTL_TEST_SEED repeats a run.
-func TestKilledAtRandomMoments(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("NPCTL_TEST_SEED"); text != "" {
-		var err error
-		seed, err = strconv.ParseUint(text, 10, 64)
-		testutil.Must(t, err)
-	}
-	t.Logf("NPCTL_TEST_SEED=%d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable on purpose
-	p := newPlace(t, 4)
-	p.settle("apply")
-	killed := 0
-	for i := range 30 {
-		command := []string{"destroy", "apply"}[i%2]
-		if p.killedAfter(command, 5+random.IntN(8), time.Duration(random.Int64N(int64(20*time.Millisecond)))) {
-			killed++
-		}
-		p.settle(command)
-		p.has(map[string]int{"apply": 4, "destroy": 0}[command])
-		if t.Failed() {
-			t.Fatalf("after the kill of %s in round %d", command, i)
-		}
-	}
-	t.Logf("killed %d of 30 runs", killed)
-	if killed < 5 {
-		t.Errorf("only %d of 30 runs were killed", killed)
-	}
-}
-
-// killedAfter kills a command some time after a call has begun, and reports whether the command still ran.
-func (p *place) killedAfter(command string, call int, pause time.Duration) bool {
-	p.t.Helper()
-	p.reset("never 0")
-	cmd := p.command(command, "-auto-approve")
-	testutil.Must(p.t, cmd.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	for {
-		select {
-		case err := <-ended:
-			if err != nil {
-				p.t.Errorf("npctl %s: %v\n%s", command, err, cmd.Stderr)
-			}
-			return false
-		case <-time.After(time.Millisecond):
-		}
-		if _, err := os.Stat(filepath.Join(p.calls(), strconv.Itoa(call))); err == nil {
-			time.Sleep(pause)
-			_ = cmd.Process.Kill() // it may have ended
-			<-ended
-			return cmd.ProcessState.ExitCode() == -1
 		}
 	}
 }

@@ -236,57 +236,6 @@ provider "kubernetes" %[1]q {
 `, provider)
 }
 
-// TestKilledAtEveryChangingCall kills npctl right before and right after each call that changes the cluster. The next
-// apply completes the work, and a destroy leaves nothing.
-func TestKilledAtEveryChangingCall(t *testing.T) {
-	t.Parallel()
-	at := newPlace(t, config("killed"))
-	at.gate.Set(nil, nil)
-	at.run(0, "apply", "-auto-approve")
-	applied := at.gate.Count()[true]
-	at.gate.Set(nil, nil)
-	at.run(0, "destroy", "-auto-approve")
-	destroyed := at.gate.Count()[true]
-	t.Logf("changing calls: %d of apply, %d of destroy", applied, destroyed)
-	for i := range applied {
-		for _, after := range []bool{false, true} {
-			provider := fmt.Sprintf("killed-%d-%t", i+1, after)
-			t.Run(provider, func(t *testing.T) {
-				t.Parallel()
-				at := newPlace(t, config(provider))
-				at.killed(i+1, after, "apply")
-				at.run(0, "apply", "-auto-approve")
-				mustHave(t, provider, "namespace "+provider+"-pod", "namespace "+provider+"-space", "pod "+provider+"-pod")
-				if i < destroyed {
-					at.killed(i+1, after, "destroy")
-				}
-				at.run(0, "destroy", "-auto-approve")
-				mustHave(t, provider)
-			})
-		}
-	}
-}
-
-// killed runs npctl and kills it at a changing call.
-func (at *place) killed(number int, after bool, command string) {
-	at.t.Helper()
-	cmd, _, stderr := at.command(at.t.Context(), command, "-auto-approve")
-	var moment moment
-	strike := moment.at(number, func() { _ = cmd.Process.Kill() })
-	if after {
-		at.gate.Set(nil, strike)
-	} else {
-		at.gate.Set(strike, nil)
-	}
-	testutil.Must(at.t, cmd.Start())
-	moment.start()
-	err := cmd.Wait()
-	at.gate.Set(nil, nil)
-	if bytes.Contains(stderr.Bytes(), []byte("panic")) || err == nil {
-		at.t.Errorf("npctl %s was to be killed at changing call %d: %v\n%s", command, number, err, stderr)
-	}
-}
-
 // TestTroubleIsReported launches a pod of which the image cannot be pulled, and runs npctl with a wrong context, with wrong
 // credentials and without permissions.
 func TestTroubleIsReported(t *testing.T) {

@@ -5,7 +5,6 @@ package qemu
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -215,43 +214,4 @@ func TestKilledBeforeAndAfterEachProgram(t *testing.T) {
 		p.settle("destroy")
 		p.gone()
 	}
-}
-
-// randomKills is how many times npctl is killed at random moments of an apply, and of a destroy.
-const randomKills = 12
-
-func TestKilledAtRandomMoments(t *testing.T) {
-	p := newPlace(t, quick(t, ""))
-	began := time.Now()
-	p.settle("apply")
-	apply := time.Since(began)
-	began = time.Now()
-	p.settle("destroy")
-	destroy := time.Since(began)
-	kills := 0
-	for range randomKills {
-		kills += p.killed("apply", apply)
-		p.settle("apply")
-		p.two()
-		kills += p.killed("destroy", destroy)
-		p.settle("destroy")
-		p.gone()
-		if t.Failed() {
-			return
-		}
-	}
-	t.Logf("killed %d times; apply takes %s, destroy %s", kills, apply, destroy)
-}
-
-// killed runs a command and kills it within a duration. It returns 0 if the command ended before.
-func (p *place) killed(command string, within time.Duration) int {
-	p.t.Helper()
-	cmd := p.command(p.t.Context(), command, "-auto-approve")
-	testutil.Must(p.t, cmd.Start())
-	time.Sleep(time.Duration(rand.Int64N(int64(within)))) //nolint:gosec // any moment
-	_ = cmd.Process.Kill()
-	if err := cmd.Wait(); err != nil {
-		return 1
-	}
-	return 0
 }
