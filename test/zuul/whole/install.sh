@@ -4,9 +4,11 @@
 #   ./install.sh --list             print the package names
 #   ./install.sh --zuul VERSION     print the path of the virtual environment with that version of Zuul, after creating it
 #   ./install.sh --ansible VERSION  print the path of Ansible for that version of Zuul, after creating it
+#   ./install.sh --lint             print the path of a virtual environment with ansible-lint, after creating it
 #
 #   NPCTL_ANSIBLE_ROOT   directory of Ansible, plus the version of Zuul (default below the temporary directory).
 #                        NPCTL_VENV is the same for Zuul's environments, see ../install.sh.
+#   NPCTL_LINT_VENV      the same for ansible-lint, plus its version
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../../openstack/lib/apt.sh"
@@ -45,10 +47,24 @@ print(m.default_version, *(v for v, default in m.getSupportedVersions() if not d
   echo "$root"
 }
 
+# lint has a fixed version: a new one has new rules, which a change should not meet by chance.
+lint() {
+  local version=26.10.1 dir
+  dir=${NPCTL_LINT_VENV:-${TMPDIR:-/tmp}/npctl-ansible-lint}-$version
+  exec 8>"$dir.lock" && flock 8 # another script may create it at the same time
+  if ! "$dir/bin/ansible-lint" --version >/dev/null 2>&1; then
+    rm -rf "$dir"
+    python3 -m venv "$dir"
+    "$dir/bin/pip" install --quiet --disable-pip-version-check "ansible-lint==$version" >&2 || { rm -rf "$dir"; return 1; }
+  fi
+  echo "$dir"
+}
+
 case ${1:-} in
   --list) printf '%s\n' "${packages[@]}" ;;
   --zuul) zuul "${2:?version of Zuul}" ;;
   --ansible) ansible "${2:?version of Zuul}" ;;
+  --lint) lint ;;
   "") apt_install "${packages[@]}" ;;
-  *) echo "usage: $0 [--list|--zuul VERSION|--ansible VERSION]" >&2; exit 2 ;;
+  *) echo "usage: $0 [--list|--zuul VERSION|--ansible VERSION|--lint]" >&2; exit 2 ;;
 esac

@@ -14,9 +14,9 @@ test/zuul/whole/install.sh
 work=$(mktemp -d)
 trap 'test/zuul/whole/lab.sh stop "$work/lab" || true; rm -rf --one-file-system "$work"' EXIT
 chmod 755 "$work"
-python3 -m venv "$work/lint"
-"$work/lint/bin/pip" install --quiet --disable-pip-version-check ansible-lint
-(cd packaging/ansible && PATH=$work/lint/bin:$PATH ansible-lint --offline --strict)
+lint=$(test/zuul/whole/install.sh --lint)
+(cd packaging/ansible && PATH=$lint/bin:$PATH ansible-lint --offline --strict)
+echo "run.sh: ansible-lint has passed after $SECONDS s"
 for version in ${NPCTL_ZUUL_VERSIONS:-14.3.0}; do
   began=$SECONDS
   venv=$(test/zuul/whole/install.sh --zuul "$version")

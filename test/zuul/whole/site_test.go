@@ -18,6 +18,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/npctl/npctl/internal/testutil"
+	npctlprogram "github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 	zuulsite "github.com/npctl/npctl/test/zuul/site"
 )
@@ -62,12 +63,12 @@ func run(m *testing.M, dir string) (int, error) {
 		return 1, err
 	}
 	defer shared.conn.Close()
-	program = filepath.Join(dir, "npctl")
-	build := exec.CommandContext(context.Background(), "go", "build", "-o", program, "../../../cmd/npctl")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return 1, fmt.Errorf("build npctl: %w", err)
+	built, remove, err := npctlprogram.Build()
+	if err != nil {
+		return 1, err
 	}
+	defer remove()
+	program = built
 	return m.Run(), os.WriteFile(filepath.Join(dir, "done"), nil, 0o600)
 }
 
