@@ -14,7 +14,7 @@ import (
 	"github.com/npctl/npctl/test/openstack/lab"
 )
 
-// The tests in this file inject faults into the whole lab, so they do not run in parallel. They verify that a few
+// Tests that inject faults into the whole lab do not run in parallel. The tests in this file verify that a few
 // applies reach the desired state, without leaks, duplicates and changes of foreign objects.
 
 // applyUntilSettled applies until nothing is left to do. Three times is enough: to finish, for the second sighting of a leak, and
@@ -146,48 +146,30 @@ func TestOpenStackMessageQueueHangs(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackDeleteIsAcceptedAndFails: one server changes to ERROR after its first delete was answered with 204, and
-// another is deleted late.
-func TestOpenStackDeleteIsAcceptedAndFails(t *testing.T) {
+// TestOpenStackServersFailAndAppearLate: of two servers one fails on its first host and one completely, so that npctl creates it
+// again; both are ACTIVE before they have an address, and Nova shows floating IPs late. Then one server changes to ERROR after
+// its first delete was answered with 204, and the other is deleted late.
+func TestOpenStackServersFailAndAppearLate(t *testing.T) {
 	p := newProject(t).createUsualObjects()
 	before := p.things()
 	at := p.newPlace(small)
-	at.mustRun(0, "apply", "-auto-approve")
+	at.change("auto_floating_ip = false", "auto_floating_ip = true")
+	p.faults(lab.Rule{On: lab.Spawn, Name: "np0000000001", Times: 1},
+		lab.Rule{On: lab.Spawn, Action: lab.Abort, Name: "np0000000002", Times: 1},
+		lab.Rule{On: lab.Address, Action: lab.Delay, Name: "np000000000?", For: 4 * time.Second},
+		lab.Rule{On: lab.FloatingIP, Action: lab.Delay, Name: "np000000000?", For: 6 * time.Second})
+	at.mustRun(0, "apply", "-auto-approve").contains("2 launched", "attempt 1 of 2 failed: ")
+	at.nothingToDo()
+	p.mustHave(before, map[string]int{"server": 2, "floating IP": 2})
+	at.mustRun(0, "state", "show", "node.0000000001").contains("127.78.")
 	p.faults(lab.Rule{On: lab.Destroy, Name: "np0000000001", Times: 1},
 		lab.Rule{On: lab.Destroy, Action: lab.Delay, Name: "np0000000002", For: 5 * time.Second})
 	at.gone(p, before)
 }
 
-// TestOpenStackAddressesAppearLate: servers are ACTIVE before they have an address, and Nova shows floating IPs late.
-func TestOpenStackAddressesAppearLate(t *testing.T) {
-	p := newProject(t).createUsualObjects()
-	before := p.things()
-	at := p.newPlace(small)
-	at.change("auto_floating_ip = false", "auto_floating_ip = true")
-	p.faults(lab.Rule{On: lab.Address, Action: lab.Delay, Name: "np000000000?", For: 4 * time.Second},
-		lab.Rule{On: lab.FloatingIP, Action: lab.Delay, Name: "np000000000?", For: 6 * time.Second})
-	at.mustRun(0, "apply", "-auto-approve").contains("2 launched")
-	at.nothingToDo()
-	p.mustHave(before, map[string]int{"server": 2, "floating IP": 2})
-	at.mustRun(0, "state", "show", "node.0000000001").contains("127.78.")
-	at.gone(p, before)
-}
-
-// TestOpenStackSpawnFails: one server fails on its first host, and another fails completely and is created again.
-func TestOpenStackSpawnFails(t *testing.T) {
-	p := newProject(t).createUsualObjects()
-	before := p.things()
-	at := p.newPlace(small)
-	p.faults(lab.Rule{On: lab.Spawn, Name: "np0000000001", Times: 1},
-		lab.Rule{On: lab.Spawn, Action: lab.Abort, Name: "np0000000002", Times: 1})
-	at.mustRun(0, "apply", "-auto-approve").contains("2 launched", "attempt 1 of 2 failed: ")
-	p.mustHave(before, map[string]int{"server": 2})
-	at.nothingToDo()
-	at.gone(p, before)
-}
-
 // TestOpenStackNoValidHost requests a flavor that fits the quota and no host.
 func TestOpenStackNoValidHost(t *testing.T) {
+	t.Parallel()
 	p := newProject(t).createUsualObjects()
 	before := p.things()
 	at := p.newPlace(small)
@@ -202,6 +184,7 @@ func TestOpenStackNoValidHost(t *testing.T) {
 
 // TestOpenStackQuotaIsObservedAndReached: plans respect a quota, and other quotas are exceeded while a plan is executed.
 func TestOpenStackQuotaIsObservedAndReached(t *testing.T) {
+	t.Parallel()
 	p := newProject(t).createUsualObjects()
 	before := p.things()
 	g := p.withGate()
