@@ -27,7 +27,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// These tests run against the moto servers that test/aws/run.sh starts: AWS_ENDPOINT_URL has no authorization,
+// These tests run against the moto servers that test/clouds/run.sh starts: AWS_ENDPOINT_URL has no authorization,
 // NPCTL_TEST_AWS_AUTH has.
 
 const (
@@ -67,8 +67,12 @@ func openFor(ctx context.Context, w *wire) (*Cloud, error) {
 }
 
 func openWith(ctx context.Context, w *wire, settings map[string]cty.Value) (*Cloud, error) {
+	return openBy(ctx, w.wrap, settings)
+}
+
+func openBy(ctx context.Context, wrap func(http.RoundTripper) http.RoundTripper, settings map[string]cty.Value) (*Cloud, error) {
 	settings["region"] = cty.StringVal("us-east-1")
-	c, err := New().Open(ctx, drivers.Env{Provider: "drivertest", WrapTransport: w.wrap}, cty.ObjectVal(settings))
+	c, err := New().Open(ctx, drivers.Env{Provider: "drivertest", WrapTransport: wrap}, cty.ObjectVal(settings))
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +91,7 @@ func openRegion(t *testing.T, w *wire) (*Cloud, error) {
 func mustOpen(t *testing.T, w *wire) *Cloud {
 	t.Helper()
 	if os.Getenv("AWS_ENDPOINT_URL") == "" {
-		t.Fatal("AWS_ENDPOINT_URL is empty; run test/aws/run.sh")
+		t.Fatal("AWS_ENDPOINT_URL is empty; run test/clouds/run.sh")
 	}
 	c, err := openRegion(t, w)
 	testutil.Must(t, err)

@@ -217,7 +217,7 @@ func clean(t *testing.T, j *job, c drivers.Cloud, _ error) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(j.cleanImages(t, c, ours), j.cleanLeftovers(t, c, ours))
+		return errors.Join(j.cleanImages(t, c, ours), j.cleanLeftovers(t, c))
 	})
 }
 
@@ -237,8 +237,9 @@ func (j *job) cleanImages(t *testing.T, c drivers.Cloud, ours func(resources.Own
 	return err
 }
 
-// cleanLeftovers returns an error if there were leftovers.
-func (j *job) cleanLeftovers(t *testing.T, c drivers.Cloud, ours func(resources.OwnerTags) bool) error {
+// cleanLeftovers returns an error if there were leftovers: of the job, or shared by the records of the installation, which has no
+// others now.
+func (j *job) cleanLeftovers(t *testing.T, c drivers.Cloud) error {
 	t.Helper()
 	sweeper, ok := drivers.SweeperOf(c)
 	if !ok {
@@ -246,7 +247,7 @@ func (j *job) cleanLeftovers(t *testing.T, c drivers.Cloud, ours func(resources.
 	}
 	leftovers, err := sweeper.Leftovers(t.Context())
 	for _, l := range leftovers {
-		if !ours(l.Marks) {
+		if l.Marks.Installation != j.installation {
 			continue
 		}
 		if err = errors.Join(err, fmt.Errorf("%s %s is listed", l.Type, l.ID)); !l.InUse {
