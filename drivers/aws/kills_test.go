@@ -148,8 +148,18 @@ func TestMotoContractOfKills(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Setup { return killSetup(t, "", nil) }, "Kills", "ImageKills")
 }
 
+func TestMotoContractOfKillsOfFleets(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+		return killSetup(t, "", map[string]cty.Value{"allocation_strategy": cty.StringVal("prioritized")})
+	}, "Kills")
+}
+
 func TestMotoContractOfKillsOfDedicatedHosts(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
 		return killSetup(t, "", map[string]cty.Value{"dedicated_host": cty.True, "availability_zones": words(motoZone)})
 	}, "Kills")
+}
+
+func TestMotoContractOfKillsOfImports(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup { return killSetup(t, testBucket, nil) }, "ImageKills")
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/npctl/npctl/test/kill"
 )
 
-// fleet has a node of an uploaded image. Its parts are attributes of the provider, the image and the label.
+// fleet has a node of an image that is imported. The node is launched by a request for a fleet.
 const fleet = `
 npctl {
   images_dir = "DIRECTORY"
@@ -29,53 +29,34 @@ diskimage "blank" {
 label "blank" { min_ready = 1 }
 provider "aws" "amazon" {
   rate = 0
-  PROVIDER
+  bucket = "` + bucket + `"
   image "blank" {
-    IMAGE
+    import_method = "snapshot"
   }
   pool "main" {
     host_key_checking = false
     label "blank" {
       image          = diskimage.blank
       instance_types = ["t3.small"]
-      LABEL
+      allocation_strategy = "prioritized"
     }
   }
 }
 `
 
-func fleetWith(provider, image, label string) string {
-	return strings.NewReplacer("PROVIDER", provider, "IMAGE", image, "LABEL", label).Replace(fleet)
-}
-
-// TestKilledAtEveryCallAndCommit kills an apply and a destroy before each changing call and each commit. moto takes too long for
-// the points after them, too.
-func TestKilledAtEveryCallAndCommit(t *testing.T) {
-	killEverywhere(t, newLab(t, fleetWith("", "", "")), false, map[string]int{"instance": 1, "volume": 1, "snapshot": 1, "image": 1})
-}
-
-// moto creates no tags of the volumes of fleets.
-func TestKilledAtEveryCallOfAnImportAndAFleet(t *testing.T) {
-	l := newLab(t, fleetWith(`bucket = "`+bucket+`"`, `import_method = "snapshot"`, `allocation_strategy = "prioritized"`))
+// TestKilledAtEveryCall kills an apply and a destroy before each changing call. drivers/aws has the kills of each method of uploads
+// and launches, and reconcile those at commits.
+func TestKilledAtEveryCall(t *testing.T) {
+	l := newLab(t, fleet)
 	l.cli(nil, "s3api", "create-bucket", "--bucket", bucket)
 	l.hasBucket = true
-	killEverywhere(t, l, true, map[string]int{"instance": 1, "snapshot": 1, "image": 1, "template": 1})
-}
-
-func TestKilledAtEveryCallOfADedicatedHost(t *testing.T) {
-	l := newLab(t, fleetWith("", "", `dedicated_host = true
-      availability_zones = ["us-east-1a"]`))
-	killEverywhere(t, l, true, map[string]int{"instance": 1, "volume": 1, "snapshot": 1, "image": 1, "host": 1})
-}
-
-func killEverywhere(t *testing.T, l *lab, onlyCalls bool, whole map[string]int) {
-	t.Helper()
 	stay := l.foreign()
-	f := kill.Fleet{Dir: l.Dir, Drivers: map[string]drivers.Driver{"aws": aws.New()}, Changes: changed, OnlyCalls: onlyCalls, OnlyBefore: true,
+	f := kill.Fleet{Dir: l.Dir, Drivers: map[string]drivers.Driver{"aws": aws.New()}, Changes: changed, OnlyCalls: true, OnlyBefore: true,
 		Wrap: func(next http.RoundTripper) http.RoundTripper {
 			return awstest.Moto{Next: next, Imports: l.imports}
 		}}
-	f.Everywhere(t, whole, l.numbers)
+	// moto creates no tags of the volumes of fleets
+	f.Everywhere(t, map[string]int{"instance": 1, "snapshot": 1, "image": 1, "template": 1}, l.numbers)
 	stay()
 }
 
