@@ -40,7 +40,7 @@ func azuriteAccess(t *testing.T) string {
 	return values.Encode()
 }
 
-// azurite sends a request to the Azurite that test/azure/run.sh starts.
+// azurite sends a request to the Azurite that test/clouds/run.sh starts.
 func azurite(t *testing.T, method, path, query string, header map[string]string) []byte {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, os.Getenv("NPCTL_TEST_AZURITE")+"/"+azuriteAccount+path+"?"+query, nil)

@@ -24,12 +24,12 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// gcplocal returns the URL of the gcplocal that test/gce/run.sh starts, and empties it.
+// gcplocal returns the URL of the gcplocal that test/clouds/run.sh starts, and empties it.
 func gcplocal(t *testing.T) string {
 	t.Helper()
 	at := os.Getenv("NPCTL_TEST_GCPLOCAL")
 	if at == "" {
-		t.Fatal("NPCTL_TEST_GCPLOCAL is empty; run test/gce/run.sh")
+		t.Fatal("NPCTL_TEST_GCPLOCAL is empty; run test/clouds/run.sh")
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at+"/reset", nil)
 	testutil.Must(t, err)

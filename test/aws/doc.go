@@ -1,2 +1,2 @@
-// Package aws tests whole npctl processes with the driver aws against moto, see run.sh.
+// Package aws tests whole npctl processes with the driver aws against moto, see test/clouds/run.sh.
 package aws

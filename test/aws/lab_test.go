@@ -43,7 +43,7 @@ func newLab(t *testing.T, configuration string) *lab {
 	t.Helper()
 	moto := os.Getenv("AWS_ENDPOINT_URL")
 	if moto == "" {
-		t.Fatal("AWS_ENDPOINT_URL is empty; run test/aws/run.sh")
+		t.Fatal("AWS_ENDPOINT_URL is empty; run test/clouds/run.sh")
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, moto+"/moto-api/reset", nil)
 	testutil.Must(t, err)

@@ -1,2 +1,2 @@
-// Package azure tests whole npctl processes with the driver azure against a simulated Azure, see run.sh.
+// Package azure tests whole npctl processes with the driver azure against a simulated Azure, see test/clouds/run.sh.
 package azure

@@ -1,2 +1,2 @@
-// Package ibmvpc runs npctl with the driver ibmvpc against a cloud in memory (drivers/ibmvpc/ibmvpctest).
+// Package ibmvpc runs npctl with the driver ibmvpc against a cloud in memory (drivers/ibmvpc/ibmvpctest), see test/clouds/run.sh.
 package ibmvpc

@@ -1,0 +1,88 @@
+#!/bin/bash
+# Runs the tests of the drivers aws, azure, gce and ibmvpc with peers that others wrote, and those that run npctl as a process:
+#
+#   moto        https://docs.getmoto.org/, an AWS: one server without authorization, one with; and the aws command
+#   Azurite     https://github.com/Azure/Azurite, Microsoft's emulator of Azure Storage
+#   gcplocal    https://pypi.org/project/gcplocal/, an emulator of Google Cloud
+#   Nodepool    whose driver makes the same nodes on moto, and Zuul, whose executor class reads a node
+#
+# Azure, Compute Engine and IBM Cloud are those of azuretest, gcetest and ibmvpctest. Installs all of these from PyPI and npm below
+# the temporary directory, and builds npctl once. Fails if anything is missing. With arguments, such as -run, it passes them to go
+# test.
+#
+#   NPCTL_MOTO_VENV, NPCTL_AZURITE, NPCTL_GCPLOCAL_VENV   directories of moto, Azurite and gcplocal
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$here/../.."
+. test/lib/gotest.sh
+. test/lib/ports.sh
+. test/openstack/lib/apt.sh
+
+venv() { # directory, modules, packages of PyPI
+  local dir=$1 modules=$2
+  shift 2
+  (
+    flock 8 # another script may create it at the same time
+    "$dir/bin/python" -c "import $modules" 2>/dev/null && exit
+    python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv >&2
+    python3 -m venv --clear "$dir"
+    "$dir/bin/pip" install --quiet --disable-pip-version-check "$@"
+  ) 8>"$dir.lock"
+}
+
+temporary=${TMPDIR:-/tmp}
+moto=${NPCTL_MOTO_VENV:-$temporary/npctl-moto-5.2.5}
+gcplocal=${NPCTL_GCPLOCAL_VENV:-$temporary/npctl-gcplocal-0.1.0}
+azurite=${NPCTL_AZURITE:-$temporary/npctl-azurite-3.37.0}
+venv "$moto" moto,flask,awscli 'moto[server]==5.2.5' awscli
+venv "$gcplocal" gcplocal 'gcplocal==0.1.0'
+(
+  flock 8
+  if [ ! -x "$azurite/node_modules/.bin/azurite-blob" ]; then
+    command -v npm >/dev/null || apt_install nodejs npm >&2
+    npm install --silent --no-audit --no-fund --prefix "$azurite" azurite@3.37.0
+  fi
+) 8>"$azurite.lock"
+NPCTL_NODEPOOL_PYTHON=$(test/zookeeper/install.sh --nodepool)/bin/python
+NPCTL_ZUUL_PYTHON=$(test/zookeeper/install.sh --zuul 14.3.0)/bin/python
+
+work=$(mktemp -d)
+pids=()
+trap 'kill "${pids[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
+start() { # port, command...
+  local port=$1 log=$work/$1.log
+  shift
+  "$@" >"$log" 2>&1 &
+  pids+=($!)
+  for _ in $(seq 600); do
+    if python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1])))' "$port" 2>/dev/null; then return; fi
+    kill -0 "${pids[-1]}" 2>/dev/null || break
+    sleep 0.1
+  done
+  echo "$1 does not listen on port $port" >&2
+  cat "$log" >&2
+  exit 1
+}
+read -r open closed blobs google <<<"$(choose_ports 4)"
+start "$open" env INITIAL_NO_AUTH_ACTION_COUNT=1000000000 "$moto/bin/moto_server" -H 127.0.0.1 -p "$open"
+start "$closed" env INITIAL_NO_AUTH_ACTION_COUNT=0 "$moto/bin/moto_server" -H 127.0.0.1 -p "$closed"
+start "$blobs" "$azurite/node_modules/.bin/azurite-blob" --blobHost 127.0.0.1 --blobPort "$blobs" --location "$work" --silent
+start "$google" "$gcplocal/bin/gcplocal" start --host 127.0.0.1 --port "$google"
+if [ -z "${NPCTL:-}" ]; then
+  go build -o "$work/npctl" ./cmd/npctl
+  NPCTL=$work/npctl
+fi
+
+export NPCTL NPCTL_NODEPOOL_PYTHON NPCTL_ZUUL_PYTHON
+export AWS_ENDPOINT_URL=http://127.0.0.1:$open NPCTL_TEST_AWS_AUTH=http://127.0.0.1:$closed NPCTL_TEST_AWS_CLI=$moto/bin/aws
+export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION=us-east-1
+export -n AWS_PROFILE
+export NPCTL_TEST_AZURITE=http://127.0.0.1:$blobs NPCTL_TEST_GCPLOCAL=http://127.0.0.1:$google
+drivers=(./drivers/aws ./drivers/azure ./drivers/gce ./drivers/ibmvpc)
+processes=(./test/aws ./test/azure ./test/gce ./test/ibmvpc)
+if [ $# != 0 ]; then
+  go_test "$@" "${drivers[@]}" "${processes[@]}"
+else # go test without tags runs the other tests of the drivers
+  go_test -run '^(TestMoto|TestPagesAreWrittenToAzurite$|TestGcplocal|TestDoubleRespondsAsGcplocal$|TestIBMsLibrary)' "${drivers[@]}"
+  go_test "${processes[@]}"
+fi
