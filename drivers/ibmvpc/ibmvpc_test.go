@@ -35,7 +35,12 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{Server: ibmvpctest.InMemory("https://ibm.test")}
+	return labOf(t, ibmvpctest.InMemory("https://ibm.test"))
+}
+
+func labOf(t *testing.T, s *ibmvpctest.Server) *lab {
+	t.Helper()
+	l := &lab{Server: s}
 	for name, value := range l.Env() {
 		t.Setenv(name, value)
 	}

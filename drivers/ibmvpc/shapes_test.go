@@ -67,7 +67,7 @@ func everyAttribute(t *testing.T, l *lab) map[string][]byte {
 }
 
 func TestIBMsLibraryReadsTheRequests(t *testing.T) {
-	bodies := everyAttribute(t, newLab(t))
+	bodies := everyAttribute(t, labOf(t, ibmvpctest.New(t)))
 	for path, read := range map[string]func(map[string]json.RawMessage) (any, error){
 		"/v1/instances": func(m map[string]json.RawMessage) (any, error) {
 			var in *vpcv1.InstancePrototypeInstanceByImage
@@ -104,7 +104,7 @@ func asMap(t *testing.T, text []byte) (m map[string]any) {
 }
 
 func TestIBMsLibraryReadsTheResponses(t *testing.T) {
-	l := newLab(t)
+	l := labOf(t, ibmvpctest.New(t))
 	everyAttribute(t, l)
 	client, c := library(t), l.mustOpen(t, nil)
 	all, err := c.List(t.Context())
@@ -174,7 +174,7 @@ func wanted(t *testing.T, what string, values map[string][2]any) {
 }
 
 func TestIBMsLibraryReadsTheErrors(t *testing.T) {
-	newLab(t)
+	labOf(t, ibmvpctest.New(t))
 	_, answer, err := library(t).GetInstance(&vpcv1.GetInstanceOptions{ID: core.StringPtr("r006-dead")})
 	if err == nil || answer.StatusCode != http.StatusNotFound || !strings.Contains(err.Error(), "r006-dead not found") {
 		t.Errorf("GetInstance of a missing instance: %v", err)
