@@ -13,7 +13,7 @@ UNIT := TMPDIR=$$(test/lib/tmpdir.sh) GOTMPDIR=$${TMPDIR:-/tmp} go test -timeout
 NO_RACE := cmd/npctl|config|inspect|packaging|plan|plan/.*|resources|resources/schema|test/.*|internal/(arrows|convert|doctest|hints|host|nodepoolconf|startup|syntax|text)
 RACE_COMMANDS := Watch|Builder|Interrupt|Bars|Progress|Completion|Console|Sessions/(daemonstate|external|import_watch|interrupt|metastatic|request|state_zookeeper)
 
-INTEGRATION := $(addprefix integration-,newcomer sandbox aws azure gce ibmvpc kubernetes external qemu arm64 completion images gearman zuul zuul-jobs \
+INTEGRATION := $(addprefix integration-,newcomer sandbox clouds kubernetes external qemu arm64 completion images gearman zuul zuul-jobs \
 	watch systemd zookeeper openstack migration)
 
 .PHONY: help build build-windows build-kubernetes test race check affected lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz \
@@ -81,7 +81,7 @@ fuzz: ## fuzz the loader, the state file, gearman and npctl convert for a minute
 
 bench-uploads: build ## uploads against dd and the openstack client (installs the client into a temporary venv)
 	./test/bench/uploads.sh
-	./test/aws/run.sh -run '^$$' -bench Upload -benchtime 5x
+	./test/clouds/run.sh -run '^$$' -bench Upload -benchtime 5x
 
 bench-zookeeper: build ## npctl watch against a real nodepool-launcher on ZooKeeper (as root; installs Debian packages, and nodepool into a venv)
 	./test/zookeeper/bench.sh
@@ -91,17 +91,8 @@ integration: $(INTEGRATION) ## all integration targets
 integration-newcomer: ## the README's two commands on a minimal Debian, as an unprivileged user (as root; installs mmdebstrap)
 	./test/newcomer/run.sh
 
-integration-aws: build ## the driver aws against moto (installs moto and the aws command into a venv)
-	./test/aws/run.sh
-
-integration-ibmvpc: build ## npctl with the driver ibmvpc against a cloud in memory; its shapes against IBM's library
-	./test/ibmvpc/run.sh
-
-integration-gce: build ## the driver gce against gcplocal (installs gcplocal into a venv), and whole npctl processes with it
-	./test/gce/run.sh
-
-integration-azure: build ## the driver azure against a simulated Azure and Azurite (installs Azurite with npm)
-	./test/azure/run.sh
+integration-clouds: build ## the drivers aws, azure, gce and ibmvpc with moto, Azurite and gcplocal, and npctl with them (installs them with pip and npm)
+	./test/clouds/run.sh
 
 integration-arm64: ## make demo with npctl for arm64, in qemu (as root, Debian 12; installs qemu-user-static)
 	./test/arm64/run.sh

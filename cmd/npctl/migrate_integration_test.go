@@ -100,7 +100,8 @@ func (m *movable) app(config string) (*app, *bytes.Buffer) {
 	return a, &out
 }
 
-// migrate moves the state to the location in a configuration. after may interrupt the migration.
+// migrate moves the state to the location in a configuration. after may interrupt the migration. It repeats the command when
+// the short session ended because the machine was busy, as its error says; a migration resumes then.
 func (m *movable) migrate(t *testing.T, config string, after func(string) error, with ...func(*migrateCommand)) (string, error) {
 	t.Helper()
 	a, out := m.app(config)
@@ -114,6 +115,13 @@ func (m *movable) migrate(t *testing.T, config string, after func(string) error,
 		f(c)
 	}
 	err := c.run(t.Context(), nil)
+	for range 3 {
+		if err == nil || !strings.Contains(err.Error(), "the connection to ZooKeeper was lost") {
+			break
+		}
+		t.Log(err)
+		err = c.run(t.Context(), nil)
+	}
 	return out.String(), err
 }
 

@@ -7,8 +7,7 @@
 #   Nodepool    whose driver makes the same nodes on moto, and Zuul, whose executor class reads a node
 #
 # Azure, Compute Engine and IBM Cloud are those of azuretest, gcetest and ibmvpctest. Installs all of these from PyPI and npm below
-# the temporary directory, and builds npctl once. Fails if anything is missing. With arguments, such as -run, it passes them to go
-# test.
+# the temporary directory. Fails if anything is missing. Passes its arguments, such as -run, to go test.
 #
 #   NPCTL_MOTO_VENV, NPCTL_AZURITE, NPCTL_GCPLOCAL_VENV   directories of moto, Azurite and gcplocal
 set -euo pipefail
@@ -68,21 +67,10 @@ start "$open" env INITIAL_NO_AUTH_ACTION_COUNT=1000000000 "$moto/bin/moto_server
 start "$closed" env INITIAL_NO_AUTH_ACTION_COUNT=0 "$moto/bin/moto_server" -H 127.0.0.1 -p "$closed"
 start "$blobs" "$azurite/node_modules/.bin/azurite-blob" --blobHost 127.0.0.1 --blobPort "$blobs" --location "$work" --silent
 start "$google" "$gcplocal/bin/gcplocal" start --host 127.0.0.1 --port "$google"
-if [ -z "${NPCTL:-}" ]; then
-  go build -o "$work/npctl" ./cmd/npctl
-  NPCTL=$work/npctl
-fi
 
-export NPCTL NPCTL_NODEPOOL_PYTHON NPCTL_ZUUL_PYTHON
+export NPCTL_NODEPOOL_PYTHON NPCTL_ZUUL_PYTHON
 export AWS_ENDPOINT_URL=http://127.0.0.1:$open NPCTL_TEST_AWS_AUTH=http://127.0.0.1:$closed NPCTL_TEST_AWS_CLI=$moto/bin/aws
 export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION=us-east-1
 export -n AWS_PROFILE
 export NPCTL_TEST_AZURITE=http://127.0.0.1:$blobs NPCTL_TEST_GCPLOCAL=http://127.0.0.1:$google
-drivers=(./drivers/aws ./drivers/azure ./drivers/gce ./drivers/ibmvpc)
-processes=(./test/aws ./test/azure ./test/gce ./test/ibmvpc)
-if [ $# != 0 ]; then
-  go_test "$@" "${drivers[@]}" "${processes[@]}"
-else # go test without tags runs the other tests of the drivers
-  go_test -run '^(TestMoto|TestPagesAreWrittenToAzurite$|TestGcplocal|TestDoubleRespondsAsGcplocal$|TestIBMsLibrary)' "${drivers[@]}"
-  go_test "${processes[@]}"
-fi
+go_test "$@" ./drivers/{aws,azure,gce,ibmvpc} ./test/{aws,azure,gce,ibmvpc}

@@ -15,8 +15,6 @@ go_test() { # arguments of go test: flags, with their values after =, and packag
     shift
   done
   build_npctl || return
-  local NPCTL=${NPCTL:-$PWD/bin/npctl}
-  export NPCTL
   [ -z "${RUN:-}" ] || flags+=("-run=$RUN") # the last -run counts
   if [[ " ${flags[*]}" = *' -run='* ]]; then
     run_tests "${flags[@]}" "${patterns[@]}"
@@ -35,11 +33,13 @@ run_tests() { # arguments of go test
   go test -count=1 -p 1 -timeout 40m -tags "$tags" -v "$@" 2>&1 | tee -a "${NPCTL_TEST_LOG:-/dev/null}"
 }
 
-# build_npctl builds bin/npctl, unless $NPCTL names another program. Several scripts may do so at the same time.
+# build_npctl builds bin/npctl and exports its path as $NPCTL, unless that names another program, or $NPCTL_RACE lets each
+# package build its own. Several scripts may build at the same time.
 build_npctl() {
-  [ -z "${NPCTL:-}" ] || return 0
+  [ -z "${NPCTL:-}${NPCTL_RACE:-}" ] || return 0
   mkdir -p bin
-  (flock 7 && make --no-print-directory build >/dev/null) 7>bin/.lock
+  (flock 7 && make --no-print-directory build >/dev/null) 7>bin/.lock || return
+  export NPCTL=$PWD/bin/npctl
 }
 
 # tagged_tests prints the names of a package's tests that need $tags, with | between them.

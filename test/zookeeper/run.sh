@@ -15,8 +15,4 @@ export NPCTL_TEST_ZUUL_VENV NPCTL_TEST_NODEPOOL
 work=$(mktemp -d)
 trap 'test/zookeeper/lab.sh kill "$work/lab" || true; rm -rf --one-file-system "$work"' EXIT
 test/zookeeper/lab.sh start "$work/lab"
-if [ -z "${NPCTL:-}${NPCTL_RACE:-}" ]; then # test/program would build npctl for each package
-  go build -o "$work/npctl" ./cmd/npctl
-  export NPCTL=$work/npctl
-fi
-(. "$work/lab/env.sh" && go_test ./state/zookeeper/... ./test/zookeeper/... && go_test -run "Migration" ./cmd/npctl)
+(. "$work/lab/env.sh" && go_test ./state/zookeeper/... ./test/zookeeper/... && go_test -run Migration ./cmd/npctl)
