@@ -21,6 +21,7 @@ import (
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/internal/process"
 	"github.com/npctl/npctl/internal/qemuimg/qemuimgtest"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/state"
@@ -137,7 +138,7 @@ func (m *meeting) begin(ctx context.Context) {
 	}
 	select {
 	case <-m.second:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testutil.Patience):
 	case <-ctx.Done():
 	}
 }

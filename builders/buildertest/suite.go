@@ -33,8 +33,7 @@ import (
 // LogLimit is the log limit that the harness's builder must have, in bytes.
 const LogLimit = 1 << 20
 
-// patience is the limit for anything that takes no time on an idle machine.
-const patience = 30 * time.Second
+const patience = testutil.Patience
 
 // Harness configures the suite for one builder.
 type Harness struct {

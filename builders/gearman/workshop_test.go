@@ -23,7 +23,7 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-const patience = 30 * time.Second
+const patience = testutil.Patience
 
 func withTimeout(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("the test lost patience"))

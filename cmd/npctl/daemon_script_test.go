@@ -7,6 +7,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
@@ -15,7 +16,7 @@ func scriptWatched(ts *testscript.TestScript, _ bool, args []string) {
 	c, err := client.New(client.Options{Socket: ts.MkAbs(args[0])})
 	ts.Check(err)
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testutil.Patience)
 	defer cancel()
 	for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		if ready, err := c.Ready(ctx); err == nil && ready {

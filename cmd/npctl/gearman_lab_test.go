@@ -27,7 +27,7 @@ import (
 )
 
 // patience is the timeout of conditions that a test waits for.
-const patience = 60 * time.Second
+const patience = testutil.Patience
 
 // shop is a job server, clouds that all npctl processes reach, and one directory for the main npctl and for each build
 // host.
@@ -204,7 +204,7 @@ func (p *program) wait() (int, string) {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(3 * time.Minute):
+	case <-time.After(testutil.Patience):
 		p.kill()
 		p.t.Fatalf("%s did not end", p.name)
 	}

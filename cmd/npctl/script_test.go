@@ -101,7 +101,7 @@ func scriptSub(ts *testscript.TestScript, _ bool, args []string) {
 // scriptWaitFor waits until the content of a file matches: waitfor FILE REGEXP.
 func scriptWaitFor(ts *testscript.TestScript, _ bool, args []string) {
 	want := regexp.MustCompile(args[1])
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testutil.Patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if text, err := os.ReadFile(ts.MkAbs(args[0])); err == nil && want.Match(text) {
 			return
 		}
@@ -151,7 +151,7 @@ func scriptCloud(ts *testscript.TestScript, neg bool, args []string) {
 	if args[1] == "servers" && len(args) > 2 {
 		want, err := strconv.Atoi(args[2])
 		ts.Check(err)
-		for deadline := time.Now().Add(30 * time.Second); ready != want && time.Now().Before(deadline); instances, ready = list() {
+		for deadline := time.Now().Add(testutil.Patience); ready != want && time.Now().Before(deadline); instances, ready = list() {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/mattn/go-runewidth"
 
@@ -70,12 +69,7 @@ func (x *terminal) text() string {
 func (x *terminal) expect(pattern string) {
 	x.t.Helper()
 	want := regexp.MustCompile(pattern)
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if want.MatchString(x.text()) {
-			return
-		}
-	}
-	x.t.Fatalf("the screen never showed %s, but:\n%s", pattern, x.text())
+	testutil.Await(x.t, "the screen shows "+pattern, func() bool { return want.MatchString(x.text()) }, x.text)
 }
 
 func (x *terminal) press(keys string) {
@@ -115,12 +109,7 @@ func changeConfig(t *testing.T, dir, old, replacement string) {
 
 func waitForFile(t *testing.T, path string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if exists(path) {
-			return
-		}
-	}
-	t.Fatalf("%s never came to be", path)
+	testutil.Await(t, path+" exists", func() bool { return exists(path) })
 }
 
 var colour = regexp.MustCompile(`\x1b\[[0-9;]*m`)
@@ -287,17 +276,14 @@ func TestRequestListFitsTheScreen(t *testing.T) {
 func TestNodeListFitsTheScreen(t *testing.T) {
 	t.Parallel()
 	dir := fleetWithDaemon(t)
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		text := onNarrowTerminal(t, dir, "node", "list")
-		if !strings.Contains(text, "0000000002") {
-			continue // the image must be built first
-		}
-		if !strings.Contains(text, "…") {
-			t.Errorf("nothing is shortened in\n%s", text)
-		}
-		return
+	var text string
+	testutil.Await(t, "two nodes", func() bool { // the image must be built first
+		text = onNarrowTerminal(t, dir, "node", "list")
+		return strings.Contains(text, "0000000002")
+	})
+	if !strings.Contains(text, "…") {
+		t.Errorf("nothing is shortened in\n%s", text)
 	}
-	t.Error("there were never two nodes")
 }
 
 func TestConsoleEditsLines(t *testing.T) {

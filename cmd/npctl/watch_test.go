@@ -75,7 +75,7 @@ func (w *watched) end() int {
 	case code := <-w.code:
 		w.code <- code
 		return code
-	case <-time.After(time.Minute):
+	case <-time.After(testutil.Patience):
 		w.t.Fatalf("it does not end:\n%s", w.log)
 		return -1
 	}

@@ -282,11 +282,7 @@ func TestEndOfTheContextKillsTheProcessGroup(t *testing.T) {
 
 func eventually(t *testing.T, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("still not so after 20 s")
-		}
-	}
+	testutil.Await(t, "the process and its children", is)
 }
 
 func TestInvalidProgramsAreRejected(t *testing.T) {

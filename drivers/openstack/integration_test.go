@@ -190,7 +190,7 @@ func misbehave(t *testing.T, rules string) {
 func listedAs(t *testing.T, c *Cloud, id string, want resources.Status) resources.Instance {
 	t.Helper()
 	var last resources.Instance
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(300 * time.Millisecond) {
+	for deadline := time.Now().Add(testutil.Patience); time.Now().Before(deadline); time.Sleep(300 * time.Millisecond) {
 		list, err := c.List(t.Context())
 		testutil.Must(t, err)
 		for _, i := range list {
@@ -234,7 +234,7 @@ func TestRealDeleteThatFailsIsSeenAndRepeated(t *testing.T) {
 		t.Errorf("server is %+v, want a fault and its marks", failed)
 	}
 	testutil.Must(t, c.Delete(t.Context(), made.ID, spec.Marks))
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(300 * time.Millisecond) {
+	for deadline := time.Now().Add(testutil.Patience); ; time.Sleep(300 * time.Millisecond) {
 		list, err := c.List(t.Context())
 		testutil.Must(t, err)
 		if !slices.ContainsFunc(list, func(i resources.Instance) bool { return i.ID == made.ID }) {
@@ -250,7 +250,7 @@ func TestRealFloatingIPThatNovaShowsLate(t *testing.T) {
 	c := mustOpen(t, os.Getenv("OS_CLOUD"), nil)
 	misbehave(t, `[{"on": "floating-ip", "name": "np-late", "seconds": 20}]`)
 	spec, made := realServer(t, c, "np-late", map[string]cty.Value{"auto_floating_ip": cty.True})
-	for deadline := time.Now().Add(time.Minute); !c.attached.isActive(made.ID); time.Sleep(300 * time.Millisecond) {
+	for deadline := time.Now().Add(testutil.Patience); !c.attached.isActive(made.ID); time.Sleep(300 * time.Millisecond) {
 		if _, err := c.List(t.Context()); err != nil || time.Now().After(deadline) {
 			t.Fatalf("server does not become active: %v", err)
 		}

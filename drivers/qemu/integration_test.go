@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/npctl/npctl/drivers/drivertest"
 	"github.com/npctl/npctl/internal/testutil"
@@ -28,19 +27,15 @@ func TestRealContract(t *testing.T) {
 	drivertest.Run(t, realPlace(t).setup)
 }
 
-// The test of KVM tells hosts on which KVM runs a guest from others. It may take no longer than a node's start.
+// The test of KVM tells hosts on which KVM runs a guest from others.
 func TestRealTestOfKVM(t *testing.T) {
 	program, err := exec.LookPath("qemu-system-x86_64")
 	testutil.Must(t, err)
-	began := time.Now()
-	t.Logf("KVM: %v, after %s", checkKVM(program), time.Since(began).Round(time.Millisecond))
-	if took := time.Since(began); took > kvmTimeout+time.Second {
-		t.Errorf("the test took %s", took)
-	}
+	t.Logf("KVM: %v", checkKVM(program))
 	// The same boot sector runs with TCG, so its failure with KVM is a fault of KVM.
 	sector := t.TempDir() + "/sector"
 	testutil.Must(t, os.WriteFile(sector, bootSector(), 0o600))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testutil.Patience)
 	defer cancel()
 	output, err := exec.CommandContext(ctx, program, testArguments(accelTCG, "max", sector)...).CombinedOutput()
 	if !isTestSuccess(err) {

@@ -109,7 +109,7 @@ func TestClosedConnectionsReleaseTheirSlots(t *testing.T) {
 	address, _ := serve(t, 1, 1)
 	for range 5 {
 		var err error
-		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
+		for began := time.Now(); time.Since(began) < testutil.Patience; time.Sleep(time.Millisecond) {
 			var conn net.Conn
 			var status string
 			if conn, status, err = from(t, "127.0.0.1", address, "/"); err == nil && status == ok {

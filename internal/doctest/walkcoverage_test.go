@@ -17,7 +17,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/npctl/npctl/internal/testutil"
 )
@@ -185,11 +184,7 @@ func (d *coveredDaemon) until(from string, so func(answer string) bool) {
 
 func (d *coveredDaemon) wait(what string, so func() bool) {
 	d.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			d.t.Fatalf("not within a minute: %s", what)
-		}
-	}
+	testutil.Await(d.t, what, so)
 }
 
 // call posts to the API and returns the answer.

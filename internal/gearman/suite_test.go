@@ -23,7 +23,7 @@ import (
 // Every test here runs against our own server with the habits of gearmand and with those of the Python server, and
 // with the integration tag against both real ones.
 
-const patience = 30 * time.Second
+const patience = testutil.Patience
 
 // world is a server and the way to it.
 type world struct {

@@ -85,14 +85,7 @@ func TestSIGTERMGoesOnlyToProcessGroupLeader(t *testing.T) {
 	go func() { done <- Run(ctx, spec) }()
 	await := func(name string) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("no %s", name)
-			}
-		}
+		testutil.Await(t, name, func() bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil })
 	}
 	await("ready")
 	cancel()

@@ -42,7 +42,7 @@ func serve(t *testing.T, m Machine) (address string, end func()) {
 				t.Error(err)
 			}
 			ended <- nil
-		case <-time.After(10 * time.Second):
+		case <-time.After(testutil.Patience):
 			t.Error("the server does not end")
 		}
 	}

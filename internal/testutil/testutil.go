@@ -16,8 +16,12 @@ import (
 	"time"
 )
 
-// Patience is the timeout of Await. It is far longer than any condition takes on an idle machine.
-const Patience = time.Minute
+// Patience limits every wait of a test for something that has no limit of its own. Only a failing test takes that long:
+// it is far longer than any condition takes on a busy machine, so it proves no promise about time.
+const Patience = 5 * time.Minute
+
+// Interval is the time between two polls of Await.
+const Interval = 25 * time.Millisecond
 
 // Await polls a condition until it holds. It fails the test after Patience, with the details.
 func Await(t testing.TB, what string, so func() bool, details ...func() string) {
@@ -25,10 +29,10 @@ func Await(t testing.TB, what string, so func() bool, details ...func() string) 
 	AwaitFor(t, Patience, what, so, details...)
 }
 
-// AwaitFor is Await with another timeout, and an interval in proportion to it.
+// AwaitFor is Await with another timeout.
 func AwaitFor(t testing.TB, limit time.Duration, what string, so func() bool, details ...func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); !so(); time.Sleep(limit / 1200) {
+	for deadline := time.Now().Add(limit); !so(); time.Sleep(Interval) {
 		if time.Now().After(deadline) {
 			for _, detail := range details {
 				what += "; " + detail()

@@ -182,7 +182,7 @@ func TestLockIsLostWithItsFile(t *testing.T) {
 			testutil.Must(t, remove(path))
 			select {
 			case <-l.Lost():
-			case <-time.After(10 * time.Second):
+			case <-time.After(testutil.Patience):
 				t.Error("the loss was not detected")
 			}
 			if _, err := s.Commit(t.Context(), state.Op{Record: &resources.History{Subject: "x"}}); err == nil || !strings.Contains(err.Error(), path) {

@@ -58,7 +58,7 @@ func TestMissingFileReadsAsEmpty(t *testing.T) {
 	add(t, store(t, path), statetest.Node(1))
 	select {
 	case <-hints:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testutil.Patience):
 		t.Error("no hint when the file came to be")
 	}
 	if entries, err := s.List(t.Context()); len(entries) != 1 || err != nil {

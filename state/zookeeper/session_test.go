@@ -85,7 +85,7 @@ func TestOpenSurvivesCutConnections(t *testing.T) {
 		proxy := lab.StartProxy(t, tr.servers()[0])
 		opened := make(chan error, 1)
 		go func() {
-			opened <- tryOpen(t, tr, func(o *zookeeper.Options) { o.Hosts = []string{proxy.Address()} })
+			opened <- tryOpen(t.Context(), t, tr, func(o *zookeeper.Options) { o.Hosts = []string{proxy.Address()} })
 		}()
 		testutil.Await(t, "there is a connection", func() bool { return proxy.Connections() > 0 })
 		time.Sleep(time.Duration(n) * time.Millisecond)

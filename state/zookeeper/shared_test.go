@@ -176,7 +176,7 @@ func TestTreeOfANewerNpctlIsRejected(t *testing.T) {
 	tr := newTree(t)
 	testutil.Must(t, tr.elsewhere(t).Close())
 	tr.set(t, "/npctl", `{"schema": 99, "written_by": "7.0.0", "lineage": "x"}`)
-	err := tryOpen(t, tr, func(*zookeeper.Options) {})
+	err := tryOpen(t.Context(), t, tr, func(*zookeeper.Options) {})
 	if err == nil || !strings.Contains(err.Error(), "7.0.0") || !strings.Contains(err.Error(), "upgrade npctl") {
 		t.Errorf("%v, want that a newer npctl is needed", err)
 	}

@@ -175,7 +175,7 @@ func (s *shell) press(keys string) {
 func (s *shell) wait(text string) string {
 	s.t.Helper()
 	var fresh string
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testutil.Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		s.mu.Lock()
 		fresh = s.shown.String()[s.seen:]
 		at := strings.Index(fresh, text)

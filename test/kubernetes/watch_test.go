@@ -223,7 +223,7 @@ func TestCallsOfHundredNodes(t *testing.T) {
 		testutil.Must(t, err)
 		return list
 	}
-	testutil.AwaitFor(t, 2*time.Minute, "all requests are fulfilled", func() bool {
+	testutil.Await(t, "all requests are fulfilled", func() bool {
 		requests, err := api.Requests(t.Context(), wire.RequestFilter{States: []string{"fulfilled"}})
 		return err == nil && len(requests) == count
 	})
@@ -237,7 +237,7 @@ func TestCallsOfHundredNodes(t *testing.T) {
 		_, err = api.ReturnNode(t.Context(), taken[0].ID)
 		testutil.Must(t, err)
 	}
-	testutil.AwaitFor(t, 2*time.Minute, "all nodes are gone", func() bool { return len(nodes()) == 0 })
+	testutil.Await(t, "all nodes are gone", func() bool { return len(nodes()) == 0 })
 	all := at.gate.Count()
 	t.Logf("%d pods: %d calls (%d changing) until ready after %.1f s; %d calls (%d changing) until deleted after %.1f s; lists of pods: %d",
 		count, launch[false], launch[true], ready.Seconds(), all[false], all[true], time.Since(started).Seconds(),

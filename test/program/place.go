@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
@@ -86,7 +85,7 @@ func (p *Place) MustContain(text string, wanted ...string) {
 }
 
 // Limit is the time limit of a wait for npctl.
-const Limit = time.Minute
+const Limit = testutil.Patience
 
 // Watch starts the daemon and waits until it responds.
 func (p *Place) Watch(t *testing.T) *Process {
@@ -102,7 +101,7 @@ func (p *Place) Watch(t *testing.T) *Process {
 			t.Log(text)
 		}
 	})
-	testutil.AwaitFor(t, Limit, "npctl watch responds", func() bool {
+	testutil.Await(t, "npctl watch responds", func() bool {
 		process.Runs()
 		status, _, _ := p.Command("status")
 		return status.Run() == nil

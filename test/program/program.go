@@ -137,15 +137,12 @@ func (p *Process) Ends(within time.Duration) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// stopTime limits the time of a clean stop.
-const stopTime = time.Minute
-
 // Stop stops the process with SIGTERM and returns the duration.
 func (p *Process) Stop() time.Duration {
 	p.t.Helper()
 	began := time.Now()
 	p.Signal(syscall.SIGTERM)
-	if code := p.Ends(stopTime); code != 0 {
+	if code := p.Ends(testutil.Patience); code != 0 {
 		p.t.Errorf("npctl: exit code %d after SIGTERM", code)
 	}
 	return time.Since(began)

@@ -76,7 +76,7 @@ func served(t *testing.T) string {
 func TestWatchServesARequest(t *testing.T) {
 	p := newPlace(t, served(t))
 	daemon := program.Start(t, p.command(t.Context(), "watch"), p.path("watch.log"))
-	testutil.AwaitFor(t, time.Minute, "the daemon", func() bool { _, err := p.try("status"); return err == nil && daemonAnswers(p) })
+	testutil.Await(t, "the daemon", func() bool { _, err := p.try("status"); return err == nil && daemonAnswers(p) })
 	output := p.run("request create -label=vm -wait -take -json")
 	if !json.Valid([]byte(output)) {
 		t.Errorf("output is %s", output)
@@ -109,9 +109,9 @@ func TestWatchServesARequest(t *testing.T) {
 		t.Errorf("after the end of npctl: %q", text)
 	}
 	again := program.Start(t, p.command(t.Context(), "watch"), p.path("watch.log"))
-	testutil.AwaitFor(t, time.Minute, "the daemon", func() bool { return daemonAnswers(p) })
+	testutil.Await(t, "the daemon", func() bool { return daemonAnswers(p) })
 	p.run("node return " + n.ID)
-	testutil.AwaitFor(t, time.Minute, "the deletion", func() bool { return len(p.machines()) == 0 && len(p.processes()) == 0 })
+	testutil.Await(t, "the deletion", func() bool { return len(p.machines()) == 0 && len(p.processes()) == 0 })
 	again.Stop()
 	p.run("destroy -auto-approve")
 	p.gone()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -91,7 +92,7 @@ func TestClientUsesLocksOfTheStore(t *testing.T) {
 	close(table.has("image alma").lost)
 	select {
 	case <-lock.Lost():
-	case <-time.After(10 * time.Second):
+	case <-time.After(testutil.Patience):
 		t.Fatal("the lock is lost in the store, and the client does not know")
 	}
 	if _, err := s.Commit(t.Context(), state.Op{Record: &resources.Request{State: resources.StateRequested, StateTime: time.Now(), Created: time.Now(),

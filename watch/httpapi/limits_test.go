@@ -31,7 +31,7 @@ func (l *lab) dial() net.Conn {
 func (l *lab) say(text string) string {
 	l.t.Helper()
 	conn := l.dial()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(testutil.Patience))
 	go func() { _, _ = io.WriteString(conn, text) }()
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {

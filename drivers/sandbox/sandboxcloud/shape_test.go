@@ -328,7 +328,7 @@ func (s *side) call(t *testing.T, one step) reply {
 // run makes the call, again and again where the step says so.
 func (s *side) run(t *testing.T, one step) reply {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(testutil.Patience); ; time.Sleep(200 * time.Millisecond) {
 		r := s.call(t, one)
 		path, want, _ := strings.Cut(one.until, "=")
 		waiting := (one.until != "" && fmt.Sprint(dig(r.json, path)) != want) || (one.gone && r.status != http.StatusNotFound)

@@ -95,7 +95,7 @@ func (p *Process) Kill() { p.kill() }
 // Start starts the server again where it was before.
 func (p *Process) Start() {
 	p.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testutil.Patience); time.Now().Before(deadline); {
 		if p.begin() { // otherwise a closing connection may still use the port
 			return
 		}
@@ -138,7 +138,7 @@ func run(t testing.TB, command func(port string) *exec.Cmd) *Process {
 }
 
 func listens(t testing.TB, addr string, ended <-chan struct{}) bool {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testutil.Patience); time.Now().Before(deadline); {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
 		if err == nil {
 			_ = conn.Close()

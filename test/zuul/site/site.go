@@ -26,9 +26,6 @@ const (
 	branch  = "refs/heads/main"
 )
 
-// patience is the timeout of Await.
-const patience = 3 * time.Minute
-
 // Site is a running lab.
 type Site struct {
 	Dir string // of the lab
@@ -147,7 +144,7 @@ func (s Site) Builds(job string) (all []Build) {
 // Ended waits until a new build of a job ends with one of the results.
 func (s Site) Ended(job string, before []Build, results ...string) (b Build) {
 	s.t.Helper()
-	testutil.AwaitFor(s.t, patience, job+" has ended", func() bool {
+	testutil.Await(s.t, job+" has ended", func() bool {
 		now := s.Builds(job)
 		if len(now) == len(before) {
 			return false
@@ -164,7 +161,7 @@ func (s Site) Ended(job string, before []Build, results ...string) (b Build) {
 // AwaitBuild waits until a new build of a job runs on its nodes.
 func (s Site) AwaitBuild(job string, before []Build) (b Build) {
 	s.t.Helper()
-	testutil.AwaitFor(s.t, patience, job+" runs", func() bool {
+	testutil.Await(s.t, job+" runs", func() bool {
 		now := s.Builds(job)
 		if len(now) > len(before) {
 			b = now[0]
