@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/npctl/npctl/internal/testutil"
-	"github.com/npctl/npctl/test/program"
 )
 
 // nodepoolConfig is the configuration of Nodepool for the nodes of onDemand.
@@ -85,7 +84,7 @@ func TestCallsOfAHundredNodesOfNodepool(t *testing.T) {
 	l.cli(nil, "ec2", "create-key-pair", "--key-name", "ci")
 	file := filepath.Join(l.Dir, "nodepool.yaml")
 	testutil.WriteFile(t, file, nodepoolConfig)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*program.Limit)
+	ctx, cancel := context.WithTimeout(t.Context(), testutil.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Getenv("NPCTL_NODEPOOL_PYTHON"), "-c", nodepoolNodes, file)
 	var stderr bytes.Buffer

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/npctl/npctl/internal/testutil"
-	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zuul/executor"
 )
 
@@ -71,7 +70,7 @@ func TestWatchServesARequest(t *testing.T) {
 		}
 	}
 	l.Return(n)
-	testutil.AwaitFor(t, program.Limit, "the node is deleted", func() bool { return len(l.owned()["instance"]) == 0 })
+	testutil.Await(t, "the node is deleted", func() bool { return len(l.owned()["instance"]) == 0 })
 	l.mustHave(nil)
 	stay()
 }
@@ -82,13 +81,13 @@ func TestCallsOfAHundredNodes(t *testing.T) {
 	const nodes = 100
 	l := newLab(t, strings.Replace(onDemand, filters, `image_id = "`+image+`"`, 1))
 	l.Watch(t)
-	testutil.AwaitFor(t, program.Limit, "leaks are searched for", func() bool { return l.Count("DescribeHosts") > 0 })
+	testutil.Await(t, "leaks are searched for", func() bool { return l.Count("DescribeHosts") > 0 })
 	l.Taken()
 	made := l.Take("small", nodes)
 	calls, total := l.Taken()
 	t.Logf("%d nodes from request to ready: %d calls: %v", nodes, total, calls)
 	l.Return(made...)
-	testutil.AwaitFor(t, program.Limit, "the nodes are deleted", func() bool { return len(l.owned()["instance"]) == 0 })
+	testutil.Await(t, "the nodes are deleted", func() bool { return len(l.owned()["instance"]) == 0 })
 	deletions, more := l.Taken()
 	t.Logf("from return to deletion: %d calls: %v; together %d", more, deletions, total+more)
 	if calls["RunInstances"] != nodes || deletions["TerminateInstances"] > 5 {

@@ -64,7 +64,7 @@ func (l *lab) numbers() map[string]int {
 
 func (l *lab) mustHave(want map[string]int) {
 	l.T.Helper()
-	testutil.AwaitFor(l.T, program.Limit, "the objects are complete", func() bool { return maps.Equal(l.numbers(), want) })
+	testutil.Await(l.T, "the objects are complete", func() bool { return maps.Equal(l.numbers(), want) })
 }
 
 // nodes returns the numbers of objects of nodes.

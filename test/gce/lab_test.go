@@ -99,7 +99,7 @@ func (l *lab) numbers() map[string]int {
 
 func (l *lab) mustHave(want int) {
 	l.T.Helper()
-	testutil.AwaitFor(l.T, program.Limit, "the number of instances and disks", func() bool {
+	testutil.Await(l.T, "the number of instances and disks", func() bool {
 		now := l.numbers()
 		return now["instances"] == want && now["disks"] == want
 	})

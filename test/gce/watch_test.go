@@ -7,7 +7,6 @@ import (
 
 	"github.com/npctl/npctl/drivers/gce/gcetest"
 	"github.com/npctl/npctl/internal/testutil"
-	"github.com/npctl/npctl/test/program"
 )
 
 // onDemand has a label without ready nodes.
@@ -71,7 +70,7 @@ func TestCallsOfAHundredNodes(t *testing.T) {
 	calls, total := l.Taken()
 	t.Logf("%d nodes from request to ready: %d calls: %v", nodes, total, calls)
 	l.Return(made...)
-	testutil.AwaitFor(t, program.Limit, "the nodes are deleted", func() bool { return len(l.instances()) == 0 })
+	testutil.Await(t, "the nodes are deleted", func() bool { return len(l.instances()) == 0 })
 	deletions, more := l.Taken()
 	t.Logf("from return to deletion: %d calls: %v; together %d", more, deletions, total+more)
 	if total+more > 5*nodes {

@@ -51,7 +51,7 @@ func callOf(r *http.Request) string {
 // settle runs a command until the objects are as wanted: the cloud deletes boot volumes after their instances.
 func (l *lab) settle(command string, want map[string]int) {
 	l.T.Helper()
-	testutil.AwaitFor(l.T, program.Limit, "the objects are complete", func() bool {
+	testutil.Await(l.T, "the objects are complete", func() bool {
 		l.Run(0, command, "-auto-approve")
 		return maps.Equal(l.owned(), want)
 	})

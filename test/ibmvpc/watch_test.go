@@ -8,7 +8,6 @@ import (
 
 	"github.com/npctl/npctl/drivers/ibmvpc/ibmvpctest"
 	"github.com/npctl/npctl/internal/testutil"
-	"github.com/npctl/npctl/test/program"
 )
 
 // onDemand has a label without ready nodes.
@@ -41,7 +40,7 @@ provider "ibmvpc" "ibm" {
 
 func (l *lab) awaitOwned(want map[string]int) {
 	l.T.Helper()
-	testutil.AwaitFor(l.T, program.Limit, "the objects are complete", func() bool { return maps.Equal(l.owned(), want) })
+	testutil.Await(l.T, "the objects are complete", func() bool { return maps.Equal(l.owned(), want) })
 }
 
 func TestWatchServesARequest(t *testing.T) {

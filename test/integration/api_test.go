@@ -120,5 +120,5 @@ func (a *api) find(t *testing.T, service, path, key, name string) object {
 // eventually waits as long as real services may take.
 func eventually(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	testutil.AwaitFor(t, 5*time.Minute, what, yes)
+	testutil.Await(t, what, yes)
 }

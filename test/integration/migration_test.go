@@ -177,7 +177,7 @@ func (r *rehearsal) step(heading string) {
 func (r *rehearsal) await(what string, so func() bool) {
 	r.t.Helper()
 	began := time.Now()
-	testutil.AwaitFor(r.t, 5*time.Minute, what, func() bool {
+	testutil.Await(r.t, what, func() bool {
 		if r.t.Failed() {
 			r.t.Fatalf("a job has failed before: %s", what)
 		}

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	patience = time.Minute
+	patience = testutil.Patience
 	glance   = 20 * time.Millisecond
 	logShown = 48 << 10
 	quick    = "3s" // a session that ends quickly

@@ -110,7 +110,7 @@ func TestNpctlBesideNodepool(t *testing.T) {
 	if err := p.nodepool.Start(); err != nil { // no other program cleans up its nodes
 		t.Fatal(err)
 	}
-	p.awaitNoLeftovers(2 * testutil.Patience) // Nodepool cleans up once a minute
+	p.awaitNoLeftovers(testutil.Patience) // Nodepool cleans up once a minute
 	p.npctl.Stop()
 }
 

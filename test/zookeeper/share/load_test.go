@@ -48,7 +48,7 @@ type load struct {
 }
 
 func newLoad(t *testing.T, z *zuul, seed uint64, want func(*rand.Rand) wanted, clouds ...*cloud) *load {
-	l := &load{zuul: z, clouds: map[string]*cloud{}, seed: seed, want: want, use: 300 * time.Millisecond, limit: 2 * testutil.Patience,
+	l := &load{zuul: z, clouds: map[string]*cloud{}, seed: seed, want: want, use: 300 * time.Millisecond, limit: testutil.Patience,
 		mayFail: func(wanted) bool { return false },
 		handed:  map[string]string{}, busy: map[string]string{}, served: map[string]int{}}
 	for _, c := range clouds {

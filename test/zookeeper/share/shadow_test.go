@@ -110,7 +110,7 @@ func (o *shadowTest) ask(w wanted) string {
 // before, the shadow can only report that.
 func (o *shadowTest) take(id string) []*node {
 	o.t.Helper()
-	ctx, cancel := context.WithTimeout(o.over, 2*testutil.Patience) // Nodepool may need a minute for a used machine
+	ctx, cancel := context.WithTimeout(o.over, testutil.Patience) // Nodepool may need a minute for a used machine
 	defer cancel()
 	a, err := o.wait(ctx, id)
 	if err != nil || a.State != "fulfilled" {
@@ -243,7 +243,7 @@ const declared = "label \"common\" {}\nlabel \"pair\" {}\nlabel \"theirs\" {}\n"
 // useAllNodes uses all nodes while further requests wait.
 func (o *shadowTest) useAllNodes() {
 	o.t.Helper()
-	o.awaitNoLeftovers(2 * testutil.Patience)
+	o.awaitNoLeftovers(testutil.Patience)
 	all, last := o.ask(wanted{labels: slices.Repeat([]string{"theirs"}, inRack)}), o.ask(wanted{labels: []string{"common"}, provider: "annex"})
 	held, one := o.take(all), o.take(last)
 	for _, n := range slices.Concat(held, one) {

@@ -110,7 +110,7 @@ func TestNodepoolEndpointsAnswerAsNodepool(t *testing.T) {
 
 // within reports whether a condition becomes true in time.
 func within(limit time.Duration, so func() bool) bool {
-	for deadline := time.Now().Add(limit); !so(); time.Sleep(limit / 100) {
+	for deadline := time.Now().Add(limit); !so(); time.Sleep(testutil.Interval) {
 		if time.Now().After(deadline) {
 			return false
 		}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -24,7 +23,6 @@ import (
 )
 
 const (
-	patience = 3 * time.Minute
 	logShown = 24 << 10
 
 	nodes    = "/nodepool/nodes"
@@ -260,5 +258,5 @@ func (s *site) must(err error, what string) {
 // await polls until the condition holds.
 func (s *site) await(what string, so func() bool) {
 	s.t.Helper()
-	testutil.AwaitFor(s.t, patience, what, so, func() string { return fmt.Sprintf("nodes are %v", s.nodes()) })
+	testutil.Await(s.t, what, so, func() string { return fmt.Sprintf("nodes are %v", s.nodes()) })
 }
