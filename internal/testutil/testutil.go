@@ -26,18 +26,12 @@ const Interval = 25 * time.Millisecond
 // Await polls a condition until it holds. It fails the test after Patience, with the details.
 func Await(t testing.TB, what string, so func() bool, details ...func() string) {
 	t.Helper()
-	AwaitFor(t, Patience, what, so, details...)
-}
-
-// AwaitFor is Await with another timeout.
-func AwaitFor(t testing.TB, limit time.Duration, what string, so func() bool, details ...func() string) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); !so(); time.Sleep(Interval) {
+	for deadline := time.Now().Add(Patience); !so(); time.Sleep(Interval) {
 		if time.Now().After(deadline) {
 			for _, detail := range details {
 				what += "; " + detail()
 			}
-			t.Fatalf("not within %s: %s", limit, what)
+			t.Fatalf("not within %s: %s", Patience, what)
 		}
 	}
 }

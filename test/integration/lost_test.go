@@ -161,9 +161,9 @@ func TestOpenStackServersFailAndAppearLate(t *testing.T) {
 	at.mustRun(0, "apply", "-auto-approve").contains("2 launched", "attempt 1 of 2 failed: ")
 	at.nothingToDo()
 	p.mustHave(before, map[string]int{"server": 2, "floating IP": 2})
-	at.mustRun(0, "state", "show", "node.0000000001").contains("127.78.")
-	p.faults(lab.Rule{On: lab.Destroy, Name: "np0000000001", Times: 1},
-		lab.Rule{On: lab.Destroy, Action: lab.Delay, Name: "np0000000002", For: 5 * time.Second})
+	at.mustRun(0, "state", "pull").contains("127.78.")
+	p.faults(lab.Rule{On: lab.Destroy, Name: "np0*", Times: 1},
+		lab.Rule{On: lab.Destroy, Action: lab.Delay, Name: "np0*", For: 5 * time.Second})
 	at.gone(p, before)
 }
 

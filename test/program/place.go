@@ -84,9 +84,6 @@ func (p *Place) MustContain(text string, wanted ...string) {
 	}
 }
 
-// Limit is the time limit of a wait for npctl.
-const Limit = testutil.Patience
-
 // Watch starts the daemon and waits until it responds.
 func (p *Place) Watch(t *testing.T) *Process {
 	t.Helper()
