@@ -17,7 +17,7 @@ INTEGRATION := $(addprefix integration-,newcomer sandbox clouds kubernetes exter
 	watch systemd zookeeper openstack migration)
 
 .PHONY: help build build-windows build-kubernetes test race check affected lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz \
-	clean integration $(INTEGRATION)
+	clean integration integration-openstack-lab $(INTEGRATION)
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -141,6 +141,9 @@ integration-qemu: build ## virtual machines of the real QEMU, without KVM (as ro
 
 integration-openstack: build ## real OpenStack services on loopback (as root, Debian 12; installs packages, starts services)
 	./test/openstack/run.sh
+
+integration-openstack-lab: ## the lab of integration-openstack itself, after a change of it (as root, Debian 12)
+	./test/openstack/run.sh --lab
 
 clean: ## remove what make built
 	rm -rf bin
