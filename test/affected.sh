@@ -59,7 +59,7 @@ targets() { # packages
 
 echo "changed: $(sed "s|$module/||" <<<"$changed" | xargs)"
 PKG=$(xargs <<<"$affected") make --no-print-directory test
-direct=$(targets "$affected" | sort -u)
+direct=$(targets "$(grep -vxF "$module/cmd/npctl" <<<"$affected")" | sort -u) # the program imports everything
 [ -z "$direct" ] || echo "integration targets with tests of these packages, as root: make $(xargs <<<"$direct")"
 if grep -qxF "$module/cmd/npctl" <<<"$affected"; then
   all=$(for script in $(grep -lE 'test/program' -r test --include='*_test.go' | xargs -n1 dirname | sort -u); do echo "$module/$script"; done)

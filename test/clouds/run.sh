@@ -73,4 +73,4 @@ export AWS_ENDPOINT_URL=http://127.0.0.1:$open NPCTL_TEST_AWS_AUTH=http://127.0.
 export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION=us-east-1
 export -n AWS_PROFILE
 export NPCTL_TEST_AZURITE=http://127.0.0.1:$blobs NPCTL_TEST_GCPLOCAL=http://127.0.0.1:$google
-go_test "$@" ./drivers/{aws,azure,gce,ibmvpc} ./test/{aws,azure,gce,ibmvpc}
+go_test "$@" ./drivers/aws ./drivers/azure ./drivers/gce ./drivers/ibmvpc ./test/aws ./test/azure ./test/gce ./test/ibmvpc
