@@ -49,7 +49,7 @@ affected=$(dependents | awk -v changed="$changed" '
 targets() { # packages
   local script name package arguments
   for script in test/*/run.sh test/zuul/whole/run.sh; do
-    name=$(grep -oE "^integration-[a-z0-9-]+:.*|^	./$script" Makefile | grep -B1 -F "./$script" | head -1 | cut -d: -f1)
+    name=$(awk -F: -v script="./$script" '/^[a-z]/ { target = $1 } target ~ /^integration-/ && index($0, "\t" script) { print target; exit }' Makefile)
     arguments=$(grep -E 'go_test|- -run' "$script" | grep -oE '\./[A-Za-z0-9/._-]+')
     for package in $(go list -e -tags "$tags" $arguments 2>/dev/null); do
       if grep -qxF "$package" <<<"$1"; then echo "$name"; break; fi
