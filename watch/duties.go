@@ -123,7 +123,7 @@ func (d *Daemon) skippedProviders() map[string]bool {
 	return names
 }
 
-// notPlanned returns the providers for which the daemon plans nothing now: those that Frozen lists and those that other
+// notPlanned returns the providers for which the daemon plans nothing now: the frozen ones and all that other
 // processes manage.
 func (d *Daemon) notPlanned() map[string]bool {
 	names := d.skippedProviders()

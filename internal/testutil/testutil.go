@@ -103,7 +103,7 @@ func FreePort(t testing.TB) int {
 	return 0
 }
 
-var ports sync.Map // those that FreePort returned
+var ports sync.Map // returned by FreePort
 
 // Buffer is a bytes.Buffer for several goroutines.
 type Buffer struct {

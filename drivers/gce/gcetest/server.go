@@ -89,7 +89,7 @@ func (s *Server) Client() *http.Client {
 	})}
 }
 
-// Objects returns the kinds and names of all instances and disks, without those that are being deleted.
+// Objects returns the kinds and names of all instances and disks that are not in deletion.
 func (s *Server) Objects() (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
