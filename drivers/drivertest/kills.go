@@ -55,10 +55,6 @@ type job struct {
 	nothingDone bool // the error of Create or UploadImage proves it
 }
 
-func (j *job) records() []resources.OwnerTags {
-	return []resources.OwnerTags{j.spec.Marks, j.image.Marks}
-}
-
 // work prepares a job and returns the part that is interrupted.
 type work func(t *testing.T, j *job) func(ctx context.Context, c drivers.Cloud) error
 

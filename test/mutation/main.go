@@ -21,6 +21,7 @@
 package main
 
 import (
+	"context"
 	"bufio"
 	"cmp"
 	"errors"
@@ -190,7 +191,7 @@ func (b bench) command(m mutation, arguments ...string) (string, error) {
 	if err := os.WriteFile(overlay, []byte(text), 0o600); err != nil {
 		return "", err
 	}
-	command := exec.Command("go", arguments...)
+	command := exec.CommandContext(context.Background(), "go", arguments...)
 	command.Dir = b.root
 	command.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	out, err := command.CombinedOutput()

@@ -214,7 +214,7 @@ func (c *collector) read(f *ast.FuncDecl) {
 			c.add("negate-if", n.Cond, "!("+c.at(n.Cond.Pos(), n.Cond.End())+")", "")
 		case *ast.BinaryExpr:
 			equality := n.Op == token.EQL || n.Op == token.NEQ
-			if to, ok := swapped[n.Op]; ok && !(equality && whole[n]) {
+			if to, ok := swapped[n.Op]; ok && (!equality || !whole[n]) {
 				left, right := c.at(n.Pos(), n.OpPos), c.at(n.OpPos+token.Pos(len(n.Op.String())), n.End())
 				operator := "swap-comparison"
 				if n.Op == token.LAND || n.Op == token.LOR {

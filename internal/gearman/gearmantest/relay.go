@@ -1,6 +1,7 @@
 package gearmantest
 
 import (
+	"context"
 	"io"
 	"net"
 	"sync"
@@ -98,7 +99,7 @@ func (r *Relay) add(client net.Conn) bool {
 
 func (r *Relay) relay(client net.Conn) {
 	defer r.drop(client)
-	server, err := net.Dial("tcp", r.server)
+	server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", r.server)
 	if err != nil {
 		return
 	}
