@@ -21,9 +21,9 @@
 package main
 
 import (
-	"context"
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
