@@ -40,6 +40,11 @@ func checkKVM(program string) error {
 	if !strings.Contains(filepath.Base(program), "x86_64") {
 		return nil // the boot sector is x86 code
 	}
+	return runBootSector(program)
+}
+
+// runBootSector runs the boot sector in QEMU with KVM, for up to kvmTimeout.
+func runBootSector(program string) error {
 	sector, err := os.CreateTemp("", "npctl-kvm")
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ func TestHangingTestOfKVMIsKilled(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "qemu-system-x86_64")
 	testutil.WriteProgram(t, program, "#!/bin/sh\nexec sleep 86421\n")
-	if err := checkKVM(program); !errors.Is(err, context.DeadlineExceeded) {
+	if err := runBootSector(program); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got error %v, want a timeout", err)
 	}
 }
