@@ -10,6 +10,7 @@ BEGIN { most = 40 }
   now = $3
   next
 }
+/^FAIL$/ { next }
 /^FAIL\t/ {
   if (tests) again[++commands] = $2 " " tests
   else other = other $0 "\n"
