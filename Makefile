@@ -11,6 +11,8 @@ TAGS := integration,gearman,zuul,openstackclient
 UNIT := TMPDIR=$$(test/lib/tmpdir.sh) GOTMPDIR=$${TMPDIR:-/tmp} go test -timeout=30m $${RUN:+-run="$$RUN"}
 # These packages start no goroutines of their own, or only processes. The daemon and the progress display in cmd/npctl do.
 NO_RACE := cmd/npctl|config|inspect|packaging|plan|plan/.*|resources|resources/schema|test/.*|internal/(arrows|convert|doctest|hints|host|nodepoolconf|startup|syntax|text)
+# Permutations of one sequence of steps execute at each point what other tests execute once.
+NO_RACE_TESTS := ^(TestKilledAnywhere|TestTenRebuildsWithEveryMishap|TestRebuildsWithRandomMishaps|TestHooksAndKills|TestKilledWhileAFailedAttemptIsCleared)$$
 RACE_COMMANDS := Watch|Builder|Interrupt|Bars|Progress|Completion|Console|Sessions/(daemonstate|external|import_watch|interrupt|metastatic|request|state_zookeeper)
 
 INTEGRATION := $(addprefix integration-,newcomer sandbox clouds kubernetes external qemu arm64 completion images gearman zuul zuul-jobs \
@@ -34,7 +36,7 @@ test: ## run the tests (no root, no network, no services)
 
 race: export CGO_ENABLED := 1
 race: ## run the tests of packages with goroutines with the race detector (needs a C compiler)
-	$(UNIT) -race $${PKG:-$$(go list ./... | grep -vE '^github.com/npctl/npctl/($(NO_RACE))$$')}
+	$(UNIT) -race -skip='$(NO_RACE_TESTS)' $${PKG:-$$(go list ./... | grep -vE '^github.com/npctl/npctl/($(NO_RACE))$$')}
 	test -n "$$PKG$$RUN" || $(UNIT) -race -run='$(RACE_COMMANDS)' ./cmd/npctl
 
 affected: ## what a change can break: tests of the packages that depend on changed ones, and the names of their integration targets
