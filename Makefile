@@ -12,7 +12,7 @@ UNIT := TMPDIR=$$(test/lib/tmpdir.sh) GOTMPDIR=$${TMPDIR:-/tmp} go test -timeout
 # These packages start no goroutines of their own, or only processes. The daemon and the progress display in cmd/npctl do.
 NO_RACE := cmd/npctl|config|inspect|packaging|plan|plan/.*|resources|resources/schema|test/.*|internal/(arrows|convert|doctest|hints|host|nodepoolconf|startup|syntax|text)
 # Permutations of one sequence of steps execute at each point what other tests execute once.
-NO_RACE_TESTS := ^(TestKilledAnywhere|TestTenRebuildsWithEveryMishap|TestRebuildsWithRandomMishaps|TestHooksAndKills|TestKilledWhileAFailedAttemptIsCleared)$$
+NO_RACE_TESTS := ^(TestKilledAnywhere|TestTenRebuildsWithEveryMishap|TestRebuildsWithRandomMishaps|TestHooksAndKills|TestKilledWhileAFailedAttemptIsCleared|TestKilledAtEachCommitOfASlot)$$
 RACE_COMMANDS := Watch|Builder|Interrupt|Bars|Progress|Completion|Console|Sessions/(daemonstate|external|import_watch|interrupt|metastatic|request|state_zookeeper)
 
 INTEGRATION := $(addprefix integration-,newcomer sandbox clouds kubernetes external qemu arm64 completion images gearman zuul zuul-jobs \
