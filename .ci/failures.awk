@@ -1,5 +1,5 @@
 # Prints the failed tests of a part from the output of go test, with or without -v: the first and last lines of each, and the
-# command that repeats them alone. -v part is the name of the part, such as "make race".
+# command that repeats them alone. -v part is the target, such as race.
 BEGIN { most = 40 }
 /^=== (RUN|CONT|NAME|PAUSE) / { now = $3; next }
 /^ *--- (PASS|FAIL|SKIP): / {
@@ -34,8 +34,8 @@ END {
   for (i = 1; i <= commands; i++) {
     split(again[i], word, " ")
     sub("github.com/npctl/npctl", ".", word[1])
-    if (part ~ /integration/ && part !~ /newcomer/) print "  RUN='^(" word[2] ")$' " part
+    if (part ~ /integration/ && part !~ /newcomer/) print "  RUN='^(" word[2] ")$' make " part
     else print "  RUN='^(" word[2] ")$' PKG=" word[1] " make " (part ~ /race/ ? "race" : "test")
   }
-  if (!commands) print "  " part
+  if (!commands) print "  make " part
 }

@@ -79,7 +79,7 @@ func killSetup(t *testing.T, offer map[string]cty.Value) drivertest.Setup {
 	w := &wire{}
 	open := func(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper) drivers.Cloud {
 		t.Helper()
-		c, err := openBy(t.Context(), wrap, nil)
+		c, err := openBy(t.Context(), wrap, map[string]cty.Value{})
 		testutil.Must(t, err)
 		t.Cleanup(func() { c.Close() })
 		return c
