@@ -2,9 +2,13 @@ package lab
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -55,25 +59,54 @@ type Rule struct {
 	Times  int           `json:"times,omitempty"`  // how often the rule applies; 0: always
 }
 
+// ruleLine is a rule as the services read it.
+type ruleLine struct {
+	Rule
+	ID      string  `json:"id"`
+	Seconds float64 `json:"seconds,omitempty"` // Rule.For
+}
+
 // Faults replaces all rules. The first rule that matches an operation applies. The rules apply to operations that start
 // after the call, and Times starts at zero even for an unchanged rule.
 func (l *Lab) Faults(rules ...Rule) error {
-	type line struct {
-		Rule
-		ID      string  `json:"id"`
-		Seconds float64 `json:"seconds,omitempty"`
-	}
 	now := time.Now().UnixNano()
-	lines := make([]line, 0, len(rules))
+	lines := make([]ruleLine, 0, len(rules))
 	for i, r := range rules {
-		lines = append(lines, line{r, fmt.Sprintf("%d-%d", now, i), r.For.Seconds()})
+		lines = append(lines, ruleLine{r, fmt.Sprintf("%d-%d", now, i), r.For.Seconds()})
 	}
 	text, err := json.MarshalIndent(lines, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode fault rules: %w", err)
 	}
-	return replaceFile(filepath.Join(l.dir, "faults.json"), append(text, '\n'))
+	return replaceFile(l.rulesFile(), append(text, '\n'))
 }
+
+// Unused returns the current rules that have not affected any operation, so that a test can check that its faults occurred.
+func (l *Lab) Unused() ([]Rule, error) {
+	text, err := os.ReadFile(l.rulesFile())
+	if err != nil {
+		return nil, fmt.Errorf("read fault rules: %w", err)
+	}
+	var lines []ruleLine
+	if err := json.Unmarshal(text, &lines); err != nil {
+		return nil, fmt.Errorf("decode fault rules: %w", err)
+	}
+	used, err := os.ReadFile(l.rulesFile() + ".used") // the services append the ID of a rule at each use
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read uses of fault rules: %w", err)
+	}
+	ids := strings.Fields(string(used))
+	var unused []Rule
+	for _, line := range lines {
+		if !slices.Contains(ids, line.ID) {
+			line.For = time.Duration(line.Seconds * float64(time.Second))
+			unused = append(unused, line.Rule)
+		}
+	}
+	return unused, nil
+}
+
+func (l *Lab) rulesFile() string { return filepath.Join(l.dir, "faults.json") }
 
 // Clear removes all rules.
 func (l *Lab) Clear() error { return l.Faults() }

@@ -143,6 +143,14 @@ func is(status string) func(*servers.Server) bool {
 
 func isGone(s *servers.Server) bool { return s == nil }
 
+// unused fails the test unless so many rules have not applied yet.
+func (u *user) unused(want int) {
+	u.t.Helper()
+	if rules, err := u.lab.Unused(); err != nil || len(rules) != want {
+		u.t.Errorf("unused rules are %+v, %v, want %d", rules, err, want)
+	}
+}
+
 func addresses(s *servers.Server) int {
 	n := 0
 	for _, network := range s.Addresses {
@@ -178,8 +186,10 @@ func TestAcceptedDeleteFails(t *testing.T) {
 	s := u.mustCreate("undead")
 	u.wait(s.ID, "ACTIVE", is("ACTIVE"))
 	check(t, u.lab.Faults(Rule{On: Destroy, Name: u.prefix + "undead", Times: 1}))
+	u.unused(1)
 	check(t, servers.Delete(t.Context(), u.compute, s.ID).ExtractErr())
 	u.wait(s.ID, "ERROR", is("ERROR"))
+	u.unused(0)
 	check(t, servers.Delete(t.Context(), u.compute, s.ID).ExtractErr())
 	u.wait(s.ID, "gone", isGone)
 }

@@ -71,6 +71,21 @@ func TestFaultsHaveTheFormatOfTheLab(t *testing.T) {
 	}
 }
 
+func TestUnusedRulesAreReturned(t *testing.T) {
+	l := workDir(t, "/src")
+	slow := Rule{On: Destroy, Action: Delay, Name: "x-*", For: 1500 * time.Millisecond}
+	testutil.Must(t, l.Faults(Rule{On: Spawn, Times: 1}, slow))
+	used := fmt.Sprintf("1-1\n%s\n", readRules(t, l)[0]["id"])
+	write(t, filepath.Join(l.Dir(), "faults.json.used"), used, 0o644)
+	if unused, err := l.Unused(); err != nil || len(unused) != 1 || unused[0] != slow {
+		t.Errorf("Unused() = %+v, %v, want %+v", unused, err, slow)
+	}
+	testutil.Must(t, l.Clear())
+	if unused, err := l.Unused(); err != nil || len(unused) != 0 {
+		t.Errorf("after Clear: Unused() = %+v, %v", unused, err)
+	}
+}
+
 func readRules(t *testing.T, l *Lab) []map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(l.Dir(), "faults.json"))
