@@ -43,15 +43,28 @@ func (at *place) gone(p *project, before map[string]thing) {
 	at.mustRun(0, "destroy", "-auto-approve").endsWith("No changes.")
 }
 
-// faults sets rules of the lab until the test ends.
+// faults replaces the rules of the lab until the test ends. The test fails if a rule has not affected an operation by then.
 func (p *project) faults(rules ...lab.Rule) {
 	p.t.Helper()
+	p.allFaultsOccurred()
 	testutil.Must(p.t, p.lab.Faults(rules...))
 	p.t.Cleanup(func() {
+		p.allFaultsOccurred()
 		if err := p.lab.Clear(); err != nil {
 			p.t.Error(err)
 		}
 	})
+}
+
+// allFaultsOccurred fails the test if a rule of the lab has not affected an operation. A failed test may have ended before that.
+func (p *project) allFaultsOccurred() {
+	p.t.Helper()
+	if p.t.Failed() {
+		return
+	}
+	if unused, err := p.lab.Unused(); err != nil || len(unused) > 0 {
+		p.t.Errorf("faults did not occur: %+v, %v", unused, err)
+	}
 }
 
 // pause stops services until resume is called or the test ends.
@@ -139,7 +152,7 @@ func TestOpenStackMessageQueueHangs(t *testing.T) {
 	resume := p.pause("rabbitmq")
 	undo := time.AfterFunc(30*time.Second, resume) // a service that hangs for a minute is reported down
 	defer undo.Stop()
-	at.run("apply", "-auto-approve")
+	at.mustRun(1, "apply", "-auto-approve").contains("0 launched")
 	resume()
 	at.applyUntilSettled()
 	p.mustHave(before, map[string]int{"server": 2})
