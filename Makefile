@@ -7,8 +7,8 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 TAGS := integration,gearman,zuul,openstackclient
-# Unit tests write to memory where possible. Programs that go build keeps for the moment stay where they were.
-UNIT := TMPDIR=$$(test/lib/tmpdir.sh) GOTMPDIR=$${TMPDIR:-/tmp} go test -timeout=30m $${RUN:+-run="$$RUN"}
+# Unit tests write to memory where possible, compilers to the usual directory. The order matters: the first needs the old TMPDIR.
+UNIT := GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=$$(test/lib/tmpdir.sh) go test -timeout=30m $${RUN:+-run="$$RUN"}
 # These packages start no goroutines of their own, or only processes. The daemon and the progress display in cmd/npctl do.
 NO_RACE := cmd/npctl|config|inspect|packaging|plan|plan/.*|resources|resources/schema|test/.*|internal/(arrows|convert|doctest|hints|host|nodepoolconf|startup|syntax|text)
 # Permutations of one sequence of steps execute at each point what other tests execute once.
@@ -42,7 +42,7 @@ race: ## run the tests of packages with goroutines with the race detector (needs
 affected: ## what a change can break: tests of the packages that depend on changed ones, and the names of their integration targets
 	@test/affected.sh
 
-check: lint vuln docs-check race ## everything a change has to pass before review, except the integration targets
+check: lint vuln docs-check test race ## everything a change has to pass before review, except the integration targets
 
 lint: ## gofmt, go vet, golangci-lint, npctl for Windows and macOS, functions that nothing calls
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: run make fmt'; exit 1; }

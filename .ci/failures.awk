@@ -1,5 +1,5 @@
 # Prints the failed tests of a part from the output of go test, with or without -v: the first and last lines of each, and the
-# command that repeats them alone. -v part is the target, such as race.
+# command that repeats them alone. -v part is the target, such as race, or words.
 BEGIN { most = 40 }
 /^=== (RUN|CONT|NAME|PAUSE) / { now = $3; next }
 /^ *--- (PASS|FAIL|SKIP): / {
@@ -30,12 +30,12 @@ END {
   }
   printf "%s", other
   if (!n) for (i = NR - 19; i <= NR; i++) if (i > 0) print last[i % 20]
-  print part " failed; to repeat:"
+  print part " failed" (part ~ / / ? "" : "; to repeat:")
   for (i = 1; i <= commands; i++) {
     split(again[i], word, " ")
     sub("github.com/npctl/npctl", ".", word[1])
     if (part ~ /integration/ && part !~ /newcomer/) print "  RUN='^(" word[2] ")$' make " part
     else print "  RUN='^(" word[2] ")$' PKG=" word[1] " make " (part ~ /race/ ? "race" : "test")
   }
-  if (!commands) print "  make " part
+  if (!commands && part !~ / /) print "  make " part
 }

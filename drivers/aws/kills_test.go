@@ -5,12 +5,8 @@ package aws
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
@@ -19,53 +15,15 @@ import (
 	"github.com/npctl/npctl/internal/testutil"
 )
 
-// changes describes a call that changes something. Those of S3 are a method and a path.
-func changes(r *http.Request) string {
-	action := awstest.ActionOf(r)
-	if slices.ContainsFunc([]string{"Describe", "Get", "List", "GET ", "HEAD "}, func(verb string) bool { return strings.HasPrefix(action, verb) }) {
-		return ""
-	}
-	return action
-}
-
-// objectsOf returns the objects with tags of npctl: instances that are not terminated, volumes, snapshots, images, launch
-// templates, hosts that are not released. moto has hundreds of others.
+// objectsOf returns the objects with ownership tags of npctl. moto has hundreds of others.
 func objectsOf(t *testing.T) (all []string) {
 	t.Helper()
-	ctx, client, owned := t.Context(), sdk(t), []types.Filter{filter("tag-key", "npctl_installation")}
-	add := func(kind string, id *string) { all = append(all, kind+" "+aws.ToString(id)) }
-	instances, err := client.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: append(owned, filter("instance-state-name", "pending", "running", "stopping", "stopped", "shutting-down"))})
+	owned, err := awstest.Owned(t.Context(), sdk(t))
 	testutil.Must(t, err)
-	for _, r := range instances.Reservations {
-		for _, i := range r.Instances {
-			add("instance", i.InstanceId)
+	for kind, ids := range owned {
+		for _, id := range ids {
+			all = append(all, kind+" "+id)
 		}
-	}
-	volumes, err := client.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: owned})
-	testutil.Must(t, err)
-	for _, v := range volumes.Volumes {
-		add("volume", v.VolumeId)
-	}
-	self := []string{"self"}
-	snapshots, err := client.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: self, Filters: owned})
-	testutil.Must(t, err)
-	for _, s := range snapshots.Snapshots {
-		add("snapshot", s.SnapshotId)
-	}
-	images, err := client.DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: self, Filters: owned})
-	testutil.Must(t, err)
-	for _, i := range images.Images {
-		add("image", i.ImageId)
-	}
-	templates, err := client.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{Filters: owned})
-	testutil.Must(t, err)
-	for _, one := range templates.LaunchTemplates {
-		add("template", one.LaunchTemplateId)
-	}
-	hosts, err := client.DescribeHosts(ctx, &ec2.DescribeHostsInput{Filter: append(owned, filter("state", "available"))})
-	testutil.Must(t, err)
-	for _, h := range hosts.Hosts {
-		add("host", h.HostId)
 	}
 	slices.Sort(all)
 	return all
@@ -87,7 +45,7 @@ func killSetup(t *testing.T, offer map[string]cty.Value) drivertest.Setup {
 	s.Cloud = open(t, w.wrap)
 	s.Reopen = nil // each new client reads the lists of names, which takes moto seconds
 	s.Kill = func(t *testing.T, k *testutil.Killer) drivers.Cloud {
-		return open(t, func(next http.RoundTripper) http.RoundTripper { return k.Transport(w.wrap(next), changes) })
+		return open(t, func(next http.RoundTripper) http.RoundTripper { return k.Transport(w.wrap(next), awstest.ChangeOf) })
 	}
 	s.Objects = objectsOf
 	return s

@@ -4,8 +4,6 @@ package aws
 
 import (
 	"net/http"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/npctl/npctl/drivers"
@@ -51,20 +49,11 @@ func TestKilledAtEveryCall(t *testing.T) {
 	l.cli(nil, "s3api", "create-bucket", "--bucket", bucket)
 	l.hasBucket = true
 	stay := l.foreign()
-	f := kill.Fleet{Dir: l.Dir, Drivers: map[string]drivers.Driver{"aws": aws.New()}, Changes: changed, OnlyCalls: true, OnlyBefore: true,
+	f := kill.Fleet{Dir: l.Dir, Drivers: map[string]drivers.Driver{"aws": aws.New()}, Changes: awstest.ChangeOf, OnlyCalls: true, OnlyBefore: true,
 		Wrap: func(next http.RoundTripper) http.RoundTripper {
 			return awstest.Moto{Next: next, Imports: l.imports}
 		}}
 	// moto creates no tags of the volumes of fleets
 	f.Everywhere(t, map[string]int{"instance": 1, "snapshot": 1, "image": 1, "template": 1}, l.numbers)
 	stay()
-}
-
-// changed describes a call that changes something. Those of S3 are a method and a path.
-func changed(r *http.Request) string {
-	action := awstest.ActionOf(r)
-	if slices.ContainsFunc([]string{"Describe", "Get", "List", "GET ", "HEAD "}, func(verb string) bool { return strings.HasPrefix(action, verb) }) {
-		return ""
-	}
-	return action
 }

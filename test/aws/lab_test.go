@@ -17,7 +17,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/npctl/npctl/drivers/aws/awstest"
@@ -78,50 +77,14 @@ func (l *lab) cli(into any, args ...string) {
 // bucket is the bucket of configurations that import images.
 const bucket = "npctl-images"
 
-// owned returns the IDs of npctl's objects: instances that are not terminated, volumes, snapshots, images, launch templates,
-// hosts that are not released, objects, and unfinished uploads of objects. moto tags no volumes of fleets.
+// owned returns the IDs of npctl's objects by kind: those of awstest.Owned, and in the bucket objects and unfinished uploads.
 func (l *lab) owned() map[string][]string {
 	l.T.Helper()
 	ctx := l.T.Context()
 	cfg, err := config.LoadDefaultConfig(ctx)
 	testutil.Must(l.T, err)
-	client := ec2.NewFromConfig(cfg)
-	tag := types.Filter{Name: aws.String("tag-key"), Values: []string{"npctl_installation"}}
-	found := map[string][]string{}
-	add := func(kind string, id *string) { found[kind] = append(found[kind], aws.ToString(id)) }
-	instances, err := client.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{tag,
-		{Name: aws.String("instance-state-name"), Values: []string{"pending", "running", "stopping", "stopped", "shutting-down"}}}})
+	found, err := awstest.Owned(ctx, ec2.NewFromConfig(cfg))
 	testutil.Must(l.T, err)
-	for _, r := range instances.Reservations {
-		for _, i := range r.Instances {
-			add("instance", i.InstanceId)
-		}
-	}
-	volumes, err := client.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: []types.Filter{tag}})
-	testutil.Must(l.T, err)
-	for _, v := range volumes.Volumes {
-		add("volume", v.VolumeId)
-	}
-	snapshots, err := client.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: []types.Filter{tag}})
-	testutil.Must(l.T, err)
-	for _, s := range snapshots.Snapshots {
-		add("snapshot", s.SnapshotId)
-	}
-	images, err := client.DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{tag}})
-	testutil.Must(l.T, err)
-	for _, i := range images.Images {
-		add("image", i.ImageId)
-	}
-	templates, err := client.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{Filters: []types.Filter{tag}})
-	testutil.Must(l.T, err)
-	for _, t := range templates.LaunchTemplates {
-		add("template", t.LaunchTemplateId)
-	}
-	hosts, err := client.DescribeHosts(ctx, &ec2.DescribeHostsInput{Filter: []types.Filter{tag, {Name: aws.String("state"), Values: []string{"available"}}}})
-	testutil.Must(l.T, err)
-	for _, h := range hosts.Hosts {
-		add("host", h.HostId)
-	}
 	if !l.hasBucket {
 		return found
 	}
@@ -129,12 +92,12 @@ func (l *lab) owned() map[string][]string {
 	objects, err := storage.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: aws.String(bucket)})
 	testutil.Must(l.T, err)
 	for _, o := range objects.Contents {
-		add("object", o.Key)
+		found["object"] = append(found["object"], aws.ToString(o.Key))
 	}
 	uploads, err := storage.ListMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: aws.String(bucket)})
 	testutil.Must(l.T, err)
 	for _, u := range uploads.Uploads {
-		add("upload", u.UploadId)
+		found["upload"] = append(found["upload"], aws.ToString(u.UploadId))
 	}
 	return found
 }

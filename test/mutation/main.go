@@ -42,7 +42,6 @@ func main() {
 	only := flag.Int("only", 0, "take only the mutation with this number, counted from 1")
 	run := flag.Bool("run", false, "run the tests against each mutation")
 	timeout := flag.Duration("timeout", 10*time.Minute, "limit for the tests of one package")
-	flag.Bool("list", true, "list the mutations; the default without -run")
 	flag.Parse()
 	ok, err := check(*seed, *number, *from, *only, *run, *timeout)
 	if err != nil {

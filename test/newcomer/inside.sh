@@ -20,14 +20,14 @@ devices() { # root
 
 # share_caches mounts this machine's caches of Go below those of the newcomer, who cannot change them.
 share_caches() { # root, modules, builds
-  local home=$1/home/newcomer own=$1/caches prefix
+  local home=$1/home/newcomer own=$1/caches
   mkdir -p "$home/go/pkg/mod" "$home/.cache/go-build" "$own"
   chown -R "$uid:$uid" "$home/go" "$home/.cache"
   mount --bind "$2" "$home/go/pkg/mod"
   mount -o remount,bind,ro "$home/go/pkg/mod"
   mount -t tmpfs none "$own"
   mkdir -p "$own/new" "$own/work"
-  for prefix in {{0..9},{a..f}}{{0..9},{a..f}}; do mkdir "$own/new/$prefix"; done
+  mkdir "$own/new/"{{0..9},{a..f}}{{0..9},{a..f}} # the directories of the cache, which the newcomer may write
   chown -R "$uid:$uid" "$own/new"
   mount -t overlay -o "lowerdir=$3,upperdir=$own/new,workdir=$own/work" none "$home/.cache/go-build"
 }

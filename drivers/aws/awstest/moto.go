@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -22,6 +23,15 @@ func ActionOf(r *http.Request) string {
 		return form.Get("Action")
 	}
 	return r.Method + " " + r.URL.Path
+}
+
+// ChangeOf returns the action of a call that changes something, or "". The actions of S3 are a method and a path.
+func ChangeOf(r *http.Request) string {
+	action := ActionOf(r)
+	if slices.ContainsFunc([]string{"Describe", "Get", "List", "GET ", "HEAD "}, func(verb string) bool { return strings.HasPrefix(action, verb) }) {
+		return ""
+	}
+	return action
 }
 
 // formOf reads the form in the body of a request and restores the body.
