@@ -247,21 +247,18 @@ func cores(use resources.ResourceAmounts) string {
 // maxUnknownFiles is the number of files that the note names.
 const maxUnknownFiles = 3
 
-// ownsFiles reports whether the images directory belongs to the installation of the state.
-func (o *Observed) ownsFiles() bool {
-	return o.Installation != "" && o.ImagesDirOwner == o.Installation
+// hasMade reports whether the installation of the state has made an image file. Without a record the file is then a leak.
+func (o *Observed) hasMade(f ImageFile) bool {
+	return o.Installation != "" && f.Installation == o.Installation
 }
 
-// unknownFiles notes image files that have no record and are not known to belong to this state, as after a loss of
-// the state. Another state may use them, so npctl never deletes them.
+// unknownFiles notes image files that have no record and that this state has not made, as after a loss of the state.
+// Another state or Nodepool may use them, so npctl never deletes them.
 func (d *draft) unknownFiles() {
 	seen := d.world.seen
-	if seen.ownsFiles() {
-		return // then files without a record are leaks and have steps
-	}
 	var names []string
 	for _, f := range seen.Files {
-		if id := BuildIDOfFile(f.Name); id != "" && d.world.build[id] == nil {
+		if id := BuildIDOfFile(f.Name); id != "" && d.world.build[id] == nil && !seen.hasMade(f) {
 			names = append(names, f.Name)
 		}
 	}
@@ -278,7 +275,7 @@ func (d *draft) unknownFiles() {
 		of = "it"
 	}
 	d.note(Info, "unknown-files", "", d.world.want.Settings.Source,
-		"%s in images_dir without a record in this state (%s): a lost or another state has built %s; npctl does not delete %[3]s",
+		"%s in images_dir without a record in this state (%s): a lost or another state, or Nodepool, has built %s; npctl does not delete %[3]s",
 		text.Count(len(names), "image file", "image files"), shown, of)
 }
 

@@ -134,21 +134,28 @@ func TestInstanceOfRunningBuildIsNoLeak(t *testing.T) {
 }
 
 func TestUnknownImageFilesAreNoted(t *testing.T) {
-	file := func(n int) ImageFile { return ImageFile{Name: "debian-" + buildID(n) + ".raw", Size: 1 << 30} }
-	lost := []ImageFile{file(71), file(72), file(73), file(74), {Name: "readme.txt"}}
+	files := func(installation string, builds ...int) (files []ImageFile) {
+		for _, n := range builds {
+			files = append(files, ImageFile{Name: "debian-" + buildID(n) + ".raw", Size: 1 << 30, Installation: installation})
+		}
+		return files
+	}
+	readme := []ImageFile{{Name: "readme.txt"}}
 	for name, test := range map[string]struct {
 		files                []ImageFile
-		owner, installation  string
+		installation         string
 		noted, named, hidden string
 	}{
-		"another state's":           {files: lost, owner: "elsewhere", installation: "here", noted: "4 image files", named: buildID(73), hidden: buildID(74)},
-		"before the first run":      {files: lost[:1], owner: "elsewhere", noted: "1 image file in images_dir", named: "npctl does not delete it"},
-		"no owner of the directory": {files: lost[:1], installation: "here", noted: "1 image file", named: buildID(71), hidden: "readme"},
-		"our own":                   {files: lost, owner: "here", installation: "here"},
-		"other files":               {files: lost[4:], owner: "elsewhere", installation: "here"},
+		"another state's":              {files("elsewhere", 71, 72, 73, 74), "here", "4 image files", buildID(73), buildID(74)},
+		"before the first run":         {files("elsewhere", 71), "", "1 image file in images_dir", "npctl does not delete it", ""},
+		"without a mark":               {append(readme, files("", 71)...), "here", "1 image file", buildID(71), "readme"},
+		"without a mark, beside ours":  {append(files("here", 72), files("", 71)...), "here", "1 image file", buildID(71), buildID(72)},
+		"without a mark, no first run": {files("", 71), "", "1 image file", buildID(71), ""},
+		"our own":                      {files("here", 71, 72), "here", "", "", ""},
+		"others":                       {readme, "here", "", "", ""},
 	} {
 		want, seen := fleet(), settled()
-		seen.Files, seen.ImagesDirOwner, seen.Installation = append(seen.Files, test.files...), test.owner, test.installation
+		seen.Files, seen.Installation = append(seen.Files, test.files...), test.installation
 		p := Compute(want, seen, Options{})
 		notes := slices.DeleteFunc(slices.Clone(p.Notes), func(n Note) bool { return n.Code != "unknown-files" })
 		if test.noted == "" {

@@ -233,7 +233,6 @@ type Observed struct {
 	Records          Records
 	Providers        map[string]ProviderView         // a provider without a view was not queried (-refresh=false)
 	Files            []ImageFile                     // in the images directory; nil: not read
-	ImagesDirOwner   string                          // the installation that owns the images directory; empty if none does
 	Inputs           map[string]resources.InputFiles // by image: its local input files
 	InputErrors      map[string]string               // by image: why its input files could not be read
 	Formats          map[string]string               // by provider: the image format that it needs
@@ -276,8 +275,9 @@ type HostsView struct {
 
 // ImageFile is a file in the images directory.
 type ImageFile struct {
-	Name string
-	Size int64
+	Name         string
+	Size         int64
+	Installation string // that has made the file, by the mark of its build; empty without a mark
 }
 
 // Records is the content of the store.

@@ -316,7 +316,7 @@ func drawProvider(t *rapid.T, name string, d resources.Desired) resources.Provid
 // drawWorld draws an environment in any condition: records in every state, with and without their objects, leaks, and
 // foreign objects.
 func drawWorld(t *rapid.T) *model {
-	o := Observed{Now: now, Installation: "here", ImagesDirOwner: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{},
+	o := Observed{Now: now, Installation: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{},
 		Formats: map[string]string{"cloud0": "qcow2", "cloud1": "raw", "cloud2": "qcow2"}}
 	m := &model{Observed: &o}
 	names := []string{"cloud0", "cloud1", "cloud2"}

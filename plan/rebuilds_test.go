@@ -251,7 +251,7 @@ func (w *workshop) setDeleting(key resources.Key) {
 // drawWorkshop draws a configuration and returns an empty environment.
 func drawWorkshop(t *rapid.T) (resources.Desired, *workshop) {
 	d := resources.Desired{Settings: resources.Settings{LeakLimit: 1000}, Labels: []resources.Label{{Name: "label"}}}
-	o := Observed{Now: now, Installation: "here", ImagesDirOwner: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{},
+	o := Observed{Now: now, Installation: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{},
 		Formats: map[string]string{}, Versions: map[string]SourceView{}, Hosts: map[string]HostsView{"gearman": {Builds: map[string]bool{}}}}
 	for i, kind := range []resources.ImageKind{resources.DiskImage, resources.ZuulImage, resources.DiskImage} {
 		img := resources.Image{Name: fmt.Sprintf("image%d", i), Kind: kind, Builder: []string{"exec", "zuul", "gearman"}[i],

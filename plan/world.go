@@ -94,10 +94,7 @@ func newWorld(declared resources.Desired, seen Observed, opt Options) *world {
 	w.names = slices.Compact(w.names)
 	for _, f := range seen.Files {
 		w.files[f.Name] = true
-		if !seen.ownsFiles() {
-			continue
-		}
-		if id := BuildIDOfFile(f.Name); id != "" && w.build[id] == nil {
+		if id := BuildIDOfFile(f.Name); id != "" && w.build[id] == nil && seen.hasMade(f) {
 			w.leaks = append(w.leaks, leak{kind: "file", id: f.Name, name: f.Name, marks: resources.OwnerTags{Kind: resources.KindBuild, ID: id}})
 		}
 	}

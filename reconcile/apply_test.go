@@ -8,8 +8,11 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/bolt"
 )
 
 func TestApplyThenNothingThenDestroy(t *testing.T) {
@@ -41,8 +44,8 @@ func (l *lab) empty(t *testing.T) {
 	if files, _ := filepath.Glob(filepath.Join(l.dir, "images", "*")); len(files) > 0 {
 		t.Errorf("left in the images directory: %v", files)
 	}
-	if _, err := os.Stat(filepath.Join(l.dir, "images", ".npctl-installation")); err == nil {
-		t.Error("the images directory is still claimed")
+	if left, err := os.ReadDir(filepath.Join(l.dir, "images", ".npctl-builds")); err == nil {
+		t.Errorf("marks of builds are left: %v", left)
 	}
 	for _, kind := range resources.Kinds() {
 		if left := l.records(kind); len(left) > 0 && kind != resources.KindHistory {
@@ -68,4 +71,52 @@ func (l *lab) empty(t *testing.T) {
 			t.Errorf("%s: %d servers of others are left, want 1", name, foreign)
 		}
 	}
+}
+
+// TestImageFilesOfOthersStay shares the images directory with Nodepool, which also names files NAME-ID.FORMAT. Only files of
+// builds that this state began are leaks without their records.
+func TestImageFilesOfOthersStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		images := filepath.Join(l.dir, "images")
+		foreign := func(id string) (paths []string) {
+			manifests := filepath.Join(images, "ubuntu-"+id+".d")
+			testutil.Must(t, os.MkdirAll(manifests, 0o700))
+			paths = []string{filepath.Join(images, "ubuntu-"+id+".qcow2"), filepath.Join(manifests, "dib-manifests")}
+			for _, path := range paths {
+				testutil.WriteFile(t, path, "of Nodepool")
+			}
+			return paths
+		}
+		apply := func(opt plan.Options) {
+			t.Helper()
+			if p, _, err := l.run(t.Context(), opt); err != nil {
+				t.Fatalf("%v\n%s", err, text(p))
+			}
+			time.Sleep(time.Minute)
+		}
+		others := foreign("0123456789abcdef0123456789abcdef")
+		apply(plan.Options{})
+		others = append(others, foreign("fedcba9876543210fedcba9876543210")...) // Nodepool builds another image
+
+		build := l.records(resources.KindBuild)[0].(*resources.Build)
+		ours := filepath.Join(images, build.Files[0].Name)
+		store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
+		testutil.Must(t, err)
+		_, err = store.Commit(t.Context(), state.Op{Key: build.Key(), Force: true})
+		testutil.Must(t, err)
+		testutil.Must(t, store.Close())
+		for range 3 {
+			apply(plan.Options{})
+		}
+		if _, err := os.Stat(ours); err == nil {
+			t.Errorf("%s, which has no record, is not deleted", ours)
+		}
+		apply(plan.Options{Destroy: true})
+		for _, path := range others {
+			if _, err := os.Stat(path); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }

@@ -139,10 +139,10 @@ func (k *bookkeeping) tidy(ctx context.Context, e *Engine, installation string) 
 	if err := k.cache.drop(ctx, k.unused(e)...); err != nil {
 		return err
 	}
-	if len(all[resources.Build](k.cache)) > 0 || installation == "" {
-		return nil
-	}
-	return e.files().release(installation)
+	return e.files().removeMarks(installation, func(build string) bool {
+		_, known := get[resources.Build](k.cache, resources.Key{Kind: resources.KindBuild, ID: build})
+		return known
+	})
 }
 
 // futureSlack is how far in the future the date of a build may be before it is attributed to a clock that was set back.

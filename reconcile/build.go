@@ -151,11 +151,11 @@ func (m *imageBuild) name() string { return m.build.Image + "-" + m.build.ID }
 func (m *imageBuild) runBuilder(ctx context.Context) error {
 	started := time.Now()
 	work := filepath.Join(m.x.imagesDir(), m.name()+workSuffix)
+	if err := m.x.files().markBuild(m.build.ID, m.x.seen.Installation); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return fmt.Errorf("create the work directory of the build: %w", err)
-	}
-	if err := m.x.files().claim(m.x.seen.Installation); err != nil {
-		return err
 	}
 	defer m.x.files().removeWork(ctx, filepath.Base(work))
 	if err := m.checkDiskSpace(); err != nil {

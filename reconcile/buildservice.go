@@ -113,11 +113,8 @@ func tidyUp(ctx context.Context, x *execution) error {
 			return err
 		}
 	}
-	if x.seen.ImagesDirOwner != x.seen.Installation {
-		return nil // the directory is not ours
-	}
 	for _, file := range x.seen.Files {
-		if id := plan.BuildIDOfFile(file.Name); id != "" && !known[id] {
+		if id := plan.BuildIDOfFile(file.Name); id != "" && !known[id] && file.Installation == x.seen.Installation {
 			if err := x.files().remove(ctx, file.Name); err != nil {
 				return err
 			}

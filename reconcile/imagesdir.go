@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -39,10 +40,14 @@ func (d imagesDir) list() ([]plan.ImageFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list images: %w", err)
 	}
+	makers, err := d.marks()
+	if err != nil {
+		return nil, fmt.Errorf("list the marks of builds: %w", err)
+	}
 	files := make([]plan.ImageFile, 0, len(entries))
 	for _, entry := range entries {
 		if info, err := entry.Info(); err == nil {
-			files = append(files, plan.ImageFile{Name: entry.Name(), Size: info.Size()})
+			files = append(files, plan.ImageFile{Name: entry.Name(), Size: info.Size(), Installation: makers[plan.BuildIDOfFile(entry.Name())]})
 		}
 	}
 	return files, nil
@@ -132,38 +137,67 @@ func (d imagesDir) removeImage(ctx context.Context, name string) error {
 	return d.remove(ctx, name)
 }
 
-// ownerFile names the installation that owns an images directory. npctl treats a file without a record as a leak only
-// in a directory that it owns, because another state or program may keep files in any other.
-const ownerFile = ".npctl-installation"
+// marksDir is the directory inside the images directory with a mark of each build: an empty file ID.INSTALLATION. Without a
+// record, npctl treats only the files of builds that its own installation has marked as leaks: another state, or Nodepool,
+// may keep files with names of the same form in the directory.
+const marksDir = ".npctl-builds"
 
-// owner returns the installation that has claimed the images directory, or "".
-func (d imagesDir) owner() string {
-	text, err := os.ReadFile(filepath.Join(d.path, ownerFile))
-	if err != nil || len(text) > 1024 {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
+func (d imagesDir) mark(id, installation string) string {
+	return filepath.Join(d.path, marksDir, id+"."+installation)
 }
 
-// claim claims the images directory for an installation, unless it is claimed already.
-func (d imagesDir) claim(installation string) error {
-	file, err := os.OpenFile(filepath.Join(d.path, ownerFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
+// markBuild marks the files of a build before the first of them exists.
+func (d imagesDir) markBuild(id, installation string) error {
+	err := os.MkdirAll(filepath.Join(d.path, marksDir), 0o700)
+	if err == nil {
+		err = os.WriteFile(d.mark(id, installation), nil, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("claim images directory: %w", err)
+		return fmt.Errorf("mark the build in the images directory: %w", err)
 	}
-	_, err = fmt.Fprintln(file, installation)
-	return errors.Join(err, file.Close())
+	return nil
 }
 
-// release releases an images directory of this installation that contains no builds.
-func (d imagesDir) release(installation string) error {
-	if d.owner() != installation {
-		return nil
+// marks returns the installations that have made builds, by build.
+func (d imagesDir) marks() (map[string]string, error) {
+	entries, err := os.ReadDir(filepath.Join(d.path, marksDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
-	return os.Remove(filepath.Join(d.path, ownerFile))
+	makers := make(map[string]string, len(entries))
+	for _, entry := range entries {
+		if id, installation, isMark := strings.Cut(entry.Name(), "."); isMark && entry.Type().IsRegular() {
+			makers[id] = installation
+		}
+	}
+	return makers, nil
+}
+
+// removeMarks removes the marks of an installation for builds without files and without a record, and the directory of the
+// marks after the last one.
+func (d imagesDir) removeMarks(installation string, hasRecord func(build string) bool) error {
+	makers, err := d.marks()
+	if err != nil || len(makers) == 0 {
+		return err
+	}
+	files, err := d.list()
+	if err != nil {
+		return err
+	}
+	inUse := map[string]bool{}
+	for _, f := range files {
+		inUse[plan.BuildIDOfFile(f.Name)] = true
+	}
+	for id, maker := range makers {
+		if maker != installation || inUse[id] || hasRecord(id) {
+			continue
+		}
+		if err := os.Remove(d.mark(id, installation)); err != nil {
+			return err
+		}
+	}
+	_ = os.Remove(filepath.Join(d.path, marksDir)) // it may contain other marks
+	return nil
 }
 
 // BuilderIDFile is the file in the images directory that holds the ID of its builder. Nodepool's builder keeps its ID
@@ -245,10 +279,17 @@ const (
 	consoleEnd   = ".console.log"
 )
 
+// consoleFile matches the names that consoleName returns. Programs such as libvirt also write files that end with consoleEnd.
+var consoleFile = regexp.MustCompile(`^node-[0-9]{10,}-attempt-[0-9]+\.console\.log$`)
+
+func consoleName(n *resources.Node) string {
+	return fmt.Sprintf("node-%s-attempt-%d"+consoleEnd, n.ID, n.Attempt)
+}
+
 // pruneConsoles removes old consoles, and those above the limit less one, so that another can be stored.
 func pruneConsoles(dir string, now time.Time) {
 	entries, _ := os.ReadDir(dir)
-	consoles := newestFirst(dir, entries, func(name string) bool { return strings.HasSuffix(name, consoleEnd) })
+	consoles := newestFirst(dir, entries, consoleFile.MatchString)
 	for i, c := range consoles {
 		if i >= consolesKept-1 || now.Sub(c.time) > consolesAge {
 			_ = os.Remove(c.path)

@@ -405,7 +405,7 @@ func (l *nodeLaunch) console(ctx context.Context) (path string) {
 	if err != nil {
 		return ""
 	}
-	path = filepath.Join(dir, fmt.Sprintf("node-%s-attempt-%d"+consoleEnd, l.node.ID, l.node.Attempt))
+	path = filepath.Join(dir, consoleName(l.node))
 	pruneConsoles(dir, time.Now()) // the dates of files are from the clock of this host
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return ""

@@ -370,7 +370,6 @@ func (e *Engine) instanceOffers() map[string]plan.OfferRef {
 
 // addFiles adds the contents of the images directory.
 func (e *Engine) addFiles(seen *plan.Observed) (err error) {
-	seen.ImagesDirOwner = e.files().owner()
 	if seen.Files, err = e.files().list(); err != nil {
 		seen.Files = nil
 	}

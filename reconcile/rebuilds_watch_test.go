@@ -223,7 +223,7 @@ func (r *rebuildLab) onDisk(t *testing.T) (names []string) {
 	entries, err := os.ReadDir(filepath.Join(r.dir, "images"))
 	testutil.Must(t, err)
 	for _, entry := range entries {
-		if name := entry.Name(); name != "logs" && name != ".npctl-installation" {
+		if name := entry.Name(); name != "logs" && name != ".npctl-builds" {
 			names = append(names, name)
 		}
 	}

@@ -376,7 +376,7 @@ func (r *rebuilding) checkExactly(before map[string]thing) {
 	testutil.Must(r.t, err)
 	var names []string
 	for _, path := range entries {
-		if name := filepath.Base(path); name != ".npctl-installation" {
+		if name := filepath.Base(path); name != ".npctl-builds" {
 			names = append(names, name)
 		}
 	}
