@@ -189,3 +189,23 @@ func (l *lab) count(t *testing.T, small, large int) {
 		}
 	}
 }
+
+// TestRetryAfterIsRespectedFromTheFirstCall uses clouds that refuse their first calls, also those that open a connection.
+func TestRetryAfterIsRespectedFromTheFirstCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		for _, cloud := range l.driver.Clouds {
+			testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "*", Action: sandboxcloud.Answer, Status: 429, RetryAfter: 3 * time.Second, Times: 8}))
+		}
+		began := time.Now()
+		if p, _, err := l.run(t.Context(), plan.Options{}); err != nil {
+			t.Errorf("%v\n%s", err, text(p))
+		}
+		if took := time.Since(began); took < 9*time.Second {
+			t.Errorf("the apply took %s; at least three calls one after the other were to wait for 3 s", took)
+		}
+		if p := l.plan(plan.Options{}); len(p.Steps) > 0 {
+			t.Errorf("the second plan is not empty:\n%s", text(p))
+		}
+	})
+}

@@ -287,9 +287,10 @@ func TestRealCloud(t *testing.T) {
 		t.Fatal("OS_CLOUD is empty; start the lab with test/openstack/up.sh and read its env.sh")
 	}
 	t.Run("Plain", func(t *testing.T) {
-		drivertest.Run(t, func(t *testing.T) drivertest.Setup { return realSetup(t, name, offerConfig(nil)) })
+		drivertest.Run(t, func(t *testing.T) drivertest.Setup { return realSetup(t, name, offerConfig(nil)) },
+			"Images", "Resolver", "Sweeper", "Console", "Snapshots", "NodeUser", "Errors")
 	})
-	// the suite runs with each attribute by itself on the sandbox
+	// On the sandbox, the suite runs without attributes and with each one by itself.
 	t.Run("EveryAttribute", func(t *testing.T) {
 		attributes := map[string]cty.Value{
 			"auto_floating_ip": cty.True,

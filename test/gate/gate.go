@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,21 +24,15 @@ type Gate struct {
 	mu     sync.Mutex           // guards the fields below
 	calls  []string             // all calls, such as "POST compute /servers"
 	failed []string             // the calls that services refused, such as "403 POST compute /servers"
-	before func(c string) error // called before a call is forwarded; a Refusal is returned as the response, any other error cuts the connection
+	before func(c string) error // called before a call is forwarded; an error cuts the connection
 	after  func(c string) error // called before the response is returned; an error cuts the connection instead
 }
 
 // callLimit is the time limit of a call that npctl no longer waits for.
 const callLimit = 5 * time.Minute
 
-// ErrCut is the error of hooks that only cut the connection.
+// ErrCut is the error of hooks that cut the connection.
 var ErrCut = errors.New("cut")
-
-// Refusal is the error of hooks that respond in place of a service.
-type Refusal struct{ Status, RetryAfter int }
-
-// Error implements error.
-func (r Refusal) Error() string { return http.StatusText(r.Status) }
 
 // Serve starts a proxy to the API of a service at upstream and returns its URL. A nil transport is the default one.
 func (g *Gate) Serve(t *testing.T, service, upstream string, transport http.RoundTripper) string {
@@ -59,8 +52,7 @@ func (g *Gate) Serve(t *testing.T, service, upstream string, transport http.Roun
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		call := r.Method + " " + service + " /" + strings.TrimPrefix(r.URL.Path, target.Path)
 		if err := g.hook(call, true); err != nil {
-			refuse(w, err)
-			return
+			panic(http.ErrAbortHandler)
 		}
 		one := *proxy
 		one.ModifyResponse = func(answer *http.Response) error {
@@ -73,16 +65,6 @@ func (g *Gate) Serve(t *testing.T, service, upstream string, transport http.Roun
 	}))
 	t.Cleanup(server.Close)
 	return server.URL + target.Path
-}
-
-// refuse responds with a Refusal, or cuts the connection.
-func refuse(w http.ResponseWriter, err error) {
-	var r Refusal
-	if !errors.As(err, &r) {
-		panic(http.ErrAbortHandler)
-	}
-	w.Header().Set("Retry-After", strconv.Itoa(r.RetryAfter))
-	http.Error(w, r.Error(), r.Status)
 }
 
 // hook records a call and calls its hook.

@@ -5,7 +5,6 @@ package integration
 import (
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,38 +109,6 @@ func TestOpenStackCreateCompletesAfterLaunchGaveUp(t *testing.T) {
 	at.gone(p, before)
 }
 
-// TestOpenStackCreateCompletesDuringNextAttempt resumes Neutron at the create of the second attempt, so that Nova
-// creates two servers for one node.
-func TestOpenStackCreateCompletesDuringNextAttempt(t *testing.T) {
-	p := newProject(t).createUsualObjects()
-	before := p.things()
-	g := p.withGate()
-	at := p.newPlace(small)
-	at.change(`cloud           = "mine"`, quick)
-	at.change("min_ready = 2", "min_ready = 1")
-	resume := func() {}
-	var asked atomic.Int32
-	g.Set(func(call string) error {
-		if call != "POST compute /servers" {
-			return nil
-		}
-		switch asked.Add(1) {
-		case 1:
-			resume = p.pause("neutron")
-		case 2:
-			resume()
-		}
-		return nil
-	}, nil)
-	at.run("apply", "-auto-approve")
-	if n := asked.Load(); n < 2 {
-		t.Fatalf("Nova received %d calls, want two", n)
-	}
-	at.applyUntilSettled()
-	p.mustHave(before, map[string]int{"server": 1})
-	at.gone(p, before)
-}
-
 // TestOpenStackMessageQueueHangs uses a Nova that accepts requests and does not execute them.
 func TestOpenStackMessageQueueHangs(t *testing.T) {
 	p := newProject(t).createUsualObjects()
@@ -177,6 +144,23 @@ func TestOpenStackServersFailAndAppearLate(t *testing.T) {
 	at.mustRun(0, "state", "pull").contains("127.78.")
 	p.faults(lab.Rule{On: lab.Destroy, Name: "np0*", Times: 1},
 		lab.Rule{On: lab.Destroy, Action: lab.Delay, Name: "np0*", For: 5 * time.Second})
+	at.gone(p, before)
+}
+
+// TestOpenStackUndeletedFailedServerDoesNotDelayLaunches has a server that stays in BUILD and that Nova does not delete
+// in the meantime. The next attempt starts at once, and the apply reports the remaining server.
+func TestOpenStackUndeletedFailedServerDoesNotDelayLaunches(t *testing.T) {
+	p := newProject(t).createUsualObjects()
+	before := p.things()
+	at := p.newPlace(small)
+	at.change("launch_attempts = 2", "launch_attempts = 2\n  launch_timeout = \"20s\"")
+	at.change("min_ready = 2", "min_ready = 1")
+	p.faults(lab.Rule{On: lab.Spawn, Action: lab.Hang, Name: "np0*", Times: 1})
+	// The apply ends before the server is deleted, which Nova does when the rule is removed.
+	at.mustRun(0, "apply", "-auto-approve").contains("1 launched", "attempt 1 of 2 failed: ", "not ready within launch_timeout", "is not deleted yet")
+	p.faults()
+	at.applyUntilSettled()
+	p.mustHave(before, map[string]int{"server": 1})
 	at.gone(p, before)
 }
 

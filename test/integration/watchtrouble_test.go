@@ -37,7 +37,7 @@ func TestOpenStackWatchRespectsQuota(t *testing.T) {
 	third := at.awaitNodes(instance, "medium")
 	at.returnNodes(first[1], second[0], third[0])
 
-	t.Run("Rush", func(t *testing.T) { at.with(t).runUsers(3, 2) })
+	t.Run("Rush", func(t *testing.T) { at.with(t).runUsers(3, 1) })
 	at.eventuallyCensus("")
 	if refused := g.Refusals(); len(refused) > 0 {
 		t.Errorf("calls that were refused:\n%s", strings.Join(refused, "\n"))
