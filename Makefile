@@ -47,8 +47,7 @@ check: lint vuln docs-check test race ## everything a change has to pass before 
 lint: ## gofmt, go vet, golangci-lint, npctl for Windows and macOS, functions that nothing calls
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: run make fmt'; exit 1; }
 	go vet -tags $(TAGS) ./...
-	GOOS=windows GOARCH=amd64 go build -o /dev/null ./cmd/npctl
-	GOOS=darwin GOARCH=arm64 go build -o /dev/null ./cmd/npctl
+	go run ./test/platforms windows/amd64 darwin/arm64
 	go run $(GOLANGCI) run --build-tags $(TAGS) ./...
 	@dead=$$(go run $(DEADCODE) -test -tags $(TAGS) ./...) && test -z "$$dead" || { echo "$$dead"; exit 1; }
 
