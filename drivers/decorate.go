@@ -198,15 +198,24 @@ func RetryAfterOf(err error) time.Duration {
 }
 
 // Limit permits perSecond calls per second, first come, first served, with bursts of one second's calls; 0 means no
-// limit. Checks of static machines do not count, because they connect to the machine and not to an API.
+// limit. Checks of static machines do not count, because they connect to the machine and not to an API. Drivers answer
+// most lookups of names from a cache, so a lookup counts only if it has sent a request, and waits afterwards.
 func Limit(perSecond float64) Decorator {
 	if perSecond <= 0 {
 		return func(ctx context.Context, _ Call, next func(context.Context) error) error { return next(ctx) }
 	}
 	limiter := rate.NewLimiter(rate.Limit(perSecond), int(max(1, math.Floor(perSecond))))
 	return func(ctx context.Context, call Call, next func(context.Context) error) error {
-		if call.Name == callCheck {
+		switch call.Name {
+		case callCheck:
 			return next(ctx)
+		case callResolveOffer, callResolveImage:
+			counted, sent := countRequests(ctx)
+			err := next(counted)
+			if sent.Load() > 0 {
+				_ = limiter.Wait(ctx) // the answer is there, also when ctx ends
+			}
+			return err
 		}
 		if err := limiter.Wait(ctx); err != nil {
 			return unsentError{fmt.Errorf("%s: wait for the rate limit of %g calls a second: %w", call, perSecond, err)}
@@ -314,7 +323,7 @@ var ErrReadOnly = errors.New("read-only mode, the call was not made")
 func ReadOnly() Decorator {
 	return func(ctx context.Context, call Call, next func(context.Context) error) error {
 		switch call.Name {
-		case "list", "quota", "list_images", "resolve_offer", "resolve_image", "leftovers", "unneeded":
+		case "list", "quota", "list_images", callResolveOffer, callResolveImage, "leftovers", "unneeded":
 			return next(ctx)
 		default:
 			return fmt.Errorf("%s: %w: %w", call, ErrRejected, ErrReadOnly)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/testutil"
@@ -389,4 +390,39 @@ func TestReadOnlyCloudChangesNothing(t *testing.T) {
 	if err := errors.Join(list, quota, listImages); err != nil || len(inner.calls) != 3 {
 		t.Errorf("looking ended with %v after %d calls", err, len(inner.calls))
 	}
+}
+
+// cachedNames sends a request for every hundredth lookup.
+type cachedNames struct {
+	script
+	lookups int
+}
+
+func (n *cachedNames) ResolveOffer(ctx context.Context, _ cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
+	if n.lookups++; n.lookups%100 == 1 {
+		drivers.RequestSent(ctx)
+	}
+	return resources.ResolvedOffer{}, nil, nil
+}
+
+func (n *cachedNames) ResolveImage(context.Context, resources.CloudImageSpec) (resources.RemoteImage, []resources.Problem, error) {
+	return resources.RemoteImage{}, nil, nil
+}
+
+func TestRateLimitsOnlyLookupsThatSendRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := drivers.Decorate(&cachedNames{}, drivers.DecorateOptions{Rate: 1})
+		names, _ := drivers.ResolverOf(c)
+		start := time.Now()
+		for range 400 {
+			_, _, _ = names.ResolveOffer(t.Context(), cty.NilVal)
+			_, _, _ = names.ResolveImage(t.Context(), resources.CloudImageSpec{})
+		}
+		if took := time.Since(start); took != 3*time.Second { // a burst of one
+			t.Errorf("400 lookups with 4 requests took %s, want 3s", took)
+		}
+		if _, err := c.List(t.Context()); err != nil || time.Since(start) != 4*time.Second {
+			t.Errorf("List: %v after %s, want that it waits for the lookups", err, time.Since(start))
+		}
+	})
 }

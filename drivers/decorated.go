@@ -78,6 +78,12 @@ func (d *decoratedImages) ListImages(ctx context.Context) ([]resources.RemoteIma
 	return do(ctx, d.around, Call{Name: "list_images", Weight: paged}, d.inner.ListImages)
 }
 
+// The calls that look up names.
+const (
+	callResolveOffer = "resolve_offer"
+	callResolveImage = "resolve_image"
+)
+
 type decoratedResolver struct {
 	inner  Resolver
 	around Decorator
@@ -85,7 +91,7 @@ type decoratedResolver struct {
 
 func (d *decoratedResolver) ResolveOffer(ctx context.Context, config cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
 	var problems []resources.Problem
-	offer, err := do(ctx, d.around, Call{Name: "resolve_offer", Weight: paged}, func(ctx context.Context) (offer resources.ResolvedOffer, err error) {
+	offer, err := do(ctx, d.around, Call{Name: callResolveOffer, Weight: paged}, func(ctx context.Context) (offer resources.ResolvedOffer, err error) {
 		offer, problems, err = d.inner.ResolveOffer(ctx, config)
 		return offer, err
 	})
@@ -94,7 +100,7 @@ func (d *decoratedResolver) ResolveOffer(ctx context.Context, config cty.Value) 
 
 func (d *decoratedResolver) ResolveImage(ctx context.Context, spec resources.CloudImageSpec) (resources.RemoteImage, []resources.Problem, error) {
 	var problems []resources.Problem
-	call := Call{Name: "resolve_image", Subject: spec.Name, Weight: paged}
+	call := Call{Name: callResolveImage, Subject: spec.Name, Weight: paged}
 	image, err := do(ctx, d.around, call, func(ctx context.Context) (image resources.RemoteImage, err error) {
 		image, problems, err = d.inner.ResolveImage(ctx, spec)
 		return image, err

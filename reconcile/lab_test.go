@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/zclconf/go-cty/cty"
@@ -58,6 +59,8 @@ type lab struct {
 	driver labDriver
 	kill   *kill.Killer
 	shared *claimedStore // if set, other processes use the store too
+
+	requests atomic.Int64 // to all clouds
 }
 
 // twoClouds has two clouds with two labels of one image, and a static node.
@@ -123,7 +126,7 @@ func (l *lab) engine() (*reconcile.Engine, func()) {
 		l.shared.Store, l.shared.Identified, used = used, store, l.shared
 	}
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: used, Drivers: kinds, Builders: map[string]builders.Builder{"exec": &exec.Builder{}},
-		DataDir: filepath.Join(l.dir, "data"), WrapTransport: func(inner http.RoundTripper) http.RoundTripper { return l.kill.Transport(inner, changes) }})
+		DataDir: filepath.Join(l.dir, "data"), WrapTransport: l.transport})
 	return e, func() {
 		_ = e.Close()
 		_ = store.Close()
@@ -172,6 +175,14 @@ func text(p plan.Plan) string {
 		fmt.Fprintf(&b, "problem %s: %s\n", q.Address, q.Text)
 	}
 	return b.String()
+}
+
+func (l *lab) transport(inner http.RoundTripper) http.RoundTripper {
+	counted := testutil.RoundTripper(func(r *http.Request) (*http.Response, error) {
+		l.requests.Add(1)
+		return inner.RoundTrip(r)
+	})
+	return l.kill.Transport(counted, changes)
 }
 
 // changes describes a changing call of OpenStack.

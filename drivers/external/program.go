@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/process"
 )
 
@@ -64,6 +65,7 @@ func (p *program) run(ctx context.Context, j job) ([]byte, error) {
 	out := &limited{limit: j.limit}
 	cmd := osexec.CommandContext(ctx, p.path)
 	cmd.Args, cmd.Dir, cmd.Env = p.args, p.dir, slices.Concat(p.env, j.vars)
+	drivers.RequestSent(ctx)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = bytes.NewReader(j.stdin), out, write, drain
 	process.KillWithGroup(cmd)
 	err := cmd.Start()
