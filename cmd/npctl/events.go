@@ -65,6 +65,9 @@ func (c *applyCommand) openEvents() (*eventWriter, error) {
 	if c.json {
 		to = append(to, c.ui.out)
 	}
+	if err := (outputFile{"json-into", c.jsonInto, []string{`{"type":"start",`}}).check(); err != nil {
+		return nil, err
+	}
 	if c.jsonInto != "" {
 		file, err := os.OpenFile(c.jsonInto, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 		if err != nil {

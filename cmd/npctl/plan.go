@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -125,7 +126,9 @@ func (c *planCommand) checkPlan() error {
 	if c.json && c.markdown == "-" {
 		return fmt.Errorf("-json and -markdown=- both write to stdout")
 	}
-	return c.check()
+	return errors.Join(c.check(),
+		outputFile{"out", c.out, []string{planfile.Begin}}.check(),
+		outputFile{"markdown", c.markdown, []string{"### Plan: ", "### No "}}.check())
 }
 
 // show prints the plan in the selected formats.

@@ -43,6 +43,9 @@ const (
 	headerLimit = 4 << 10
 )
 
+// Begin is the beginning of each saved plan.
+const Begin = `{"kind":"` + kind + `",`
+
 // File is a saved plan with everything that is needed to apply it except the configuration and the secrets.
 type File struct {
 	Meta plan.Meta `json:"meta"`
