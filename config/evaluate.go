@@ -51,6 +51,9 @@ func (e *evaluator) explain(expr hcl.Expression, ctx *hcl.EvalContext, diags hcl
 			continue
 		}
 		diag, found := e.explainReference(traversal, ctx)
+		if name := traversal.RootName(); diag != nil && len(traversal) == 1 && isInterpolated(expr, traversal) {
+			diag.Detail = fmt.Sprintf("There is nothing named %q here. To pass ${%s} on to a shell, write $${%[2]s}.%[3]s", name, name, e.referenceHint(name))
+		}
 		known = known && found
 		if diag != nil {
 			better = append(better, diag)
@@ -65,6 +68,29 @@ func (e *evaluator) explain(expr hcl.Expression, ctx *hcl.EvalContext, diags hcl
 		}
 	}
 	return diags
+}
+
+// isInterpolated reports whether a reference alone is an interpolation, as in "echo ${HOME}".
+func isInterpolated(expr hcl.Expression, traversal hcl.Traversal) bool {
+	root, ok := expr.(hclsyntax.Node)
+	if !ok {
+		return false
+	}
+	found := false
+	isReference := func(part hclsyntax.Expression) bool {
+		scope, ok := part.(*hclsyntax.ScopeTraversalExpr)
+		return ok && scope.SrcRange == traversal.SourceRange()
+	}
+	_ = hclsyntax.VisitAll(root, func(node hclsyntax.Node) hcl.Diagnostics {
+		switch template := node.(type) {
+		case *hclsyntax.TemplateExpr:
+			found = found || slices.ContainsFunc(template.Parts, isReference)
+		case *hclsyntax.TemplateWrapExpr:
+			found = found || isReference(template.Wrapped)
+		}
+		return nil
+	})
+	return found
 }
 
 func functionNames(ctx *hcl.EvalContext) []string {

@@ -80,8 +80,7 @@ func (rp *requestPlanner) optionAt(r *resources.Request, s *poolState, have []st
 	if slices.ContainsFunc(o.offers, func(at *poolOffer) bool { return at != nil }) {
 		o.share = rp.capacity.freeShare(s)
 	}
-	if !rp.world.reachable(s.at.provider) {
-		o.blocker = notResponding
+	if o.blocker = rp.world.unreachable(s.at.provider); o.blocker != nil {
 		return o, ""
 	}
 	if !r.Fresh {

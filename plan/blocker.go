@@ -21,6 +21,9 @@ type blocker struct {
 // notResponding is the blocker of a provider without a current listing.
 var notResponding = &blocker{text: "the provider does not respond"}
 
+// frozen is the blocker of a frozen provider.
+var frozen = &blocker{text: "the provider is frozen"}
+
 func (l *blocker) String() string {
 	switch {
 	case l.text != "":

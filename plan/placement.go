@@ -52,9 +52,10 @@ func (pl *placement) offerBlocker(at *poolOffer) *blocker {
 	ref := at.offer.Image
 	missing := ref.IsUploaded() && pl.plannedUploads[imageAt{ref.Name, at.at.provider}] == "" &&
 		len(pl.draft.readyUploads(ref.Name, at.at.provider)) == 0
-	if why = pl.world.breaker(at); !pl.world.reachable(at.at.provider) {
-		why = &blocker{text: "the provider did not respond"}
-	} else if why == nil && missing {
+	if why = pl.world.unreachable(at.at.provider); why == nil {
+		why = pl.world.breaker(at)
+	}
+	if why == nil && missing {
 		why = &blocker{text: fmt.Sprintf("image %s is missing and is not being uploaded", ref)}
 	}
 	pl.blockers[at] = why

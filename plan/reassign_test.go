@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,6 +161,25 @@ func TestPostponedLaunchIsExplained(t *testing.T) {
 		slices.Sort(got)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("notes with explanations %t (-want +got):\n%s", explain, diff)
+		}
+	}
+}
+
+func TestFrozenProviderIsNotReportedAsDead(t *testing.T) {
+	for want, freeze := range map[string]func(*Observed){
+		"the provider is frozen":        func(o *Observed) { o.Frozen = map[string]bool{"cloud": true} },
+		"the provider does not respond": func(o *Observed) { o.Providers["cloud"] = ProviderView{Err: "refused"} },
+	} {
+		d, o := fleet(), settled()
+		d.Labels[0].MinReady = 5
+		o.Records.Requests = append(o.Records.Requests, &resources.Request{ID: "1", State: resources.StateRequested, Labels: []string{"small"}, Fresh: true})
+		freeze(&o)
+		notes := ""
+		for _, n := range Compute(d, o, Options{Explain: true}).Notes {
+			notes += n.Code + ": " + n.Text + "\n"
+		}
+		if strings.Count(notes, want) < 2 {
+			t.Errorf("the notes about the request and min_ready lack %q:\n%s", want, notes)
 		}
 	}
 }

@@ -251,6 +251,18 @@ func (w *world) reachable(provider string) bool {
 	return !asked && !w.seen.Frozen[provider]
 }
 
+// unreachable returns why a provider can have no steps, or nil if it is reachable.
+func (w *world) unreachable(provider string) *blocker {
+	switch {
+	case w.reachable(provider):
+		return nil
+	case w.seen.Frozen[provider]:
+		return frozen
+	default:
+		return notResponding
+	}
+}
+
 func (w *world) source(provider string) resources.Source {
 	if p := w.providers[provider]; p != nil {
 		return p.Source

@@ -22,3 +22,7 @@ provider "acme" "one" {
     }
   }
 }
+
+locals {
+  shell = "echo ${HOME} >$NPCTL_OUTPUT.raw"
+}
