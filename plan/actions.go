@@ -116,6 +116,8 @@ const (
 	ReasonUsed            Reason = "used"
 	ReasonLost            Reason = "lost"
 	ReasonFailed          Reason = "failed"
+	ReasonNotReady        Reason = "not-ready"
+	ReasonAddressChanged  Reason = "address-changed"
 	ReasonUnfinished      Reason = "unfinished"
 	ReasonLeaked          Reason = "leaked"
 	ReasonDuplicate       Reason = "duplicate"
@@ -166,6 +168,8 @@ var reasonTexts = map[Reason]string{
 	ReasonUsed:            "it has been used",
 	ReasonLost:            "the cloud no longer has it",
 	ReasonFailed:          "it has failed",
+	ReasonNotReady:        "the cloud reports that it is not ready any more",
+	ReasonAddressChanged:  "it has other addresses than those of its record",
 	ReasonUnfinished:      "an earlier run was interrupted",
 	ReasonLeaked:          "it has our ownership tags and no record",
 	ReasonDuplicate:       "another one exists for the same record or slot",

@@ -143,6 +143,29 @@ func (w *world) broken(n *resources.Node) (Reason, []Fact) {
 		return ReasonFailed, facts("fault", instance.Fault)
 	case found && instance.Status == resources.StatusDeleting:
 		return ReasonLost, facts("server", n.ExternalID)
+	case found && n.State == resources.StateReady && n.StateTime.Before(view.ListedAt):
+		return unusable(n, instance, view.ListedAt)
+	}
+	return "", nil
+}
+
+// settleTime is the time for which a ready node may be listed without the addresses that it has.
+const settleTime = 2 * time.Minute
+
+// unusable returns why a job could not use a ready node, or "". A node in use is left to its user.
+func unusable(n *resources.Node, i *resources.Instance, listed time.Time) (Reason, []Fact) {
+	if i.Status == resources.StatusPending {
+		if i.AddressLate && listed.Sub(n.StateTime) < settleTime {
+			return "", nil
+		}
+		return ReasonNotReady, facts("server", i.ID)
+	}
+	before, after := n.Addresses, i.Addresses
+	for _, address := range [][2]string{{before.Interface, after.Interface}, {before.PublicIPv4, after.PublicIPv4}, {before.PublicIPv6, after.PublicIPv6},
+		{before.PrivateIPv4, after.PrivateIPv4}, {before.PrivateIPv6, after.PrivateIPv6}} {
+		if address[0] != "" && address[1] != "" && address[0] != address[1] {
+			return ReasonAddressChanged, []Fact{{"recorded", address[0]}, {"listed", address[1]}}
+		}
 	}
 	return "", nil
 }

@@ -47,21 +47,23 @@ const (
 
 // Instance is a virtual machine in a cloud.
 type Instance struct {
-	ID        string
-	Name      string
-	Marks     OwnerTags // zero without ownership tags
-	Status    Status
-	Fault     string // the reason of a failure, as the cloud reports it
-	FaultKind FaultKind
-	Addresses Addresses
-	Zone      string
-	Region    string
-	Cloud     string
-	HostID    string
-	Flavor    string
-	Resources ResourceAmounts
-	Created   time.Time
-	HostKeys  []string // if the driver knows them
+	ID     string
+	Name   string
+	Marks  OwnerTags // zero without ownership tags
+	Status Status
+	// AddressLate means that the instance is pending only because its address is missing, which the cloud may list with a delay.
+	AddressLate bool
+	Fault       string // the reason of a failure, as the cloud reports it
+	FaultKind   FaultKind
+	Addresses   Addresses
+	Zone        string
+	Region      string
+	Cloud       string
+	HostID      string
+	Flavor      string
+	Resources   ResourceAmounts
+	Created     time.Time
+	HostKeys    []string // if the driver knows them
 	// Login are the attributes by which jobs connect to the instance, as far as the driver knows them: they override
 	// the login of the image.
 	Login Login

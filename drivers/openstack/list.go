@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
@@ -72,15 +73,24 @@ type attached struct {
 	mu      sync.Mutex
 	servers map[string]attachedResources // guarded by mu
 	active  map[string]bool              // guarded by mu; servers that wait only for their floating IP
-	address map[string]string            // guarded by mu; floating IPs by server
+	address map[string]association       // guarded by mu; floating IPs by server
 	faults  map[string]*fault            // guarded by mu; read one by one, see addFaults
 }
+
+// association is a floating IP that this process has given to a server.
+type association struct {
+	address string
+	at      time.Time
+}
+
+// associationDelay is the time for which Nova may not show an association. Then another user may have removed it.
+const associationDelay = 2 * time.Minute
 
 func (a *attached) update(servers []server, of func(map[string]string) attachedResources) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	addresses, faults := a.address, a.faults
-	a.servers, a.active, a.address, a.faults = map[string]attachedResources{}, map[string]bool{}, map[string]string{}, map[string]*fault{}
+	a.servers, a.active, a.address, a.faults = map[string]attachedResources{}, map[string]bool{}, map[string]association{}, map[string]*fault{}
 	for _, s := range servers {
 		b := of(s.Metadata)
 		a.servers[s.ID] = b
@@ -99,17 +109,17 @@ func (a *attached) update(servers []server, of func(map[string]string) attachedR
 func (a *attached) get(id string) (string, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	address, ok := a.address[id]
-	return address, ok
+	with, ok := a.address[id]
+	return with.address, ok && time.Since(with.at) < associationDelay
 }
 
 func (a *attached) set(id, address string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.address == nil {
-		a.address = map[string]string{}
+		a.address = map[string]association{}
 	}
-	a.address[id] = address
+	a.address[id] = association{address, time.Now()}
 }
 
 func (a *attached) isActive(id string) bool {

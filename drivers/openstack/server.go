@@ -94,6 +94,7 @@ func (c *Cloud) instance(s server, external externalNetworks, flavors []flavor) 
 	i.Created, _ = time.Parse(time.RFC3339, s.Created)
 	addVolumes(&i, s)
 	i.Addresses = addressesOf(s, external, choiceOf(s.Metadata, c.entry.private))
+	i.AddressLate = s.Status == "ACTIVE" && i.Status == resources.StatusPending
 	c.addFloating(&i, s)
 	if i.Status == resources.StatusFailed {
 		i.Fault = "server is " + s.Status
@@ -130,14 +131,14 @@ func (c *Cloud) addFloating(i *resources.Instance, s server) {
 		setFloating(i, address, choiceOf(s.Metadata, c.entry.private))
 	}
 	if i.Addresses.PublicIPv4 == "" {
-		i.Status = resources.StatusPending
+		i.Status, i.AddressLate = resources.StatusPending, true
 	}
 }
 
 func setFloating(i *resources.Instance, address string, choice addressChoice) {
 	i.Addresses.PublicIPv4 = address
 	i.Resources.Addresses = 1
-	i.Status = resources.StatusReady
+	i.Status, i.AddressLate = resources.StatusReady, false
 	i.Addresses.Interface = choice.pick(i.Addresses)
 }
 
