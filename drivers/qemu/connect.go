@@ -59,15 +59,11 @@ func open(env drivers.Env, s providerSettings) (*Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cloud{
+	return &Cloud{
 		imageStore: &imageStore{dir: filepath.Join(dir, "images"), files: files, format: cmp.Or(s.ImageFormat, formatQcow2)},
 		dir:        dir, limits: limitsOf(s), program: program, qemuImg: qemuImg,
 		kvm: sync.OnceValue(func() error { return checkKVM(program) }),
-	}
-	if err := c.tidy(); err != nil {
-		return nil, fmt.Errorf("remove empty directories in %s: %w", c.dir, err)
-	}
-	return c, nil
+	}, nil
 }
 
 // find returns the absolute path of a program.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -82,8 +83,9 @@ func (c *Cloud) reserve(ctx context.Context, b boot) (machine, *os.File, error) 
 	if found && c.hasRun(m.ID) {
 		return there, nil, nil
 	}
+	c.removeInterrupted()
 	all, err := c.all()
-	if err := errors.Join(err, c.removeEmpty()); err != nil {
+	if err != nil {
 		return machine{}, nil, refuse(err)
 	}
 	if found {
@@ -93,7 +95,7 @@ func (c *Cloud) reserve(ctx context.Context, b boot) (machine, *os.File, error) 
 	} else if m.Port, err = freePort(all); err != nil {
 		return machine{}, nil, refuse(err)
 	}
-	if err := os.MkdirAll(c.directoryOf(m.ID), 0o700); err != nil {
+	if err := makeDirectory(c.directoryOf(m.ID)); err != nil {
 		return machine{}, nil, refuse(err)
 	}
 	lock, err := c.lockMachine(m.ID)
@@ -107,4 +109,13 @@ func (c *Cloud) reserve(ctx context.Context, b boot) (machine, *os.File, error) 
 		return machine{}, nil, errors.Join(err, lock.Close())
 	}
 	return m, lock, nil
+}
+
+// makeDirectory creates a directory, or accepts one that exists: of an interrupted call, or with files that others have added.
+func makeDirectory(path string) error {
+	err := os.Mkdir(path, 0o700)
+	if info, statErr := os.Lstat(path); errors.Is(err, fs.ErrExist) && statErr == nil && info.IsDir() {
+		return nil
+	}
+	return err
 }

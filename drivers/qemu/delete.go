@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"slices"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -55,63 +56,71 @@ func (c *Cloud) stop(ctx context.Context, id string) (*os.File, error) {
 	}
 }
 
-// remove deletes the files of a machine: the description after all others, so that List shows a machine after an
-// interrupted deletion, then the lock. The caller has the lock.
+// remove deletes the files that npctl and QEMU have created for a machine: the description after all others, so that List
+// shows a machine after an interrupted deletion, then the lock. Other files, and thus the directory, stay. The caller has the
+// lock.
 func (c *Cloud) remove(id string) error {
-	dir := c.directoryOf(id)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
+	paths := host.Unfinished(c.file(id, fileDescription))
+	for _, name := range []string{fileDisk, fileSeed, fileConsole, fileLog, filePID, fileDescription, fileLock} {
+		paths = append(paths, c.file(id, name))
+	}
+	if err := removeFiles(paths...); err != nil {
 		return err
 	}
-	for _, entry := range entries {
-		if name := entry.Name(); name != fileDescription && name != fileLock {
-			if err := os.RemoveAll(c.file(id, name)); err != nil {
-				return err
-			}
-		}
-	}
-	for _, name := range []string{fileDescription, fileLock} {
-		if err := os.Remove(c.file(id, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return os.Remove(dir)
+	return removeDirectory(c.directoryOf(id))
 }
 
-// tidy calls removeEmpty, unless another npctl adds a machine now.
-func (c *Cloud) tidy() error {
-	lock, err := tryLock(filepath.Join(c.dir, fileLock), 0, true)
-	if errors.Is(err, fs.ErrNotExist) || lock == nil && err == nil {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(c.removeEmpty(), lock.Close())
-}
-
-// removeEmpty deletes directories without a description, which an interrupted call has left. The caller has the lock of the
-// provider's directory.
-func (c *Cloud) removeEmpty() error {
-	entries, err := os.ReadDir(c.machines())
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		id := entry.Name()
-		if _, err := os.Stat(c.file(id, fileDescription)); !errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		lock, err := c.lockMachine(id)
-		if lock == nil {
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			continue
-		}
-		if err := errors.Join(c.remove(id), lock.Close()); err != nil {
+// removeFiles deletes the files that exist.
+func removeFiles(paths ...string) error {
+	for _, path := range paths {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
+}
+
+// removeDirectory deletes a directory unless it has files of others.
+func removeDirectory(path string) error {
+	if entries, err := os.ReadDir(path); err != nil || len(entries) > 0 {
+		return err
+	}
+	return os.Remove(path)
+}
+
+// removeInterrupted deletes the directories that interrupted calls have left: without a description, with a name of npctl,
+// and with nothing but a lock. All others are foreign. The caller has the lock of the provider's directory. A directory that
+// cannot be deleted is harmless, and the next call tries again.
+func (c *Cloud) removeInterrupted() {
+	entries, _ := os.ReadDir(c.machines())
+	for _, entry := range entries {
+		if id := entry.Name(); entry.IsDir() && hasForm(id) && c.isInterrupted(id) {
+			c.removeLock(id)
+		}
+	}
+}
+
+// isInterrupted reports whether a directory has nothing but a lock, which is empty, and unfinished descriptions.
+func (c *Cloud) isInterrupted(id string) bool {
+	entries, err := os.ReadDir(c.directoryOf(id))
+	unfinished := host.Unfinished(c.file(id, fileDescription))
+	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		info, err := e.Info()
+		isLock := err == nil && info.Mode().IsRegular() && info.Size() == 0 && e.Name() == fileLock
+		return !isLock && !slices.Contains(unfinished, c.file(id, e.Name()))
+	})
+}
+
+// removeLock deletes the lock and the directory of a machine without a description, unless a process has the lock.
+func (c *Cloud) removeLock(id string) {
+	lock, err := tryLock(c.file(id, fileLock), 0, true)
+	if lock == nil && !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if lock != nil {
+		defer lock.Close() //nolint:errcheck // the lock ends with the file
+	}
+	if c.isInterrupted(id) { // also with the lock
+		_ = c.remove(id)
+	}
 }

@@ -3,7 +3,9 @@
 // The state is files. Each machine has a directory with its description (machine.go), disk, seed and console. Rules:
 //
 //   - The description with the ownership tags is written before the process starts and removed after it has ended, as the
-//     last file but the lock. A directory without a description holds nothing of value.
+//     last file but the lock. A directory, file or link without a description of its own name is foreign, and stays.
+//   - Only Create, Advance, Delete and the changes of images change files, and only files with names of npctl. Create also
+//     removes the directories that interrupted calls have left, with nothing but a lock.
 //   - The process of a machine inherits the locked file "lock" of its directory. The kernel releases the lock when the last
 //     process that has it ends, so "locked" means "starts or runs", also right after npctl was killed between two steps.
 //   - QEMU holds a lock on its pidfile, for which the kernel reports the process ID. npctl signals only such a process,
@@ -51,8 +53,7 @@ func (*Driver) Schema() schema.Driver {
 	}
 }
 
-// Open implements drivers.Driver. It finds the programs, and removes directories that an
-// interrupted deletion has left empty; it creates no files.
+// Open implements drivers.Driver. It finds the programs, and changes no files.
 func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
 	var settings providerSettings
 	if err := decode(config, &settings); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/internal/qemuimg"
 	"github.com/npctl/npctl/resources"
 )
@@ -57,8 +58,8 @@ func (s *imageStore) read(id string) (i image, found bool, err error) {
 	if !isID(id) {
 		return image{}, false, nil
 	}
-	found, err = readJSON(s.path(id)+imageDescription, &i)
-	return i, found, err
+	found, err = readJSON(s.path(id)+imageDescription, id, &i)
+	return i, found && i.ID == id && i.Tags.isOf(id), err
 }
 
 func (s *imageStore) write(i image) error { return writeJSON(s.path(i.ID)+imageDescription, i) }
@@ -136,12 +137,8 @@ func (s *imageStore) isForeign(id string) bool {
 
 // remove deletes the files of an uploaded image, the description last.
 func (s *imageStore) remove(id string) error {
-	for _, path := range []string{partName(s.path(id)), s.path(id), s.path(id) + imageDescription} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+	description := s.path(id) + imageDescription
+	return removeFiles(append(host.Unfinished(description), partName(s.path(id)), s.path(id), description)...)
 }
 
 // imageFile is an image from which machines can boot.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
@@ -57,6 +58,9 @@ type ownerTags struct {
 
 func (t ownerTags) owner() resources.OwnerTags { return resources.OwnerTags(t) }
 
+// isOf reports whether the tags are those of the object with an ID, or empty. A copy has those of another object.
+func (t ownerTags) isOf(id string) bool { return t == (ownerTags{}) || idOf(t.owner()) == id }
+
 // idOf returns the ID of the object of a record. It is the same in each call, and differs between installations that use
 // the same directory.
 func idOf(m resources.OwnerTags) string {
@@ -70,6 +74,12 @@ func idOf(m resources.OwnerTags) string {
 	return string(m.Kind) + "-" + id + "-" + hex.EncodeToString(sum[:4])
 }
 
+// form is the form of the IDs of npctl.
+var form = drivers.Pattern(`^(node|build|upload)-[0-9A-Za-z_-]+-[0-9a-f]{8}$`)
+
+// hasForm reports whether npctl can have given an ID.
+func hasForm(id string) bool { return form().MatchString(id) }
+
 // isID reports whether the text can be an ID, and thus is a file name without a path.
 func isID(id string) bool { return id != "" && !strings.HasPrefix(id, ".") && filepath.Base(id) == id }
 
@@ -80,13 +90,16 @@ func (m machine) amounts() resources.ResourceAmounts {
 	return resources.ResourceAmounts{Instances: 1, Cores: m.Cores, RAM: m.RAM}
 }
 
-// read returns the description of a machine.
+// read returns the description of a machine. A link, or a copy of another machine, is no machine.
 func (c *Cloud) read(id string) (m machine, found bool, err error) {
 	if !isID(id) {
 		return machine{}, false, nil
 	}
-	found, err = readJSON(c.file(id, fileDescription), &m)
-	return m, found, err
+	if info, err := os.Lstat(c.directoryOf(id)); err == nil && !info.IsDir() {
+		return machine{}, false, nil
+	}
+	found, err = readJSON(c.file(id, fileDescription), id, &m)
+	return m, found && m.ID == id && m.Tags.isOf(id), err
 }
 
 func (c *Cloud) write(m machine) error { return writeJSON(c.file(m.ID, fileDescription), m) }
@@ -110,18 +123,27 @@ func (c *Cloud) all() ([]machine, error) {
 	return list, nil
 }
 
-func readJSON(path string, into any) (found bool, err error) {
-	content, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+// readJSON reads the description of the object with an ID. A file that is none is an error if npctl can have given the ID,
+// and foreign otherwise.
+func readJSON(path, id string, into any) (found bool, err error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 		return false, nil
 	}
-	if err != nil {
-		return false, err
+	var content []byte
+	if err == nil {
+		content, err = os.ReadFile(path)
 	}
-	if err := json.Unmarshal(content, into); err != nil {
-		return false, fmt.Errorf("read %s: %w", path, err)
+	if err == nil {
+		err = json.Unmarshal(content, into)
 	}
-	return true, nil
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist) || !hasForm(id):
+		return false, nil
+	}
+	return false, fmt.Errorf("read %s: %w", path, err)
 }
 
 func writeJSON(path string, value any) error {

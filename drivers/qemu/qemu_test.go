@@ -102,15 +102,103 @@ func TestAdvanceStartsAMachineThatWasNeverStarted(t *testing.T) {
 	}
 }
 
-// npctl may be killed after it has removed the description.
-func TestEmptyDirectoriesAreRemoved(t *testing.T) {
+// npctl may be killed after it has removed the description, or while it writes one.
+func TestDirectoriesOfInterruptedCallsAreRemoved(t *testing.T) {
 	p := fakePlace(t)
 	c := p.open(t, limits())
-	testutil.Must(t, os.MkdirAll(c.directoryOf("node-9-deadbeef"), 0o700))
-	testutil.WriteFile(t, c.file("node-9-deadbeef", fileLock), "")
+	empty, locked, running := c.directoryOf("node-8-deadbeef"), c.directoryOf("node-9-deadbeef"), c.directoryOf("node-7-deadbeef")
+	testutil.Must(t, os.MkdirAll(empty, 0o700))
+	testutil.WriteFile(t, filepath.Join(locked, fileLock), "")
+	testutil.WriteFile(t, filepath.Join(locked, "."+fileDescription+"123"), "{")
+	testutil.WriteFile(t, filepath.Join(running, fileLock), "")
+	lock, err := tryLock(filepath.Join(running, fileLock), 0, true)
+	testutil.Must(t, err)
+	defer lock.Close() //nolint:errcheck // a test
 	create(t, c, p.spec("1", nil))
-	if _, err := os.Stat(c.directoryOf("node-9-deadbeef")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the empty directory is there: %v", err)
+	for dir, stays := range map[string]bool{empty: false, locked: false, running: true} {
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) == stays {
+			t.Errorf("directory %s: %v, want it to stay: %t", dir, err, stays)
+		}
+	}
+}
+
+// A description that npctl did not write is foreign, as is a copy of a machine or of an image.
+func TestCopiesAreForeign(t *testing.T) {
+	p := fakePlace(t)
+	c := p.open(t, limits())
+	spec := p.spec("1", nil)
+	m := create(t, c, spec)
+	copied := c.directoryOf("node-1-00000000")
+	testutil.Must(t, os.CopyFS(copied, os.DirFS(c.directoryOf(m.ID))))
+	testutil.WriteFile(t, c.path("backup")+imageDescription, `{"id": "upload-1-00000000", "name": "x"}`)
+	if list, err := c.List(t.Context()); err != nil || len(list) != 1 || list[0].ID != m.ID {
+		t.Errorf("List = %+v, %v; want %s alone", list, err, m.ID)
+	}
+	if list, err := c.ListImages(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("ListImages = %+v, %v; want none", list, err)
+	}
+	testutil.Must(t, c.Delete(t.Context(), "node-1-00000000", spec.Marks))
+	if _, err := os.Stat(filepath.Join(copied, fileDescription)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A description of npctl that cannot be read hides a machine, so that the list is incomplete.
+func TestDamagedDescriptionIsAnError(t *testing.T) {
+	p := fakePlace(t)
+	c := p.open(t, limits())
+	testutil.WriteFile(t, c.file("node-1-deadbeef", fileDescription), "{")
+	testutil.WriteFile(t, c.file("web", fileDescription), "{")
+	if _, err := c.List(t.Context()); err == nil || !strings.Contains(err.Error(), "node-1-deadbeef") {
+		t.Errorf("List: %v, want an error that names the machine", err)
+	}
+}
+
+// Programs of args write relative paths into the directory of the machine.
+func TestFilesOfOthersInAMachineStay(t *testing.T) {
+	p := fakePlace(t)
+	c := p.open(t, limits())
+	spec := p.spec("1", nil)
+	m, err := c.Create(t.Context(), spec)
+	testutil.Must(t, err)
+	theirs := c.file(m.ID, "core/dump")
+	testutil.WriteFile(t, theirs, "")
+	testutil.Must(t, c.Delete(t.Context(), m.ID, spec.Marks))
+	if got := status(t, c, m.ID); got != "" {
+		t.Errorf("the deleted machine is %s", got)
+	}
+	if left, err := filepath.Glob(c.file(m.ID, "*")); err != nil || len(left) != 1 {
+		t.Errorf("files of the deleted machine are %q, %v", left, err)
+	}
+	create(t, c, spec)
+	if _, err := os.Stat(theirs); err != nil {
+		t.Error(err)
+	}
+}
+
+// A link with the name of a machine or of an upload leads to files of others.
+func TestLinksAreNotFollowed(t *testing.T) {
+	p := fakePlace(t)
+	c := p.open(t, limits())
+	outside := t.TempDir()
+	spec := p.spec("1", nil)
+	testutil.Must(t, os.MkdirAll(c.machines(), 0o700))
+	testutil.Must(t, os.Symlink(outside, c.directoryOf(idOf(spec.Marks))))
+	if _, err := c.Create(t.Context(), spec); err == nil {
+		t.Error("Create uses a link")
+	}
+	if left, _ := os.ReadDir(outside); len(left) != 0 {
+		t.Errorf("Create wrote %v through a link", left)
+	}
+	content := bytes.Repeat([]byte("x"), 1024)
+	upload := drivers.ImageSpec{Marks: spec.Marks, Name: "x", Format: formatRaw, Size: int64(len(content))}
+	testutil.WriteFile(t, filepath.Join(outside, "file"), "theirs")
+	testutil.Must(t, os.MkdirAll(c.imageStore.dir, 0o700))
+	testutil.Must(t, os.Symlink(filepath.Join(outside, "file"), partName(c.path(idOf(spec.Marks)))))
+	_, err := c.UploadImage(t.Context(), upload, bytes.NewReader(content))
+	testutil.Must(t, err)
+	if got := testutil.ReadFile(t, filepath.Join(outside, "file")); got != "theirs" {
+		t.Errorf("the upload wrote %d bytes through a link", len(got))
 	}
 }
 

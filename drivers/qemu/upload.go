@@ -45,6 +45,9 @@ func (s *imageStore) fill(ctx context.Context, i *image, spec drivers.ImageSpec,
 		return err
 	}
 	part := partName(s.path(i.ID))
+	if err := removeFiles(part); err != nil { // of an earlier attempt
+		return err
+	}
 	sums, err := copyTo(ctx, part, content, spec.Progress)
 	if err != nil {
 		return err
@@ -65,7 +68,7 @@ func (s *imageStore) fill(ctx context.Context, i *image, spec drivers.ImageSpec,
 
 // copyTo writes a new file and returns the sums of its content.
 func copyTo(ctx context.Context, path string, content io.Reader, progress func(int64)) (imagefile.Sums, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return imagefile.Sums{}, err
 	}
