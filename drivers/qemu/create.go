@@ -43,6 +43,8 @@ type boot struct {
 	machine machine
 	offer   poolSettings
 	image   imageFile
+	// sandboxed means that QEMU blocks system calls that it does not need.
+	sandboxed bool
 }
 
 // bootOf checks the Spec and returns the machine that it asks for.

@@ -29,6 +29,8 @@ func startError(output string, err error) error {
 	switch {
 	case isPortTaken(output):
 		return fmt.Errorf("start QEMU: %s: %w", output, errPortTaken)
+	case isSandboxMissing(output):
+		return refuse(fmt.Errorf("start QEMU: %w: %w: %s", drivers.ErrRejected, errNoSandbox, output))
 	case strings.Contains(output, "Cannot allocate memory") || strings.Contains(output, "cannot set up guest memory"):
 		kind = drivers.ErrCapacity
 	}

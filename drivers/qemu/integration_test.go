@@ -37,7 +37,7 @@ func TestRealTestOfKVM(t *testing.T) {
 	testutil.Must(t, os.WriteFile(sector, bootSector(), 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), testutil.Patience)
 	defer cancel()
-	output, err := exec.CommandContext(ctx, program, testArguments(accelTCG, "max", sector)...).CombinedOutput()
+	output, err := command(ctx, program, testArguments(accelTCG, "max", sector)...).CombinedOutput()
 	if !isTestSuccess(err) {
 		t.Errorf("with TCG: %v: %s", err, strings.TrimSpace(string(output)))
 	}

@@ -56,7 +56,7 @@ func runBootSector(program string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), kvmTimeout)
 	defer cancel()
-	output, err := exec.CommandContext(ctx, program, testArguments(accelKVM, "host", sector.Name())...).CombinedOutput()
+	output, err := command(ctx, program, testArguments(accelKVM, "host", sector.Name())...).CombinedOutput()
 	if isTestSuccess(err) {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/process"
 )
 
 // loopback is the address at which machines are reachable.
@@ -49,7 +50,7 @@ func (c *Cloud) prepare(ctx context.Context, b *boot) error {
 	if o.Disk > 0 {
 		args = append(args, strconv.FormatInt(o.Disk<<30, 10))
 	}
-	if output, err := exec.CommandContext(ctx, c.qemuImg, args...).CombinedOutput(); err != nil {
+	if output, err := command(ctx, c.qemuImg, args...).CombinedOutput(); err != nil {
 		return refuse(fmt.Errorf("create the disk: %w: %s", err, lastLines(string(output))))
 	}
 	if err := writeSeed(c.file(m.ID, fileSeed), *m, o); err != nil {
@@ -70,9 +71,14 @@ const portAttempts = 5
 
 // launch runs QEMU, which returns when the machine runs in the background.
 func (c *Cloud) launch(ctx context.Context, b *boot, lock *os.File) error {
+	b.sandboxed = !slices.Contains(b.offer.Args, sandboxOption)
 	for attempt := 1; ; attempt++ {
 		err := c.run(ctx, *b, lock)
-		if !errors.Is(err, errPortTaken) || attempt == portAttempts {
+		if errors.Is(err, errNoSandbox) && b.sandboxed {
+			b.sandboxed = false
+			continue
+		}
+		if !errors.Is(err, errPortTaken) || attempt >= portAttempts {
 			return err
 		}
 		if err := c.movePort(ctx, &b.machine); err != nil {
@@ -104,7 +110,7 @@ func (c *Cloud) run(ctx context.Context, b boot, lock *os.File) error {
 		return refuse(err)
 	}
 	defer log.Close() //nolint:errcheck // QEMU has its own
-	cmd := exec.CommandContext(ctx, c.program, c.arguments(b)...)
+	cmd := command(ctx, c.program, c.arguments(b)...)
 	cmd.Dir = c.directoryOf(b.machine.ID)
 	cmd.Stderr = log
 	cmd.ExtraFiles = []*os.File{lock}
@@ -114,6 +120,26 @@ func (c *Cloud) run(ctx context.Context, b boot, lock *os.File) error {
 		return startError(string(output), err)
 	}
 	return nil
+}
+
+// command returns a command with the clean environment: the processes of machines run untrusted guests, and outlive npctl.
+func command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = process.BaseEnv(os.Environ())
+	return cmd
+}
+
+// The system calls that QEMU blocks for itself. QEMU 7.2 cannot become a daemon without those of elevateprivileges and spawn.
+const (
+	sandboxOption = "-sandbox"
+	sandboxValue  = "on,obsolete=deny,resourcecontrol=deny"
+)
+
+// errNoSandbox means that this QEMU or kernel has no sandbox.
+var errNoSandbox = errors.New("no sandbox")
+
+func isSandboxMissing(output string) bool {
+	return strings.Contains(output, sandboxOption) || strings.Contains(output, "seccomp")
 }
 
 // arguments returns the command line of QEMU.
@@ -143,6 +169,9 @@ func (c *Cloud) arguments(b boot) []string {
 		"-drive", "if=virtio,format=raw,readonly=on,file=" + file(fileSeed),
 		"-netdev", fmt.Sprintf("user,id=net0,hostfwd=tcp:%s:%d-:%d", loopback, m.Port, o.GuestPort),
 		"-device", "virtio-net-pci,netdev=net0,mac=" + macOf(m.ID), "-device", "virtio-rng-pci",
+	}
+	if b.sandboxed {
+		args = append(args, sandboxOption, sandboxValue)
 	}
 	if o.Firmware != "" {
 		args = append(args, "-bios", o.Firmware)
