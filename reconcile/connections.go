@@ -234,13 +234,26 @@ func (e *Engine) directory(ctx context.Context, name string) (string, error) {
 	for _, former := range e.Desired.Moves.FormerProviders(name) {
 		_, err := e.Store.Get(ctx, resources.Key{Kind: resources.KindProvider, ID: former})
 		if err == nil {
-			return filepath.Join(e.DataDir, former), nil
+			return e.movedDirectory(former), nil
 		}
 		if !errors.Is(err, state.ErrNotFound) {
 			return "", err
 		}
 	}
-	return filepath.Join(e.DataDir, name), nil
+	return e.movedDirectory(name), nil
+}
+
+// movedDirectory returns the directory of a provider. It follows the links of moveDirectory, so that a directory has one path
+// whatever the provider is called.
+func (e *Engine) movedDirectory(name string) string {
+	for range 100 { // a cycle of links has no directory
+		target, err := os.Readlink(filepath.Join(e.DataDir, name))
+		if err != nil || target != filepath.Base(target) {
+			break
+		}
+		name = target
+	}
+	return filepath.Join(e.DataDir, name)
 }
 
 // moveDirectory makes the directory of a renamed provider available under its present name, by a link, because files and

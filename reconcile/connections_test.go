@@ -1,10 +1,31 @@
 package reconcile
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/resources"
 )
+
+// The location of a driver with files is their path, which a rename of the provider must not change.
+func TestRenamedProviderHasTheSameDirectory(t *testing.T) {
+	e := New(Options{Store: newShared(t), DataDir: t.TempDir(), Desired: resources.Desired{}})
+	want := filepath.Join(e.DataDir, "first")
+	testutil.Must(t, os.Mkdir(want, 0o700))
+	for _, move := range [][2]string{{"first", "second"}, {"second", "third"}} {
+		testutil.Must(t, e.moveDirectory(move[0], move[1]))
+		if got, err := e.directory(t.Context(), move[1]); err != nil || got != want {
+			t.Errorf("the directory of %s is %s, %v; want %s", move[1], got, err, want)
+		}
+	}
+	testutil.Must(t, os.Symlink("/elsewhere", filepath.Join(e.DataDir, "other")))
+	if got, err := e.directory(t.Context(), "other"); err != nil || got != filepath.Join(e.DataDir, "other") {
+		t.Errorf("the directory behind another link is %s, %v", got, err)
+	}
+}
 
 // TestPollerOfAClosedProviderIsRemoved: each connection has one poller, which all waiting steps share.
 func TestPollerOfAClosedProviderIsRemoved(t *testing.T) {
