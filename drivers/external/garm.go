@@ -41,15 +41,12 @@ const (
 )
 
 func newGARM(p *program, env drivers.Env, s providerSettings) (*garm, error) {
-	dir, err := filepath.EvalSymlinks(p.dir) // its name is that of the provider before moved blocks
-	if err != nil {
-		return nil, err
-	}
 	g := &garm{
 		program: p, provider: env.Provider, installation: env.Installation,
 		controller: uuid.NewSHA1(uuid.NameSpaceURL, []byte("npctl:"+env.Installation)).String(),
-		pool:       uuid.NewSHA1(uuid.NameSpaceURL, []byte("npctl:"+env.Installation+"/"+filepath.Base(dir))).String(),
+		pool:       uuid.NewSHA1(uuid.NameSpaceURL, []byte("npctl:"+env.Installation+"/"+filepath.Base(p.dir))).String(), // the same after moved blocks
 	}
+	var err error
 	if g.config, err = filepath.Abs(s.Settings["config_file"]); err != nil {
 		return nil, err
 	}
@@ -112,13 +109,11 @@ func (g *garm) instances(ctx context.Context, into *response) error {
 		return err
 	}
 	result := make([]instanceJSON, 0, len(list))
-	present := map[string]bool{}
 	for _, i := range list {
-		present[i.Name] = true
 		result = append(result, g.instance(i))
 	}
 	into.Instances = &result
-	return g.prune(present)
+	return nil
 }
 
 // instance adds the ownership tags and the stored facts to an instance of the provider.
@@ -129,8 +124,7 @@ func (g *garm) instance(i garmInstance) instanceJSON {
 		return result
 	}
 	tags := &tagsJSON{Installation: g.installation, Kind: resources.KindNode, ID: name.id, Provider: g.provider}
-	var stored garmFacts
-	if text, err := os.ReadFile(g.factsFile(i.Name)); err == nil && json.Unmarshal(text, &stored) == nil && name.isOf(stored.Tags) {
+	if stored, found := readFacts(g.factsFile(i.Name), name); found {
 		tags = stored.Tags
 		result.Zone, result.Flavor, result.Resources, result.Created, result.Login = stored.Zone, stored.Flavor, stored.Resources, stored.Created, stored.Login
 	}
@@ -210,10 +204,11 @@ func (g *garm) delete(ctx context.Context, id string, expected *ownerJSON) error
 		return &callError{kind: drivers.ErrNotOurs, message: fmt.Sprintf("instance %s is called %s", id, seen.Name), nothingDone: true}
 	}
 	_, err = g.command(ctx, "DeleteInstance", job{vars: []string{"GARM_INSTANCE_ID=" + id, noExtraSpecs}})
-	if exitCode(err) == garmNotFound {
-		return nil
+	if err != nil && exitCode(err) != garmNotFound {
+		return err
 	}
-	return err
+	g.prune(ctx)
+	return nil
 }
 
 // get reads an instance. Some providers report a missing instance with the general exit status: then the list decides.
@@ -293,16 +288,47 @@ func (g *garm) writeFacts(name string, facts garmFacts) error {
 	return os.Rename(temporary, file)
 }
 
+// readFacts reads the file of the instance with a name. Other files are foreign.
+func readFacts(path string, name garmName) (stored garmFacts, found bool) {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return stored, false
+	}
+	text, err := os.ReadFile(path)
+	return stored, err == nil && json.Unmarshal(text, &stored) == nil && name.isOf(stored.Tags)
+}
+
 // pruneAge is the age at which the file of a missing instance is deleted. A new instance may not be listed yet.
 const pruneAge = 24 * time.Hour
 
-func (g *garm) prune(present map[string]bool) error {
-	files, err := os.ReadDir(g.program.dir)
+// prune deletes the files of missing instances. A file that stays is harmless, and the next deletion of an instance tries
+// again.
+func (g *garm) prune(ctx context.Context) {
+	old := map[string]string{} // files by name of the instance
+	files, _ := os.ReadDir(g.program.dir)
 	for _, file := range files {
-		name, isFacts := strings.CutSuffix(file.Name(), factsSuffix)
-		if info, statErr := file.Info(); isFacts && statErr == nil && !present[name] && time.Since(info.ModTime()) > pruneAge {
-			err = errors.Join(err, os.Remove(filepath.Join(g.program.dir, file.Name())))
+		instance, isFacts := strings.CutSuffix(file.Name(), factsSuffix)
+		name, ours := decodeName(instance)
+		path := filepath.Join(g.program.dir, file.Name())
+		info, err := file.Info()
+		if !isFacts || !ours || err != nil || time.Since(info.ModTime()) <= pruneAge {
+			continue
+		}
+		if _, found := readFacts(path, name); found {
+			old[instance] = path
 		}
 	}
-	return err
+	if len(old) == 0 {
+		return
+	}
+	list, err := g.list(ctx)
+	if err != nil {
+		return
+	}
+	for _, i := range list {
+		delete(old, i.Name)
+	}
+	for _, path := range old {
+		_ = os.Remove(path)
+	}
 }

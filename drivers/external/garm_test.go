@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/zclconf/go-cty/cty"
@@ -141,13 +142,12 @@ func TestGARMProviderReceivesThePublishedDocument(t *testing.T) {
 	}
 }
 
-// The record of an instance is in its name: another host without the provider's directory finds and deletes it.
-// TestGARMPoolOfARenamedProviderStays: the program lists the instances of a pool.
+// The pool is that of the directory, which a rename of the provider does not change.
 func TestGARMPoolOfARenamedProviderStays(t *testing.T) {
 	p, root := newGARM(t)
-	poolOf := func(provider string) any {
+	poolOf := func(provider, directory string) any {
 		c, err := external.New().Open(t.Context(), drivers.Env{Provider: provider, Installation: "here",
-			Dir: filepath.Join(filepath.Dir(p.dir), provider), Log: slog.New(slog.DiscardHandler)}, cty.ObjectVal(p.values))
+			Dir: filepath.Join(filepath.Dir(p.dir), directory), Log: slog.New(slog.DiscardHandler)}, cty.ObjectVal(p.values))
 		testutil.Must(t, err)
 		spec := nodeSpec()
 		spec.Config = garmOffer()
@@ -160,13 +160,56 @@ func TestGARMPoolOfARenamedProviderStays(t *testing.T) {
 		testutil.Must(t, os.Remove(filepath.Join(root, "bootstrap.json")))
 		return document["pool_id"]
 	}
-	before, other := poolOf("rack"), poolOf("other")
-	testutil.Must(t, os.Symlink("rack", filepath.Join(filepath.Dir(p.dir), "shelf")))
-	if after := poolOf("shelf"); after != before || other == before {
+	before, other := poolOf("rack", "rack"), poolOf("other", "other")
+	if after := poolOf("shelf", "rack"); after != before || other == before {
 		t.Errorf("pool %v, after the move %v, of another provider %v", before, after, other)
 	}
 }
 
+// A plan lists instances, and changes no files. A deletion removes the files of missing instances, and no others.
+func TestGARMFilesOfMissingInstancesGoWithTheNextDeletion(t *testing.T) {
+	p, root := newGARM(t)
+	c := p.mustOpen(t)
+	spec := nodeSpec()
+	spec.Config = garmOffer()
+	made := func(id string) resources.Instance {
+		spec.Marks.ID = id
+		i, err := c.Create(t.Context(), spec)
+		testutil.Must(t, err)
+		return i
+	}
+	missing, deleted := made("0000000001"), made("0000000002")
+	testutil.Must(t, os.Remove(filepath.Join(root, missing.ID+".machine")))
+	facts, err := filepath.Glob(filepath.Join(p.dir, "*-0000000001.instance.json"))
+	if err != nil || len(facts) != 1 {
+		t.Fatalf("files %q, %v; want one", facts, err)
+	}
+	named := func(id string) string { return strings.Replace(facts[0], missing.Marks.ID, id, 1) }
+	theirs := []string{filepath.Join(p.dir, "db.instance.json"), named("0000000003"), named("0000000004")}
+	testutil.WriteFile(t, theirs[0], "{}")
+	testutil.WriteFile(t, theirs[1], testutil.ReadFile(t, facts[0])) // a copy
+	testutil.Must(t, os.Symlink(facts[0], theirs[2]))
+	long := time.Now().Add(-48 * time.Hour)
+	for _, path := range append(theirs[:2:2], facts[0]) {
+		testutil.Must(t, os.Chtimes(path, long, long))
+	}
+	_, err = p.mustOpen(t).List(t.Context())
+	testutil.Must(t, err)
+	if _, err := os.Stat(facts[0]); err != nil {
+		t.Errorf("List: %v", err)
+	}
+	testutil.Must(t, c.Delete(t.Context(), deleted.ID, deleted.Marks))
+	if _, err := os.Stat(facts[0]); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file of the missing instance: %v", err)
+	}
+	for _, path := range theirs {
+		if _, err := os.Lstat(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The record of an instance is in its name: another host without the provider's directory finds and deletes it.
 func TestGARMInstanceIsKnownWithoutItsFile(t *testing.T) {
 	p, _ := newGARM(t)
 	spec := nodeSpec()
