@@ -132,8 +132,11 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 			a.AttachDisk(l.ID, "foreign")
 			t.Cleanup(func() { a.AttachDisk(l.ID, "") })
 		},
-		Kill:           func(t *testing.T, k *testutil.Killer) drivers.Cloud { return mustOpen(t, k.Transport(a, changes)) },
-		Objects:        func(*testing.T) []string { return slices.Sorted(maps.Keys(a.Objects())) },
+		Kill:    func(t *testing.T, k *testutil.Killer) drivers.Cloud { return mustOpen(t, k.Transport(a, changes)) },
+		Objects: func(*testing.T) []string { return slices.Sorted(maps.Keys(a.Objects())) },
+		Neighbours: func(t *testing.T, node drivers.Spec, upload drivers.ImageSpec) []drivertest.Foreign {
+			return neighbours(t, a, c, vmName(node)+"-old", upload.Name+"-old")
+		},
 		LoseNextAnswer: func(*testing.T) { a.LoseNext("VirtualMachinesClient.BeginCreateOrUpdate") },
 		Calls: func() (total int) {
 			for _, n := range a.Calls() {
@@ -176,9 +179,13 @@ func badOffers() map[string]drivertest.BadOffer {
 // foreignVM creates a virtual machine as another user would, with the SDK.
 func foreignVM(t *testing.T, c *Cloud) string {
 	t.Helper()
+	return foreignVMCalled(t, c, fmt.Sprint("foreign-", len(c.group), shortHash(t.Name())))
+}
+
+func foreignVMCalled(t *testing.T, c *Cloud, name string) string {
+	t.Helper()
 	s, err := decodeOffer(offerConfig(nil))
 	testutil.Must(t, err)
-	name := fmt.Sprint("foreign-", len(c.group), shortHash(t.Name()))
 	vm, err := c.request(drivers.Spec{Hostname: name, ImageID: azuretest.Marketplace, Config: offerConfig(nil)}, name, offer{settings: s})
 	testutil.Must(t, err)
 	vm.Tags = map[string]*string{"owner": to.Ptr("another")}
@@ -197,10 +204,29 @@ func foreignVM(t *testing.T, c *Cloud) string {
 
 func foreignImage(t *testing.T, c *Cloud) (id string) {
 	t.Helper()
-	_, err := c.images.BeginCreateOrUpdate(t.Context(), azuretest.Group, "foreign", armcompute.Image{Location: to.Ptr(azuretest.Location),
+	return foreignImageCalled(t, c, "foreign")
+}
+
+func foreignImageCalled(t *testing.T, c *Cloud, name string) (id string) {
+	t.Helper()
+	_, err := c.images.BeginCreateOrUpdate(t.Context(), azuretest.Group, name, armcompute.Image{Location: to.Ptr(azuretest.Location),
 		Properties: &armcompute.ImageProperties{StorageProfile: &armcompute.ImageStorageProfile{OSDisk: &armcompute.ImageOSDisk{BlobURI: to.Ptr("https://storage.test/a.vhd")}}}}, nil)
 	testutil.Must(t, err)
-	return c.id(imageKind, "foreign")
+	return c.id(imageKind, name)
+}
+
+// neighbours are a virtual machine, a disk that no machine uses, and an image.
+func neighbours(t *testing.T, a *azuretest.Cloud, c *Cloud, vm, image string) (all []drivertest.Foreign) {
+	t.Helper()
+	_, err := c.disks.BeginCreateOrUpdate(t.Context(), azuretest.Group, vm+"-disk", armcompute.Disk{Location: to.Ptr(azuretest.Location),
+		Properties: &armcompute.DiskProperties{CreationData: &armcompute.CreationData{CreateOption: to.Ptr(armcompute.DiskCreateOptionEmpty)}}}, nil)
+	testutil.Must(t, err)
+	for object, id := range map[string]string{
+		"vm " + vm: foreignVMCalled(t, c, vm), "disk " + vm + "-disk": vm + "-disk", "image " + image: foreignImageCalled(t, c, image),
+	} {
+		all = append(all, drivertest.Foreign{ID: id, Stays: func() error { return staysWithoutTags(a, object) }})
+	}
+	return all
 }
 
 func staysWithoutTags(a *azuretest.Cloud, object string) error {

@@ -63,6 +63,11 @@ type Setup struct {
 	// Objects returns the sorted kinds and names of all objects that npctl creates and others created, such as "disk a". It
 	// omits objects that are being deleted. Kill needs it.
 	Objects func(t *testing.T) []string
+	// Files returns the files of a Cloud that consists of files, see FilesIn. Only calls of a client change them.
+	Files func(t *testing.T) []string
+	// Neighbours creates objects of others that resemble those of npctl for a node and an upload: with similar names, or
+	// like the remains of an interrupted call.
+	Neighbours func(t *testing.T, node drivers.Spec, upload drivers.ImageSpec) []Foreign
 	// Calls returns the number of API calls so far.
 	Calls func() int
 	// Alone means that the project has no other users, so that tests can compare quota use.
@@ -126,6 +131,7 @@ func run(t *testing.T, setup func(t *testing.T) Setup, around func(*testing.T, f
 		{"Snapshots", snapshotTests()},
 		{"Adopter", adopterTests()},
 		{"NodeUser", nodeUserTests()},
+		{"Foreign", foreignTests()},
 		{"Errors", errorTests()},
 		{"Kills", killTests()},
 		{"ImageKills", imageKillTests()},

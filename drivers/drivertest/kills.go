@@ -126,6 +126,7 @@ func (s *suite) interrupted(t *testing.T, k *testutil.Killer, at int, j *job, w 
 	if at == 0 && err != nil || at > 0 && !struck {
 		t.Errorf("%s: the work ended with %v, interrupted: %t", where, err, struck)
 	}
+	s.checkReads(t, where)
 	if k.Survives {
 		again(t, j, client, err)
 	} else {

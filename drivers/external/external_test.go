@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +121,9 @@ func TestContractOfTheReferenceProgram(t *testing.T) {
 					id := fmt.Sprintf("filler%d", i)
 					testutil.Must(t, os.WriteFile(filepath.Join(root, id+".json"), fmt.Appendf(nil, "{\"id\": %q, \"status\": \"ready\"}\n", id), 0o600))
 				}
+			},
+			Files: func(t *testing.T) []string {
+				return slices.Concat(drivertest.FilesIn(t, p.dir), drivertest.FilesIn(t, root))
 			},
 			Lacks: []string{"images", "cloud images", "sweeper", "access", "snapshots", "adopter"},
 			Many:  4,

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,10 +98,13 @@ func TestContractOfAGARMProvider(t *testing.T) {
 						testutil.Must(t, os.WriteFile(filepath.Join(root, "theirs.machine"), []byte("runner-1\n"), 0o600))
 						return "theirs"
 					},
+					Files: func(t *testing.T) []string {
+						return slices.Concat(drivertest.FilesIn(t, p.dir), drivertest.FilesIn(t, root))
+					},
 					Lacks: []string{"images", "cloud images", "sweeper", "access", "console", "snapshots", "adopter"},
 					Many:  4,
 				}
-			}, "Instances", "Errors")
+			}, "Instances", "Errors", "Foreign")
 		})
 	}
 }

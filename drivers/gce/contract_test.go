@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -93,9 +94,10 @@ var lastNumber atomic.Int64
 
 func newName() string { return fmt.Sprintf("foreign-%d", lastNumber.Add(1)) }
 
-func (o other) instance() string {
+func (o other) instance() string { return o.instanceCalled(newName()) }
+
+func (o other) instanceCalled(name string) string {
 	o.t.Helper()
-	name := newName()
 	_, err := o.Instances.Insert(gcetest.Project, gcetest.Zone, &compute.Instance{Name: name, MachineType: "zones/" + gcetest.Zone + "/machineTypes/e2-small",
 		Labels:            map[string]string{"owner": "another"},
 		Disks:             []*compute.AttachedDisk{{Boot: true, AutoDelete: true, InitializeParams: &compute.AttachedDiskInitializeParams{SourceImage: gcetest.Image}}},
@@ -104,9 +106,10 @@ func (o other) instance() string {
 	return gcetest.Zone + "/" + name
 }
 
-func (o other) disk(labels map[string]string) string {
+func (o other) disk(labels map[string]string) string { return o.diskCalled(newName(), labels) }
+
+func (o other) diskCalled(name string, labels map[string]string) string {
 	o.t.Helper()
-	name := newName()
 	_, err := o.Disks.Insert(gcetest.Project, gcetest.Zone, &compute.Disk{Name: name, SizeGb: 10, Labels: labels}).Do()
 	testutil.Must(o.t, err)
 	return name
@@ -117,6 +120,27 @@ func (o other) attach(instance, disk string) {
 	at, _ := placeOf(instance)
 	_, err := o.Instances.AttachDisk(gcetest.Project, at.zone, at.name, &compute.AttachedDisk{Source: "zones/" + at.zone + "/disks/" + disk}).Do()
 	testutil.Must(o.t, err)
+}
+
+// neighbours are an instance with its disk, and a disk that no instance uses. Their labels are those of npctl with other keys.
+func (o other) neighbours(s *gcetest.Server, name string) (all []drivertest.Foreign) {
+	o.t.Helper()
+	before := s.Objects()
+	instance, disk := o.instanceCalled(name), o.diskCalled(name+"-disk", map[string]string{"npctl-id": "1", "installation": "here"})
+	ids := map[string]string{name: instance, name + "-disk": gcetest.Zone + "/" + disk}
+	for _, object := range s.Objects() {
+		if slices.Contains(before, object) {
+			continue
+		}
+		_, called, _ := strings.Cut(object, " ")
+		all = append(all, drivertest.Foreign{ID: ids[base(called)], Stays: func() error {
+			if !slices.Contains(s.Objects(), object) {
+				return errors.New(object + " is gone")
+			}
+			return nil
+		}})
+	}
+	return all
 }
 
 // use attaches a disk to an instance until the test ends.
@@ -201,7 +225,10 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 		Kill: func(t *testing.T, k *testutil.Killer) drivers.Cloud {
 			return mustOpen(t, s, func(http.RoundTripper) http.RoundTripper { return k.Transport(s.Transport(), changes) })
 		},
-		Objects:        func(*testing.T) []string { return s.Objects() },
+		Objects: func(*testing.T) []string { return s.Objects() },
+		Neighbours: func(_ *testing.T, node drivers.Spec, _ drivers.ImageSpec) []drivertest.Foreign {
+			return o.neighbours(s, node.Hostname+"-old")
+		},
 		LoseNextAnswer: func(*testing.T) { l.armed.Store(true) },
 		Calls:          s.Calls,
 		Alone:          true,

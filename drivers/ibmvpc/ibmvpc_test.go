@@ -180,7 +180,10 @@ func setup(t *testing.T, attributes map[string]cty.Value) drivertest.Setup {
 			testutil.Must(t, err)
 			return &imageConfig{c}
 		},
-		Objects:        func(*testing.T) []string { return l.all() },
+		Objects: func(*testing.T) []string { return l.all() },
+		Neighbours: func(_ *testing.T, node drivers.Spec, upload drivers.ImageSpec) []drivertest.Foreign {
+			return l.neighbours(node.Marks, upload.Marks)
+		},
 		LoseNextAnswer: func(*testing.T) { l.mu.Lock(); defer l.mu.Unlock(); l.lose = "POST /v1/instances" },
 		Calls:          func() int { l.mu.Lock(); defer l.mu.Unlock(); return len(l.calls) },
 		Alone:          true,
@@ -230,6 +233,30 @@ func (l *lab) foreign(collection, id string) drivertest.Foreign {
 		})
 		return err
 	}}
+}
+
+// neighbours have names that contain those of npctl.
+func (l *lab) neighbours(node, upload resources.OwnerTags) (all []drivertest.Foreign) {
+	for kind, m := range map[string]resources.OwnerTags{"instances": node, "images": upload} {
+		name, _ := objectName(m)
+		for _, name := range []string{"x" + name, strings.TrimSuffix(name, m.Installation[4:]), name[:len(name)-1]} {
+			create := l.Instance
+			if kind == "images" {
+				create = l.Image
+			}
+			id := create(name)
+			all = append(all, drivertest.Foreign{ID: id, Stays: func() error {
+				err := fmt.Errorf("%s %s is gone", kind, name)
+				l.Modify(kind, func(d map[string]any) {
+					if d["id"] == id && d["status"] != "deleting" && d["name"] == name {
+						err = nil
+					}
+				})
+				return err
+			}})
+		}
+	}
+	return all
 }
 
 func (l *lab) hasFloatingIP(instance string) (has bool) {

@@ -20,33 +20,21 @@ type mortal struct {
 	kill *testutil.Killer
 }
 
-func around[T any](k *testutil.Killer, what string, call func() (T, error)) (T, error) {
-	var none T
-	if err := k.Pass("before " + what); err != nil {
-		return none, err
-	}
-	result, err := call()
-	if err != nil {
-		return none, err
-	}
-	return result, k.Pass("after " + what)
-}
-
 func (m mortal) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
-	return around(m.kill, "Create", func() (resources.Instance, error) { return m.Cloud.Create(ctx, spec) })
+	return testutil.Around(m.kill, "Create", func() (resources.Instance, error) { return m.Cloud.Create(ctx, spec) })
 }
 
 func (m mortal) Delete(ctx context.Context, id string, expected resources.OwnerTags) error {
-	_, err := around(m.kill, "Delete", func() (any, error) { return nil, m.Cloud.Delete(ctx, id, expected) })
+	_, err := testutil.Around(m.kill, "Delete", func() (any, error) { return nil, m.Cloud.Delete(ctx, id, expected) })
 	return err
 }
 
 func (m mortal) UploadImage(ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
-	return around(m.kill, "UploadImage", func() (resources.RemoteImage, error) { return m.ImageStore.UploadImage(ctx, spec, content) })
+	return testutil.Around(m.kill, "UploadImage", func() (resources.RemoteImage, error) { return m.ImageStore.UploadImage(ctx, spec, content) })
 }
 
 func (m mortal) DeleteImage(ctx context.Context, id string, expected resources.OwnerTags) error {
-	_, err := around(m.kill, "DeleteImage", func() (any, error) { return nil, m.ImageStore.DeleteImage(ctx, id, expected) })
+	_, err := testutil.Around(m.kill, "DeleteImage", func() (any, error) { return nil, m.ImageStore.DeleteImage(ctx, id, expected) })
 	return err
 }
 
@@ -75,5 +63,5 @@ func TestContractOfKills(t *testing.T) {
 				return slices.Sorted(slices.Values(all))
 			},
 		}
-	}, "Kills", "ImageKills")
+	}, "Foreign", "Kills", "ImageKills")
 }

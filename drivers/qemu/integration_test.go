@@ -24,7 +24,7 @@ func realPlace(t *testing.T) place {
 }
 
 func TestRealContract(t *testing.T) {
-	drivertest.Run(t, realPlace(t).setup)
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup { return realPlace(t).setup(t) })
 }
 
 // The test of KVM tells hosts on which KVM runs a guest from others.

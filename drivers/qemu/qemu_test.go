@@ -27,7 +27,7 @@ func contextOf(t *testing.T) context.Context { return context.WithoutCancel(t.Co
 func TestSchema(t *testing.T) { drivertest.Schema(t, New().Schema()) }
 
 func TestContractWithFakeQEMU(t *testing.T) {
-	drivertest.Run(t, fakePlace(t).setup)
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup { return fakePlace(t).setup(t) })
 }
 
 func TestMachinesWithoutKVMUseTCG(t *testing.T) {

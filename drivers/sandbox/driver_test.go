@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -94,13 +96,18 @@ func newWorld(t *testing.T) *world {
 
 func setup(t *testing.T, provider, label map[string]cty.Value) drivertest.Setup {
 	t.Helper()
-	w := newWorld(t)
+	return newWorld(t).setup(t, provider, label)
+}
+
+func (w *world) setup(t *testing.T, provider, label map[string]cty.Value) drivertest.Setup {
+	t.Helper()
 	faults := filepath.Join(w.dir, "faults.json")
 	attributes := map[string]cty.Value{"fault_file": cty.StringVal(faults), "build_time": cty.StringVal("20ms"), "delete_time": cty.StringVal("10ms")}
 	maps.Copy(attributes, provider)
 	config := providerConfig(attributes)
 	env := drivers.Env{Provider: "sandbox", Dir: w.dir, WrapTransport: countCalls(&w.calls)}
 	openIt := func(t *testing.T) drivers.Cloud {
+		t.Helper()
 		c, err := driver().Open(t.Context(), env, config)
 		testutil.Must(t, err)
 		return c
@@ -240,6 +247,49 @@ func TestContractOnSlowCloud(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
 		return setup(t, provider, map[string]cty.Value{"auto_floating_ip": cty.True})
 	})
+}
+
+// A plan makes no changing call, also with floating IPs and ports.
+func TestContractBesideNeighbours(t *testing.T) {
+	t.Parallel()
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+		w := newWorld(t)
+		s := w.setup(t, nil, map[string]cty.Value{"auto_floating_ip": cty.True, "create_ports": cty.True})
+		s.Kill = func(t *testing.T, k *testutil.Killer) drivers.Cloud {
+			env := drivers.Env{Provider: "sandbox", Dir: w.dir, WrapTransport: func(next http.RoundTripper) http.RoundTripper { return k.Transport(next, changes) }}
+			c, err := driver().Open(t.Context(), env, providerConfig(nil))
+			testutil.Must(t, err)
+			return c
+		}
+		s.Neighbours = func(t *testing.T, node drivers.Spec, _ drivers.ImageSpec) []drivertest.Foreign {
+			all := []drivertest.Foreign{w.others(t).ForeignImage(t)}
+			for _, name := range []string{node.Hostname, node.Hostname + "-old"} {
+				id, err := w.beside.AddServer(sandboxcloud.ForeignServer{Name: name})
+				testutil.Must(t, err)
+				all = append(all, drivertest.Foreign{ID: id, Stays: func() error { return staysIn(t.Context(), s.Cloud, id) }})
+			}
+			return all
+		}
+		return s
+	}, "Foreign")
+}
+
+// staysIn returns an error unless a server without ownership tags is listed.
+func staysIn(ctx context.Context, c drivers.Cloud, id string) error {
+	list, err := c.List(ctx)
+	i := slices.IndexFunc(list, func(i resources.Instance) bool { return i.ID == id })
+	if err == nil && (i < 0 || list[i].Status == resources.StatusDeleting || list[i].Marks != (resources.OwnerTags{})) {
+		err = fmt.Errorf("server %s is not among %+v", id, list)
+	}
+	return err
+}
+
+// changes describes a call that changes something.
+func changes(r *http.Request) string {
+	if r.Method == http.MethodGet || strings.HasSuffix(r.URL.Path, "/auth/tokens") {
+		return ""
+	}
+	return r.Method + " " + r.URL.Path
 }
 
 func faultBlock(attributes map[string]cty.Value) cty.Value {

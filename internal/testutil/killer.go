@@ -69,6 +69,19 @@ func (k *Killer) Pass(what string) error {
 	return ErrKilled
 }
 
+// Around makes two points of a call that changes something.
+func Around[T any](k *Killer, what string, call func() (T, error)) (T, error) {
+	var none T
+	if err := k.Pass("before " + what); err != nil {
+		return none, err
+	}
+	result, err := call()
+	if err != nil {
+		return none, err
+	}
+	return result, k.Pass("after " + what)
+}
+
 // Transport makes two points of each call that changes something, of which changes returns a description. A kill during
 // another call equals a kill after the change before it.
 func (k *Killer) Transport(inner http.RoundTripper, changes func(*http.Request) string) http.RoundTripper {
