@@ -220,6 +220,9 @@ func isUnreachable(err error) bool {
 	return (errors.Is(err, drivers.ErrUnavailable) || errors.Is(err, drivers.ErrThrottled)) && drivers.IsTransient(err)
 }
 
+// IsUnavailable reports whether the error of a step shows that its provider, or a part of it, does not respond.
+func IsUnavailable(err error) bool { return errors.Is(err, drivers.ErrUnavailable) }
+
 // errorLength is the maximum length in bytes of an error text in a record.
 const errorLength = 2000
 

@@ -233,6 +233,8 @@ func (d *Daemon) triggerPass() {
 func (d *Daemon) report(event reconcile.Event) {
 	if event.Kind == reconcile.EventDone {
 		d.triggers.onStepDone(event.Step)
+	} else if event.Err != nil {
+		d.triggers.onStepFailed(event.Step, event.Err)
 	}
 	if event.Step.Action == plan.ActionLaunch {
 		view, _ := d.observer.Listing(event.Step.Provider)

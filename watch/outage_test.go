@@ -214,3 +214,22 @@ func TestOutageEndsWithoutFurtherLaunches(t *testing.T) {
 		}
 	})
 }
+
+// TestDeadCloudIsSeenWithTheFirstFailingCall ends a cloud just after a listing. Status and plans know of it long before the
+// next listing is due.
+func TestDeadCloudIsSeenWithTheFirstFailingCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, d, end := outage(t, stocked, sandboxcloud.Answer)
+		defer end()
+		listed := d.Last().Observed.Providers["one"].ListedAt
+		testutil.Must(t, l.driver.Clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "*", Action: sandboxcloud.LostBefore}))
+		l.asks(d, watch.NewRequest{Labels: []string{"small"}})
+		calls := l.driver.Clouds["one"].Calls()["server.create"]
+		for d.Last().Observed.Providers["one"].Err == "" {
+			if time.Sleep(100 * time.Millisecond); time.Since(listed) > 50*time.Second {
+				t.Fatal("the daemon does not know that the cloud is dead")
+			}
+		}
+		t.Logf("known %s after the listing, %d creates", time.Since(listed), l.driver.Clouds["one"].Calls()["server.create"]-calls)
+	})
+}

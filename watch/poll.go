@@ -239,6 +239,14 @@ func (n *triggers) onStepDone(s plan.Step) {
 	}
 }
 
+// onStepFailed triggers the listing that shows whether the provider of a step still responds, so that status and plans
+// know of an outage from its first failing call on.
+func (n *triggers) onStepFailed(s plan.Step, err error) {
+	if s.Provider != "" && reconcile.IsUnavailable(err) {
+		n.trigger(s.Provider)
+	}
+}
+
 func (n *triggers) trigger(provider string) {
 	select {
 	case n.channel(provider) <- struct{}{}:
