@@ -221,6 +221,7 @@ func TestDeadCloudIsSeenWithTheFirstFailingCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, end := outage(t, stocked, sandboxcloud.Answer)
 		defer end()
+		time.Sleep(5 * time.Second) // listings that earlier steps triggered
 		listed := d.Last().Observed.Providers["one"].ListedAt
 		testutil.Must(t, l.driver.Clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "*", Action: sandboxcloud.LostBefore}))
 		l.asks(d, watch.NewRequest{Labels: []string{"small"}})

@@ -35,7 +35,7 @@ func TestServersBecomeInstances(t *testing.T) {
 		"active": {`"status": "ACTIVE", "addresses": {"private": [` + fixed4 + `]}`,
 			with(func(i *resources.Instance) { i.Status, i.Addresses = resources.StatusReady, private })},
 		"building":                  {`"status": "BUILD"`, with(func(i *resources.Instance) { i.Status = resources.StatusPending })},
-		"active before its address": {`"status": "ACTIVE", "addresses": {}`, with(func(i *resources.Instance) { i.Status = resources.StatusPending })},
+		"active before its address": {`"status": "ACTIVE", "addresses": {}`, with(func(i *resources.Instance) { i.Status, i.AddressLate = resources.StatusPending, true })},
 		"being deleted":             {`"status": "ACTIVE", "OS-EXT-STS:task_state": "deleting"`, with(func(i *resources.Instance) { i.Status = resources.StatusDeleting })},
 		"shut off": {`"status": "SHUTOFF"`, with(func(i *resources.Instance) {
 			i.Status, i.Fault = resources.StatusFailed, "server is SHUTOFF"
@@ -56,7 +56,7 @@ func TestServersBecomeInstances(t *testing.T) {
 			i.Status, i.Flavor, i.Resources.Cores, i.Resources.RAM = resources.StatusPending, "large", 8, 8192
 		})},
 		"waits for its floating IP": {`"status": "ACTIVE", "metadata": {` + ours + `, "npctl_floating_ip": "true"}, "addresses": {"private": [` + fixed4 + `]}`,
-			with(func(i *resources.Instance) { i.Status, i.Addresses = resources.StatusPending, private })},
+			with(func(i *resources.Instance) { i.Status, i.AddressLate, i.Addresses = resources.StatusPending, true, private })},
 		"has its floating IP": {`"status": "ACTIVE", "metadata": {` + ours + `, "npctl_floating_ip": "true"},
 			"addresses": {"private": [` + fixed4 + `, {"addr": "172.24.4.9", "version": 4, "OS-EXT-IPS:type": "floating"}]}`,
 			with(func(i *resources.Instance) {
