@@ -112,7 +112,7 @@ func (d *Daemon) assemble() {
 		workOf: func(s plan.Step) (string, int) { return d.observer.Engine().WorkOf(s) }}
 	d.duties = duties{assignment{d.Tasks, d.Providers, d.runner.Shared() != nil}, d.leadership, d.images}
 	d.triggers = &triggers{}
-	d.outages = &outages{log: d.Log, now: d.Engine.Now, lastPostponed: d.runner.LastPostponed, unreachable: map[string]bool{}}
+	d.outages = &outages{log: d.Log, now: d.Engine.Now, lastPostponed: d.runner.LastPostponed, unreachable: map[string]bool{}, responded: map[string]bool{}}
 	d.pollers = &pollers{runner: d.runner, observer: d.observer, duties: d.duties, refresh: d.Refresh, triggers: d.triggers,
 		outages: d.outages, suspension: d.suspension, log: d.Log, readOnly: d.Shadow, triggerPass: d.triggerPass, running: map[string]bool{}}
 	d.connection = &connection{store: d.runner.Shared(), log: d.Log}
@@ -321,13 +321,25 @@ func (d *Daemon) ProvidersNotListed() (names []string) {
 	return names
 }
 
-// NotReady returns why the daemon cannot serve everything now, or an empty string when it can.
+// ProvidersNeverListed returns the providers to serve that have never been listed successfully.
+func (d *Daemon) ProvidersNeverListed() (names []string) {
+	desired := d.Desired()
+	for i := range desired.Providers {
+		if name := desired.Providers[i].Name; d.duties.mayManage(name) && !d.outages.hasResponded(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// NotReady returns why the daemon cannot serve everything now, or an empty string when it can. After its first listing, an
+// outage of a provider does not count.
 func (d *Daemon) NotReady() string {
-	switch unlisted := d.ProvidersNotListed(); {
+	switch unlisted := d.ProvidersNeverListed(); {
 	case d.connection.isDown():
 		return "the state is unreachable"
 	case len(unlisted) > 0:
-		return "not listed yet: " + strings.Join(unlisted, ", ")
+		return "never listed successfully: " + strings.Join(unlisted, ", ")
 	case d.LastPassEnd().IsZero():
 		return "no pass has completed yet"
 	default:

@@ -234,3 +234,28 @@ func TestDeadCloudIsSeenWithTheFirstFailingCall(t *testing.T) {
 		t.Logf("known %s after the listing, %d creates", time.Since(listed), l.driver.Clouds["one"].Calls()["server.create"]-calls)
 	})
 }
+
+// TestDaemonIsReadyWhenEveryProviderHasResponded starts a daemon beside a dead cloud. A later outage does not count.
+func TestDaemonIsReadyWhenEveryProviderHasResponded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, fleet, sandboxcloud.Options{})
+		dead := sandboxcloud.Fault{Operation: "*", Action: sandboxcloud.LostBefore}
+		testutil.Must(t, l.driver.Clouds["one"].SetFaults(dead))
+		d, end := l.daemon()
+		defer end()
+		time.Sleep(10 * time.Minute)
+		if why := d.NotReady(); why != "never listed successfully: one" {
+			t.Errorf("the daemon is not ready because of %q", why)
+		}
+		testutil.Must(t, l.driver.Clouds["one"].SetFaults())
+		time.Sleep(time.Minute)
+		if why := d.NotReady(); why != "" {
+			t.Errorf("the daemon is not ready: %s", why)
+		}
+		testutil.Must(t, l.driver.Clouds["one"].SetFaults(dead))
+		time.Sleep(10 * time.Minute)
+		if why := d.NotReady(); why != "" {
+			t.Errorf("after an outage the daemon is not ready: %s", why)
+		}
+	})
+}

@@ -16,7 +16,7 @@ func TestOutageIsLoggedAtItsStartAndEnd(t *testing.T) {
 	var log bytes.Buffer
 	now, postponed := time.Unix(1e9, 0), time.Time{}
 	o := outages{log: slog.New(slog.NewTextHandler(&log, nil)), now: func() time.Time { return now },
-		lastPostponed: func(string) time.Time { return postponed }, unreachable: map[string]bool{}}
+		lastPostponed: func(string) time.Time { return postponed }, unreachable: map[string]bool{}, responded: map[string]bool{}}
 	works, fails := plan.ProviderView{ListedAt: now}, plan.ProviderView{Err: "no route"}
 	launch := reconcile.Event{Kind: reconcile.EventFailed, Step: plan.Step{Provider: "one"}, Err: fmt.Errorf("launch: %w", reconcile.ErrProviderUnreachable)}
 	for _, test := range []struct {

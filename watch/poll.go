@@ -267,8 +267,9 @@ type outages struct {
 	now           func() time.Time
 	lastPostponed func(provider string) time.Time // when a launch was last postponed
 
-	mu          sync.Mutex      // guards unreachable
+	mu          sync.Mutex      // guards the fields below
 	unreachable map[string]bool // providers with an outage that was logged
+	responded   map[string]bool // providers that were listed successfully at least once
 }
 
 // onLaunchResult updates the outage of a provider from the result of a launch. view is the newest listing.
@@ -287,6 +288,9 @@ func (o *outages) onLaunchResult(event reconcile.Event, view plan.ProviderView) 
 // onListing updates the outage of a provider from a listing.
 func (o *outages) onListing(provider string, before, view plan.ProviderView) {
 	if view.Err == "" {
+		o.mu.Lock()
+		o.responded[provider] = true
+		o.mu.Unlock()
 		o.end(provider, view)
 		return
 	}
@@ -323,4 +327,12 @@ func (o *outages) forget(provider string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.unreachable, provider)
+	delete(o.responded, provider)
+}
+
+// hasResponded reports whether a provider was ever listed successfully.
+func (o *outages) hasResponded(provider string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.responded[provider]
 }

@@ -167,7 +167,7 @@ func (s *Server) addOperations() {
 	var description []byte
 
 	add(a, anonymous, "GET /livez", "live", "Liveness check: reports whether the daemon completes passes.", status.live)
-	ready := add(a, anonymous, "GET /readyz", "ready", "Readiness check: reports whether every served provider was listed since the start. 503 if not.", status.ready)
+	ready := add(a, anonymous, "GET /readyz", "ready", "Readiness check: reports whether every served provider was listed successfully since the start. 503 if not.", status.ready)
 	ready.Responses["503"] = &huma.Response{Description: "Not ready.", Content: ready.Responses["200"].Content}
 	add(a, anonymous, "GET /openapi.json", "openapi", "Returns this description.",
 		func(context.Context, *none) (json.RawMessage, error) { return description, nil })

@@ -45,7 +45,7 @@ func (r statusRoutes) ready(ctx context.Context, _ *none) (wire.Health, error) {
 		w := callOf(ctx).w
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusServiceUnavailable)
-		return wire.Health{}, writeJSON(w, wire.Health{Status: "not ready", Why: why, Waits: r.daemon.ProvidersNotListed()})
+		return wire.Health{}, writeJSON(w, wire.Health{Status: "not ready", Why: why, Waits: r.daemon.ProvidersNeverListed()})
 	}
 	return wire.Health{Status: "ok", Notes: r.daemon.Configuration().Notes()}, nil
 }

@@ -290,7 +290,7 @@ type Health struct {
 	Status string   `json:"status" doc:"ok, or not ready."`
 	Notes  []string `json:"notes,omitempty" doc:"Conditions that need attention although the daemon is ready: a rejected configuration, deletions that need consent, a state older than the clouds."`
 	Why    string   `json:"why,omitempty"`
-	Waits  []string `json:"waits_for,omitempty" doc:"Providers that are not listed yet."`
+	Waits  []string `json:"waits_for,omitempty" doc:"Providers that were never listed successfully."`
 }
 
 // Problem is an error as defined by RFC 9457.
