@@ -28,14 +28,17 @@ func TestLeakedImageFileIsDeleted(t *testing.T) {
 		}
 		leaked := filepath.Join(l.dir, "images", "debian-"+strings.Repeat("a", 32)+".raw")
 		testutil.WriteFile(t, leaked, "image")
+		testutil.WriteFile(t, filepath.Join(l.dir, "images", ".npctl-builds", strings.Repeat("a", 32)+"."+d.Last().Observed.Installation), "")
+		foreign := filepath.Join(l.dir, "images", "debian-"+strings.Repeat("b", 32)+".raw")
+		testutil.WriteFile(t, foreign, "image of Nodepool")
 		exists := func(path string) bool { _, err := os.Stat(path); return err == nil }
 		time.Sleep(9 * time.Minute)
 		if !exists(leaked) {
 			t.Fatal("deleted before leak_age has passed")
 		}
 		time.Sleep(4 * time.Minute)
-		if exists(leaked) || !exists(kept[0]) {
-			t.Errorf("the leaked file exists: %t; that of the build: %t", exists(leaked), exists(kept[0]))
+		if exists(leaked) || !exists(kept[0]) || !exists(foreign) {
+			t.Errorf("the leaked file exists: %t; that of the build: %t; that of Nodepool: %t", exists(leaked), exists(kept[0]), exists(foreign))
 		}
 		if exists(filepath.Join(l.dir, "images", reconcile.BuilderIDFile)) {
 			t.Error("a builder whose store is not shared has an ID")
