@@ -119,6 +119,8 @@ const (
 	ReasonNotReady        Reason = "not-ready"
 	ReasonAddressChanged  Reason = "address-changed"
 	ReasonUnfinished      Reason = "unfinished"
+	ReasonAttemptFailed   Reason = "attempt-failed"
+	ReasonUnanswered      Reason = "unanswered"
 	ReasonLeaked          Reason = "leaked"
 	ReasonDuplicate       Reason = "duplicate"
 	ReasonNewStaticNode   Reason = "new-static-node"
@@ -170,7 +172,9 @@ var reasonTexts = map[Reason]string{
 	ReasonFailed:          "it has failed",
 	ReasonNotReady:        "the cloud reports that it is not ready any more",
 	ReasonAddressChanged:  "it has other addresses than those of its record",
-	ReasonUnfinished:      "an earlier run was interrupted",
+	ReasonUnfinished:      "an earlier step did not finish it",
+	ReasonAttemptFailed:   "an earlier attempt failed",
+	ReasonUnanswered:      "the provider did not respond to an earlier attempt",
 	ReasonLeaked:          "it has our ownership tags and no record",
 	ReasonDuplicate:       "another one exists for the same record or slot",
 	ReasonNewStaticNode:   "the node is new in the configuration",

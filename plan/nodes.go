@@ -211,10 +211,22 @@ func (np *nodePlanner) unfinishedNode(n *resources.Node, at *poolOffer) {
 		zone = np.world.requests[n.Request].Placement.Zone
 	}
 	s := Step{ID: "launch node " + n.ID, Address: nodeAddress(n.ID), Action: ActionLaunch, Thing: ThingNode,
-		Reason: ReasonUnfinished, Provider: n.Provider, Pool: n.Pool, Label: label, Record: n.Key(),
+		Reason: reasonToResume(n), Provider: n.Provider, Pool: n.Pool, Label: label, Record: n.Key(),
 		Zone: zone, Request: n.Request, External: external, Estimate: np.world.estimate("launch/" + n.Provider + "/" + label), Source: at.offer.Source}
 	planLaunch(np.world, &s, at, nil) // images are not planned yet
 	np.draft.add(s)
+}
+
+// reasonToResume returns why a launch is resumed.
+func reasonToResume(n *resources.Node) Reason {
+	switch {
+	case n.Error == "":
+		return ReasonUnfinished
+	case n.UnansweredAttempts > 0:
+		return ReasonUnanswered
+	default:
+		return ReasonAttemptFailed
+	}
 }
 
 func (np *nodePlanner) readyNode(n *resources.Node, at *poolOffer) {

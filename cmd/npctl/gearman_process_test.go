@@ -352,7 +352,7 @@ func mainKilledBuilding(s *shop) {
 	id, host := s.begun(1)
 	apply.kill()
 	out := s.npctlMain("plan").succeeds()
-	if !strings.Contains(out, "because an earlier run was interrupted (unfinished)") {
+	if !strings.Contains(out, "because an earlier step did not finish it (unfinished)") {
 		s.t.Errorf("the plan does not go on with build %s:\n%s", id, out)
 	}
 	apply = s.apply()
