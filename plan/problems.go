@@ -232,13 +232,14 @@ func (rv review) withConsent(p Plan) Plan {
 	return p
 }
 
-// unconfigured reports whether the step removes an object because the configuration no longer wants it.
+// unconfigured reports whether the step removes an object because the configuration no longer wants it. A slot is no object:
+// its machine stays.
 func (s *Step) unconfigured() bool {
 	if !s.Removes() || s.Replaces || s.Thing != ThingNode && s.Thing != ThingUpload && s.Thing != ThingBuild {
 		return false
 	}
 	switch s.Reason {
-	case ReasonImageRemoved, ReasonLabelRemoved, ReasonPoolRemoved, ReasonProviderRemoved, ReasonStaticNodeGone, ReasonSlotRemoved, ReasonConfigChanged,
+	case ReasonImageRemoved, ReasonLabelRemoved, ReasonPoolRemoved, ReasonProviderRemoved, ReasonStaticNodeGone, ReasonConfigChanged,
 		ReasonAboveMaxServers:
 		return true
 	default:

@@ -1,11 +1,26 @@
 package plan
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/npctl/npctl/resources"
 )
+
+func TestFewerSlotsNeedNoConsent(t *testing.T) {
+	d, o := fleet(), settled()
+	d.Providers = slices.DeleteFunc(d.Providers, func(p resources.Provider) bool { return p.Name == "cloud" })
+	o = Observed{Now: now, Installation: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{"lab": {ListedAt: now, Quota: unlimited()}}}
+	for slot := range int64(20) {
+		o.Records.Nodes = append(o.Records.Nodes, &resources.Node{ID: fmt.Sprintf("%010d", slot+1), State: resources.StateReady, Provider: "lab", Pool: "main",
+			Labels: []string{"metal"}, Hash: "v1:metal", Static: true, Hostname: "metal", Slot: slot})
+	}
+	if p := Compute(d, o, Options{}); p.Summary().Unregister != 19 || p.Consent != nil {
+		t.Errorf("19 of 20 slots of a machine go; consent is %+v:\n%s", p.Consent, lines(p))
+	}
+}
 
 func TestStaticNodesAreUnregisteredByName(t *testing.T) {
 	slot := func(id string, n int64) *resources.Node {
