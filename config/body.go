@@ -28,6 +28,8 @@ type content struct {
 	blocks map[string][]nested
 	parts  []part
 	open   map[string]bool // block types that may have more blocks than are known
+
+	misspelled bool // it has an unknown attribute, which may be one that seems to be missing
 }
 
 // setting is one attribute of a body. Its value has the attribute's type; it may be unknown after an error.
@@ -74,6 +76,7 @@ func (d *decoder) decodeAttribute(c *content, name string, attr *hclsyntax.Attri
 	want, ok := c.spec.attrs[name]
 	if !ok {
 		d.unknownAttribute(c.spec, attr)
+		c.misspelled = true
 		return
 	}
 	value, ok := d.setting(attr, want, c.spec.guarded[name], ctx)

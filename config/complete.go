@@ -47,10 +47,17 @@ func (d *decoder) completeAttribute(c *content, attr *schema.Attribute, inherite
 		return attr.Default
 	}
 	if attr.Required {
-		d.problem(c.at.Ptr(), "Missing attribute", fmt.Sprintf("%s block needs the attribute %q: %s", capitalized(c.spec.what), attr.Name, attr.Doc))
+		d.missingAttribute(c, fmt.Sprintf("%s block needs the attribute %q: %s", capitalized(c.spec.what), attr.Name, attr.Doc))
 		return cty.UnknownVal(plainType(attr.Type))
 	}
 	return cty.NullVal(plainType(attr.Type))
+}
+
+// missingAttribute reports a missing attribute, unless the block has an attribute that may be it, misspelled.
+func (d *decoder) missingAttribute(c *content, detail string) {
+	if !c.misspelled {
+		d.problem(c.at.Ptr(), "Missing attribute", detail)
+	}
 }
 
 // completeBlocks returns the value of all blocks of one type, see schema.Block.Type.
@@ -97,7 +104,7 @@ func (d *decoder) checkNeeded(b schema.Block, c *content, all values) {
 			return ok && (!value.IsKnown() || !value.IsNull())
 		})
 		if !set {
-			d.problem(c.at.Ptr(), "Missing attribute", fmt.Sprintf("%s block needs one of the attributes %s.", capitalized(c.spec.what), quotedList(group)))
+			d.missingAttribute(c, fmt.Sprintf("%s block needs one of the attributes %s.", capitalized(c.spec.what), quotedList(group)))
 		}
 	}
 }
