@@ -2,7 +2,7 @@ package external
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	"github.com/npctl/npctl/drivers"
 )
@@ -14,12 +14,12 @@ var _ drivers.Accessor = accessor{}
 
 // Access implements drivers.Accessor.
 func (a accessor) Access(ctx context.Context, id string) (string, error) {
-	got, err := a.of.call(ctx, request{Call: callAccess, ID: id})
-	if err != nil {
-		return "", err
-	}
-	if len(got.Access) == 0 {
-		return "", fmt.Errorf(`access: the response has no "access"`)
-	}
-	return string(got.Access), nil
+	var access string
+	err := a.of.call(ctx, request{Call: callAccess, ID: id}, func(got response) error {
+		if access = string(got.Access); access == "" {
+			return errors.New(`access: the response has no "access"`)
+		}
+		return nil
+	})
+	return access, err
 }

@@ -16,6 +16,5 @@ func (c *cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.I
 	if err != nil {
 		return resources.Instance{}, err
 	}
-	got, err := c.call(ctx, request{Call: callAdvance, Spec: wire, Instance: wireInstance(seen)})
-	return instanceOf(callAdvance, got, err)
+	return c.instance(ctx, request{Call: callAdvance, Spec: wire, Instance: wireInstance(seen)})
 }

@@ -2,7 +2,7 @@ package external
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	"github.com/npctl/npctl/drivers"
 )
@@ -17,13 +17,13 @@ const longestConsole = 64 << 10
 
 // ConsoleLog implements drivers.Console.
 func (o consoleReader) ConsoleLog(ctx context.Context, id string) (string, error) {
-	got, err := o.of.call(ctx, request{Call: callConsole, ID: id})
-	if err != nil {
-		return "", err
-	}
-	if got.Console == nil {
-		return "", fmt.Errorf(`console: the response has no "console"`)
-	}
-	log := *got.Console
-	return log[max(0, len(log)-longestConsole):], nil
+	var log string
+	err := o.of.call(ctx, request{Call: callConsole, ID: id}, func(got response) error {
+		if got.Console == nil {
+			return errors.New(`console: the response has no "console"`)
+		}
+		log = *got.Console
+		return nil
+	})
+	return log[max(0, len(log)-longestConsole):], err
 }

@@ -20,20 +20,19 @@ func (c *cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if err != nil {
 		return resources.Instance{}, err
 	}
-	if problems := checkValues("settings", wire.Settings, c.description.Label); len(problems) > 0 {
+	if problems := c.checkLabel(wire.Settings); len(problems) > 0 {
 		return resources.Instance{}, rejectedf("%s", problemText(problems))
 	}
-	got, err := c.call(ctx, request{Call: callCreate, Spec: wire})
-	return instanceOf(callCreate, got, err)
+	return c.instance(ctx, request{Call: callCreate, Spec: wire})
 }
 
-func instanceOf(call string, got response, err error) (resources.Instance, error) {
-	if err != nil {
-		return resources.Instance{}, err
-	}
-	i, err := got.Instance.instance()
-	if err != nil {
-		return i, fmt.Errorf("%s: %w", call, err)
-	}
-	return i, nil
+// instance makes a call with an instance as its response.
+func (c *cloud) instance(ctx context.Context, r request) (i resources.Instance, err error) {
+	err = c.call(ctx, r, func(got response) error {
+		if i, err = got.Instance.instance(); err != nil {
+			return fmt.Errorf("%s: %w", r.Call, err)
+		}
+		return nil
+	})
+	return i, err
 }

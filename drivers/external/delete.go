@@ -9,6 +9,5 @@ import (
 // Delete implements drivers.Cloud. The program compares the ownership tags.
 func (c *cloud) Delete(ctx context.Context, id string, expected resources.OwnerTags) error {
 	owner := ownerOf(expected)
-	_, err := c.call(ctx, request{Call: callDelete, ID: id, Expected: &owner})
-	return err
+	return c.call(ctx, request{Call: callDelete, ID: id, Expected: &owner}, func(response) error { return nil })
 }

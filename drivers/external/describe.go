@@ -40,13 +40,13 @@ func (d description) check() error {
 	}
 	for _, ability := range d.Abilities {
 		if !slices.Contains(optionalCalls, ability) {
-			return fmt.Errorf("it announces the unknown ability %s; there are %s%s", text.Quote(ability), text.And(optionalCalls), didYouMean(ability, optionalCalls))
+			return fmt.Errorf("it announces the unknown ability %q; there are %s%s", ability, text.And(optionalCalls), didYouMean(ability, optionalCalls))
 		}
 	}
 	for _, s := range append(d.Provider[:len(d.Provider):len(d.Provider)], d.Label...) {
 		if !settingName().MatchString(s.Name) || !slices.Contains(settingTypes, s.Type) {
-			return fmt.Errorf("setting %s of type %s: a name has lower-case letters, digits and underscores, a type is %s",
-				text.Quote(s.Name), text.Quote(s.Type), text.And(settingTypes[1:]))
+			return fmt.Errorf("setting %q of type %q: a name has lower-case letters, digits and underscores, a type is %s",
+				s.Name, s.Type, text.And(settingTypes[1:]))
 		}
 	}
 	return nil

@@ -51,7 +51,7 @@ func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (dri
 			return nil, rejectedf("%w", err)
 		}
 	}
-	c := &cloud{run: run, provider: providerJSON{
+	c := &cloud{run: run, mask: masker{process.NewMasker(p.secrets)}, provider: providerJSON{
 		Name: env.Provider, Installation: env.Installation, Directory: p.dir, Settings: s.Settings, Secrets: s.Secrets,
 	}}
 	if err := c.open(ctx); err != nil {
@@ -83,7 +83,6 @@ func newProgram(env drivers.Env, s providerSettings) (*program, error) {
 		return nil, err
 	}
 	p := &program{path: path, args: s.Command, dir: dir, log: env.Log, secrets: secretsOf(s)}
-	p.mask = process.NewMasker(p.secrets)
 	p.env = environment(os.Environ(), s)
 	return p, nil
 }

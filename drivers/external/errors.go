@@ -64,20 +64,15 @@ type errorJSON struct {
 // maxRetryAfter protects the conversion to a time.Duration.
 const maxRetryAfter = 24 * 3600
 
-func (e *errorJSON) err(p *program, call string) error {
+func (e *errorJSON) err(call string) error {
 	kind, known := errorKinds[e.Kind]
 	if !known {
-		return fmt.Errorf("%s %s returned an error of the unknown kind %s: %s", p.name(), call, text.Quote(e.Kind), p.clean(e.Message))
+		return fmt.Errorf("%s returned an error of the unknown kind %q: %s", call, e.Kind, text.Line(e.Message))
 	}
 	return &callError{
-		kind: kind, message: fmt.Sprintf("%s %s: %s", p.name(), call, p.clean(e.Message)), nothingDone: e.NothingDone,
+		kind: kind, message: call + ": " + text.Line(e.Message), nothingDone: e.NothingDone,
 		retryAfter: time.Duration(min(max(e.RetryAfter, 0), maxRetryAfter) * float64(time.Second)),
 	}
-}
-
-// clean returns text of a program as one line without secrets, at most 4 KiB.
-func (p *program) clean(message string) string {
-	return text.Cut(text.Line(p.mask.Text(message)), 4<<10)
 }
 
 // exitCode returns the exit status of a program, or 0 for other errors.

@@ -91,16 +91,16 @@ func (g *garm) command(ctx context.Context, command string, j job) ([]byte, erro
 // noExtraSpecs are empty extra specs for commands that do not concern one label.
 const noExtraSpecs = "GARM_POOL_EXTRASPECS=e30="
 
-func (g *garm) list(ctx context.Context) ([]garmInstance, error) {
+func (g *garm) list(ctx context.Context) (listJSON[garmInstance], error) {
 	stdout, err := g.command(ctx, "ListInstances", job{vars: []string{noExtraSpecs}, limit: listLimit})
 	if err != nil {
 		return nil, err
 	}
-	var list []garmInstance
+	var list listJSON[garmInstance]
 	if err := decode(stdout, &list); err != nil {
 		return nil, fmt.Errorf("%s ListInstances: its stdout is no list: %w", g.program.name(), err)
 	}
-	return slices.DeleteFunc(list, func(i garmInstance) bool { return i.Status == "deleted" }), nil
+	return slices.DeleteFunc(list, func(i garmInstance) bool { return i.Status == garmDeleted }), nil
 }
 
 func (g *garm) instances(ctx context.Context, into *response) error {
@@ -108,7 +108,7 @@ func (g *garm) instances(ctx context.Context, into *response) error {
 	if err != nil {
 		return err
 	}
-	result := make([]instanceJSON, 0, len(list))
+	result := make(listJSON[instanceJSON], 0, len(list))
 	for _, i := range list {
 		result = append(result, g.instance(i))
 	}
@@ -118,7 +118,7 @@ func (g *garm) instances(ctx context.Context, into *response) error {
 
 // instance adds the ownership tags and the stored facts to an instance of the provider.
 func (g *garm) instance(i garmInstance) instanceJSON {
-	result := i.instance(g.program)
+	result := i.instance()
 	name, ours := decodeName(i.Name)
 	if !ours {
 		return result

@@ -131,6 +131,9 @@ type garmInstance struct {
 	} `json:"addresses"`
 }
 
+// garmDeleted is the status of instances that are gone.
+const garmDeleted = "deleted"
+
 // garmStatuses maps the statuses of GARM.
 var garmStatuses = map[string]resources.Status{
 	"running": resources.StatusReady, "stopped": resources.StatusFailed, "error": resources.StatusFailed,
@@ -140,8 +143,16 @@ var garmStatuses = map[string]resources.Status{
 
 func (i garmInstance) status() resources.Status { return garmStatuses[i.Status] }
 
+// check returns an error for an invalid instance. One with the status deleted is gone, so it may have no ID.
+func (i garmInstance) check() error {
+	if i.Status == garmDeleted {
+		return nil
+	}
+	return i.instance().check()
+}
+
 // instance converts an instance. An unknown status stays as it is, and is an error later.
-func (i garmInstance) instance(p *program) instanceJSON {
+func (i garmInstance) instance() instanceJSON {
 	result := instanceJSON{ID: i.ProviderID, Name: i.Name, Status: i.status(), Addresses: i.addresses()}
 	if result.Status == "" {
 		result.Status = resources.Status(i.Status)
@@ -151,7 +162,7 @@ func (i garmInstance) instance(p *program) instanceJSON {
 		if decoded, err := base64.StdEncoding.DecodeString(fault); err == nil && len(decoded) > 0 {
 			fault = string(decoded) // providers in Go encode it
 		}
-		result.Fault = p.clean(orText(fault, "the provider reports the status "+i.Status))
+		result.Fault = orText(fault, "the provider reports the status "+i.Status)
 	}
 	return result
 }

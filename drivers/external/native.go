@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 )
 
 // native speaks npctl's own protocol.
@@ -28,29 +29,17 @@ func (n *native) do(ctx context.Context, r request, into *response) error {
 	if err != nil {
 		return err
 	}
-	if err := decode(stdout, into); err != nil {
+	var fields any = into
+	if r.Call == callList {
+		fields = &into.listResponse // the other fields have no place in a response of its size
+	}
+	if err := decode(stdout, fields); err != nil {
 		return fmt.Errorf("%s %s: its stdout is no response: %w", p.name(), r.Call, err)
 	}
 	if into.Error != nil {
-		return into.Error.err(&p, r.Call)
+		return into.Error.err(p.name() + " " + r.Call)
 	}
-	into.clean(&p)
 	return nil
-}
-
-// clean removes secrets from the texts for people.
-func (r *response) clean(p *program) {
-	for i := range r.Problems {
-		r.Problems[i].Detail = p.clean(r.Problems[i].Detail)
-	}
-	if r.Instance != nil {
-		r.Instance.Fault = p.clean(r.Instance.Fault)
-	}
-	if r.Instances != nil {
-		for i, instance := range *r.Instances {
-			(*r.Instances)[i].Fault = p.clean(instance.Fault)
-		}
-	}
 }
 
 // decode reads one JSON document.
@@ -59,6 +48,9 @@ func decode(doc []byte, into any) error {
 	if err := decoder.Decode(into); err != nil {
 		if errors.Is(err, io.EOF) {
 			return errors.New("it is empty")
+		}
+		if _, ok := errors.AsType[*time.ParseError](err); ok {
+			return errors.New("a time is not like 2026-01-31T23:59:59Z") // the error quotes the text in a form of its own
 		}
 		return err
 	}

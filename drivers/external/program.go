@@ -32,7 +32,6 @@ type program struct {
 	dir     string
 	env     []string
 	secrets []string
-	mask    *process.Masker
 	log     *slog.Logger
 }
 

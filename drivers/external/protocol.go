@@ -1,6 +1,7 @@
 package external
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,16 +94,51 @@ type offerJSON struct {
 
 // response is the document on stdout.
 type response struct {
-	Error       *errorJSON      `json:"error,omitempty"`
+	listResponse
 	description                 // describe
-	Location    string          `json:"location,omitempty"`  // open
-	Instance    *instanceJSON   `json:"instance,omitempty"`  // create, advance
-	Instances   *[]instanceJSON `json:"instances,omitempty"` // list
+	Location    string          `json:"location,omitempty"` // open
+	Instance    *instanceJSON   `json:"instance,omitempty"` // create, advance
 	Quota       *quotaJSON      `json:"quota,omitempty"`
 	Offer       *resolvedJSON   `json:"offer,omitempty"`
 	Problems    []problemJSON   `json:"problems,omitempty"` // resolve_offer
 	Access      json.RawMessage `json:"access,omitempty"`
 	Console     *string         `json:"console,omitempty"`
+}
+
+// listResponse are the fields of a response to list.
+type listResponse struct {
+	Error     *errorJSON              `json:"error,omitempty"`
+	Instances *listJSON[instanceJSON] `json:"instances,omitempty"`
+}
+
+// maxInstances is a number of instances that no provider has.
+const maxInstances = 100_000
+
+// listJSON is a list of instances. An instance takes hundreds of times the memory of its shortest text, so the decoding ends
+// at the first invalid one, and at maxInstances.
+type listJSON[T interface{ check() error }] []T
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *listJSON[T]) UnmarshalJSON(doc []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(doc))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('[') {
+		return errors.New("the instances are no list")
+	}
+	*l = listJSON[T]{}
+	for decoder.More() {
+		if len(*l) == maxInstances {
+			return fmt.Errorf("it has more than %d instances", maxInstances)
+		}
+		var one T
+		if err := decoder.Decode(&one); err != nil {
+			return err
+		}
+		if err := one.check(); err != nil {
+			return err
+		}
+		*l = append(*l, one)
+	}
+	return nil
 }
 
 type instanceJSON struct {
@@ -156,17 +192,26 @@ var statuses = []resources.Status{resources.StatusPending, resources.StatusReady
 
 var faultKinds = []resources.FaultKind{"", resources.FaultQuota, resources.FaultCapacity, resources.FaultRejected, resources.FaultUnavailable}
 
+// check returns an error for an invalid instance of a response.
+func (i instanceJSON) check() error {
+	switch {
+	case i.ID == "":
+		return errors.New("an instance has no id")
+	case !slices.Contains(statuses, i.Status):
+		return fmt.Errorf("instance %q has the status %q, want one of %q", i.ID, i.Status, statuses)
+	case !slices.Contains(faultKinds, i.FaultKind):
+		return fmt.Errorf("instance %q has the fault_kind %q, want one of %q", i.ID, i.FaultKind, faultKinds[1:])
+	}
+	return nil
+}
+
 // instance converts an instance of a response.
 func (i *instanceJSON) instance() (resources.Instance, error) {
-	switch {
-	case i == nil:
+	if i == nil {
 		return resources.Instance{}, errors.New(`the response has no "instance"`)
-	case i.ID == "":
-		return resources.Instance{}, errors.New("an instance has no id")
-	case !slices.Contains(statuses, i.Status):
-		return resources.Instance{}, fmt.Errorf("instance %.100q has the status %.100q, want one of %q", i.ID, i.Status, statuses)
-	case !slices.Contains(faultKinds, i.FaultKind):
-		return resources.Instance{}, fmt.Errorf("instance %.100q has the fault_kind %.100q, want one of %q", i.ID, i.FaultKind, faultKinds[1:])
+	}
+	if err := i.check(); err != nil {
+		return resources.Instance{}, err
 	}
 	result := resources.Instance{
 		ID: i.ID, Name: i.Name, Status: i.Status, Fault: i.Fault, FaultKind: i.FaultKind, Addresses: i.Addresses, Zone: i.Zone,

@@ -17,15 +17,14 @@ func (c *cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	if !c.description.can(callQuota) {
 		return resources.Quota{Limit: unlimited()}, nil
 	}
-	got, err := c.call(ctx, request{Call: callQuota})
-	if err != nil {
-		return resources.Quota{}, err
-	}
-	quota, err := got.Quota.quota()
-	if err != nil {
-		return quota, fmt.Errorf("quota: %w", err)
-	}
-	return quota, nil
+	var quota resources.Quota
+	err := c.call(ctx, request{Call: callQuota}, func(got response) (err error) {
+		if quota, err = got.Quota.quota(); err != nil {
+			return fmt.Errorf("quota: %w", err)
+		}
+		return nil
+	})
+	return quota, err
 }
 
 // quota converts the quota of a response. A limit without a value is unlimited.

@@ -2,7 +2,7 @@ package external
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -27,30 +27,39 @@ func (c *cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 	if err != nil {
 		return resources.ResolvedOffer{}, nil, err
 	}
-	if problems := checkValues("settings", s.Settings, c.description.Label); len(problems) > 0 {
+	if problems := c.checkLabel(s.Settings); len(problems) > 0 {
 		return resources.ResolvedOffer{}, problems, nil
 	}
 	if !c.description.can(callResolve) {
 		return resources.ResolvedOffer{Resources: resources.ResourceAmounts{Instances: 1}, Zones: s.Zones}, nil, nil
 	}
-	got, err := c.call(ctx, request{Call: callResolve, Offer: &offerJSON{s.Settings, s.Zones}})
-	switch {
-	case err != nil:
-		return resources.ResolvedOffer{}, nil, err
-	case len(got.Problems) > 0:
-		return resources.ResolvedOffer{}, problemsOf(got.Problems, s.Settings), nil
-	case got.Offer == nil:
-		return resources.ResolvedOffer{}, nil, fmt.Errorf(`resolve_offer: the response has neither "offer" nor "problems"`)
-	}
-	offer := resources.ResolvedOffer{Flavor: got.Offer.Flavor, FlavorNames: got.Offer.Flavors, Resources: got.Offer.Resources, Zones: got.Offer.Zones}
+	var offer resources.ResolvedOffer
+	var problems []resources.Problem
+	err = c.call(ctx, request{Call: callResolve, Offer: &offerJSON{s.Settings, s.Zones}}, func(got response) error {
+		switch {
+		case len(got.Problems) > 0:
+			problems = c.mask.problems(problemsOf(got.Problems, s.Settings))
+		case got.Offer == nil:
+			return errors.New(`resolve_offer: the response has neither "offer" nor "problems"`)
+		default:
+			offer = got.Offer.offer(s.Zones)
+		}
+		return nil
+	})
+	return offer, problems, err
+}
+
+// offer converts the offer of a response; zones are those of the configuration.
+func (r *resolvedJSON) offer(zones []string) resources.ResolvedOffer {
+	offer := resources.ResolvedOffer{Flavor: r.Flavor, FlavorNames: r.Flavors, Resources: r.Resources, Zones: r.Zones}
 	offer.Resources.Instances = max(offer.Resources.Instances, 1)
 	if len(offer.Zones) == 0 {
-		offer.Zones = s.Zones
+		offer.Zones = zones
 	}
 	if len(offer.FlavorNames) == 0 && offer.Flavor != "" {
 		offer.FlavorNames = []string{offer.Flavor}
 	}
-	return offer, nil, nil
+	return offer
 }
 
 // problemsOf converts problems of settings. The value is that of the setting unless the program states another one.
