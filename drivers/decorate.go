@@ -35,16 +35,17 @@ const (
 	defaultAttempts      = 4
 )
 
-// Decorate applies the decorators that every Cloud needs: retry(limit(timeout(trace(cloud)))).
+// Decorate applies the decorators that every Cloud needs: retry(limit(timeout(volume(trace(cloud))))).
 //
 // The order matters. Each attempt waits for the rate limit, so that retries cannot multiply the calls. The timeout is
 // inside both: it limits the response time of the cloud, and neither the wait for the rate limit nor the backoff counts.
+// The volume limits the bytes of the responses to one attempt (see BoundBodies).
 // The trace is innermost, so that it measures the cloud and not npctl.
 func Decorate(c Cloud, o DecorateOptions) Cloud {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return Wrap(c, chain(Retry(o.Attempts, o.Log), Limit(o.Rate), Timeout(o.Timeout, o.UploadTimeout), Trace(o.Provider, o.Log, o.OnCall)))
+	return Wrap(c, chain(Retry(o.Attempts, o.Log), Limit(o.Rate), Timeout(o.Timeout, o.UploadTimeout), boundVolume, Trace(o.Provider, o.Log, o.OnCall)))
 }
 
 // Call describes one call of a Cloud to decorators.

@@ -110,7 +110,7 @@ func useTransport(cfg *aws.Config, wrap func(http.RoundTripper) http.RoundTrippe
 	if wrap != nil {
 		used = wrap(transport)
 	}
-	cfg.HTTPClient = roundTripper{used}
+	cfg.HTTPClient = roundTripper{drivers.BoundBodies(used)}
 	return transport.CloseIdleConnections
 }
 

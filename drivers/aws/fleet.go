@@ -186,17 +186,17 @@ func (c *Cloud) createTemplate(ctx context.Context, spec drivers.Spec, t launchT
 
 // leftTemplates lists the launch templates that no instance uses.
 func (w *sweeper) leftTemplates(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
-	err = pages(func(token *string) (*string, error) {
+	err = pages(func(token *string) (*string, int, error) {
 		answer, err := w.ec2.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{Filters: filters, MaxResults: aws.Int32(maxTemplates), NextToken: token})
 		if err != nil {
-			return nil, wrap("list launch templates", err)
+			return nil, 0, wrap("list launch templates", err)
 		}
 		for _, t := range answer.LaunchTemplates {
 			l := leftoverOf(resources.LeftoverLaunchTemplate, t.LaunchTemplateId, t.Tags)
 			l.Name = aws.ToString(t.LaunchTemplateName)
 			found = append(found, l)
 		}
-		return answer.NextToken, nil
+		return answer.NextToken, len(answer.LaunchTemplates), nil
 	})
 	if err != nil || len(found) == 0 {
 		return nil, err

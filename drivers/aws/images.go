@@ -50,14 +50,14 @@ func (st *imageStore) ListImages(ctx context.Context) ([]resources.RemoteImage, 
 // describe lists AMIs.
 func (st *imageStore) describe(ctx context.Context, in *ec2.DescribeImagesInput) (found []types.Image, err error) {
 	in.MaxResults = aws.Int32(pageSize)
-	err = pages(func(token *string) (*string, error) {
+	err = pages(func(token *string) (*string, int, error) {
 		in.NextToken = token
 		answer, err := st.ec2.DescribeImages(ctx, in)
 		if err != nil {
-			return nil, wrap("list images", err)
+			return nil, 0, wrap("list images", err)
 		}
 		found = append(found, answer.Images...)
-		return answer.NextToken, nil
+		return answer.NextToken, len(answer.Images), nil
 	})
 	return found, err
 }

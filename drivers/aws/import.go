@@ -129,10 +129,10 @@ type importTask struct {
 
 // snapshotTasks lists tasks that make snapshots: those with the IDs, or all.
 func (st *imageStore) snapshotTasks(ctx context.Context, ids ...string) (tasks []importTask, err error) {
-	err = pages(func(token *string) (*string, error) {
+	err = pages(func(token *string) (*string, int, error) {
 		answer, err := st.ec2.DescribeImportSnapshotTasks(ctx, &ec2.DescribeImportSnapshotTasksInput{ImportTaskIds: ids, NextToken: token})
 		if err != nil {
-			return nil, wrap("list import tasks", err)
+			return nil, 0, wrap("list import tasks", err)
 		}
 		for _, t := range answer.ImportSnapshotTasks {
 			if d := t.SnapshotTaskDetail; d != nil {
@@ -140,17 +140,17 @@ func (st *imageStore) snapshotTasks(ctx context.Context, ids ...string) (tasks [
 					drivers.DecodeTags(tagMap(t.Tags)), []string{aws.ToString(d.SnapshotId)}})
 			}
 		}
-		return answer.NextToken, nil
+		return answer.NextToken, len(answer.ImportSnapshotTasks), nil
 	})
 	return tasks, err
 }
 
 // imageTasks lists tasks that make AMIs: those with the IDs, or all.
 func (st *imageStore) imageTasks(ctx context.Context, ids ...string) (tasks []importTask, err error) {
-	err = pages(func(token *string) (*string, error) {
+	err = pages(func(token *string) (*string, int, error) {
 		answer, err := st.ec2.DescribeImportImageTasks(ctx, &ec2.DescribeImportImageTasksInput{ImportTaskIds: ids, NextToken: token})
 		if err != nil {
-			return nil, wrap("list import tasks", err)
+			return nil, 0, wrap("list import tasks", err)
 		}
 		for _, t := range answer.ImportImageTasks {
 			made := []string{aws.ToString(t.ImageId)}
@@ -161,7 +161,7 @@ func (st *imageStore) imageTasks(ctx context.Context, ids ...string) (tasks []im
 			}
 			tasks = append(tasks, importTask{aws.ToString(t.ImportTaskId), aws.ToString(t.Status), aws.ToString(t.StatusMessage), drivers.DecodeTags(tagMap(t.Tags)), made})
 		}
-		return answer.NextToken, nil
+		return answer.NextToken, len(answer.ImportImageTasks), nil
 	})
 	return tasks, err
 }
@@ -296,33 +296,33 @@ func (st *imageStore) objects(ctx context.Context) (found []resources.Leftover, 
 			found = append(found, resources.Leftover{Type: resources.LeftoverObject, ID: aws.ToString(key) + upload, Name: aws.ToString(key), Marks: marks})
 		}
 	}
-	err = pages(func(token *string) (*string, error) {
+	err = pages(func(token *string) (*string, int, error) {
 		answer, err := st.bucket.listObjects(ctx, &s3.ListObjectsV2Input{Bucket: aws.String(st.bucket.name), Prefix: aws.String(objectPrefix), ContinuationToken: token})
 		if err != nil {
-			return nil, wrap("list bucket "+st.bucket.name, err)
+			return nil, 0, wrap("list bucket "+st.bucket.name, err)
 		}
 		for _, o := range answer.Contents {
 			add(o.Key, "")
 		}
-		return answer.NextContinuationToken, nil
+		return answer.NextContinuationToken, len(answer.Contents), nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	var marker *string // of uploads; the key and the upload
-	err = pages(func(token *string) (*string, error) {
-		answer, err := st.bucket.listMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: aws.String(st.bucket.name), Prefix: aws.String(objectPrefix), KeyMarker: token, UploadIdMarker: marker})
+	var key, upload *string // the last ones of a page
+	err = pages(func(*string) (*string, int, error) {
+		answer, err := st.bucket.listMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: aws.String(st.bucket.name), Prefix: aws.String(objectPrefix), KeyMarker: key, UploadIdMarker: upload})
 		if err != nil {
-			return nil, wrap("list the uploads of bucket "+st.bucket.name, err)
+			return nil, 0, wrap("list the uploads of bucket "+st.bucket.name, err)
 		}
 		for _, u := range answer.Uploads {
 			add(u.Key, uploadSeparator+aws.ToString(u.UploadId))
 		}
 		if !aws.ToBool(answer.IsTruncated) {
-			return nil, nil
+			return nil, len(answer.Uploads), nil
 		}
-		marker = answer.NextUploadIdMarker
-		return answer.NextKeyMarker, nil
+		key, upload = answer.NextKeyMarker, answer.NextUploadIdMarker
+		return aws.String(aws.ToString(key) + uploadSeparator + aws.ToString(upload)), len(answer.Uploads), nil
 	})
 	return found, err
 }

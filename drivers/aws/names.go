@@ -42,10 +42,14 @@ func newNames(api *calls) *names {
 	return n
 }
 
-// pages calls fetch with the token of each page until there is no next one.
-func pages(fetch func(token *string) (next *string, err error)) error {
+// pages calls fetch with the token of each page until there is no next one. fetch also returns the number of items.
+func pages(fetch func(token *string) (next *string, items int, err error)) error {
+	var listed drivers.Pages
 	for token := (*string)(nil); ; {
-		next, err := fetch(token)
+		next, items, err := fetch(token)
+		if err == nil {
+			err = listed.Next(aws.ToString(next), items)
+		}
 		if err != nil || aws.ToString(next) == "" {
 			return err
 		}
@@ -57,43 +61,43 @@ func pages(fetch func(token *string) (next *string, err error)) error {
 const pageSize = 1000
 
 func (n *names) fetchTypeNames(ctx context.Context) (found []string, err error) {
-	err = pages(func(token *string) (*string, error) {
+	err = pages(func(token *string) (*string, int, error) {
 		answer, err := n.ec2.DescribeInstanceTypeOfferings(ctx, &ec2.DescribeInstanceTypeOfferingsInput{MaxResults: aws.Int32(pageSize), NextToken: token})
 		if err != nil {
-			return nil, wrap("list instance types", err)
+			return nil, 0, wrap("list instance types", err)
 		}
 		for _, o := range answer.InstanceTypeOfferings {
 			found = append(found, string(o.InstanceType))
 		}
-		return answer.NextToken, nil
+		return answer.NextToken, len(answer.InstanceTypeOfferings), nil
 	})
 	return found, err
 }
 
 func (n *names) fetchSubnets(ctx context.Context) (found []subnet, err error) {
-	err = pages(func(token *string) (*string, error) {
+	err = pages(func(token *string) (*string, int, error) {
 		answer, err := n.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{MaxResults: aws.Int32(pageSize), NextToken: token})
 		if err != nil {
-			return nil, wrap("list subnets", err)
+			return nil, 0, wrap("list subnets", err)
 		}
 		for _, s := range answer.Subnets {
 			found = append(found, subnet{aws.ToString(s.SubnetId), aws.ToString(s.AvailabilityZone)})
 		}
-		return answer.NextToken, nil
+		return answer.NextToken, len(answer.Subnets), nil
 	})
 	return found, err
 }
 
 func (n *names) fetchSecurityGroups(ctx context.Context) (found []string, err error) {
-	err = pages(func(token *string) (*string, error) {
+	err = pages(func(token *string) (*string, int, error) {
 		answer, err := n.ec2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{MaxResults: aws.Int32(pageSize), NextToken: token})
 		if err != nil {
-			return nil, wrap("list security groups", err)
+			return nil, 0, wrap("list security groups", err)
 		}
 		for _, g := range answer.SecurityGroups {
 			found = append(found, aws.ToString(g.GroupId))
 		}
-		return answer.NextToken, nil
+		return answer.NextToken, len(answer.SecurityGroups), nil
 	})
 	return found, err
 }
@@ -171,14 +175,14 @@ func (n *names) instanceTypes(ctx context.Context, wanted []string) (map[string]
 	_, missing := n.types.split(wanted)
 	for chunk := range slices.Chunk(missing, maxTypes) {
 		// A filter, other than a list of names, does not fail with an unknown name.
-		err := pages(func(token *string) (*string, error) {
+		err := pages(func(token *string) (*string, int, error) {
 			answer, err := n.ec2.DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{
 				Filters: []types.Filter{filter("instance-type", chunk...)}, MaxResults: aws.Int32(maxTypes), NextToken: token})
 			if err != nil {
-				return nil, wrap("read instance types", err)
+				return nil, 0, wrap("read instance types", err)
 			}
 			n.types.add(answer.InstanceTypes)
-			return answer.NextToken, nil
+			return answer.NextToken, len(answer.InstanceTypes), nil
 		})
 		if err != nil {
 			return nil, err

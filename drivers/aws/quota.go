@@ -173,10 +173,10 @@ func (q *quotas) fetch(ctx context.Context) (limits []quotaLimit, err error) {
 	}
 	delete(units, "")
 	for _, service := range []string{"ec2", "ebs"} {
-		err = pages(func(token *string) (*string, error) {
+		err = pages(func(token *string) (*string, int, error) {
 			answer, err := q.client.ListServiceQuotas(ctx, &servicequotas.ListServiceQuotasInput{ServiceCode: aws.String(service), MaxResults: aws.Int32(maxQuotas), NextToken: token})
 			if err != nil {
-				return nil, wrap("read service quotas", err)
+				return nil, 0, wrap("read service quotas", err)
 			}
 			for _, one := range answer.Quotas {
 				l := quotaLimit{code: aws.ToString(one.QuotaCode)}
@@ -189,7 +189,7 @@ func (q *quotas) fetch(ctx context.Context) (limits []quotaLimit, err error) {
 					limits = append(limits, l)
 				}
 			}
-			return answer.NextToken, nil
+			return answer.NextToken, len(answer.Quotas), nil
 		})
 		if errors.Is(err, drivers.ErrRejected) {
 			q.log.Warn("service quotas are not readable; npctl assumes no limits", "service", service, "error", err)
@@ -240,15 +240,15 @@ func (c *Cloud) countVolumes(ctx context.Context, used *resources.ResourceAmount
 		delete(used.Other, codes.storage)
 		delete(used.Other, codes.iops)
 	}
-	return pages(func(token *string) (*string, error) {
+	return pages(func(token *string) (*string, int, error) {
 		answer, err := c.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{MaxResults: aws.Int32(pageSize), NextToken: token})
 		if err != nil {
-			return nil, wrap("list volumes", err)
+			return nil, 0, wrap("list volumes", err)
 		}
 		for _, v := range answer.Volumes {
 			*used = used.Plus(rootDisk{string(v.VolumeType), int64(aws.ToInt32(v.Size)), int64(aws.ToInt32(v.Iops))}.amounts())
 		}
-		return answer.NextToken, nil
+		return answer.NextToken, len(answer.Volumes), nil
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/azure/azuretest"
+	"github.com/npctl/npctl/drivers/drivertest"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
@@ -327,4 +328,22 @@ func TestErrorsAreClassified(t *testing.T) {
 	if err := wrap("test", context.Canceled); errors.Is(err, drivers.ErrUnavailable) {
 		t.Errorf("a canceled call is %v", err)
 	}
+}
+
+func TestEndlessListsAreErrors(t *testing.T) {
+	logIn(t)
+	path := azuretest.ID("Microsoft.Compute", "virtualMachines")
+	drivertest.EndlessLists(t, drivertest.Listing{
+		Open: func(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper) drivers.Cloud {
+			cloud := azuretest.New()
+			// Microsoft's simulation panics when a call is cancelled, as the other lists are after an error.
+			return mustOpen(t, wrap(testutil.RoundTripper(func(r *http.Request) (*http.Response, error) {
+				return cloud.RoundTrip(r.WithContext(context.WithoutCancel(r.Context())))
+			})))
+		},
+		Is: func(r *http.Request) bool { return r.Method == http.MethodGet && r.URL.Path == path },
+		Page: func(items int, token string) string {
+			return `{"value": [{}` + strings.Repeat(`,{}`, items-1) + `], "nextLink": "` + azuretest.Endpoint + path + "?token=" + token + `"}`
+		},
+	})
 }

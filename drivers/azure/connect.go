@@ -109,6 +109,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 	if env.WrapTransport != nil {
 		used = env.WrapTransport(transport)
 	}
+	used = drivers.BoundBodies(used)
 	options := azcore.ClientOptions{Cloud: where, Transport: roundTripper{used}, Retry: policy.RetryOptions{MaxRetries: -1}, Telemetry: policy.TelemetryOptions{ApplicationID: "npctl"}}
 	credential, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: settings.Endpoint != ""})
 	if err != nil {

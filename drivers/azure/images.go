@@ -52,7 +52,9 @@ func (st *imageStore) ListImages(ctx context.Context) ([]resources.RemoteImage, 
 }
 
 func (st *imageStore) listImages(ctx context.Context) ([]*armcompute.Image, error) {
-	found, err := collect(ctx, st.images.NewListByResourceGroupPager(st.group, nil), func(p armcompute.ImagesClientListByResourceGroupResponse) []*armcompute.Image { return p.Value })
+	found, err := collect(ctx, st.images.NewListByResourceGroupPager(st.group, nil), func(p armcompute.ImagesClientListByResourceGroupResponse) ([]*armcompute.Image, *string) {
+		return p.Value, p.NextLink
+	})
 	return found, wrap("list images", err)
 }
 

@@ -26,7 +26,9 @@ type inventory struct {
 func (c *Cloud) inventory(ctx context.Context) (all inventory, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		all.vms, err = collect(ctx, c.vms.NewListPager(c.group, nil), func(p armcompute.VirtualMachinesClientListResponse) []*armcompute.VirtualMachine { return p.Value })
+		all.vms, err = collect(ctx, c.vms.NewListPager(c.group, nil), func(p armcompute.VirtualMachinesClientListResponse) ([]*armcompute.VirtualMachine, *string) {
+			return p.Value, p.NextLink
+		})
 		return wrap("list virtual machines", err)
 	})
 	group.Go(func() (err error) { all.disks, err = c.listDisks(ctx); return err })
@@ -36,7 +38,9 @@ func (c *Cloud) inventory(ctx context.Context) (all inventory, err error) {
 }
 
 func (a *account) listDisks(ctx context.Context) ([]*armcompute.Disk, error) {
-	found, err := collect(ctx, a.disks.NewListByResourceGroupPager(a.group, nil), func(p armcompute.DisksClientListByResourceGroupResponse) []*armcompute.Disk { return p.Value })
+	found, err := collect(ctx, a.disks.NewListByResourceGroupPager(a.group, nil), func(p armcompute.DisksClientListByResourceGroupResponse) ([]*armcompute.Disk, *string) {
+		return p.Value, p.NextLink
+	})
 	return found, wrap("list disks", err)
 }
 

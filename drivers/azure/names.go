@@ -37,7 +37,9 @@ type size struct {
 func (n *names) fetchSizes(ctx context.Context) ([]size, error) {
 	filter := "location eq '" + n.account.location + "'"
 	found, err := collect(ctx, n.account.skus.NewListPager(&armcompute.ResourceSKUsClientListOptions{Filter: &filter}),
-		func(p armcompute.ResourceSKUsClientListResponse) []*armcompute.ResourceSKU { return p.Value })
+		func(p armcompute.ResourceSKUsClientListResponse) ([]*armcompute.ResourceSKU, *string) {
+			return p.Value, p.NextLink
+		})
 	if err != nil {
 		return nil, wrap("list sizes of virtual machines", err)
 	}

@@ -21,7 +21,7 @@ const (
 // delay, so the use is at least that of the newest list. With credentials that must not read quotas npctl knows no limits:
 // Azure itself still enforces them.
 func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
-	usages, err := collect(ctx, c.usage.NewListPager(c.location, nil), func(p armcompute.UsageClientListResponse) []*armcompute.Usage { return p.Value })
+	usages, err := collect(ctx, c.usage.NewListPager(c.location, nil), func(p armcompute.UsageClientListResponse) ([]*armcompute.Usage, *string) { return p.Value, p.NextLink })
 	if err = wrap("read quotas", err); errors.Is(err, drivers.ErrRejected) {
 		c.warnQuota.Do(func() { c.log.Warn("quotas are not readable; npctl assumes no limits", "error", err) })
 	} else if err != nil {

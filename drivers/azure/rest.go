@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+
+	"github.com/npctl/npctl/drivers"
 )
 
 // rest calls Azure Resource Manager without a generated client. The driver needs a few calls of Microsoft.Network. Its
@@ -68,17 +70,22 @@ func list[T any](ctx context.Context, r *rest, path, version string) (all []T, e
 			return next, runtime.UnmarshalAsJSON(answer, &next)
 		},
 	})
-	return collect(ctx, pager, func(p page[T]) []T { return p.Value })
+	return collect(ctx, pager, func(p page[T]) ([]T, *string) { return p.Value, &p.NextLink })
 }
 
-// collect reads all pages of a list of the SDK.
-func collect[P, T any](ctx context.Context, pager *runtime.Pager[P], items func(P) []T) (all []T, err error) {
+// collect reads all pages of a list of the SDK. read returns the items of a page and the address of the next one.
+func collect[P, T any](ctx context.Context, pager *runtime.Pager[P], read func(P) ([]T, *string)) (all []T, err error) {
+	var listed drivers.Pages
 	for pager.More() {
 		p, err := pager.NextPage(ctx)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, items(p)...)
+		items, next := read(p)
+		if err := listed.Next(deref(next), len(items)); err != nil {
+			return nil, err
+		}
+		all = append(all, items...)
 	}
 	return all, nil
 }

@@ -76,11 +76,12 @@ func (c *calls) readNames(s *compute.Service, project string) {
 		return r, wrap("read region "+region+" of project "+project, err)
 	}
 	c.regions = func(ctx context.Context) (all []string, err error) {
+		var listed drivers.Pages
 		err = s.Regions.List(project).Fields("nextPageToken", "items/name").MaxResults(pageSize).Pages(ctx, func(page *compute.RegionList) error {
 			for _, r := range page.Items {
 				all = append(all, r.Name)
 			}
-			return nil
+			return listed.Next(page.NextPageToken, len(page.Items))
 		})
 		return all, wrap("list regions", err)
 	}
@@ -89,11 +90,12 @@ func (c *calls) readNames(s *compute.Service, project string) {
 		return m, wrap("read machine type "+name+" in "+zone, err)
 	}
 	c.machineTypes = func(ctx context.Context, zone string) (all []string, err error) {
+		var listed drivers.Pages
 		err = s.MachineTypes.List(project, zone).Fields("nextPageToken", "items/name").MaxResults(pageSize).Pages(ctx, func(page *compute.MachineTypeList) error {
 			for _, m := range page.Items {
 				all = append(all, m.Name)
 			}
-			return nil
+			return listed.Next(page.NextPageToken, len(page.Items))
 		})
 		return all, wrap("list machine types in "+zone, err)
 	}
@@ -102,29 +104,32 @@ func (c *calls) readNames(s *compute.Service, project string) {
 		return wrap("read disk type "+name+" in "+zone, err)
 	}
 	c.diskTypes = func(ctx context.Context, zone string) (all []string, err error) {
+		var listed drivers.Pages
 		err = s.DiskTypes.List(project, zone).Fields("nextPageToken", "items/name").MaxResults(pageSize).Pages(ctx, func(page *compute.DiskTypeList) error {
 			for _, d := range page.Items {
 				all = append(all, d.Name)
 			}
-			return nil
+			return listed.Next(page.NextPageToken, len(page.Items))
 		})
 		return all, wrap("list disk types in "+zone, err)
 	}
 	c.networks = func(ctx context.Context) (all []string, err error) {
+		var listed drivers.Pages
 		err = s.Networks.List(project).Fields("nextPageToken", "items/name").MaxResults(pageSize).Pages(ctx, func(page *compute.NetworkList) error {
 			for _, n := range page.Items {
 				all = append(all, n.Name)
 			}
-			return nil
+			return listed.Next(page.NextPageToken, len(page.Items))
 		})
 		return all, wrap("list networks", err)
 	}
 	c.subnetworks = func(ctx context.Context, region string) (all []string, err error) {
+		var listed drivers.Pages
 		err = s.Subnetworks.List(project, region).Fields("nextPageToken", "items/name").MaxResults(pageSize).Pages(ctx, func(page *compute.SubnetworkList) error {
 			for _, n := range page.Items {
 				all = append(all, n.Name)
 			}
-			return nil
+			return listed.Next(page.NextPageToken, len(page.Items))
 		})
 		return all, wrap("list subnetworks in "+region, err)
 	}
@@ -134,33 +139,41 @@ func (c *calls) readNames(s *compute.Service, project string) {
 // error: its instances still exist.
 func (c *calls) readObjects(s *compute.Service, project string) {
 	c.instances = func(ctx context.Context, filter string) (found []*compute.Instance, err error) {
+		var listed drivers.Pages
 		call := s.Instances.AggregatedList(project).MaxResults(pageSize)
 		if filter != "" {
 			call.Filter(filter)
 		}
 		err = call.Fields("nextPageToken", "unreachables", "items/*/warning/code", "items/*/instances("+instanceFields+")").
 			Pages(ctx, func(page *compute.InstanceAggregatedList) error {
-				missing := page.Unreachables
+				before, missing := len(found), page.Unreachables
 				for _, scope := range slices.Sorted(maps.Keys(page.Items)) {
 					if w := page.Items[scope].Warning; w != nil && w.Code == unreachable {
 						missing = append(missing, scope)
 					}
 					found = append(found, page.Items[scope].Instances...)
 				}
+				if err := listed.Next(page.NextPageToken, len(found)-before); err != nil {
+					return err
+				}
 				return incomplete(missing)
 			})
 		return found, wrap("list instances", err)
 	}
 	c.disks = func(ctx context.Context, filter string) (found []*compute.Disk, err error) {
+		var listed drivers.Pages
 		err = s.Disks.AggregatedList(project).Filter(filter).MaxResults(pageSize).
 			Fields("nextPageToken", "unreachables", "items/*/warning/code", "items/*/disks("+diskFields+")").
 			Pages(ctx, func(page *compute.DiskAggregatedList) error {
-				missing := page.Unreachables
+				before, missing := len(found), page.Unreachables
 				for _, scope := range slices.Sorted(maps.Keys(page.Items)) {
 					if w := page.Items[scope].Warning; w != nil && w.Code == unreachable {
 						missing = append(missing, scope)
 					}
 					found = append(found, page.Items[scope].Disks...)
+				}
+				if err := listed.Next(page.NextPageToken, len(found)-before); err != nil {
+					return err
 				}
 				return incomplete(missing)
 			})
@@ -224,10 +237,11 @@ func (c *calls) readImages(s *compute.Service) {
 		return i, wrap("read image family "+name+" of project "+project, err)
 	}
 	c.images = func(ctx context.Context, project string) (found []*compute.Image, err error) {
+		var listed drivers.Pages
 		err = s.Images.List(project).MaxResults(pageSize).Fields("nextPageToken", "items("+imageFields+")").
 			Pages(ctx, func(page *compute.ImageList) error {
 				found = append(found, page.Items...)
-				return nil
+				return listed.Next(page.NextPageToken, len(page.Items))
 			})
 		return found, wrap("list images of project "+project, err)
 	}

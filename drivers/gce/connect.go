@@ -61,6 +61,7 @@ func connect(ctx context.Context, env drivers.Env, settings providerSettings) (*
 	if env.WrapTransport != nil {
 		used = env.WrapTransport(transport)
 	}
+	used = drivers.BoundBodies(used)
 	lasting := context.WithoutCancel(ctx) // also requests tokens later
 	authorized, err := htransport.NewTransport(lasting, used, option.WithScopes(compute.CloudPlatformScope), option.WithUserAgent("npctl"), option.WithTelemetryDisabled())
 	if err != nil {

@@ -264,3 +264,19 @@ func TestContractWithEveryAttribute(t *testing.T) {
 		return one
 	}, "Instances", "Resolver", "Kills")
 }
+
+func TestEndlessListsAreErrors(t *testing.T) {
+	s := gcetest.InMemory()
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", s.Credentials(t))
+	drivertest.EndlessLists(t, drivertest.Listing{
+		Open: func(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper) drivers.Cloud {
+			c, err := openAt(t, s, nil, func(http.RoundTripper) http.RoundTripper { return wrap(s.Transport()) })
+			testutil.Must(t, err)
+			return c
+		},
+		Is: func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/aggregated/instances") },
+		Page: func(items int, token string) string {
+			return `{"items": {"zones/a": {"instances": [{}` + strings.Repeat(`,{}`, items-1) + `]}}, "nextPageToken": "` + token + `"}`
+		},
+	})
+}

@@ -19,9 +19,6 @@ import (
 // The version of the VPC API: responses and requests stay as they were on this day.
 const apiVersion = "2025-04-08"
 
-// maxAnswer limits the size of a response.
-const maxAnswer = 32 << 20
-
 // api calls services of IBM Cloud.
 type api struct {
 	client        *http.Client
@@ -50,12 +47,10 @@ func (a *api) send(ctx context.Context, doing, method, address string, header ht
 		return nil, nil, wrapTransport(doing, err)
 	}
 	defer answer.Body.Close()
-	content, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	content, err := io.ReadAll(answer.Body)
 	switch {
 	case err != nil:
 		return nil, nil, wrapTransport(doing, err)
-	case len(content) > maxAnswer:
-		return nil, nil, fmt.Errorf("%s: the response is larger than %d bytes", doing, maxAnswer)
 	case answer.StatusCode >= 300:
 		return nil, nil, newAPIError(doing, answer, content)
 	}
@@ -110,6 +105,7 @@ const pageSize = "100"
 
 // list reads all pages of a collection; field is the name of the array in the response.
 func list[T any](ctx context.Context, a *api, doing, path string, query url.Values, field string) ([]T, error) {
+	var listed drivers.Pages
 	var all []T
 	for start := ""; ; {
 		paged := url.Values{"limit": {pageSize}}
@@ -129,13 +125,16 @@ func list[T any](ctx context.Context, a *api, doing, path string, query url.Valu
 			return nil, fmt.Errorf("%s: %w: read the response: %w", doing, drivers.ErrUnavailable, err)
 		}
 		all = append(all, items...)
-		before := start
 		link, err := url.Parse(next.Href)
-		if err == nil {
-			start = link.Query().Get("start")
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w: read the response: %w", doing, drivers.ErrUnavailable, err)
 		}
-		if start == "" || start == before {
-			return all, err
+		start = link.Query().Get("start")
+		if err := listed.Next(start, len(items)); err != nil {
+			return nil, fmt.Errorf("%s: %w", doing, err)
+		}
+		if start == "" {
+			return all, nil
 		}
 	}
 }

@@ -41,10 +41,11 @@ var (
 // open reads the VPCs of the region, which verifies the credentials, the region and the name of the VPC.
 func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Cloud, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // of net/http
-	client := &http.Client{Transport: transport}
+	used := http.RoundTripper(transport)
 	if env.WrapTransport != nil {
-		client.Transport = env.WrapTransport(transport)
+		used = env.WrapTransport(transport)
 	}
+	client := &http.Client{Transport: drivers.BoundBodies(used)}
 	authenticator, base, err := credentials(settings, &http.Client{Transport: client.Transport, Timeout: tokenLimit})
 	if err != nil {
 		return nil, unsentError{fmt.Errorf("%w: read the credentials of IBM Cloud: %w", drivers.ErrRejected, err)}

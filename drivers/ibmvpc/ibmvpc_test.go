@@ -587,3 +587,19 @@ func TestValuesThatTheAPIRejectsAreConfigurationErrors(t *testing.T) {
 		}
 	}
 }
+
+func TestEndlessListsAreErrors(t *testing.T) {
+	l := newLab(t)
+	drivertest.EndlessLists(t, drivertest.Listing{
+		Open: func(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper) drivers.Cloud {
+			c, err := l.openBy(t.Context(), nil, func(next http.RoundTripper) http.RoundTripper { return wrap(l.wrap(next)) })
+			testutil.Must(t, err)
+			t.Cleanup(func() { c.Close() })
+			return c
+		},
+		Is: func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/v1/instances") },
+		Page: func(items int, token string) string {
+			return `{"instances": [{}` + strings.Repeat(`,{}`, items-1) + `], "next": {"href": "https://ibm.test/v1/instances?start=` + token + `"}}`
+		},
+	})
+}

@@ -67,14 +67,18 @@ func (b *bucket) remove(ctx context.Context, o object) error {
 
 // list lists the objects with a prefix of their keys.
 func (b *bucket) list(ctx context.Context, prefix string) (all []object, err error) {
-	query := url.Values{"list-type": {"2"}, "prefix": {prefix}}
+	doing, query := "list the objects of bucket "+b.settings.Bucket, url.Values{"list-type": {"2"}, "prefix": {prefix}}
+	var listed drivers.Pages
 	for {
 		var page struct {
 			Contents              []object
 			NextContinuationToken string
 		}
-		if err := b.read(ctx, "list the objects of bucket "+b.settings.Bucket, query, &page); err != nil {
+		if err := b.read(ctx, doing, query, &page); err != nil {
 			return nil, err
+		}
+		if err := listed.Next(page.NextContinuationToken, len(page.Contents)); err != nil {
+			return nil, fmt.Errorf("%s: %w", doing, err)
 		}
 		all = append(all, page.Contents...)
 		if page.NextContinuationToken == "" {
@@ -86,19 +90,23 @@ func (b *bucket) list(ctx context.Context, prefix string) (all []object, err err
 
 // listUploads lists the uploads that are not complete.
 func (b *bucket) listUploads(ctx context.Context, prefix string) (all []object, err error) {
-	query := url.Values{"uploads": {""}, "prefix": {prefix}}
+	doing, query := "list the uploads of bucket "+b.settings.Bucket, url.Values{"uploads": {""}, "prefix": {prefix}}
+	var listed drivers.Pages
 	for {
 		var page struct {
 			Upload                            []object
 			IsTruncated                       bool
 			NextKeyMarker, NextUploadIDMarker string
 		}
-		if err := b.read(ctx, "list the uploads of bucket "+b.settings.Bucket, query, &page); err != nil {
+		if err := b.read(ctx, doing, query, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Upload...)
 		if !page.IsTruncated || page.NextKeyMarker == "" {
 			return all, nil
+		}
+		if err := listed.Next(page.NextKeyMarker, len(page.Upload)); err != nil {
+			return nil, fmt.Errorf("%s: %w", doing, err)
 		}
 		query.Set("key-marker", page.NextKeyMarker)
 	}

@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/npctl/npctl/drivers"
 )
 
 // client sends the calls. It has no retries and no rate limit.
@@ -57,6 +59,7 @@ func (c client) delete(ctx context.Context, path string, meta metav1.ObjectMeta)
 
 // list returns all pages of a list. An empty selector selects all objects.
 func list[T any](ctx context.Context, c client, path, selector string) (items []T, err error) {
+	var listed drivers.Pages
 	for next := ""; ; {
 		var page struct {
 			Metadata metav1.ListMeta `json:"metadata"`
@@ -73,7 +76,11 @@ func list[T any](ctx context.Context, c client, path, selector string) (items []
 			return nil, err
 		}
 		items = append(items, page.Items...)
-		if next = page.Metadata.Continue; next == "" {
+		next = page.Metadata.Continue
+		if err := listed.Next(next, len(page.Items)); err != nil {
+			return nil, fmt.Errorf("list %s: %w", shortPath(path), err)
+		}
+		if next == "" {
 			return items, nil
 		}
 	}

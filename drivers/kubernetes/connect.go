@@ -101,6 +101,7 @@ func dial(env drivers.Env, config *rest.Config) (connection, error) {
 	if env.WrapTransport != nil {
 		config.Wrap(env.WrapTransport)
 	}
+	config.Wrap(drivers.BoundBodies)
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return connection{}, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
 	}

@@ -187,9 +187,14 @@ func kubeconfig(t *testing.T, url string) {
 
 func open(t *testing.T, d *Driver, context string) (drivers.Cloud, error) {
 	t.Helper()
+	return openBy(t, d, context, nil)
+}
+
+func openBy(t *testing.T, d *Driver, context string, wrap func(http.RoundTripper) http.RoundTripper) (drivers.Cloud, error) {
+	t.Helper()
 	values := d.Schema().Provider.Null().AsValueMap()
 	values["context"] = cty.StringVal(context)
-	cloud, err := d.Open(t.Context(), drivers.Env{Provider: "main"}, cty.ObjectVal(values))
+	cloud, err := d.Open(t.Context(), drivers.Env{Provider: "main", WrapTransport: wrap}, cty.ObjectVal(values))
 	if cloud != nil {
 		t.Cleanup(func() { testutil.Must(t, cloud.Close()) })
 	}
@@ -281,4 +286,19 @@ func TestListReadsAllPages(t *testing.T) {
 	if err != nil || len(instances) != 2 || pages != 2 || instances[1].ID != "two" {
 		t.Errorf("List = %+v, %v in %d pages", instances, err, pages)
 	}
+}
+
+func TestEndlessListsAreErrors(t *testing.T) {
+	kubeconfig(t, server(t, http.StatusOK, nil, `{"items":[]}`))
+	drivertest.EndlessLists(t, drivertest.Listing{
+		Open: func(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper) drivers.Cloud {
+			cloud, err := openBy(t, NewOpenShiftPods(), "prod", wrap)
+			testutil.Must(t, err)
+			return cloud
+		},
+		Is: func(r *http.Request) bool { return r.URL.Query().Get("limit") == pageSize },
+		Page: func(items int, token string) string {
+			return `{"metadata": {"continue": "` + token + `"}, "items": [{}` + strings.Repeat(`,{}`, items-1) + `]}`
+		},
+	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/drivertest"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
@@ -505,4 +506,20 @@ func TestLongValuesOfARequestAreCut(t *testing.T) {
 	if got := sent.Server.Metadata; got["job"] != strings.Repeat("ä", 127) || got["broken"] != "a\uFFFDb" {
 		t.Errorf("metadata is %q", got)
 	}
+}
+
+func TestEndlessListsAreErrors(t *testing.T) {
+	r := newReplay(t)
+	drivertest.EndlessLists(t, drivertest.Listing{
+		Open: func(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper) drivers.Cloud {
+			c, err := Connect(t.Context(), drivers.Env{Provider: "lab", WrapTransport: wrap}, r.endpoint(), cty.EmptyObjectVal)
+			testutil.Must(t, err)
+			t.Cleanup(func() { c.Close() })
+			return c
+		},
+		Is: func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/servers/detail") },
+		Page: func(items int, token string) string {
+			return `{"servers": [` + strings.Repeat(`{"id": "s"},`, items-1) + `{"id": "` + token + `"}], "servers_links": [{"rel": "next", "href": "http://unreachable.test/"}]}`
+		},
+	})
 }

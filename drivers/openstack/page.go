@@ -11,13 +11,12 @@ import (
 	"strings"
 
 	"github.com/gophercloud/gophercloud/v2"
+
+	"github.com/npctl/npctl/drivers"
 )
 
 // pageSize is the default limit of Nova and Glance; a service with a lower limit returns fewer items.
 const pageSize = 1000
-
-// maxPages limits a listing that a broken service would make endless.
-const maxPages = 10_000
 
 // listing is a paged GET.
 type listing struct {
@@ -46,20 +45,27 @@ func all[T any](ctx context.Context, l listing, id func(T) string) ([]T, error) 
 }
 
 func onePass[T any](ctx context.Context, l listing, id func(T) string) ([]T, error) {
+	var listed drivers.Pages
 	var items []T
 	marker := ""
-	for range maxPages {
+	for {
 		page, more, err := fetchPage[T](ctx, l, marker)
 		if err != nil {
 			return items, err
 		}
 		items = append(items, page...)
-		if !more || len(page) == 0 {
+		next := ""
+		if more && len(page) > 0 {
+			marker = id(page[len(page)-1])
+			next = "after " + marker // an item without an ID must not end the list
+		}
+		if err := listed.Next(next, len(page)); err != nil {
+			return items, fmt.Errorf("%s: %w", l.doing, err)
+		}
+		if next == "" {
 			return items, nil
 		}
-		marker = id(page[len(page)-1])
 	}
-	return items, fmt.Errorf("%s: more than %d pages", l.doing, maxPages)
 }
 
 func fetchPage[T any](ctx context.Context, l listing, marker string) ([]T, bool, error) {

@@ -4,19 +4,19 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/npctl/npctl/drivers"
 )
 
 // Limits of single HTTP requests. They are a last resort: the decorators of package drivers end calls earlier.
 const (
-	requestLimit  = 2 * time.Minute
-	stallLimit    = 2 * time.Minute  // of an image transfer without progress
-	answerLimit   = 30 * time.Minute // of Glance, after the last byte of an image
-	responseLimit = 256 << 20        // bytes of a response
+	requestLimit = 2 * time.Minute
+	stallLimit   = 2 * time.Minute  // of an image transfer without progress
+	answerLimit  = 30 * time.Minute // of Glance, after the last byte of an image
 )
 
 // newTransport returns the transport to the cloud: the network or the caller's transport, with wrappers for tests,
@@ -63,11 +63,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		cancel()
 		return nil, err
 	}
-	limit := int64(responseLimit)
-	if carriesImage(r) && resp.StatusCode == http.StatusOK {
-		limit = math.MaxInt64
+	if !carriesImage(r) || resp.StatusCode != http.StatusOK {
+		drivers.BoundBody(ctx, resp)
 	}
-	resp.Body = &boundedBody{Reader: io.LimitReader(resp.Body, limit), body: resp.Body, cancel: cancel}
+	resp.Body = &cancelingBody{resp.Body, cancel}
 	return resp, nil
 }
 
@@ -91,14 +90,13 @@ func carriesImage(r *http.Request) bool {
 	return (r.Method == http.MethodPut || r.Method == http.MethodGet) && strings.HasSuffix(r.URL.Path, "/file")
 }
 
-// boundedBody ends the request's context when its body is closed.
-type boundedBody struct {
-	io.Reader
-	body   io.Closer
+// cancelingBody ends the request's context when its body is closed.
+type cancelingBody struct {
+	io.ReadCloser
 	cancel context.CancelFunc
 }
 
-func (b *boundedBody) Close() error {
+func (b *cancelingBody) Close() error {
 	defer b.cancel()
-	return b.body.Close()
+	return b.ReadCloser.Close()
 }
