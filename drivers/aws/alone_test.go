@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -8,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/npctl/npctl/drivers/aws/awstest"
 	"github.com/npctl/npctl/drivers/drivertest"
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/resources"
 )
 
 // openAlone opens a region without AWS: it has no objects. wrap may respond first.
@@ -53,4 +57,40 @@ func TestEndlessListsAreErrors(t *testing.T) {
 				strings.Repeat(`<item><instanceId>i-1</instanceId></item>`, items) + `</instancesSet></item></reservationSet><nextToken>` + token + `</nextToken></DescribeInstancesResponse>`
 		},
 	})
+}
+
+// A failure of Service Quotas, for which npctl needs no permission, costs the limits and nothing else.
+func TestQuotasAreOptional(t *testing.T) {
+	for name, status := range map[string]int{"denied": http.StatusForbidden, "throttled": http.StatusTooManyRequests, "broken": http.StatusInternalServerError, "hanging": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log strings.Builder
+				c := openAlone(t, slog.New(slog.NewTextHandler(&log, nil)), func(next http.RoundTripper) http.RoundTripper {
+					return testutil.RoundTripper(func(r *http.Request) (*http.Response, error) {
+						switch action := awstest.ActionOf(r); {
+						case action != "ListServiceQuotas":
+							return next.RoundTrip(r)
+						case status == 0:
+							<-r.Context().Done()
+							return nil, r.Context().Err()
+						default:
+							body := `{"__type": "Exception", "message": "no"}`
+							return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+						}
+					})
+				})
+				for range 3 {
+					ctx, cancel := context.WithTimeout(t.Context(), drivers.DefaultTimeout)
+					if q, err := c.Quota(ctx); err != nil || q.Limit.Cores != resources.Unlimited {
+						t.Errorf("Quota = %+v, %v", q, err)
+					}
+					cancel()
+					time.Sleep(time.Minute)
+				}
+				if n := strings.Count(log.String(), "level=WARN"); n != 2 {
+					t.Errorf("%d warnings, want one for each of ec2 and ebs:\n%s", n, log.String())
+				}
+			})
+		})
+	}
 }

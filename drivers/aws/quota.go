@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -120,9 +119,16 @@ func amountsOf(name string, size instanceType, spot bool) resources.ResourceAmou
 type quotas struct {
 	client    *servicequotas.Client
 	log       *slog.Logger
-	limits    drivers.Names[quotaLimit]
+	services  []*serviceQuotas
 	instances recentList
 	volumes   atomic.Bool // an offer names the type of its volumes
+}
+
+// serviceQuotas are the limits of one service.
+type serviceQuotas struct {
+	name     string
+	limits   drivers.Names[quotaLimit]
+	optional drivers.Optional
 }
 
 type quotaLimit struct {
@@ -133,7 +139,11 @@ type quotaLimit struct {
 
 func newQuotas(client *servicequotas.Client, log *slog.Logger) *quotas {
 	q := &quotas{client: client, log: log}
-	q.limits.Fetch = q.fetch
+	for _, name := range []string{"ec2", "ebs"} {
+		s := &serviceQuotas{name: name}
+		s.limits.Fetch = func(ctx context.Context) ([]quotaLimit, error) { return q.fetch(ctx, name) }
+		q.services = append(q.services, s)
+	}
 	return q
 }
 
@@ -146,7 +156,7 @@ var hostQuota = drivers.Pattern(`^Running Dedicated (\S+) Hosts$`)
 // hostCode returns the code of the quota of dedicated hosts of an instance type; "" stands for an unknown one.
 func (q *quotas) hostCode(ctx context.Context, instanceType string) string {
 	family, _, _ := strings.Cut(instanceType, ".")
-	limits, err := q.limits.Get(ctx)
+	limits, err := q.known(ctx)
 	if err != nil {
 		return "" // EC2 enforces it
 	}
@@ -161,9 +171,23 @@ func (q *quotas) hostCode(ctx context.Context, instanceType string) string {
 // tib is the unit of quotas of storage, in GiB.
 const tib = 1024
 
-// fetch reads the applied quotas of EC2 and EBS. An account with credentials that must not read them has no limits that npctl
-// knows: EC2 itself still enforces them.
-func (q *quotas) fetch(ctx context.Context) (limits []quotaLimit, err error) {
+// known returns the limits that npctl can read. EC2 itself still enforces the others.
+func (q *quotas) known(ctx context.Context) (all []quotaLimit, err error) {
+	for _, s := range q.services {
+		err := s.optional.Do(ctx, q.log, "quotas of "+s.name+" are not readable; npctl assumes no limits", func(ctx context.Context) error {
+			limits, err := s.limits.Get(ctx)
+			all = append(all, limits...)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// fetch reads the applied quotas of a service.
+func (q *quotas) fetch(ctx context.Context, service string) (limits []quotaLimit, err error) {
 	units := map[string]int64{}
 	for _, f := range families() {
 		units[f.onDemand], units[f.spot] = 1, 1
@@ -172,34 +196,25 @@ func (q *quotas) fetch(ctx context.Context) (limits []quotaLimit, err error) {
 		units[v.storage], units[v.iops] = tib, 1
 	}
 	delete(units, "")
-	for _, service := range []string{"ec2", "ebs"} {
-		err = pages(func(token *string) (*string, int, error) {
-			answer, err := q.client.ListServiceQuotas(ctx, &servicequotas.ListServiceQuotasInput{ServiceCode: aws.String(service), MaxResults: aws.Int32(maxQuotas), NextToken: token})
-			if err != nil {
-				return nil, 0, wrap("read service quotas", err)
-			}
-			for _, one := range answer.Quotas {
-				l := quotaLimit{code: aws.ToString(one.QuotaCode)}
-				unit := units[l.code]
-				if match := hostQuota().FindStringSubmatch(aws.ToString(one.QuotaName)); match != nil {
-					l.host, unit = match[1], 1
-				}
-				if unit > 0 && one.Value != nil {
-					l.value = int64(*one.Value * float64(unit))
-					limits = append(limits, l)
-				}
-			}
-			return answer.NextToken, len(answer.Quotas), nil
-		})
-		if errors.Is(err, drivers.ErrRejected) {
-			q.log.Warn("service quotas are not readable; npctl assumes no limits", "service", service, "error", err)
-			err = nil
-		}
+	err = pages(func(token *string) (*string, int, error) {
+		answer, err := q.client.ListServiceQuotas(ctx, &servicequotas.ListServiceQuotasInput{ServiceCode: aws.String(service), MaxResults: aws.Int32(maxQuotas), NextToken: token})
 		if err != nil {
-			return nil, err
+			return nil, 0, wrap("read service quotas", err)
 		}
-	}
-	return limits, nil
+		for _, one := range answer.Quotas {
+			l := quotaLimit{code: aws.ToString(one.QuotaCode)}
+			unit := units[l.code]
+			if match := hostQuota().FindStringSubmatch(aws.ToString(one.QuotaName)); match != nil {
+				l.host, unit = match[1], 1
+			}
+			if unit > 0 && one.Value != nil {
+				l.value = int64(*one.Value * float64(unit))
+				limits = append(limits, l)
+			}
+		}
+		return answer.NextToken, len(answer.Quotas), nil
+	})
+	return limits, err
 }
 
 // Quota implements drivers.Cloud. The use is that of the newest list if it is recent.
@@ -209,7 +224,7 @@ func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	}
 	const no = resources.Unlimited
 	q := resources.Quota{Limit: resources.ResourceAmounts{Instances: no, Cores: no, RAM: no, Volumes: no, VolumeGB: no, Addresses: no}}
-	limits, err := c.quotas.limits.Get(ctx)
+	limits, err := c.quotas.known(ctx)
 	if err != nil {
 		return resources.Quota{}, err
 	}

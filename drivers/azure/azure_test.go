@@ -276,11 +276,14 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 }
 
 func TestUnreadableQuotasAreNoLimits(t *testing.T) {
-	a, c := newCloud(t)
-	a.Fail("UsageClient.NewListPager", 1, http.StatusForbidden, "AuthorizationFailed", "")
-	if q, err := c.Quota(t.Context()); err != nil || q.Limit.Cores != resources.Unlimited {
-		t.Errorf("Quota = %+v, %v, want no limit", q.Limit, err)
+	for _, status := range []int{http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError} {
+		a, c := newCloud(t)
+		a.Fail("UsageClient.NewListPager", 1, status, "AuthorizationFailed", "")
+		if q, err := c.Quota(t.Context()); err != nil || q.Limit.Cores != resources.Unlimited {
+			t.Errorf("%d: Quota = %+v, %v, want no limit", status, q.Limit, err)
+		}
 	}
+	_, c := newCloud(t)
 	if q, err := c.Quota(t.Context()); err != nil || q.Limit.Cores != 100 || q.Limit.Other["standardDSv5Family"] != 100 {
 		t.Errorf("Quota = %+v, %v, want those of the location", q.Limit, err)
 	}

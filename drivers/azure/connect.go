@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
@@ -25,12 +24,12 @@ import (
 type Cloud struct {
 	*imageStore
 	*account
-	log       *slog.Logger
-	idle      func() // closes idle connections
-	names     *names
-	recent    recentList
-	faults    faults
-	warnQuota sync.Once
+	log    *slog.Logger
+	idle   func() // closes idle connections
+	names  *names
+	recent recentList
+	faults faults
+	quotas drivers.Optional
 }
 
 var (

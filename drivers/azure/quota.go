@@ -2,11 +2,9 @@ package azure
 
 import (
 	"context"
-	"errors"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
-	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -18,13 +16,15 @@ const (
 )
 
 // Quota implements drivers.Cloud. The quotas are those of the subscription in the location. Azure counts new machines with a
-// delay, so the use is at least that of the newest list. With credentials that must not read quotas npctl knows no limits:
-// Azure itself still enforces them.
+// delay, so the use is at least that of the newest list. Without a readable quota npctl knows no limits: Azure itself still
+// enforces them.
 func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
-	usages, err := collect(ctx, c.usage.NewListPager(c.location, nil), func(p armcompute.UsageClientListResponse) ([]*armcompute.Usage, *string) { return p.Value, p.NextLink })
-	if err = wrap("read quotas", err); errors.Is(err, drivers.ErrRejected) {
-		c.warnQuota.Do(func() { c.log.Warn("quotas are not readable; npctl assumes no limits", "error", err) })
-	} else if err != nil {
+	var usages []*armcompute.Usage
+	err := c.quotas.Do(ctx, c.log, "quotas are not readable; npctl assumes no limits", func(ctx context.Context) (err error) {
+		usages, err = collect(ctx, c.usage.NewListPager(c.location, nil), func(p armcompute.UsageClientListResponse) ([]*armcompute.Usage, *string) { return p.Value, p.NextLink })
+		return wrap("read quotas", err)
+	})
+	if err != nil {
 		return resources.Quota{}, err
 	}
 	list, ok := c.recent.get()

@@ -523,3 +523,24 @@ func TestEndlessListsAreErrors(t *testing.T) {
 		},
 	})
 }
+
+// Nodes may need neither Neutron's floating IPs nor Cinder.
+func TestQuotasOfNeutronAndCinderAreOptional(t *testing.T) {
+	for _, status := range []int{403, 404, 429, 500, 503} {
+		r := newReplay(t)
+		r.on("GET /compute/v2.1/limits", 200, `{"limits": {"absolute": {"maxTotalInstances": 10, "maxTotalCores": 20, "maxTotalRAMSize": -1}}}`)
+		r.on("GET /network/v2.0/quotas/project/details", status, `{}`)
+		r.on("GET /volume/v3/project/limits", status, `{}`)
+		var log strings.Builder
+		c := r.open(slog.New(slog.NewTextHandler(&log, nil)))
+		for range 2 {
+			q, err := c.Quota(t.Context())
+			if err != nil || q.Limit.Instances != 10 || q.Limit.Addresses != resources.Unlimited || q.Limit.Volumes != resources.Unlimited || q.Limit.VolumeGB != resources.Unlimited {
+				t.Errorf("%d: Quota = %+v, %v", status, q, err)
+			}
+		}
+		if n := strings.Count(log.String(), "level=WARN"); n != 2 && status > 404 {
+			t.Errorf("%d: %d warnings, want one for each:\n%s", status, n, log.String())
+		}
+	}
+}

@@ -25,6 +25,8 @@ type Cloud struct {
 	offers       *offerResolver
 	network      *networking
 	attached     attached
+
+	networkLimits, volumeLimits drivers.Optional
 }
 
 var (

@@ -10,17 +10,20 @@ import (
 )
 
 // Quota implements drivers.Cloud with one call per service: Nova's absolute limits, Neutron's quota of floating IPs
-// and Cinder's limits. A service that is missing or reports no limits is unlimited.
+// and Cinder's limits. A service that is missing or reports no limits is unlimited. So are Neutron and Cinder when they fail,
+// because nodes may need neither of them.
 func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	var q resources.Quota
 	if err := computeQuota(ctx, c.compute, &q); err != nil {
 		return resources.Quota{}, err
 	}
 	q.Limit.Addresses, q.Limit.Volumes, q.Limit.VolumeGB = resources.Unlimited, resources.Unlimited, resources.Unlimited
-	if err := c.networkQuota(ctx, &q); err != nil {
+	network := func(ctx context.Context) error { return c.networkQuota(ctx, &q) }
+	if err := c.networkLimits.Do(ctx, c.log, "the quota of floating IPs is not readable; npctl assumes no limit", network); err != nil {
 		return resources.Quota{}, err
 	}
-	if err := c.volumeQuota(ctx, &q); err != nil {
+	volumes := func(ctx context.Context) error { return c.volumeQuota(ctx, &q) }
+	if err := c.volumeLimits.Do(ctx, c.log, "the limits of volumes are not readable; npctl assumes none", volumes); err != nil {
 		return resources.Quota{}, err
 	}
 	return q, nil
@@ -75,7 +78,9 @@ func (s *session) networkQuota(ctx context.Context, q *resources.Quota) error {
 	if isStatus(err, http.StatusForbidden) || isStatus(err, http.StatusNotFound) {
 		return nil
 	}
-	q.Limit.Addresses, q.Used.Addresses = limit(answer.Quota.FloatingIP.Limit), answer.Quota.FloatingIP.Used
+	if err == nil {
+		q.Limit.Addresses, q.Used.Addresses = limit(answer.Quota.FloatingIP.Limit), answer.Quota.FloatingIP.Used
+	}
 	return err
 }
 
@@ -101,8 +106,11 @@ func (s *session) volumeQuota(ctx context.Context, q *resources.Quota) error {
 	if isStatus(err, http.StatusForbidden) || isStatus(err, http.StatusNotFound) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
 	a := answer.Limits.Absolute
 	q.Limit.Volumes, q.Limit.VolumeGB = limit(a.MaxVolumes), limit(a.MaxGigabytes)
 	q.Used.Volumes, q.Used.VolumeGB = a.UsedVolumes, a.UsedGB
-	return err
+	return nil
 }
