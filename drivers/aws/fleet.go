@@ -186,10 +186,10 @@ func (c *Cloud) createTemplate(ctx context.Context, spec drivers.Spec, t launchT
 
 // leftTemplates lists the launch templates that no instance uses.
 func (w *sweeper) leftTemplates(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
-	err = pages(func(token *string) (*string, int, error) {
+	err = pages("list launch templates", func(token *string) (*string, int, error) {
 		answer, err := w.ec2.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{Filters: filters, MaxResults: aws.Int32(maxTemplates), NextToken: token})
 		if err != nil {
-			return nil, 0, wrap("list launch templates", err)
+			return nil, 0, err
 		}
 		for _, t := range answer.LaunchTemplates {
 			l := leftoverOf(resources.LeftoverLaunchTemplate, t.LaunchTemplateId, t.Tags)

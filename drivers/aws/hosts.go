@@ -79,11 +79,11 @@ func (c *Cloud) hostOf(ctx context.Context, spec drivers.Spec, in ec2.RunInstanc
 
 // hosts lists hosts that are not released.
 func (w *sweeper) hosts(ctx context.Context, in *ec2.DescribeHostsInput) (found []types.Host, err error) {
-	err = pages(func(token *string) (*string, int, error) {
+	err = pages("list dedicated hosts", func(token *string) (*string, int, error) {
 		in.NextToken = token
 		answer, err := w.ec2.DescribeHosts(ctx, in)
 		if err != nil {
-			return nil, 0, wrap("list dedicated hosts", err)
+			return nil, 0, err
 		}
 		for _, h := range answer.Hosts {
 			if h.State != types.AllocationStateReleased && h.State != types.AllocationStateReleasedPermanentFailure {

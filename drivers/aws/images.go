@@ -50,11 +50,11 @@ func (st *imageStore) ListImages(ctx context.Context) ([]resources.RemoteImage, 
 // describe lists AMIs.
 func (st *imageStore) describe(ctx context.Context, in *ec2.DescribeImagesInput) (found []types.Image, err error) {
 	in.MaxResults = aws.Int32(pageSize)
-	err = pages(func(token *string) (*string, int, error) {
+	err = pages("list images", func(token *string) (*string, int, error) {
 		in.NextToken = token
 		answer, err := st.ec2.DescribeImages(ctx, in)
 		if err != nil {
-			return nil, 0, wrap("list images", err)
+			return nil, 0, err
 		}
 		found = append(found, answer.Images...)
 		return answer.NextToken, len(answer.Images), nil

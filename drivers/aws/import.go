@@ -129,10 +129,10 @@ type importTask struct {
 
 // snapshotTasks lists tasks that make snapshots: those with the IDs, or all.
 func (st *imageStore) snapshotTasks(ctx context.Context, ids ...string) (tasks []importTask, err error) {
-	err = pages(func(token *string) (*string, int, error) {
+	err = pages("list import tasks", func(token *string) (*string, int, error) {
 		answer, err := st.ec2.DescribeImportSnapshotTasks(ctx, &ec2.DescribeImportSnapshotTasksInput{ImportTaskIds: ids, NextToken: token})
 		if err != nil {
-			return nil, 0, wrap("list import tasks", err)
+			return nil, 0, err
 		}
 		for _, t := range answer.ImportSnapshotTasks {
 			if d := t.SnapshotTaskDetail; d != nil {
@@ -147,10 +147,10 @@ func (st *imageStore) snapshotTasks(ctx context.Context, ids ...string) (tasks [
 
 // imageTasks lists tasks that make AMIs: those with the IDs, or all.
 func (st *imageStore) imageTasks(ctx context.Context, ids ...string) (tasks []importTask, err error) {
-	err = pages(func(token *string) (*string, int, error) {
+	err = pages("list import tasks", func(token *string) (*string, int, error) {
 		answer, err := st.ec2.DescribeImportImageTasks(ctx, &ec2.DescribeImportImageTasksInput{ImportTaskIds: ids, NextToken: token})
 		if err != nil {
-			return nil, 0, wrap("list import tasks", err)
+			return nil, 0, err
 		}
 		for _, t := range answer.ImportImageTasks {
 			made := []string{aws.ToString(t.ImageId)}
@@ -296,10 +296,10 @@ func (st *imageStore) objects(ctx context.Context) (found []resources.Leftover, 
 			found = append(found, resources.Leftover{Type: resources.LeftoverObject, ID: aws.ToString(key) + upload, Name: aws.ToString(key), Marks: marks})
 		}
 	}
-	err = pages(func(token *string) (*string, int, error) {
+	err = pages("list bucket "+st.bucket.name, func(token *string) (*string, int, error) {
 		answer, err := st.bucket.listObjects(ctx, &s3.ListObjectsV2Input{Bucket: aws.String(st.bucket.name), Prefix: aws.String(objectPrefix), ContinuationToken: token})
 		if err != nil {
-			return nil, 0, wrap("list bucket "+st.bucket.name, err)
+			return nil, 0, err
 		}
 		for _, o := range answer.Contents {
 			add(o.Key, "")
@@ -310,10 +310,10 @@ func (st *imageStore) objects(ctx context.Context) (found []resources.Leftover, 
 		return nil, err
 	}
 	var key, upload *string // the last ones of a page
-	err = pages(func(*string) (*string, int, error) {
+	err = pages("list the uploads of bucket "+st.bucket.name, func(*string) (*string, int, error) {
 		answer, err := st.bucket.listMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: aws.String(st.bucket.name), Prefix: aws.String(objectPrefix), KeyMarker: key, UploadIdMarker: upload})
 		if err != nil {
-			return nil, 0, wrap("list the uploads of bucket "+st.bucket.name, err)
+			return nil, 0, err
 		}
 		for _, u := range answer.Uploads {
 			add(u.Key, uploadSeparator+aws.ToString(u.UploadId))

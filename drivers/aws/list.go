@@ -37,10 +37,10 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 
 // instances lists the instances that match all filters.
 func (a *calls) instances(ctx context.Context, filters []types.Filter) (found []types.Instance, err error) {
-	err = pages(func(token *string) (*string, int, error) {
+	err = pages("list instances", func(token *string) (*string, int, error) {
 		answer, err := a.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
 		if err != nil {
-			return nil, 0, wrap("list instances", err)
+			return nil, 0, err
 		}
 		before := len(found)
 		for _, r := range answer.Reservations {

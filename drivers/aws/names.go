@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -42,16 +43,20 @@ func newNames(api *calls) *names {
 	return n
 }
 
-// pages calls fetch with the token of each page until there is no next one. fetch also returns the number of items.
-func pages(fetch func(token *string) (next *string, items int, err error)) error {
+// pages calls fetch with the token of each page until there is no next one. fetch also returns the number of items; doing is for
+// errors.
+func pages(doing string, fetch func(token *string) (next *string, items int, err error)) error {
 	var listed drivers.Pages
 	for token := (*string)(nil); ; {
 		next, items, err := fetch(token)
-		if err == nil {
-			err = listed.Next(aws.ToString(next), items)
+		if err != nil {
+			return wrap(doing, err)
 		}
-		if err != nil || aws.ToString(next) == "" {
-			return err
+		if err := listed.Next(aws.ToString(next), items); err != nil {
+			return fmt.Errorf("%s: %w", doing, err)
+		}
+		if aws.ToString(next) == "" {
+			return nil
 		}
 		token = next
 	}
@@ -61,10 +66,10 @@ func pages(fetch func(token *string) (next *string, items int, err error)) error
 const pageSize = 1000
 
 func (n *names) fetchTypeNames(ctx context.Context) (found []string, err error) {
-	err = pages(func(token *string) (*string, int, error) {
+	err = pages("list instance types", func(token *string) (*string, int, error) {
 		answer, err := n.ec2.DescribeInstanceTypeOfferings(ctx, &ec2.DescribeInstanceTypeOfferingsInput{MaxResults: aws.Int32(pageSize), NextToken: token})
 		if err != nil {
-			return nil, 0, wrap("list instance types", err)
+			return nil, 0, err
 		}
 		for _, o := range answer.InstanceTypeOfferings {
 			found = append(found, string(o.InstanceType))
@@ -75,10 +80,10 @@ func (n *names) fetchTypeNames(ctx context.Context) (found []string, err error) 
 }
 
 func (n *names) fetchSubnets(ctx context.Context) (found []subnet, err error) {
-	err = pages(func(token *string) (*string, int, error) {
+	err = pages("list subnets", func(token *string) (*string, int, error) {
 		answer, err := n.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{MaxResults: aws.Int32(pageSize), NextToken: token})
 		if err != nil {
-			return nil, 0, wrap("list subnets", err)
+			return nil, 0, err
 		}
 		for _, s := range answer.Subnets {
 			found = append(found, subnet{aws.ToString(s.SubnetId), aws.ToString(s.AvailabilityZone)})
@@ -89,10 +94,10 @@ func (n *names) fetchSubnets(ctx context.Context) (found []subnet, err error) {
 }
 
 func (n *names) fetchSecurityGroups(ctx context.Context) (found []string, err error) {
-	err = pages(func(token *string) (*string, int, error) {
+	err = pages("list security groups", func(token *string) (*string, int, error) {
 		answer, err := n.ec2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{MaxResults: aws.Int32(pageSize), NextToken: token})
 		if err != nil {
-			return nil, 0, wrap("list security groups", err)
+			return nil, 0, err
 		}
 		for _, g := range answer.SecurityGroups {
 			found = append(found, aws.ToString(g.GroupId))
@@ -175,11 +180,11 @@ func (n *names) instanceTypes(ctx context.Context, wanted []string) (map[string]
 	_, missing := n.types.split(wanted)
 	for chunk := range slices.Chunk(missing, maxTypes) {
 		// A filter, other than a list of names, does not fail with an unknown name.
-		err := pages(func(token *string) (*string, int, error) {
+		err := pages("read instance types", func(token *string) (*string, int, error) {
 			answer, err := n.ec2.DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{
 				Filters: []types.Filter{filter("instance-type", chunk...)}, MaxResults: aws.Int32(maxTypes), NextToken: token})
 			if err != nil {
-				return nil, 0, wrap("read instance types", err)
+				return nil, 0, err
 			}
 			n.types.add(answer.InstanceTypes)
 			return answer.NextToken, len(answer.InstanceTypes), nil

@@ -196,10 +196,10 @@ func (q *quotas) fetch(ctx context.Context, service string) (limits []quotaLimit
 		units[v.storage], units[v.iops] = tib, 1
 	}
 	delete(units, "")
-	err = pages(func(token *string) (*string, int, error) {
+	err = pages("read service quotas", func(token *string) (*string, int, error) {
 		answer, err := q.client.ListServiceQuotas(ctx, &servicequotas.ListServiceQuotasInput{ServiceCode: aws.String(service), MaxResults: aws.Int32(maxQuotas), NextToken: token})
 		if err != nil {
-			return nil, 0, wrap("read service quotas", err)
+			return nil, 0, err
 		}
 		for _, one := range answer.Quotas {
 			l := quotaLimit{code: aws.ToString(one.QuotaCode)}
@@ -255,10 +255,10 @@ func (c *Cloud) countVolumes(ctx context.Context, used *resources.ResourceAmount
 		delete(used.Other, codes.storage)
 		delete(used.Other, codes.iops)
 	}
-	return pages(func(token *string) (*string, int, error) {
+	return pages("list volumes", func(token *string) (*string, int, error) {
 		answer, err := c.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{MaxResults: aws.Int32(pageSize), NextToken: token})
 		if err != nil {
-			return nil, 0, wrap("list volumes", err)
+			return nil, 0, err
 		}
 		for _, v := range answer.Volumes {
 			*used = used.Plus(rootDisk{string(v.VolumeType), int64(aws.ToInt32(v.Size)), int64(aws.ToInt32(v.Iops))}.amounts())

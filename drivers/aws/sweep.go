@@ -59,10 +59,10 @@ func (w *sweeper) leftoverKinds() []leftoverKind {
 }
 
 func (w *sweeper) volumes(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
-	err = pages(func(token *string) (*string, int, error) {
+	err = pages("list volumes", func(token *string) (*string, int, error) {
 		answer, err := w.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
 		if err != nil {
-			return nil, 0, wrap("list volumes", err)
+			return nil, 0, err
 		}
 		for _, v := range answer.Volumes {
 			l := leftoverOf(resources.LeftoverVolume, v.VolumeId, v.Tags)
@@ -77,10 +77,10 @@ func (w *sweeper) volumes(ctx context.Context, filters []types.Filter) (found []
 }
 
 func (w *sweeper) interfaces(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
-	err = pages(func(token *string) (*string, int, error) {
+	err = pages("list network interfaces", func(token *string) (*string, int, error) {
 		answer, err := w.ec2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
 		if err != nil {
-			return nil, 0, wrap("list network interfaces", err)
+			return nil, 0, err
 		}
 		for _, n := range answer.NetworkInterfaces {
 			l := leftoverOf(resources.LeftoverPort, n.NetworkInterfaceId, n.TagSet)

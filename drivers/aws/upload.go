@@ -116,10 +116,10 @@ func (st *imageStore) deleteEarlier(ctx context.Context, marks resources.OwnerTa
 
 // snapshots lists the account's own snapshots.
 func (st *imageStore) snapshots(ctx context.Context, filters []types.Filter) (found []types.Snapshot, err error) {
-	err = pages(func(token *string) (*string, int, error) {
+	err = pages("list snapshots", func(token *string) (*string, int, error) {
 		answer, err := st.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
 		if err != nil {
-			return nil, 0, wrap("list snapshots", err)
+			return nil, 0, err
 		}
 		found = append(found, answer.Snapshots...)
 		return answer.NextToken, len(answer.Snapshots), nil
