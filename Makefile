@@ -19,7 +19,7 @@ INTEGRATION := $(addprefix integration-,newcomer sandbox clouds kubernetes exter
 	watch systemd zookeeper openstack migration)
 
 .PHONY: help build build-windows build-kubernetes test race check affected lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz \
-	clean openstack openstack-down integration integration-openstack-lab $(INTEGRATION)
+	clean peers openstack openstack-down integration integration-openstack-lab $(INTEGRATION)
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -142,6 +142,9 @@ integration-qemu: build ## virtual machines of the real QEMU, without KVM (as ro
 
 integration-openstack: build ## real OpenStack services on loopback (as root, Debian 12; installs packages, starts services)
 	./test/openstack/run.sh
+
+peers: ## install the packages and Python environments of the integration targets (as root, Debian 12)
+	./test/peers.sh
 
 openstack: ## start the OpenStack of the integration targets, which then use it and leave it running (as root, Debian 12)
 	./test/openstack/up.sh

@@ -110,7 +110,7 @@ func realSetup(t *testing.T, name string, config cty.Value) drivertest.Setup {
 		Alone:          true,
 		Settle:         2 * time.Minute,
 		Poll:           300 * time.Millisecond,
-		Many:           4,
+		Many:           2,
 	}
 }
 
