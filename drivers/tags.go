@@ -2,18 +2,24 @@ package drivers
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/npctl/npctl/resources"
 )
 
 // The keys of ownership tags in clouds that store key-value pairs: npctl_installation, npctl_provider, npctl_pool, npctl_label,
-// npctl_image, npctl_build, npctl_hash, and the ID of the record as one of npctl_node_id, npctl_upload_id and npctl_build_id.
+// npctl_image, npctl_build, npctl_hash, the ID of the record as one of npctl_node_id, npctl_upload_id and npctl_build_id, and
+// npctl_object where the cloud can copy tags.
 const (
 	TagPrefix       = "npctl_"
 	TagInstallation = TagPrefix + "installation"
 	TagNodeID       = TagPrefix + "node_id"
 	TagUploadID     = TagPrefix + "upload_id"
 	TagBuildID      = TagPrefix + "build_id"
+
+	// TagObject names the objects to which npctl itself gave ownership tags, see OwnerOf.
+	TagObject = TagPrefix + "object"
 )
 
 // TagOfID returns the key of the ID of a record.
@@ -74,6 +80,50 @@ func DecodeTags(values map[string]string) resources.OwnerTags {
 			m.Kind, m.ID = kind, id
 			break
 		}
+	}
+	return m
+}
+
+// ObjectType is a group of types of objects that belong to records of the same kinds.
+type ObjectType int
+
+// The types of objects.
+const (
+	OfServer ObjectType = iota // a server or what is created with one, such as a volume: of a node or a build
+	OfImage                    // an image or what is created for one, such as its snapshot: of an upload or a build
+	OfAny                      // a volume in a cloud where uploads also have volumes
+)
+
+// fits reports whether records of the kind have objects of the type.
+func (t ObjectType) fits(kind resources.Kind) bool {
+	switch kind {
+	case resources.KindNode:
+		return t != OfImage
+	case resources.KindUpload:
+		return t != OfServer
+	default:
+		return true
+	}
+}
+
+// OwnerOf decodes the ownership tags of an object. Backup tools and clouds copy tags to other objects, which are not npctl's: the
+// result is zero for an object of another type than the record has, and for an object that TagObject does not name. TagObject is
+// a list of names, separated by spaces. ids are the names of the object: its ID, and attributes that no copy has, such as the
+// client token of the call that created it. Objects without TagObject are those of older versions of npctl.
+func OwnerOf(values map[string]string, of ObjectType, ids ...string) resources.OwnerTags {
+	named := strings.Fields(values[TagObject])
+	if len(named) > 0 && !slices.ContainsFunc(named, func(name string) bool {
+		return slices.ContainsFunc(ids, func(id string) bool { return strings.EqualFold(id, name) })
+	}) {
+		return resources.OwnerTags{}
+	}
+	return OnlyOf(of, DecodeTags(values))
+}
+
+// OnlyOf returns the ownership tags of an object, or zero ones if the record has no objects of its type.
+func OnlyOf(of ObjectType, m resources.OwnerTags) resources.OwnerTags {
+	if !of.fits(m.Kind) {
+		return resources.OwnerTags{}
 	}
 	return m
 }

@@ -318,6 +318,9 @@ func (w *world) join(provider string, view *ProviderView, installation string) {
 		if i.Marks.Installation != installation || installation == "" || view.DeletedInstances[i.ID] {
 			continue
 		}
+		if i.Marks.Kind == resources.KindUpload {
+			continue // of no record that has servers
+		}
 		s := leak{provider: provider, kind: "server", id: i.ID, name: i.Name, marks: i.Marks}
 		if i.Marks.Kind == resources.KindBuild {
 			w.leaks = append(w.leaks, w.ofBuild(s))
@@ -390,6 +393,9 @@ func (w *world) joinImages(provider string, view *ProviderView, installation str
 	for _, image := range view.Images {
 		if image.Marks.Installation != installation || installation == "" {
 			continue
+		}
+		if image.Marks.Kind == resources.KindNode {
+			continue // a backup of a node: npctl makes none
 		}
 		u := w.upload[image.Marks.ID]
 		s := leak{provider: provider, kind: "image", id: image.ID, name: image.Name, marks: image.Marks}
