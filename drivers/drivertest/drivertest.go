@@ -52,6 +52,10 @@ type Setup struct {
 	// Attach attaches one object of every kind to an instance, such as volumes, ports and floating IPs, as another
 	// user would, without npctl's ownership tags. It omits kinds that the project does not support.
 	Attach func(t *testing.T, instance string) []Foreign
+	// Copies makes what other users and backup tools make of an instance (KindNode) or an image (KindUpload) of npctl, with copies of
+	// its ownership tags: an image and a disk of it, a copy of it, an instance like it. It omits kinds that the project does not
+	// support, and those that nothing distinguishes (docs/security.md). Stays accepts ownership tags.
+	Copies func(t *testing.T, kind resources.Kind, original string) []Foreign
 	// LeaveBehind creates an object other than an instance with these ownership tags, of a type that Leftovers lists.
 	LeaveBehind func(t *testing.T, marks resources.OwnerTags) resources.Leftover
 	// Use makes another object use a leftover until the test ends.
@@ -130,6 +134,7 @@ func run(t *testing.T, setup func(t *testing.T) Setup, around func(*testing.T, f
 		{"Access", accessTests()},
 		{"Snapshots", snapshotTests()},
 		{"Adopter", adopterTests()},
+		{"Copies", copyTests()},
 		{"NodeUser", nodeUserTests()},
 		{"Foreign", foreignTests()},
 		{"Errors", errorTests()},

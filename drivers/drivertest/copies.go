@@ -1,0 +1,175 @@
+package drivertest
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/resources"
+)
+
+// copyTests test objects to which a cloud, a backup tool or another user has copied ownership tags, and objects that npctl has
+// released: nothing of both is npctl's.
+func copyTests() []test {
+	copies := func(s *suite) bool { return s.Copies != nil }
+	adopts := func(s *suite) bool { return !s.lacks("adopter") }
+	return []test{
+		{"CopiesOfAnInstanceAreForeign", copies, instanceIsCopied},
+		{"CopiesOfAnImageAreForeign", func(s *suite) bool { return copies(s) && !s.lacks("images") }, imageIsCopied},
+		{"ReleasedInstanceStays", adopts, releasedInstanceStays},
+		{"ReleasedImageStays", func(s *suite) bool { return adopts(s) && !s.lacks("images") }, releasedImageStays},
+	}
+}
+
+func instanceIsCopied(t *testing.T, s *suite) {
+	spec := s.spec()
+	s.create(t, spec)
+	made := s.ready(t, s.Cloud, spec)
+	copies := s.copies(t, resources.KindNode, made.ID)
+	s.foreign(t, copies, spec.Marks)
+	if now, err := s.listed(t.Context(), s.reopened(t), spec.Marks.ID); err != nil || now.ID != made.ID {
+		t.Errorf("listed is %s, %v; want %s", now.ID, err, made.ID)
+	}
+	spec.MaybeCreated = true
+	if again, err := s.Cloud.Create(t.Context(), spec); err != nil || again.ID != made.ID {
+		t.Errorf("Create again = %s, %v; want %s", again.ID, err, made.ID)
+	}
+	s.deleted(t, made.ID, spec)
+	s.foreign(t, copies, spec.Marks)
+	again, err := s.Cloud.Create(t.Context(), spec)
+	testutil.Must(t, err)
+	if slices.ContainsFunc(copies, func(f Foreign) bool { return f.ID == again.ID }) {
+		t.Errorf("Create without the original found the copy %s", again.ID)
+	}
+}
+
+func imageIsCopied(t *testing.T, s *suite) {
+	content := s.content()
+	spec := s.imageSpec(content)
+	upload := func() resources.RemoteImage {
+		made, err := s.images(t).UploadImage(t.Context(), spec, bytes.NewReader(content))
+		testutil.Must(t, err)
+		return s.readyImage(t, made.ID, spec.Marks)
+	}
+	copies := s.copies(t, resources.KindUpload, upload().ID)
+	s.foreign(t, copies, spec.Marks)
+	spec.MaybeCreated = true // deletes what an earlier attempt has left
+	made := upload()
+	s.foreign(t, copies, spec.Marks)
+	s.imageGoes(t, made)
+	s.foreign(t, copies, spec.Marks)
+}
+
+// WithoutObject returns ownership tags without drivers.TagObject, as older versions of npctl wrote them: the type of the object
+// distinguishes copies of them.
+func WithoutObject(tags map[string]string) map[string]string {
+	tags = maps.Clone(tags)
+	delete(tags, drivers.TagObject)
+	return tags
+}
+
+func (s *suite) copies(t *testing.T, kind resources.Kind, original string) []Foreign {
+	t.Helper()
+	copies := s.Copies(t, kind, original)
+	if len(copies) == 0 {
+		t.Fatal("Copies copied nothing")
+	}
+	return copies
+}
+
+// foreign checks that no list has copies with ownership tags, and that no deletion deletes them.
+func (s *suite) foreign(t *testing.T, copies []Foreign, marks resources.OwnerTags) {
+	t.Helper()
+	isCopy := func(id string) bool { return slices.ContainsFunc(copies, func(f Foreign) bool { return f.ID == id }) }
+	for what, id := range s.owned(t) {
+		if isCopy(id) {
+			t.Errorf("the copy %s is listed as npctl's", what)
+		}
+	}
+	store, _ := drivers.ImagesOf(s.Cloud)
+	sweeper, _ := drivers.SweeperOf(s.Cloud)
+	for _, one := range copies {
+		// The error depends on the cloud, for which most of these calls name no object of their kind.
+		_ = s.Cloud.Delete(t.Context(), one.ID, marks)
+		if store != nil {
+			_ = store.DeleteImage(t.Context(), one.ID, marks)
+		}
+		for _, kind := range resources.LeftoverTypes {
+			if sweeper != nil {
+				_ = sweeper.DeleteLeftover(t.Context(), resources.Leftover{Type: kind, ID: one.ID, Name: one.ID, Marks: marks})
+			}
+		}
+		if err := one.Stays(); err != nil {
+			t.Errorf("the copy %s: %v", one.ID, err)
+		}
+	}
+}
+
+// owned returns the IDs of everything that the cloud lists as an object of the test's installation, with descriptions.
+func (s *suite) owned(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	list, err := s.ours(t.Context(), s.Cloud)
+	testutil.Must(t, err)
+	for _, i := range list {
+		found["instance "+i.ID] = i.ID
+	}
+	if store, ok := drivers.ImagesOf(s.Cloud); ok {
+		images, err := store.ListImages(t.Context())
+		testutil.Must(t, err)
+		for _, i := range images {
+			if i.Marks.Installation == s.installation {
+				found["image "+i.ID] = i.ID
+			}
+		}
+	}
+	if sweeper, ok := drivers.SweeperOf(s.Cloud); ok {
+		left, err := sweeper.Leftovers(t.Context())
+		testutil.Must(t, err)
+		for _, l := range left {
+			if l.Marks.Installation == s.installation {
+				found[l.Type+" "+l.ID] = l.ID
+			}
+		}
+	}
+	return found
+}
+
+func releasedInstanceStays(t *testing.T, s *suite) {
+	spec := s.spec()
+	s.create(t, spec)
+	made := s.ready(t, s.Cloud, spec)
+	s.released(t, resources.KindNode, made.ID, spec.Marks)
+	s.adopt(t, made.ID, spec.Marks, resources.OwnerTags{}) // the suite deletes it
+}
+
+func releasedImageStays(t *testing.T, s *suite) {
+	content := s.content()
+	spec := s.imageSpec(content)
+	made, err := s.images(t).UploadImage(t.Context(), spec, bytes.NewReader(content))
+	testutil.Must(t, err)
+	s.readyImage(t, made.ID, spec.Marks)
+	s.released(t, resources.KindUpload, made.ID, spec.Marks)
+	s.adopt(t, made.ID, spec.Marks, resources.OwnerTags{})
+}
+
+// released releases an object. No list may have anything of its record then.
+func (s *suite) released(t *testing.T, kind resources.Kind, id string, marks resources.OwnerTags) {
+	t.Helper()
+	adopter, _ := drivers.AdopterOf(s.Cloud)
+	testutil.Must(t, adopter.Release(t.Context(), id, marks))
+	s.eventually(t, func() error {
+		for what := range s.owned(t) {
+			return fmt.Errorf("the released %s is listed as npctl's", what)
+		}
+		return nil
+	})
+	object, found, err := adopter.LookUp(t.Context(), kind, id)
+	if err != nil || !found || object.Marks() != (resources.OwnerTags{}) {
+		t.Errorf("LookUp of the released %s = %+v, %t, %v", kind, object, found, err)
+	}
+}
