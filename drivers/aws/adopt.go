@@ -86,8 +86,8 @@ func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObje
 	}
 	images, err := c.describe(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}})
 	for _, i := range images {
-		if drivers.DecodeTags(tagMap(i.Tags)) == (resources.OwnerTags{}) {
-			others = append(others, existingImage(i))
+		if object := existingImage(i); object.Image.Marks == (resources.OwnerTags{}) {
+			others = append(others, object)
 		}
 	}
 	return others, err
@@ -111,17 +111,18 @@ func nodepoolText(tags map[string]string) string {
 type tagged struct {
 	what, id string
 	tags     map[string]string
+	marks    resources.OwnerTags
 }
 
 // lookUpTagged reads the object of ownership tags.
 func (c *Cloud) lookUpTagged(ctx context.Context, id string, kind resources.Kind) (tagged, bool, error) {
 	if kind == resources.KindUpload {
 		i, found, err := c.image(ctx, id)
-		t := tagged{what: "image", id: id, tags: tagMap(i.Tags)}
+		t := tagged{"image", id, tagMap(i.Tags), remoteImage(i).Marks}
 		return t, found && err == nil && aws.ToString(i.OwnerId) == c.account, err
 	}
 	i, found, err := c.instance(ctx, id)
-	t := tagged{what: "instance", id: id, tags: tagMap(i.Tags)}
+	t := tagged{"instance", id, tagMap(i.Tags), ownerOf(i)}
 	return t, found && err == nil, err
 }
 
@@ -138,6 +139,7 @@ func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.
 		return err
 	}
 	tags := drivers.EncodeTags(marks)
+	tags[drivers.TagObject] = id
 	if err := validateTags(tags); err != nil {
 		return err
 	}
@@ -149,7 +151,8 @@ func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.
 	}))
 }
 
-// Release implements drivers.Adopter. The volumes, interfaces and snapshots of the object lose their tags before it.
+// Release implements drivers.Adopter. The volumes, interfaces and snapshots of the object, and the tasks that made it, lose their
+// tags before it.
 func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTags) error {
 	t, exists, err := c.lookUpTagged(ctx, id, marks.Kind)
 	if err != nil || !exists {
@@ -157,6 +160,11 @@ func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTag
 	}
 	if err := checkAdoptable(t, marks, resources.OwnerTags{}); err != nil {
 		return err
+	}
+	if marks.Kind == resources.KindUpload {
+		if err := c.releaseTasks(ctx, marks); err != nil {
+			return err
+		}
 	}
 	names := t.namesOf(func(name string) bool { return strings.HasPrefix(name, nodepoolPrefix) || isOwnerTag(name) })
 	parts, err := c.partsOf(ctx, t, marks)
@@ -190,7 +198,7 @@ func (t tagged) namesOf(match func(string) bool) (names []string) {
 
 // partsOf returns the IDs of the objects that npctl created with an object.
 func (c *Cloud) partsOf(ctx context.Context, t tagged, marks resources.OwnerTags) (ids []string, err error) {
-	if drivers.DecodeTags(t.tags).Installation == "" {
+	if t.marks.Installation == "" {
 		return nil, nil
 	}
 	left, err := c.Leftovers(ctx)
@@ -202,7 +210,7 @@ func (c *Cloud) partsOf(ctx context.Context, t tagged, marks resources.OwnerTags
 	return ids, err
 }
 
-func (c *Cloud) removeTags(ctx context.Context, ids, names []string) error {
+func (st *imageStore) removeTags(ctx context.Context, ids, names []string) error {
 	if len(ids) == 0 || len(names) == 0 {
 		return nil
 	}
@@ -210,13 +218,13 @@ func (c *Cloud) removeTags(ctx context.Context, ids, names []string) error {
 	for _, name := range names {
 		in.Tags = append(in.Tags, types.Tag{Key: aws.String(name)})
 	}
-	_, err := c.ec2.DeleteTags(ctx, in)
+	_, err := st.ec2.DeleteTags(ctx, in)
 	return unlessMissing(wrap("remove tags of "+strings.Join(ids, ", "), err))
 }
 
 // checkAdoptable rejects an object with the ownership tags of another record.
 func checkAdoptable(t tagged, marks, replaced resources.OwnerTags) error {
-	found := drivers.DecodeTags(t.tags)
+	found := t.marks
 	if found.Installation == "" || found.SameRecord(marks) || found == replaced {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -79,6 +80,7 @@ func unsent(err error) error {
 func (c *Cloud) find(ctx context.Context, spec drivers.Spec) (resources.Instance, bool, error) {
 	filters := append(tagFilter(spec.Marks), filter("instance-state-name", "pending", "running", "stopping", "stopped"))
 	found, err := c.ec2.instances(ctx, filters)
+	found = slices.DeleteFunc(found, func(i types.Instance) bool { return !ownerOf(i).SameRecord(spec.Marks) })
 	if err != nil || len(found) == 0 {
 		return resources.Instance{}, false, err
 	}
@@ -104,9 +106,11 @@ func (c *Cloud) request(ctx context.Context, spec drivers.Spec, o offer) (ec2.Ru
 	if disk := diskOf(volumes); disk.kind != "" {
 		tags[tagVolume] = disk.String()
 	}
+	tags[drivers.TagObject] = "" // counts: run sets it
 	if err := validateTags(tags); err != nil {
 		return ec2.RunInstancesInput{}, err
 	}
+	delete(tags, drivers.TagObject)
 	s := o.settings
 	in := ec2.RunInstancesInput{
 		ImageId:             aws.String(spec.ImageID),
@@ -115,6 +119,9 @@ func (c *Cloud) request(ctx context.Context, spec drivers.Spec, o offer) (ec2.Ru
 		NetworkInterfaces:   []types.InstanceNetworkInterfaceSpecification{network},
 		BlockDeviceMappings: volumes,
 		TagSpecifications:   tagSpecifications(tags, s.isSpot()),
+	}
+	if image.snapshot != "" {
+		in.TagSpecifications = withObject(in.TagSpecifications, types.ResourceTypeVolume, image.snapshot)
 	}
 	if s.KeyName != "" {
 		in.KeyName = aws.String(s.KeyName)
@@ -236,7 +243,8 @@ func clientToken(spec drivers.Spec, instanceType string, in ec2.RunInstancesInpu
 // run requests an instance of one type.
 func (c *Cloud) run(ctx context.Context, spec drivers.Spec, in ec2.RunInstancesInput, instanceType string) (resources.Instance, error) {
 	in.InstanceType = types.InstanceType(instanceType)
-	in.ClientToken = aws.String(clientToken(spec, instanceType, in))
+	token := clientToken(spec, instanceType, in)
+	in.ClientToken, in.TagSpecifications = aws.String(token), withObject(in.TagSpecifications, types.ResourceTypeInstance, token)
 	answer, err := c.ec2.RunInstances(ctx, &in)
 	if err != nil {
 		return resources.Instance{}, wrap(fmt.Sprintf("create instance %s (%s)", spec.Hostname, instanceType), err)

@@ -45,7 +45,7 @@ func (c *Cloud) DeleteBatch(ctx context.Context, expected map[string]resources.O
 			c.end(i)
 			continue
 		}
-		if err := drivers.CheckOwner("instance", id, drivers.DecodeTags(tagMap(i.Tags)), tags); err != nil {
+		if err := drivers.CheckOwner("instance", id, ownerOf(i), tags); err != nil {
 			failed[id] = err
 			continue
 		}

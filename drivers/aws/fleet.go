@@ -98,15 +98,18 @@ func (c *Cloud) runFleet(ctx context.Context, spec drivers.Spec, in ec2.RunInsta
 }
 
 func fleetRequest(spec drivers.Spec, in ec2.RunInstancesInput, o offer, template string) *ec2.CreateFleetInput {
-	tags := tagMap(in.TagSpecifications[0].Tags)
-	tags[tagTemplate] = template
 	request := &ec2.CreateFleetInput{
 		Type: types.FleetTypeInstant,
 		TargetCapacitySpecification: &types.TargetCapacitySpecificationRequest{TotalTargetCapacity: aws.Int32(1),
 			DefaultTargetCapacityType: types.DefaultTargetCapacityType(o.settings.MarketType)},
 	}
-	for _, kind := range []types.ResourceType{types.ResourceTypeFleet, types.ResourceTypeInstance, types.ResourceTypeVolume, types.ResourceTypeNetworkInterface} {
-		request.TagSpecifications = append(request.TagSpecifications, types.TagSpecification{ResourceType: kind, Tags: tagList(tags)})
+	for _, s := range append(in.TagSpecifications, types.TagSpecification{ResourceType: types.ResourceTypeFleet, Tags: in.TagSpecifications[0].Tags}) {
+		if s.ResourceType == types.ResourceTypeSpotInstancesRequest {
+			continue
+		}
+		tags := tagMap(s.Tags)
+		tags[tagTemplate] = template
+		request.TagSpecifications = append(request.TagSpecifications, types.TagSpecification{ResourceType: s.ResourceType, Tags: tagList(tags)})
 	}
 	if o.settings.isSpot() {
 		request.SpotOptions = &types.SpotOptionsRequest{AllocationStrategy: types.SpotAllocationStrategy(o.settings.Allocation),
@@ -193,8 +196,9 @@ func (w *sweeper) leftTemplates(ctx context.Context, filters []types.Filter) (fo
 		}
 		for _, t := range answer.LaunchTemplates {
 			l := leftoverOf(resources.LeftoverLaunchTemplate, t.LaunchTemplateId, t.Tags)
-			l.Name = aws.ToString(t.LaunchTemplateName)
-			found = append(found, l)
+			if l.Name = aws.ToString(t.LaunchTemplateName); l.Marks.ID == l.Name {
+				found = append(found, l)
+			}
 		}
 		return answer.NextToken, len(answer.LaunchTemplates), nil
 	})
@@ -276,9 +280,7 @@ func (c *Cloud) deleteUnusedTemplates(ctx context.Context, listed []types.Instan
 	}
 	found, err := c.leftTemplates(ctx, append(ownedFilter(), filter("launch-template-name", names...)))
 	for _, l := range found {
-		if l.Marks.ID == l.Name {
-			err = errors.Join(err, c.deleteTemplate(ctx, l.ID))
-		}
+		err = errors.Join(err, c.deleteTemplate(ctx, l.ID))
 	}
 	if err != nil {
 		c.log.Warn("launch templates without instances are not deleted yet", "error", err)

@@ -59,7 +59,7 @@ func (c *Cloud) hostOf(ctx context.Context, spec drivers.Spec, in ec2.RunInstanc
 	}
 	zone := aws.ToString(in.Placement.AvailabilityZone)
 	for _, h := range all {
-		if drivers.DecodeTags(tagMap(h.Tags)).SameRecord(spec.Marks) && len(h.Instances) == 0 && aws.ToString(h.AvailabilityZone) == zone &&
+		if ownerOfHost(h).SameRecord(spec.Marks) && len(h.Instances) == 0 && aws.ToString(h.AvailabilityZone) == zone &&
 			h.HostProperties != nil && aws.ToString(h.HostProperties.InstanceType) == instanceType {
 			return aws.ToString(h.HostId), nil
 		}
@@ -93,6 +93,10 @@ func (w *sweeper) hosts(ctx context.Context, in *ec2.DescribeHostsInput) (found 
 		return answer.NextToken, len(answer.Hosts), nil
 	})
 	return found, err
+}
+
+func ownerOfHost(h types.Host) resources.OwnerTags {
+	return drivers.OwnerOf(tagMap(h.Tags), drivers.OfServer, aws.ToString(h.HostId))
 }
 
 // leftHosts lists hosts.
@@ -138,7 +142,7 @@ type endedHost struct {
 const maxRelease = 10 * time.Minute
 
 func (e *endedHosts) add(i types.Instance) {
-	marks := drivers.DecodeTags(tagMap(i.Tags))
+	marks := ownerOf(i)
 	if i.Placement == nil || i.Placement.HostId == nil || marks.Installation == "" {
 		return
 	}
@@ -193,7 +197,7 @@ func (c *Cloud) deleteHost(ctx context.Context, id string, marks resources.Owner
 	if err != nil {
 		return err
 	}
-	if err := drivers.CheckOwner("host", id, drivers.DecodeTags(tagMap(found[0].Tags)), marks); err != nil {
+	if err := drivers.CheckOwner("host", id, ownerOfHost(found[0]), marks); err != nil {
 		return err
 	}
 	return c.releaseHost(ctx, id)

@@ -77,7 +77,7 @@ func (st *imageStore) image(ctx context.Context, id string) (types.Image, bool, 
 func remoteImage(i types.Image) resources.RemoteImage {
 	tags := tagMap(i.Tags)
 	r := resources.RemoteImage{
-		ID: aws.ToString(i.ImageId), Name: aws.ToString(i.Name), Marks: drivers.DecodeTags(tags), Status: imageStatus(i.State),
+		ID: aws.ToString(i.ImageId), Name: aws.ToString(i.Name), Marks: drivers.OwnerOf(tags, drivers.OfImage, aws.ToString(i.ImageId)), Status: imageStatus(i.State),
 		Format: tags[tagFormat], SHA256: tags[tagSHA256], Properties: userTags(tags),
 	}
 	if name := tags[tagName]; name != "" && r.Marks.Installation != "" {
@@ -108,7 +108,7 @@ func (st *imageStore) DeleteImage(ctx context.Context, id string, expected resou
 	if err != nil || !found {
 		return err
 	}
-	if err := drivers.CheckOwner("image", id, drivers.DecodeTags(tagMap(i.Tags)), expected); err != nil {
+	if err := drivers.CheckOwner("image", id, remoteImage(i).Marks, expected); err != nil {
 		return err
 	}
 	if err := st.deregister(ctx, id); err != nil {
@@ -135,6 +135,9 @@ func (st *imageStore) deleteSnapshots(ctx context.Context, marks resources.Owner
 		return err
 	}
 	for _, s := range snapshots {
+		if !leftoverOf(resources.LeftoverSnapshot, s.SnapshotId, s.Tags).Marks.SameRecord(marks) {
+			continue
+		}
 		if err := st.deleteSnapshot(ctx, aws.ToString(s.SnapshotId)); err != nil {
 			return err
 		}

@@ -29,7 +29,8 @@ import (
 
 // The import methods snapshot and image start with an object in the bucket and an import task of EC2, which makes it a snapshot
 // or an AMI. The name of the object contains its record. EC2 gives the tags of the task to no snapshot and no AMI, so npctl tags
-// them when the task is complete; before that, the task identifies them.
+// them when the task is complete; before that, the task identifies them. The same call gives the task drivers.TagObject: from then
+// on the task is no proof, so that an object without tags belongs to the person who removed them.
 
 // objectPrefix starts the names of npctl's objects: npctl/INSTALLATION/UPLOAD.FORMAT.
 const objectPrefix = "npctl/"
@@ -83,8 +84,8 @@ func (st *imageStore) importObject(ctx context.Context, spec drivers.ImageSpec, 
 	if err != nil {
 		return "", err
 	}
-	if _, err := st.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: made, Tags: tagList(tags)}); err != nil {
-		return "", wrap("tag "+strings.Join(made, " and "), err)
+	if err := st.tagObjects(ctx, tags, append(made, task)...); err != nil {
+		return "", err
 	}
 	return made[0], st.removeObject(ctx, key)
 }
@@ -123,8 +124,8 @@ func (st *imageStore) object(key string) *types.UserBucket {
 // importTask is a task of EC2 that makes an object a snapshot or an AMI.
 type importTask struct {
 	id, status, message string
-	marks               resources.OwnerTags
-	made                []string // IDs of the AMI, if it makes one, and of the snapshots
+	marks               resources.OwnerTags // zero if the task proves nothing
+	made                []string            // IDs of the AMI, if it makes one, and of the snapshots
 }
 
 // snapshotTasks lists tasks that make snapshots: those with the IDs, or all.
@@ -137,7 +138,7 @@ func (st *imageStore) snapshotTasks(ctx context.Context, ids ...string) (tasks [
 		for _, t := range answer.ImportSnapshotTasks {
 			if d := t.SnapshotTaskDetail; d != nil {
 				tasks = append(tasks, importTask{aws.ToString(t.ImportTaskId), aws.ToString(d.Status), aws.ToString(d.StatusMessage),
-					drivers.DecodeTags(tagMap(t.Tags)), []string{aws.ToString(d.SnapshotId)}})
+					ownerOfTask(t.Tags), []string{aws.ToString(d.SnapshotId)}})
 			}
 		}
 		return answer.NextToken, len(answer.ImportSnapshotTasks), nil
@@ -159,11 +160,19 @@ func (st *imageStore) imageTasks(ctx context.Context, ids ...string) (tasks []im
 					made = append(made, *d.SnapshotId)
 				}
 			}
-			tasks = append(tasks, importTask{aws.ToString(t.ImportTaskId), aws.ToString(t.Status), aws.ToString(t.StatusMessage), drivers.DecodeTags(tagMap(t.Tags)), made})
+			tasks = append(tasks, importTask{aws.ToString(t.ImportTaskId), aws.ToString(t.Status), aws.ToString(t.StatusMessage), ownerOfTask(t.Tags), made})
 		}
 		return answer.NextToken, len(answer.ImportImageTasks), nil
 	})
 	return tasks, err
+}
+
+// ownerOfTask returns the ownership tags of a task, or zero ones after npctl has tagged the results.
+func ownerOfTask(tags []types.Tag) resources.OwnerTags {
+	if values := tagMap(tags); values[drivers.TagObject] == "" {
+		return drivers.OwnerOf(values, drivers.OfImage)
+	}
+	return resources.OwnerTags{}
 }
 
 // waitImport waits until an import task is complete and returns the IDs of its results.
@@ -380,7 +389,7 @@ func (st *imageStore) imports(ctx context.Context) (found []resources.Leftover, 
 	exist := map[string]bool{}
 	untagged := func(id *string, tags []types.Tag) {
 		l := leftoverOf(resources.LeftoverSnapshot, id, tags)
-		if exist[l.ID] = true; l.Marks.Installation == "" && (kept[l.ID] == l.ID || !exist[kept[l.ID]]) {
+		if exist[l.ID] = true; tagMap(tags)[tagInstallation] == "" && (kept[l.ID] == l.ID || !exist[kept[l.ID]]) {
 			l.Marks = owners[l.ID]
 			found = append(found, l)
 		}
@@ -404,6 +413,29 @@ func (st *imageStore) imports(ctx context.Context) (found []resources.Leftover, 
 		}
 	}
 	return found, nil
+}
+
+// releaseTasks removes the ownership tags of the tasks of a record: those of older versions of npctl have no drivers.TagObject, and
+// identify the objects that they made.
+func (st *imageStore) releaseTasks(ctx context.Context, marks resources.OwnerTags) error {
+	if st.bucket.name == "" {
+		return nil
+	}
+	for _, list := range []func(context.Context, ...string) ([]importTask, error){st.imageTasks, st.snapshotTasks} {
+		tasks, err := list(ctx)
+		if err != nil {
+			return err
+		}
+		for _, t := range tasks {
+			if !t.marks.SameRecord(marks) {
+				continue
+			}
+			if err := st.removeTags(ctx, []string{t.id}, append(drivers.TagKeys(), drivers.TagOfID(marks.Kind))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // removeSnapshot deletes a snapshot, cancels an import task, or deletes the AMI of one.

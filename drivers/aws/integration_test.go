@@ -140,6 +140,7 @@ func motoSetup(t *testing.T, offer cty.Value) drivertest.Setup {
 		Foreign:        foreignInstance,
 		ForeignImage:   func(t *testing.T) drivertest.Foreign { return foreignImage(t, c) },
 		Attach:         attach,
+		Copies:         copiesOf,
 		LeaveBehind:    leaveVolume,
 		Use:            func(t *testing.T, l resources.Leftover) { useVolume(t, l.ID) },
 		LoseNextAnswer: func(*testing.T) { w.loseNext(creates) },

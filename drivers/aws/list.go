@@ -10,7 +10,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -76,7 +75,7 @@ func (c *Cloud) convert(ctx context.Context, found []types.Instance) ([]resource
 func instanceOf(i types.Instance) resources.Instance {
 	tags := tagMap(i.Tags)
 	one := resources.Instance{
-		ID: aws.ToString(i.InstanceId), Name: tags[tagName], Marks: drivers.DecodeTags(tags), Status: statusOf(i.State),
+		ID: aws.ToString(i.InstanceId), Name: tags[tagName], Marks: ownerOf(i), Status: statusOf(i.State),
 		Flavor: string(i.InstanceType), Addresses: addressesOf(i, tags[tagInterface]), Created: aws.ToTime(i.LaunchTime),
 	}
 	if i.Placement != nil {

@@ -203,7 +203,8 @@ const sharedLimit = time.Minute
 // bootImage is the part of an AMI that Create needs.
 type bootImage struct {
 	rootDevice string
-	volumeSize int64 // GiB
+	volumeSize int64  // GiB
+	snapshot   string // of the root volume
 	fetched    time.Time
 }
 
@@ -271,7 +272,7 @@ func bootImageOf(image types.Image) bootImage {
 	i := bootImage{rootDevice: aws.ToString(image.RootDeviceName), fetched: time.Now()}
 	for _, m := range image.BlockDeviceMappings {
 		if aws.ToString(m.DeviceName) == i.rootDevice && m.Ebs != nil {
-			i.volumeSize = int64(aws.ToInt32(m.Ebs.VolumeSize))
+			i.volumeSize, i.snapshot = int64(aws.ToInt32(m.Ebs.VolumeSize)), aws.ToString(m.Ebs.SnapshotId)
 		}
 	}
 	return i

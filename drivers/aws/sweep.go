@@ -35,7 +35,7 @@ func (w *sweeper) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
 		}
 		found = append(found, some...)
 	}
-	return found, nil
+	return slices.DeleteFunc(found, func(l resources.Leftover) bool { return l.Marks.Installation == "" }), nil
 }
 
 // leftoverKind is a kind of objects that npctl creates.
@@ -65,7 +65,7 @@ func (w *sweeper) volumes(ctx context.Context, filters []types.Filter) (found []
 			return nil, 0, err
 		}
 		for _, v := range answer.Volumes {
-			l := leftoverOf(resources.LeftoverVolume, v.VolumeId, v.Tags)
+			l := leftoverOf(resources.LeftoverVolume, v.VolumeId, v.Tags, aws.ToString(v.SnapshotId))
 			if len(v.Attachments) > 0 {
 				l.InUse, l.Server = true, aws.ToString(v.Attachments[0].InstanceId)
 			}
@@ -125,9 +125,13 @@ func recordOf(m resources.OwnerTags) resources.OwnerTags {
 	return resources.OwnerTags{Installation: m.Installation, Kind: m.Kind, ID: m.ID}
 }
 
-func leftoverOf(kind string, id *string, list []types.Tag) resources.Leftover {
-	tags := tagMap(list)
-	return resources.Leftover{Type: kind, ID: aws.ToString(id), Name: cmp.Or(tags[tagName], aws.ToString(id)), Marks: drivers.DecodeTags(tags)}
+// leftoverOf converts an object; origins are the names of drivers.OwnerOf besides the ID.
+func leftoverOf(kind string, id *string, list []types.Tag, origins ...string) resources.Leftover {
+	tags, of := tagMap(list), drivers.OfServer
+	if kind == resources.LeftoverSnapshot {
+		of = drivers.OfImage
+	}
+	return resources.Leftover{Type: kind, ID: aws.ToString(id), Name: cmp.Or(tags[tagName], aws.ToString(id)), Marks: drivers.OwnerOf(tags, of, append(origins, aws.ToString(id))...)}
 }
 
 // DeleteLeftover implements drivers.Sweeper. It reads the object again before it deletes it: npctl must not delete an

@@ -18,7 +18,10 @@ import (
 //   - npctl_installation, npctl_provider, npctl_pool, npctl_label, npctl_image, npctl_build, npctl_hash, and one of
 //     npctl_node_id, npctl_upload_id and npctl_build_id;
 //   - instances, their volumes and network interfaces get them in the call that creates the instance;
-//   - snapshots, AMIs, launch templates and dedicated hosts get them in the calls that create them.
+//   - snapshots, AMIs, launch templates and dedicated hosts get them in the calls that create them;
+//   - npctl_object (drivers.TagObject) of an instance is the client token, that of a volume the snapshot of the AMI. Snapshots, AMIs
+//     and adopted instances get their ID, in a call after their creation. EC2 chooses the token of the instances of fleets. A launch
+//     template has its name as npctl_node_id.
 //
 // Further tags: npctl_interface, npctl_volume and npctl_launch_template of instances, and npctl_format, npctl_size and npctl_sha256 of images.
 const (
@@ -52,7 +55,23 @@ func tagList(values map[string]string) []types.Tag {
 	return tags
 }
 
-// tagFilter selects objects with these ownership tags.
+// ownerOf returns the ownership tags of an instance.
+func ownerOf(i types.Instance) resources.OwnerTags {
+	return drivers.OwnerOf(tagMap(i.Tags), drivers.OfServer, aws.ToString(i.InstanceId), aws.ToString(i.ClientToken))
+}
+
+// withObject returns the tags of a call, with drivers.TagObject for the objects of one type.
+func withObject(all []types.TagSpecification, of types.ResourceType, name string) []types.TagSpecification {
+	all = slices.Clone(all)
+	for n := range all {
+		if all[n].ResourceType == of {
+			all[n].Tags = append(slices.Clip(all[n].Tags), types.Tag{Key: aws.String(drivers.TagObject), Value: aws.String(name)})
+		}
+	}
+	return all
+}
+
+// tagFilter selects objects with these ownership tags, which may be copies: drivers.OwnerOf decides.
 func tagFilter(m resources.OwnerTags) []types.Filter {
 	return []types.Filter{filter("tag:"+tagInstallation, m.Installation), filter("tag:"+drivers.TagOfID(m.Kind), m.ID)}
 }

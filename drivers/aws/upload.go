@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -90,7 +91,10 @@ func (st *imageStore) methodProblem(method string) string {
 // registered registers the AMI of a snapshot, unless the upload has made an AMI, and waits for it.
 func (st *imageStore) registered(ctx context.Context, spec drivers.ImageSpec, settings imageSettings, tags map[string]string, id string) (made resources.RemoteImage, err error) {
 	if settings.ImportMethod != methodImage {
-		if id, err = st.register(ctx, spec, settings, tags, id); err != nil {
+		if id, err = st.register(ctx, spec, settings, tags, id); err == nil {
+			err = st.tagObjects(ctx, nil, id)
+		}
+		if err != nil {
 			return resources.RemoteImage{}, err
 		}
 	}
@@ -104,6 +108,9 @@ func (st *imageStore) deleteEarlier(ctx context.Context, marks resources.OwnerTa
 		return err
 	}
 	for _, i := range images {
+		if !remoteImage(i).Marks.SameRecord(marks) {
+			continue
+		}
 		if err := st.DeleteImage(ctx, aws.ToString(i.ImageId), marks); err != nil {
 			return err
 		}
@@ -140,7 +147,17 @@ func imageTags(spec drivers.ImageSpec, format string) (map[string]string, error)
 	if spec.SHA256 != "" {
 		tags[tagSHA256] = spec.SHA256
 	}
+	tags[drivers.TagObject] = "" // counts: tagObjects sets it
+	defer delete(tags, drivers.TagObject)
 	return tags, validateTags(tags)
+}
+
+// tagObjects gives objects the tags and drivers.TagObject, in one call. Until then the objects of an upload have no copies.
+func (st *imageStore) tagObjects(ctx context.Context, tags map[string]string, ids ...string) error {
+	all := map[string]string{drivers.TagObject: strings.Join(ids, " ")}
+	maps.Copy(all, tags)
+	_, err := st.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: ids, Tags: tagList(all)})
+	return wrap("tag "+strings.Join(ids, ", "), err)
 }
 
 const gib = 1 << 30
@@ -168,6 +185,9 @@ func (st *imageStore) writeSnapshot(ctx context.Context, spec drivers.ImageSpec,
 	snapshot, err := st.startSnapshot(ctx, spec, settings, tags)
 	if err != nil {
 		return "", err
+	}
+	if err := st.tagObjects(ctx, nil, snapshot); err != nil {
+		return snapshot, err
 	}
 	written, err := st.writeBlocks(ctx, spec, snapshot, content)
 	if err != nil {

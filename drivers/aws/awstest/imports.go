@@ -3,6 +3,7 @@ package awstest
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -24,7 +25,7 @@ type Imports struct {
 type task struct {
 	id, snapshot, status, format, key string
 	image                             string // "" for tasks that make only a snapshot
-	tags                              string // as items of a tagSet
+	tags                              map[string]string
 	reads                             int
 }
 
@@ -60,9 +61,9 @@ func (s *Imports) start(next http.RoundTripper, r *http.Request) (*http.Response
 	if _, err := s.call(next, r, url.Values{"Action": {"DeleteVolume"}, "VolumeId": {volume}}, regexp.MustCompile(`(true|DeleteVolume)`)); err != nil {
 		return nil, err
 	}
-	t := &task{snapshot: snapshot, status: "active", format: form.Get(container + "Format"), key: key}
+	t := &task{snapshot: snapshot, status: "active", format: form.Get(container + "Format"), key: key, tags: map[string]string{}}
 	for n := 1; form.Has(fmt.Sprintf("TagSpecification.1.Tag.%d.Key", n)); n++ {
-		t.tags += fmt.Sprintf("<item><key>%s</key><value>%s</value></item>", form.Get(fmt.Sprintf("TagSpecification.1.Tag.%d.Key", n)), form.Get(fmt.Sprintf("TagSpecification.1.Tag.%d.Value", n)))
+		t.tags[form.Get(fmt.Sprintf("TagSpecification.1.Tag.%d.Key", n))] = form.Get(fmt.Sprintf("TagSpecification.1.Tag.%d.Value", n))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,10 +81,7 @@ func (s *Imports) start(next http.RoundTripper, r *http.Request) (*http.Response
 
 func (s *Imports) call(next http.RoundTripper, r *http.Request, form url.Values, result *regexp.Regexp) (string, error) {
 	form.Set("Version", "2016-11-15")
-	body := form.Encode()
-	second := r.Clone(r.Context())
-	second.Body, second.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-	answer, err := next.RoundTrip(second)
+	answer, err := next.RoundTrip(withForm(r, form))
 	if err != nil {
 		return "", err
 	}
@@ -96,19 +94,58 @@ func (s *Imports) call(next http.RoundTripper, r *http.Request, form url.Values,
 	return string(match[1]), nil
 }
 
+// tag applies CreateTags and DeleteTags to the tasks among the resources, and passes the others on to moto.
+func (s *Imports) tag(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	form, _ := formOf(r)
+	var others []string
+	s.mu.Lock()
+	for n := 1; form.Has(fmt.Sprintf("ResourceId.%d", n)); n++ {
+		id := form.Get(fmt.Sprintf("ResourceId.%d", n))
+		i := slices.IndexFunc(s.tasks, func(t *task) bool { return t.id == id })
+		if form.Del(fmt.Sprintf("ResourceId.%d", n)); i < 0 {
+			others = append(others, id)
+			continue
+		}
+		for n := 1; form.Has(fmt.Sprintf("Tag.%d.Key", n)); n++ {
+			if key := form.Get(fmt.Sprintf("Tag.%d.Key", n)); form.Get("Action") == "DeleteTags" {
+				delete(s.tasks[i].tags, key)
+			} else {
+				s.tasks[i].tags[key] = form.Get(fmt.Sprintf("Tag.%d.Value", n))
+			}
+		}
+	}
+	s.mu.Unlock()
+	if len(others) == 0 {
+		action := form.Get("Action")
+		return respond(r, http.StatusOK, `<`+action+`Response xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><return>true</return></`+action+`Response>`), nil
+	}
+	for n, id := range others {
+		form.Set(fmt.Sprintf("ResourceId.%d", n+1), id)
+	}
+	return next.RoundTrip(withForm(r, form))
+}
+
+func (t *task) tagSet() string {
+	text := "<tagSet>"
+	for _, key := range slices.Sorted(maps.Keys(t.tags)) {
+		text += "<item><key>" + key + "</key><value>" + t.tags[key] + "</value></item>"
+	}
+	return text + "</tagSet>"
+}
+
 func (t *task) detail() string {
 	if t.image != "" {
 		made := ""
 		if t.status == "completed" {
 			made = "<imageId>" + t.image + "</imageId><snapshotDetailSet><item><snapshotId>" + t.snapshot + "</snapshotId></item></snapshotDetailSet>"
 		}
-		return "<status>" + t.status + "</status>" + made + "<tagSet>" + t.tags + "</tagSet>"
+		return "<status>" + t.status + "</status>" + made + t.tagSet()
 	}
 	snapshot := ""
 	if t.status == "completed" {
 		snapshot = "<snapshotId>" + t.snapshot + "</snapshotId>"
 	}
-	return `<snapshotTaskDetail><format>` + t.format + `</format><status>` + t.status + `</status>` + snapshot + `<userBucket><s3Key>` + t.key + `</s3Key></userBucket></snapshotTaskDetail><tagSet>` + t.tags + `</tagSet>`
+	return `<snapshotTaskDetail><format>` + t.format + `</format><status>` + t.status + `</status>` + snapshot + `<userBucket><s3Key>` + t.key + `</s3Key></userBucket></snapshotTaskDetail>` + t.tagSet()
 }
 
 // describe lists the tasks of one kind.

@@ -49,7 +49,7 @@ func formOf(r *http.Request) (url.Values, bool) {
 }
 
 // Moto is a transport to moto. It responds to ListServiceQuotas and to the calls of import tasks, and applies the tags of
-// RegisterImage, which moto ignores.
+// RegisterImage, which moto ignores. The root volume of an instance comes from the snapshot of its AMI, as in EC2.
 type Moto struct {
 	Next    http.RoundTripper
 	Imports *Imports
@@ -82,11 +82,34 @@ func (m Moto) RoundTrip(r *http.Request) (*http.Response, error) {
 		return m.Imports.describe(r), nil
 	case "CancelImportTask":
 		return m.Imports.cancel(r), nil
+	case "CreateTags", "DeleteTags":
+		return m.Imports.tag(m.Next, r)
+	case "RunInstances":
+		return m.run(r)
 	case "RegisterImage":
 		return m.register(r)
 	default:
 		return m.Next.RoundTrip(r)
 	}
+}
+
+// withForm returns a request with another form.
+func withForm(r *http.Request, form url.Values) *http.Request {
+	body := form.Encode()
+	second := r.Clone(r.Context())
+	second.Body, second.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	return second
+}
+
+func (m Moto) run(r *http.Request) (*http.Response, error) {
+	form, _ := formOf(r)
+	if image := form.Get("ImageId"); image != "" && form.Has("BlockDeviceMapping.1.DeviceName") {
+		query := url.Values{"Action": {"DescribeImages"}, "ImageId.1": {image}}
+		if snapshot, err := m.Imports.call(m.Next, r, query, snapshotID); err == nil {
+			form.Set("BlockDeviceMapping.1.Ebs.SnapshotId", snapshot)
+		}
+	}
+	return m.Next.RoundTrip(withForm(r, form))
 }
 
 func respond(r *http.Request, status int, body string) *http.Response {
@@ -114,10 +137,7 @@ func (m Moto) register(r *http.Request) (*http.Response, error) {
 			tags.Set(fmt.Sprintf("Tag.%d.%s", n, part), form.Get(fmt.Sprintf("TagSpecification.1.Tag.%d.%s", n, part)))
 		}
 	}
-	body := tags.Encode()
-	second := r.Clone(r.Context())
-	second.Body, second.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-	done, err := m.Next.RoundTrip(second)
+	done, err := m.Next.RoundTrip(withForm(r, tags))
 	if err != nil {
 		return nil, err
 	}

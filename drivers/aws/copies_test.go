@@ -1,0 +1,191 @@
+//go:build integration
+
+package aws
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/drivertest"
+	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/resources"
+)
+
+// copier makes copies with tags, as DLM, AWS Backup and people do.
+type copier struct {
+	*testing.T
+	*ec2.Client
+	made []drivertest.Foreign
+}
+
+func (c *copier) add(id string, tags []types.Tag, isMissing func(ctx context.Context) (bool, error)) string {
+	c.Helper()
+	_, err := c.CreateTags(c.T.Context(), &ec2.CreateTagsInput{Resources: []string{id}, Tags: tags})
+	testutil.Must(c.T, err)
+	c.made = append(c.made, drivertest.Foreign{ID: id, Stays: func() error {
+		missing, err := isMissing(c.T.Context())
+		if err == nil && missing {
+			err = errors.New(id + " was deleted")
+		}
+		return err
+	}})
+	return id
+}
+
+func (c *copier) snapshot(id string, tags []types.Tag) string {
+	return c.add(id, tags, func(ctx context.Context) (bool, error) {
+		found, err := c.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{SnapshotIds: []string{id}})
+		return err == nil && len(found.Snapshots) == 0, err
+	})
+}
+
+func (c *copier) image(id string, tags []types.Tag) {
+	c.add(id, tags, func(ctx context.Context) (bool, error) {
+		found, err := c.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{id}})
+		return err == nil && len(found.Images) == 0, err
+	})
+}
+
+func (c *copier) volume(snapshot string, tags []types.Tag) string {
+	made, err := c.CreateVolume(c.T.Context(), &ec2.CreateVolumeInput{AvailabilityZone: aws.String(motoZone), SnapshotId: aws.String(snapshot), Size: aws.Int32(100)})
+	testutil.Must(c.T, err)
+	id := aws.ToString(made.VolumeId)
+	return c.add(id, tags, func(ctx context.Context) (bool, error) {
+		found, err := c.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
+		return err == nil && len(found.Volumes) == 0, err
+	})
+}
+
+func (c *copier) snapshotOf(volume string) string {
+	made, err := c.CreateSnapshot(c.T.Context(), &ec2.CreateSnapshotInput{VolumeId: aws.String(volume), Description: aws.String("backup")})
+	testutil.Must(c.T, err)
+	return aws.ToString(made.SnapshotId)
+}
+
+func (c *copier) instance(image string, tags []types.Tag) {
+	made, err := c.RunInstances(c.T.Context(), &ec2.RunInstancesInput{ImageId: aws.String(image), InstanceType: "t3.small", MinCount: aws.Int32(1), MaxCount: aws.Int32(1)})
+	testutil.Must(c.T, err)
+	id := aws.ToString(made.Instances[0].InstanceId)
+	c.add(id, tags, func(ctx context.Context) (bool, error) {
+		found, err := c.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
+		return err == nil && found.Reservations[0].Instances[0].State.Name != types.InstanceStateNameRunning, err
+	})
+}
+
+func copiesOf(t *testing.T, kind resources.Kind, original string) []drivertest.Foreign {
+	t.Helper()
+	c := &copier{T: t, Client: sdk(t)}
+	if kind == resources.KindNode {
+		c.ofInstance(original)
+	} else {
+		c.ofImage(original)
+	}
+	return c.made
+}
+
+func (c *copier) ofInstance(id string) {
+	found, err := c.DescribeInstances(c.T.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
+	testutil.Must(c.T, err)
+	i := found.Reservations[0].Instances[0]
+	volume := aws.ToString(i.BlockDeviceMappings[0].Ebs.VolumeId)
+	volumes, err := c.DescribeVolumes(c.T.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{volume}})
+	testutil.Must(c.T, err)
+	ofVolume := volumes.Volumes[0].Tags
+	if len(ofVolume) == 0 || len(i.Tags) == 0 {
+		c.Fatalf("instance has tags %v, its volume %v", i.Tags, ofVolume)
+	}
+	c.volume(c.snapshot(c.snapshotOf(volume), ofVolume), ofVolume)
+	older := tagList(drivertest.WithoutObject(tagMap(i.Tags)))
+	c.snapshot(c.snapshotOf(volume), older)
+	made, err := c.CreateImage(c.T.Context(), &ec2.CreateImageInput{InstanceId: i.InstanceId, Name: aws.String("AwsBackup_" + id)})
+	testutil.Must(c.T, err)
+	c.image(aws.ToString(made.ImageId), older)
+	c.instance(aws.ToString(i.ImageId), i.Tags)
+}
+
+func (c *copier) ofImage(id string) {
+	found, err := c.DescribeImages(c.T.Context(), &ec2.DescribeImagesInput{ImageIds: []string{id}})
+	testutil.Must(c.T, err)
+	i := found.Images[0]
+	made, err := c.CopyImage(c.T.Context(), &ec2.CopyImageInput{SourceImageId: aws.String(id), SourceRegion: aws.String("us-east-1"), Name: aws.String("copy of " + id)})
+	testutil.Must(c.T, err)
+	c.image(aws.ToString(made.ImageId), i.Tags)
+	snapshots, err := c.DescribeSnapshots(c.T.Context(), &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: tagFilter(remoteImage(i).Marks)})
+	testutil.Must(c.T, err)
+	for _, s := range snapshots.Snapshots {
+		copied, err := c.CopySnapshot(c.T.Context(), &ec2.CopySnapshotInput{SourceSnapshotId: s.SnapshotId, SourceRegion: aws.String("us-east-1")})
+		testutil.Must(c.T, err)
+		c.volume(c.snapshot(aws.ToString(copied.SnapshotId), s.Tags), s.Tags)
+	}
+	if len(snapshots.Snapshots) != 1 {
+		c.Fatalf("the image has %d snapshots with its tags", len(snapshots.Snapshots))
+	}
+	c.instance(id, tagList(drivertest.WithoutObject(tagMap(i.Tags))))
+}
+
+// importing is a Cloud whose uploads use an import method.
+type importing struct {
+	*Cloud
+	method string
+}
+
+func (c *importing) UploadImage(ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
+	spec.Format = c.format
+	spec.Config = importSpec(nil, map[string]cty.Value{"import_method": cty.StringVal(c.method)}).Config
+	return c.Cloud.UploadImage(ctx, spec, content)
+}
+
+func TestMotoContractOfImports(t *testing.T) {
+	for _, method := range []string{methodSnapshot, methodImage} {
+		t.Run(method, func(t *testing.T) {
+			drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+				c := importCloud(t, &wire{})
+				s := motoSetup(t, offerConfig(nil))
+				s.Cloud, s.Reopen, s.Calls = &importing{c, method}, nil, nil
+				return s
+			}, "Copies")
+		})
+	}
+}
+
+func TestMotoImportWithoutTagsIsForeign(t *testing.T) {
+	for _, method := range []string{methodSnapshot, methodImage} {
+		content := []byte(strings.Repeat("x", 5000))
+		c := importCloud(t, &wire{})
+		spec := importSpec(content, map[string]cty.Value{"import_method": cty.StringVal(method)})
+		made, err := c.UploadImage(t.Context(), spec, bytes.NewReader(content))
+		testutil.Must(t, err)
+		var ids []string
+		images, err := c.describe(t.Context(), &ec2.DescribeImagesInput{Filters: tagFilter(spec.Marks)})
+		testutil.Must(t, err)
+		for _, i := range images {
+			ids = append(ids, aws.ToString(i.ImageId))
+		}
+		snapshots, err := c.snapshots(t.Context(), tagFilter(spec.Marks))
+		testutil.Must(t, err)
+		for _, s := range snapshots {
+			ids = append(ids, aws.ToString(s.SnapshotId))
+		}
+		for _, i := range images {
+			_, err = sdk(t).DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: ids, Tags: i.Tags})
+			testutil.Must(t, err)
+		}
+		if left := remains(t, c); len(left) > 0 || len(ids) != 2 {
+			t.Errorf("%s: leftovers after a person has removed the tags of %v: %v", method, ids, left)
+		}
+		testutil.Must(t, c.deleteEarlier(t.Context(), spec.Marks))
+		if _, exists, err := c.image(t.Context(), made.ID); err != nil || !exists {
+			t.Errorf("%s: image %s exists: %t, %v", method, made.ID, exists, err)
+		}
+	}
+}
