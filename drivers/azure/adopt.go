@@ -65,7 +65,7 @@ func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObje
 		return nil, err
 	}
 	for _, vm := range all.vms {
-		if drivers.DecodeTags(tagMap(vm.Tags)) == (resources.OwnerTags{}) {
+		if ownerOf(tagMap(vm.Tags), drivers.OfServer, vm.Name) == (resources.OwnerTags{}) {
 			one, err := c.convert(ctx, vm)
 			if err != nil {
 				return nil, err
@@ -75,8 +75,8 @@ func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObje
 	}
 	images, err := c.listImages(ctx)
 	for _, i := range images {
-		if drivers.DecodeTags(tagMap(i.Tags)) == (resources.OwnerTags{}) {
-			others = append(others, c.existingImage(i))
+		if object := c.existingImage(i); object.Image.Marks == (resources.OwnerTags{}) {
+			others = append(others, object)
 		}
 	}
 	return others, err
@@ -100,6 +100,17 @@ func nodepoolText(tags map[string]string) string {
 type tagged struct {
 	what, name string
 	tags       map[string]string
+}
+
+func (t tagged) owner() resources.OwnerTags {
+	of := drivers.OfServer
+	switch t.what {
+	case "image":
+		of = drivers.OfImage
+	case resources.LeftoverVolume:
+		of = drivers.OfAny
+	}
+	return ownerOf(t.tags, of, &t.name)
 }
 
 // lookUpTagged reads the object of ownership tags.
@@ -155,7 +166,7 @@ func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.
 	if err := checkAdoptable(t, marks, replaced); err != nil {
 		return err
 	}
-	tags := withoutOwner(t.tags)
+	tags := withObject(withoutOwner(t.tags), t.name)
 	maps.Copy(tags, drivers.EncodeTags(marks))
 	if err := validateTags(tags); err != nil {
 		return err
@@ -172,7 +183,7 @@ func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTag
 	if err := checkAdoptable(t, marks, resources.OwnerTags{}); err != nil {
 		return err
 	}
-	if marks.Kind != resources.KindUpload && drivers.DecodeTags(t.tags).Installation != "" {
+	if marks.Kind != resources.KindUpload && t.owner().Installation != "" {
 		if err := c.releaseParts(ctx, marks); err != nil {
 			return err
 		}
@@ -197,7 +208,7 @@ func (c *Cloud) releaseParts(ctx context.Context, marks resources.OwnerTags) err
 		parts = append(parts, tagged{resources.LeftoverFloatingIP, ip.Name, ip.Tags})
 	}
 	for _, part := range parts {
-		if drivers.DecodeTags(part.tags).SameRecord(marks) {
+		if part.owner().SameRecord(marks) {
 			if err := c.setTags(ctx, part, withoutOwner(part.tags)); err != nil {
 				return err
 			}
@@ -219,7 +230,7 @@ func withoutOwner(tags map[string]string) map[string]string {
 
 // checkAdoptable rejects an object with the ownership tags of another record.
 func checkAdoptable(t tagged, marks, replaced resources.OwnerTags) error {
-	found := drivers.DecodeTags(t.tags)
+	found := t.owner()
 	if found.Installation == "" || found.SameRecord(marks) || found == replaced {
 		return nil
 	}

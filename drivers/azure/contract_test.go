@@ -121,6 +121,9 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 			a.AttachDisk("data-"+instance, instance)
 			return []drivertest.Foreign{{ID: "data-" + instance, Stays: func() error { return staysWithoutTags(a, "disk data-"+instance) }}}
 		},
+		Copies: func(t *testing.T, kind resources.Kind, original string) []drivertest.Foreign {
+			return copiesOf(t, a, c, kind, original)
+		},
 		LeaveBehind: func(t *testing.T, m resources.OwnerTags) resources.Leftover {
 			name := "disk-" + m.ID
 			_, err := c.disks.BeginCreateOrUpdate(t.Context(), azuretest.Group, name, armcompute.Disk{Location: to.Ptr(azuretest.Location), Tags: pointers(drivers.EncodeTags(m)),
@@ -227,6 +230,44 @@ func neighbours(t *testing.T, a *azuretest.Cloud, c *Cloud, vm, image string) (a
 		all = append(all, drivertest.Foreign{ID: id, Stays: func() error { return staysWithoutTags(a, object) }})
 	}
 	return all
+}
+
+// copiesOf makes a disk and an image of an object, and of a virtual machine another one, as a restored backup, with its tags.
+func copiesOf(t *testing.T, a *azuretest.Cloud, c *Cloud, kind resources.Kind, original string) (copies []drivertest.Foreign) {
+	t.Helper()
+	source := "vm " + original
+	if kind == resources.KindUpload {
+		source = "image " + nameOf(original)
+	}
+	tags := pointers(a.Objects()[source])
+	ofImage, ofVM := tags, pointers(drivertest.WithoutObject(a.Objects()[source]))
+	if kind == resources.KindNode {
+		ofImage, ofVM = ofVM, tags
+	}
+	if len(tags) == 0 {
+		t.Fatalf("%s has no tags; there are %v", source, a.Objects())
+	}
+	add := func(object, id string) {
+		copies = append(copies, drivertest.Foreign{ID: id, Stays: func() error {
+			if _, found := a.Objects()[object]; !found {
+				return errors.New(object + " was deleted")
+			}
+			return nil
+		}})
+	}
+	_, err := c.disks.BeginCreateOrUpdate(t.Context(), azuretest.Group, "copied-disk", armcompute.Disk{Location: to.Ptr(azuretest.Location), Tags: tags,
+		Properties: &armcompute.DiskProperties{CreationData: &armcompute.CreationData{CreateOption: to.Ptr(armcompute.DiskCreateOptionEmpty)}}}, nil)
+	testutil.Must(t, err)
+	add("disk copied-disk", "copied-disk")
+	_, err = c.images.BeginCreateOrUpdate(t.Context(), azuretest.Group, "copied", armcompute.Image{Location: to.Ptr(azuretest.Location), Tags: ofImage,
+		Properties: &armcompute.ImageProperties{StorageProfile: &armcompute.ImageStorageProfile{OSDisk: &armcompute.ImageOSDisk{BlobURI: to.Ptr("https://storage.test/a.vhd")}}}}, nil)
+	testutil.Must(t, err)
+	add("image copied", c.id(imageKind, "copied"))
+	restored := foreignVM(t, c)
+	_, err = c.vms.BeginUpdate(t.Context(), azuretest.Group, restored, armcompute.VirtualMachineUpdate{Tags: ofVM}, nil)
+	testutil.Must(t, err)
+	add("vm "+restored, restored)
+	return copies
 }
 
 func staysWithoutTags(a *azuretest.Cloud, object string) error {

@@ -73,7 +73,7 @@ func (c *Cloud) find(ctx context.Context, name string, spec drivers.Spec) (resou
 	if err != nil || !found {
 		return resources.Instance{}, false, err
 	}
-	if marks := drivers.DecodeTags(tagMap(vm.Tags)); !marks.SameRecord(spec.Marks) {
+	if marks := ownerOf(tagMap(vm.Tags), drivers.OfServer, vm.Name); !marks.SameRecord(spec.Marks) {
 		return resources.Instance{}, false, fmt.Errorf("create virtual machine %s: %w: %s exists with %s", spec.Hostname, drivers.ErrNotOurs, name, drivers.DescribeOwner(marks))
 	}
 	if vm.Properties != nil && deref(vm.Properties.ProvisioningState) == stateDeleting {
@@ -94,7 +94,7 @@ func (c *Cloud) vm(ctx context.Context, name string) (*armcompute.VirtualMachine
 
 // request returns the virtual machine to create, without its size.
 func (c *Cloud) request(spec drivers.Spec, name string, o offer) (armcompute.VirtualMachine, error) {
-	tags := vmTags(spec, o.settings)
+	tags := withObject(vmTags(spec, o.settings), name)
 	if err := validateTags(tags); err != nil {
 		return armcompute.VirtualMachine{}, err
 	}
@@ -197,7 +197,7 @@ func (c *Cloud) networkProfile(name string, tags map[string]string, s poolSettin
 		p := &armcompute.VirtualMachineNetworkInterfaceIPConfigurationProperties{Subnet: subnet, PrivateIPAddressVersion: to.Ptr(version), Primary: to.Ptr(version == armcompute.IPVersionsIPv4)}
 		if public {
 			p.PublicIPAddressConfiguration = &armcompute.VirtualMachinePublicIPAddressConfiguration{
-				Name: to.Ptr(name + suffix), Tags: pointers(tags),
+				Name: to.Ptr(name + suffix), Tags: pointers(withObject(tags, name+suffix)),
 				SKU: &armcompute.PublicIPAddressSKU{Name: to.Ptr(armcompute.PublicIPAddressSKUNameStandard)},
 				Properties: &armcompute.VirtualMachinePublicIPAddressConfigurationProperties{
 					DeleteOption: to.Ptr(armcompute.DeleteOptionsDelete), PublicIPAddressVersion: to.Ptr(version), PublicIPAllocationMethod: to.Ptr(armcompute.PublicIPAllocationMethodStatic)},
@@ -215,7 +215,7 @@ func (c *Cloud) networkProfile(name string, tags map[string]string, s poolSettin
 	}
 	return &armcompute.NetworkProfile{
 		NetworkAPIVersion:              to.Ptr(armcompute.NetworkAPIVersionTwoThousandTwentyTwo1101),
-		NetworkInterfaceConfigurations: []*armcompute.VirtualMachineNetworkInterfaceConfiguration{{Name: to.Ptr(name + "-nic"), Properties: n, Tags: pointers(tags)}},
+		NetworkInterfaceConfigurations: []*armcompute.VirtualMachineNetworkInterfaceConfiguration{{Name: to.Ptr(name + "-nic"), Properties: n, Tags: pointers(withObject(tags, name+"-nic"))}},
 	}
 }
 

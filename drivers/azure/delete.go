@@ -14,7 +14,7 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 	if err != nil || !found {
 		return err
 	}
-	if err := drivers.CheckOwner("virtual machine", id, drivers.DecodeTags(tagMap(vm.Tags)), expected); err != nil {
+	if err := drivers.CheckOwner("virtual machine", id, ownerOf(tagMap(vm.Tags), drivers.OfServer, vm.Name), expected); err != nil {
 		return err
 	}
 	if vm.Properties != nil && deref(vm.Properties.ProvisioningState) == stateDeleting {

@@ -84,7 +84,7 @@ func (st *imageStore) image(ctx context.Context, id string) (*armcompute.Image, 
 func (st *imageStore) remoteImage(i *armcompute.Image) resources.RemoteImage {
 	tags := tagMap(i.Tags)
 	r := resources.RemoteImage{
-		ID: st.id(imageKind, deref(i.Name)), Name: deref(i.Name), Marks: drivers.DecodeTags(tags), Status: resources.StatusPending,
+		ID: st.id(imageKind, deref(i.Name)), Name: deref(i.Name), Marks: ownerOf(tags, drivers.OfImage, i.Name), Status: resources.StatusPending,
 		Format: tags[tagFormat], SHA256: tags[tagSHA256], Properties: userTags(tags),
 	}
 	if i.Properties != nil {
@@ -113,7 +113,7 @@ func (st *imageStore) startDeletion(ctx context.Context, id string, expected res
 	if err != nil || !found {
 		return nil, err
 	}
-	if err := drivers.CheckOwner("image", id, drivers.DecodeTags(tagMap(i.Tags)), expected); err != nil {
+	if err := drivers.CheckOwner("image", id, st.remoteImage(i).Marks, expected); err != nil {
 		return nil, err
 	}
 	poller, err := st.images.BeginDelete(ctx, st.group, deref(i.Name), nil)

@@ -96,7 +96,7 @@ func (c *Cloud) convert(ctx context.Context, vm *armcompute.VirtualMachine) (res
 	if p == nil {
 		p = &armcompute.VirtualMachineProperties{}
 	}
-	one := resources.Instance{ID: deref(vm.Name), Name: tags[tagName], Marks: drivers.DecodeTags(tags), Status: statusFrom(deref(p.ProvisioningState)), Region: deref(vm.Location), Cloud: "azure",
+	one := resources.Instance{ID: deref(vm.Name), Name: tags[tagName], Marks: ownerOf(tags, drivers.OfServer, vm.Name), Status: statusFrom(deref(p.ProvisioningState)), Region: deref(vm.Location), Cloud: "azure",
 		Created: deref(p.TimeCreated).UTC()}
 	if one.Name == "" || one.Marks.Installation == "" {
 		one.Name = one.ID
@@ -197,14 +197,16 @@ func (all inventory) untaggedDisks() map[string]diskTags {
 	found := map[string]diskTags{}
 	for _, vm := range all.vms {
 		tags := tagMap(vm.Tags)
-		if tags[tagTagDisk] == "" || drivers.DecodeTags(tags).Installation == "" || vm.Properties == nil || vm.Properties.StorageProfile == nil || vm.Properties.StorageProfile.OSDisk == nil {
+		owner := ownerOf(tags, drivers.OfServer, vm.Name)
+		if tags[tagTagDisk] == "" || owner.Installation == "" || vm.Properties == nil || vm.Properties.StorageProfile == nil || vm.Properties.StorageProfile.OSDisk == nil {
 			continue
 		}
 		d := disks[strings.ToLower(deref(vm.Properties.StorageProfile.OSDisk.Name))]
-		if d == nil || !sameName(nameOf(deref(d.ManagedBy)), deref(vm.Name)) || drivers.DecodeTags(tagMap(d.Tags)).SameRecord(drivers.DecodeTags(tags)) {
+		if d == nil || !sameName(nameOf(deref(d.ManagedBy)), deref(vm.Name)) || ownerOf(tagMap(d.Tags), drivers.OfAny, d.Name).SameRecord(owner) {
 			continue
 		}
 		delete(tags, tagTagDisk)
+		tags = withObject(tags, deref(d.Name))
 		found[deref(vm.Name)] = diskTags{deref(d.Name), tags}
 	}
 	return found

@@ -51,7 +51,11 @@ func (c *Cloud) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
 }
 
 func leftoverOf(kind, name string, tags map[string]string) resources.Leftover {
-	return resources.Leftover{Type: kind, ID: name, Name: cmp.Or(tags[tagName], name), Marks: drivers.DecodeTags(tags)}
+	of := drivers.OfServer
+	if kind == resources.LeftoverVolume {
+		of = drivers.OfAny
+	}
+	return resources.Leftover{Type: kind, ID: name, Name: cmp.Or(tags[tagName], name), Marks: ownerOf(tags, of, &name)}
 }
 
 func leftoverInterface(n networkInterface) resources.Leftover {

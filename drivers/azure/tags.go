@@ -2,9 +2,11 @@ package azure
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
 )
 
 // The ownership tags of Azure's objects:
@@ -13,7 +15,8 @@ import (
 //     npctl_node_id, npctl_upload_id and npctl_build_id;
 //   - virtual machines, their network interfaces and public addresses get them in the call that creates the machine;
 //   - Azure creates OS disks without tags: Advance copies those of the machine;
-//   - the disks of uploads and images get them in the calls that create them.
+//   - the disks of uploads and images get them in the calls that create them;
+//   - npctl_object (drivers.TagObject) is the name of the object, which is unique in the resource group.
 //
 // Further tags: npctl_name of all objects, npctl_interface and npctl_tag_disk of virtual machines, and npctl_format,
 // npctl_size, npctl_sha256 and npctl_created of images.
@@ -32,6 +35,18 @@ const (
 
 // describing are npctl's tags that do not name the owner of an object.
 var describing = map[string]bool{tagName: true, tagInterface: true, tagFormat: true, tagSize: true, tagSHA256: true, tagCreated: true}
+
+// ownerOf returns the ownership tags of an object.
+func ownerOf(tags map[string]string, of drivers.ObjectType, name *string) resources.OwnerTags {
+	return drivers.OwnerOf(tags, of, deref(name))
+}
+
+// withObject returns tags that name their object.
+func withObject(tags map[string]string, name string) map[string]string {
+	tags = maps.Clone(tags)
+	tags[drivers.TagObject] = name
+	return tags
+}
 
 // tagMap converts the SDK's tags.
 func tagMap(tags map[string]*string) map[string]string {

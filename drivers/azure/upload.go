@@ -59,7 +59,7 @@ func (st *imageStore) deleteEarlier(ctx context.Context, marks resources.OwnerTa
 		return err
 	}
 	for _, i := range images {
-		if !drivers.DecodeTags(tagMap(i.Tags)).SameRecord(marks) {
+		if !st.remoteImage(i).Marks.SameRecord(marks) {
 			continue
 		}
 		poller, err := st.startDeletion(ctx, st.id(imageKind, deref(i.Name)), marks)
@@ -74,7 +74,7 @@ func (st *imageStore) deleteEarlier(ctx context.Context, marks resources.OwnerTa
 		return err
 	}
 	for _, d := range disks {
-		if drivers.DecodeTags(tagMap(d.Tags)).SameRecord(marks) {
+		if ownerOf(tagMap(d.Tags), drivers.OfAny, d.Name).SameRecord(marks) {
 			if err := st.deleteDisk(ctx, deref(d.Name)); err != nil {
 				return err
 			}
@@ -104,6 +104,7 @@ func imageTags(spec drivers.ImageSpec) (map[string]string, error) {
 	maps.Copy(tags, spec.Properties)
 	maps.Copy(tags, drivers.EncodeTags(spec.Marks))
 	tags[tagName], tags[tagFormat], tags[tagSize] = spec.Name, spec.Format, strconv.FormatInt(spec.Size, 10)
+	tags[drivers.TagObject] = imageName(spec)
 	tags[tagCreated] = time.Now().UTC().Format(time.RFC3339Nano)
 	if spec.SHA256 != "" {
 		tags[tagSHA256] = spec.SHA256
