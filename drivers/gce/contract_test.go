@@ -97,9 +97,13 @@ func newName() string { return fmt.Sprintf("foreign-%d", lastNumber.Add(1)) }
 func (o other) instance() string { return o.instanceCalled(newName()) }
 
 func (o other) instanceCalled(name string) string {
+	return o.instanceWith(name, map[string]string{"owner": "another"})
+}
+
+func (o other) instanceWith(name string, labels map[string]string) string {
 	o.t.Helper()
 	_, err := o.Instances.Insert(gcetest.Project, gcetest.Zone, &compute.Instance{Name: name, MachineType: "zones/" + gcetest.Zone + "/machineTypes/e2-small",
-		Labels:            map[string]string{"owner": "another"},
+		Labels:            labels,
 		Disks:             []*compute.AttachedDisk{{Boot: true, AutoDelete: true, InitializeParams: &compute.AttachedDiskInitializeParams{SourceImage: gcetest.Image}}},
 		NetworkInterfaces: []*compute.NetworkInterface{{Network: "global/networks/default"}}}).Do()
 	testutil.Must(o.t, err)
@@ -156,12 +160,28 @@ func (o other) use(t *testing.T, l resources.Leftover) {
 	})
 }
 
+// copiesOf makes a disk and an instance with the labels of an instance, as those of its machine image.
+func (o other) copiesOf(t *testing.T, original string) []drivertest.Foreign {
+	t.Helper()
+	at, _ := placeOf(original)
+	i, err := o.Instances.Get(gcetest.Project, at.zone, at.name).Do()
+	testutil.Must(t, err)
+	instance, disk := o.instanceWith(newName(), i.Labels), o.disk(i.Labels)
+	return []drivertest.Foreign{
+		{ID: instance, Stays: func() error {
+			_, err := o.Instances.Get(gcetest.Project, gcetest.Zone, base(instance)).Do()
+			return err
+		}},
+		{ID: gcetest.Zone + "/" + disk, Stays: func() error { _, err := o.Disks.Get(gcetest.Project, gcetest.Zone, disk).Do(); return err }},
+	}
+}
+
 func (o other) attachedDisk(instance string) []drivertest.Foreign {
 	name := o.disk(nil)
 	o.attach(instance, name)
 	return []drivertest.Foreign{{ID: name, Stays: func() error {
 		d, err := o.Disks.Get(gcetest.Project, gcetest.Zone, name).Do()
-		if err == nil && marksOf(d.Labels) != (resources.OwnerTags{}) {
+		if err == nil && d.Labels[tagInstallation] != "" {
 			err = fmt.Errorf("disk %s has ownership labels", name)
 		}
 		return err
@@ -216,10 +236,13 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 			_, err := openAt(t, s, nil, direct)
 			return err
 		},
-		Secrets:     append(strings.Fields(secret)[3:10], "ya29."),
-		FillQuota:   func(*testing.T) { s.Change(func(s *gcetest.Server) { s.Limits["INSTANCES"] = 0 }) },
-		Foreign:     func(*testing.T) string { return o.instance() },
-		Attach:      func(_ *testing.T, instance string) []drivertest.Foreign { return o.attachedDisk(instance) },
+		Secrets:   append(strings.Fields(secret)[3:10], "ya29."),
+		FillQuota: func(*testing.T) { s.Change(func(s *gcetest.Server) { s.Limits["INSTANCES"] = 0 }) },
+		Foreign:   func(*testing.T) string { return o.instance() },
+		Attach:    func(_ *testing.T, instance string) []drivertest.Foreign { return o.attachedDisk(instance) },
+		Copies: func(t *testing.T, _ resources.Kind, original string) []drivertest.Foreign {
+			return o.copiesOf(t, original)
+		},
 		LeaveBehind: func(_ *testing.T, m resources.OwnerTags) resources.Leftover { return o.leave(m) },
 		Use:         func(t *testing.T, l resources.Leftover) { o.use(t, l) },
 		Kill: func(t *testing.T, k *testutil.Killer) drivers.Cloud {

@@ -56,7 +56,7 @@ func (c *Cloud) find(ctx context.Context, spec drivers.Spec) (resources.Instance
 		return resources.Instance{}, false, err
 	}
 	found = slices.DeleteFunc(found, func(i *compute.Instance) bool {
-		return statusOf(i.Status) == resources.StatusDeleting || !marksOf(i.Labels).SameRecord(spec.Marks)
+		return statusOf(i.Status) == resources.StatusDeleting || !ownerOf(i).SameRecord(spec.Marks)
 	})
 	list, err := c.convert(ctx, found)
 	if err != nil || len(list) == 0 {
@@ -85,7 +85,7 @@ func (c *Cloud) prepare(ctx context.Context, spec drivers.Spec) (string, []machi
 	if err != nil {
 		return "", nil, nil, err
 	}
-	labels, err := instanceLabels(spec, s)
+	labels, err := instanceLabels(spec, s, having[0])
 	if err != nil {
 		return "", nil, nil, err
 	}
@@ -188,7 +188,7 @@ func scopesOf(names []string) (urls []string) {
 }
 
 // instanceLabels returns the user's labels, overridden by npctl's.
-func instanceLabels(spec drivers.Spec, s labelSettings) (map[string]string, error) {
+func instanceLabels(spec drivers.Spec, s labelSettings, zone string) (map[string]string, error) {
 	labels := map[string]string{}
 	maps.Copy(labels, s.Labels)
 	for key, value := range spec.Properties {
@@ -202,6 +202,7 @@ func instanceLabels(spec drivers.Spec, s labelSettings) (map[string]string, erro
 	}
 	owner, err := ownerLabels(spec.Marks)
 	maps.Copy(labels, owner)
+	labels[drivers.TagObject] = objectLabel(place{zone, instanceName(spec.Hostname, spec.Marks.Installation)})
 	if len(labels) > maxLabels {
 		return nil, fmt.Errorf("%w: %d labels: Google accepts %d; remove some", drivers.ErrRejected, len(labels), maxLabels)
 	}
@@ -251,8 +252,8 @@ func (c *Cloud) duplicate(ctx context.Context, spec drivers.Spec, at place) (res
 		return resources.Instance{}, unsent(err)
 	}
 	switch {
-	case !marksOf(i.Labels).SameRecord(spec.Marks):
-		return resources.Instance{}, unsentError{fmt.Errorf("create instance %s: %w: an instance with this name has %s", at, drivers.ErrRejected, drivers.DescribeOwner(marksOf(i.Labels)))}
+	case !ownerOf(i).SameRecord(spec.Marks):
+		return resources.Instance{}, unsentError{fmt.Errorf("create instance %s: %w: an instance with this name has %s", at, drivers.ErrRejected, drivers.DescribeOwner(ownerOf(i)))}
 	case statusOf(i.Status) == resources.StatusDeleting:
 		return resources.Instance{}, unsentError{fmt.Errorf("create instance %s: an earlier instance of the node is still being deleted", at)}
 	}

@@ -17,7 +17,7 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 	if err != nil {
 		return unlessMissing(err)
 	}
-	if err := drivers.CheckOwner("instance", at.String(), marksOf(i.Labels), expected); err != nil {
+	if err := drivers.CheckOwner("instance", at.String(), ownerOf(i), expected); err != nil {
 		return err
 	}
 	return unlessMissing(c.api.deleteInstance(ctx, at))

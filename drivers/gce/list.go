@@ -46,9 +46,13 @@ func (c *Cloud) convert(ctx context.Context, found []*compute.Instance) ([]resou
 	return list, nil
 }
 
+func ownerOf(i *compute.Instance) resources.OwnerTags {
+	return marksOf(i.Labels, place{base(i.Zone), i.Name})
+}
+
 func instanceOf(i *compute.Instance, size machineType) resources.Instance {
 	one := resources.Instance{
-		ID: place{base(i.Zone), i.Name}.String(), Name: i.Name, Marks: marksOf(i.Labels), Status: statusOf(i.Status), Zone: base(i.Zone),
+		ID: place{base(i.Zone), i.Name}.String(), Name: i.Name, Marks: ownerOf(i), Status: statusOf(i.Status), Zone: base(i.Zone),
 		Flavor: base(i.MachineType), Addresses: addressesOf(i), Resources: amountsOf(size, i),
 	}
 	if one.Marks.Installation != "" {

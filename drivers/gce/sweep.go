@@ -19,15 +19,15 @@ func (c *Cloud) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
 	}
 	var found []resources.Leftover
 	for _, d := range disks {
-		if slices.Contains(c.zones, base(d.Zone)) && d.Labels[tagInstallation] != "" {
-			found = append(found, leftoverOf(d))
+		if l := leftoverOf(d); slices.Contains(c.zones, base(d.Zone)) && l.Marks.Installation != "" {
+			found = append(found, l)
 		}
 	}
 	return found, nil
 }
 
 func leftoverOf(d *compute.Disk) resources.Leftover {
-	l := resources.Leftover{Type: resources.LeftoverVolume, ID: place{base(d.Zone), d.Name}.String(), Name: d.Name, Marks: marksOf(d.Labels)}
+	l := resources.Leftover{Type: resources.LeftoverVolume, ID: place{base(d.Zone), d.Name}.String(), Name: d.Name, Marks: marksOf(d.Labels, place{base(d.Zone), d.Name})}
 	if len(d.Users) > 0 {
 		l.InUse, l.Server = true, place{base(d.Zone), base(d.Users[0])}.String()
 	}

@@ -12,10 +12,14 @@ import (
 // The ownership labels of instances and their boot disks:
 //
 //   - npctl_installation, npctl_provider, npctl_pool, npctl_label, npctl_image, npctl_build, npctl_hash, and npctl_node_id;
+//
 //   - instances and disks get them in the call that creates the instance;
+//
 //   - Google accepts lower-case letters, digits, hyphens and underscores only: an underscore with two hexadecimal digits
 //     stands for any other byte. Values of more than 63 characters are cut, except those that identify the record, for
 //     which npctl creates nothing.
+//
+//   - npctl_object (drivers.TagObject) is the zone and the name.
 //
 // A further label of instances is npctl_interface.
 const (
@@ -37,16 +41,22 @@ func ownerLabels(m resources.OwnerTags) (map[string]string, error) {
 	return values, nil
 }
 
-// marksOf decodes ownership labels; it returns zero tags without an installation.
-func marksOf(labels map[string]string) resources.OwnerTags {
+// marksOf decodes the ownership labels of an instance or a disk; it returns zero tags without an installation, and for copies.
+func marksOf(labels map[string]string, at place) resources.OwnerTags {
 	values := map[string]string{}
 	for key, value := range labels {
-		if strings.HasPrefix(key, drivers.TagPrefix) {
+		if strings.HasPrefix(key, drivers.TagPrefix) && key != drivers.TagObject {
 			values[key] = decodeLabel(value)
 		}
 	}
-	return drivers.DecodeTags(values)
+	if label := labels[drivers.TagObject]; label != "" {
+		values[drivers.TagObject] = label
+	}
+	return drivers.OwnerOf(values, drivers.OfServer, objectLabel(at))
 }
+
+// objectLabel is the value of drivers.TagObject of an instance and of its boot disk, which has the same name.
+func objectLabel(at place) string { return cutLabel(encode(at.String())) }
 
 // encode replaces bytes that labels cannot contain.
 func encode(value string) string {

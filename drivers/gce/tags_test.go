@@ -22,7 +22,7 @@ func TestLabelsKeepOwnershipTags(t *testing.T) {
 				t.Errorf("label %s = %q is invalid", key, value)
 			}
 		}
-		if got := marksOf(labels); got != m {
+		if got := marksOf(labels, place{}); got != m {
 			t.Errorf("labels decode as %+v, want %+v", got, m)
 		}
 	})
@@ -31,7 +31,7 @@ func TestLabelsKeepOwnershipTags(t *testing.T) {
 func TestLongNamesAreCut(t *testing.T) {
 	labels, err := ownerLabels(resources.OwnerTags{Installation: "i", Kind: resources.KindNode, ID: "1", Label: strings.Repeat("A", 40)})
 	testutil.Must(t, err)
-	if got := marksOf(labels); len(labels["npctl_label"]) != 63 || got.Label != strings.Repeat("A", 21) || got.ID != "1" {
+	if got := marksOf(labels, place{}); len(labels["npctl_label"]) != 63 || got.Label != strings.Repeat("A", 21) || got.ID != "1" {
 		t.Errorf("labels %v decode as %+v", labels, got)
 	}
 }
