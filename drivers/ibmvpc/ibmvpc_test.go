@@ -170,6 +170,9 @@ func setup(t *testing.T, attributes map[string]cty.Value) drivertest.Setup {
 			}
 			return attached
 		},
+		Copies: func(_ *testing.T, kind resources.Kind, original string) []drivertest.Foreign {
+			return l.copiesOf(kind, original)
+		},
 		LeaveBehind: func(_ *testing.T, m resources.OwnerTags) resources.Leftover {
 			name, _ := objectName(m)
 			return resources.Leftover{Type: resources.LeftoverFloatingIP, ID: l.FloatingIP(name, ""), Marks: m}
@@ -257,6 +260,40 @@ func (l *lab) neighbours(node, upload resources.OwnerTags) (all []drivertest.For
 		}
 	}
 	return all
+}
+
+// copiesOf makes objects with names and tags like those of an object. The region has each name once.
+func (l *lab) copiesOf(kind resources.Kind, original string) (copies []drivertest.Foreign) {
+	collection := map[resources.Kind]string{resources.KindNode: "instances", resources.KindUpload: "images"}[kind]
+	var name string
+	l.Modify(collection, func(d map[string]any) {
+		if d["id"] == original {
+			name = d["name"].(string)
+		}
+	})
+	var tags any
+	l.Modify("volumes", func(d map[string]any) {
+		if d["name"] == name {
+			tags = d["user_tags"]
+		}
+	})
+	for collection, id := range map[string]string{"instances": l.Instance(name + "-copy"), "images": l.Image(name + "-copy-1"), "volumes": l.Volume(name+"-copy-2", "")} {
+		l.Modify(collection, func(d map[string]any) {
+			if d["id"] == id && tags != nil {
+				d["user_tags"] = tags
+			}
+		})
+		copies = append(copies, drivertest.Foreign{ID: id, Stays: func() error {
+			err := fmt.Errorf("%s %s is gone", collection, id)
+			l.Modify(collection, func(d map[string]any) {
+				if d["id"] == id && d["status"] != "deleting" {
+					err = nil
+				}
+			})
+			return err
+		}})
+	}
+	return copies
 }
 
 func (l *lab) hasFloatingIP(instance string) (has bool) {

@@ -127,10 +127,10 @@ func (st *imageStore) images(ctx context.Context, query url.Values) ([]knownImag
 
 func (i knownImage) remote() resources.RemoteImage {
 	r := resources.RemoteImage{
-		ID: i.ID, Name: i.Name, Marks: recordOf(i.Name), Status: imageStatus(i.Status), Format: i.meta.Format, Size: i.meta.Size,
+		ID: i.ID, Name: i.Name, Marks: drivers.OnlyOf(drivers.OfImage, recordOf(i.Name)), Status: imageStatus(i.Status), Format: i.meta.Format, Size: i.meta.Size,
 		SHA256: i.meta.SHA256, Properties: i.meta.Properties, Created: i.CreatedAt,
 	}
-	if i.Visibility != "private" || r.Marks.Kind != resources.KindUpload {
+	if i.Visibility != "private" || r.Marks.Installation == "" {
 		r.Marks = resources.OwnerTags{}
 	} else if i.meta.Name != "" {
 		r.Name = i.meta.Name

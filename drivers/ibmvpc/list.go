@@ -3,6 +3,7 @@ package ibmvpc
 import (
 	"context"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -50,6 +51,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 // convert converts an instance; public is the address of its floating IP.
 func (c *Cloud) convert(i instance, tags []string, public string) resources.Instance {
 	marks, name := readTags(i.Name, tags)
+	marks = drivers.OnlyOf(drivers.OfServer, marks)
 	one := resources.Instance{
 		ID: i.ID, Name: name, Marks: marks, Status: statusOf(i.Status), Addresses: addressesOf(i, public), Zone: i.Zone.Name, Region: c.settings.Region,
 		Cloud: "ibmvpc", Flavor: i.Profile.Name, Resources: amountsOf(i.VCPU.Count, i.Memory), Created: i.CreatedAt,

@@ -34,7 +34,7 @@ func (c *Cloud) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
 }
 
 func (f floatingIP) leftover() resources.Leftover {
-	l := resources.Leftover{Type: resources.LeftoverFloatingIP, ID: f.ID, Name: f.Name, Marks: recordOf(f.Name), InUse: f.Target != nil}
+	l := resources.Leftover{Type: resources.LeftoverFloatingIP, ID: f.ID, Name: f.Name, Marks: drivers.OnlyOf(drivers.OfServer, recordOf(f.Name)), InUse: f.Target != nil}
 	if f.Target != nil { // https://…/instances/ID/network_interfaces/ID
 		_, after, _ := strings.Cut(f.Target.Href, "/instances/")
 		l.Server, _, _ = strings.Cut(after, "/")
@@ -43,7 +43,7 @@ func (f floatingIP) leftover() resources.Leftover {
 }
 
 func (v volume) leftover() resources.Leftover {
-	l := resources.Leftover{Type: resources.LeftoverVolume, ID: v.ID, Name: v.Name, Marks: recordOf(v.Name), InUse: len(v.Attachments) > 0}
+	l := resources.Leftover{Type: resources.LeftoverVolume, ID: v.ID, Name: v.Name, Marks: drivers.OnlyOf(drivers.OfServer, recordOf(v.Name)), InUse: len(v.Attachments) > 0}
 	if l.InUse {
 		l.Server = v.Attachments[0].Instance.ID
 	}

@@ -132,7 +132,7 @@ func TestTagsAreInAnnotationsAndLabelsAreValid(t *testing.T) {
 	s, err := settingsOf(spec.Config)
 	testutil.Must(t, err)
 	r := recordOf(spec, s)
-	meta := metav1.ObjectMeta{Labels: r.labels(s, spec.Properties), Annotations: r.annotations(map[string]string{"team": "ci"})}
+	meta := metav1.ObjectMeta{Name: nameOf(spec), Labels: r.labels(s, spec.Properties), Annotations: r.annotations(map[string]string{"team": "ci"})}
 	if diff := cmp.Diff(spec.Marks, recordIn(meta).marks()); diff != "" {
 		t.Errorf("tags (-want +got):\n%s", diff)
 	}
@@ -140,9 +140,14 @@ func TestTagsAreInAnnotationsAndLabelsAreValid(t *testing.T) {
 	if diff := cmp.Diff(want, meta.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	project := metav1.ObjectMeta{Annotations: map[string]string{"openshift.io/description": projects().body("x", r, meta).(spaceBody).Description}}
+	project := metav1.ObjectMeta{Name: nameOf(spec), Annotations: map[string]string{"openshift.io/description": projects().body("x", r, meta).(spaceBody).Description}}
 	if recordIn(project).marks() != spec.Marks {
 		t.Error("the description of a project does not have the tags")
+	}
+	for _, copied := range []metav1.ObjectMeta{meta, project} {
+		if copied.Name = "restored"; recordIn(copied).Installation != "" {
+			t.Error("a copy with another name has tags")
+		}
 	}
 	if recordIn(metav1.ObjectMeta{Annotations: map[string]string{"openshift.io/description": "a project"}}).Installation != "" {
 		t.Error("a project of others has tags")

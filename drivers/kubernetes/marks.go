@@ -34,6 +34,7 @@ const (
 
 // record is the part of a node that its objects have to show, because List knows no configuration.
 type record struct {
+	Object       string                    `json:"object,omitempty"` // the name of the namespace or pod: others have copied the annotation
 	Installation string                    `json:"installation"`
 	Kind         resources.Kind            `json:"kind"`
 	ID           string                    `json:"id"`
@@ -57,7 +58,7 @@ func recordOf(spec drivers.Spec, s labelSettings) record {
 		connection = "kubectl"
 	}
 	return record{
-		Installation: m.Installation, Kind: m.Kind, ID: m.ID, Provider: m.Provider, Pool: m.Pool, Label: m.Label, Image: m.Image,
+		Object: nameOf(spec), Installation: m.Installation, Kind: m.Kind, ID: m.ID, Provider: m.Provider, Pool: m.Pool, Label: m.Label, Image: m.Image,
 		Build: m.Build, Hash: m.Hash, Hostname: spec.Hostname, Type: s.Type, Flavor: s.flavor(), Resources: s.amounts(),
 		Login: resources.Login{PythonPath: s.PythonPath, ShellType: s.ShellType, ConnectionType: connection},
 	}
@@ -77,7 +78,7 @@ func recordIn(meta metav1.ObjectMeta) (r record) {
 	if text == "" {
 		text, _ = strings.CutPrefix(meta.Annotations[descriptionAnnotation], descriptionPrefix)
 	}
-	if json.Unmarshal([]byte(text), &r) != nil || r.Installation == "" || r.ID == "" {
+	if json.Unmarshal([]byte(text), &r) != nil || r.Installation == "" || r.ID == "" || r.Object != "" && r.Object != meta.Name {
 		return record{}
 	}
 	return r
