@@ -54,7 +54,7 @@ func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObje
 	if err != nil {
 		return nil, err
 	}
-	servers = slices.DeleteFunc(servers, func(s server) bool { return drivers.DecodeTags(s.Metadata) != resources.OwnerTags{} })
+	servers = slices.DeleteFunc(servers, func(s server) bool { return ownerOf(s.Metadata) != resources.OwnerTags{} })
 	instances, err := c.instances(ctx, servers)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.
 	if err != nil {
 		return err
 	}
-	if err := checkAdoptable("server", id, drivers.DecodeTags(s.Metadata), marks, replaced); err != nil {
+	if err := checkAdoptable("server", id, ownerOf(s.Metadata), marks, replaced); err != nil {
 		return err
 	}
 	tags := drivers.EncodeTags(marks)
@@ -217,6 +217,7 @@ func (st *imageStore) adoptImage(ctx context.Context, id string, marks, replaced
 	}
 	var patch []operation
 	tags := drivers.EncodeTags(marks)
+	tags[drivers.TagObject] = id
 	for _, name := range slices.Sorted(maps.Keys(now.Properties)) {
 		if strings.HasPrefix(name, nodepoolPrefix) || strings.HasPrefix(name, markPrefix) && tags[name] == "" && name != keySHA256 {
 			patch = append(patch, operation{Op: "remove", Path: "/" + pointer(name)})

@@ -61,7 +61,7 @@ func (c *Cloud) find(ctx context.Context, spec drivers.Spec) (resources.Instance
 		return resources.Instance{}, false, err
 	}
 	for _, s := range found {
-		m := drivers.DecodeTags(s.Metadata)
+		m := ownerOf(s.Metadata)
 		if m.Installation != spec.Marks.Installation || m.ID != spec.Marks.ID || m.Kind != spec.Marks.Kind || statusOf(s) == resources.StatusDeleting {
 			continue
 		}

@@ -68,7 +68,9 @@ func (c *Cloud) markBootVolume(ctx context.Context, b attachedResources, s serve
 		c.log.Warn("boot volume not found; npctl cannot delete it if Nova does not", "server", s.ID, "error", err)
 		return
 	}
-	body := map[string]any{"metadata": drivers.EncodeTags(b.marks)}
+	values := drivers.EncodeTags(b.marks)
+	values[drivers.TagObject] = id
+	body := map[string]any{"metadata": values}
 	var answer struct{}
 	_, err = client.Post(ctx, client.ServiceURL("volumes", id, "metadata"), body, &answer, okCodes(http.StatusOK)) //nolint:bodyclose // gophercloud has read and closed it
 	if err != nil && !isStatus(err, http.StatusNotFound) {

@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/npctl/npctl/drivers"
 )
 
 // maxFaultLookups limits the extra calls of one List after a mass failure; the next List continues.
@@ -19,7 +17,7 @@ func (c *Cloud) addFaults(ctx context.Context, servers []server) {
 	lookups := 0
 	for i := range servers {
 		s := &servers[i]
-		if s.Status != "ERROR" || s.Fault != nil || drivers.DecodeTags(s.Metadata).Installation == "" {
+		if s.Status != "ERROR" || s.Fault != nil || ownerOf(s.Metadata).Installation == "" {
 			continue
 		}
 		if s.Fault = c.attached.fault(s.ID); s.Fault != nil || lookups == maxFaultLookups {

@@ -149,7 +149,7 @@ func (st *imageStore) ListImages(ctx context.Context) ([]resources.RemoteImage, 
 // marks returns the image's own ownership tags. A snapshot that another user takes of one of npctl's servers inherits
 // the properties of the server's image, including ownership tags, but neither its tag nor the build ID.
 func (i image) marks() resources.OwnerTags {
-	m := drivers.DecodeTags(i.Properties)
+	m := drivers.OwnerOf(i.Properties, drivers.OfImage, i.ID)
 	if m.Kind != resources.KindBuild && !slices.Contains(i.Tags, markTag) {
 		return resources.OwnerTags{}
 	}

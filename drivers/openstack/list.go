@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -59,7 +58,7 @@ type attachedResources struct {
 
 func (c *Cloud) belongingsOf(metadata map[string]string) attachedResources {
 	return attachedResources{
-		marks:    drivers.DecodeTags(metadata),
+		marks:    ownerOf(metadata),
 		floating: metadata[keyFloating] == "true",
 		ports:    metadata[keyPorts] == "true",
 		volume:   metadata[keyVolumeGB] != "",

@@ -18,6 +18,7 @@ import (
 //   - snapshots: the same with npctl_build_id, beside the properties of the image of the server, including its
 //     npctl_upload_id, since Nova copies those;
 //   - volumes: the same as metadata, written when the server is deleted;
+//   - images and volumes also have npctl_object (drivers.TagObject), their ID, in a call after their creation;
 //   - floating IPs and ports, which have no metadata: their description, "npctl:" and a query string. It is part of
 //     the call that creates them, whereas Neutron's tags would need a second call, which a crash could prevent.
 const (
@@ -27,6 +28,11 @@ const (
 
 	keyInstallation = drivers.TagInstallation
 )
+
+// ownerOf returns the ownership tags of a server. Nova copies the metadata of a server to no other one.
+func ownerOf(metadata map[string]string) resources.OwnerTags {
+	return drivers.OwnerOf(metadata, drivers.OfServer)
+}
 
 // maxDescription is Neutron's limit on descriptions.
 const maxDescription = 255

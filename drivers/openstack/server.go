@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -79,7 +78,7 @@ func (c *Cloud) instance(s server, external externalNetworks, flavors []flavor) 
 	i := resources.Instance{
 		ID:        s.ID,
 		Name:      s.Name,
-		Marks:     drivers.DecodeTags(s.Metadata),
+		Marks:     ownerOf(s.Metadata),
 		Status:    statusOf(s),
 		Zone:      s.Zone,
 		Region:    c.entry.region,

@@ -70,7 +70,7 @@ func (c *Cloud) Snapshot(ctx context.Context, instance, name string, marks resou
 
 func snapshotMetadata(marks resources.OwnerTags) map[string]string {
 	values := map[string]string{}
-	for _, key := range drivers.TagKeys() {
+	for _, key := range append(drivers.TagKeys(), drivers.TagObject) {
 		values[key] = ""
 	}
 	maps.Copy(values, drivers.EncodeTags(marks))

@@ -59,7 +59,7 @@ func TestSnapshotWritesEveryMarkAndTag(t *testing.T) {
 		t.Fatalf("Snapshot = %q, %v", id, err)
 	}
 	want := `{"createImage":{"metadata":{"npctl_build":"","npctl_build_id":"b1","npctl_hash":"","npctl_image":"golden","npctl_installation":"inst",` +
-		`"npctl_label":"base","npctl_pool":"main","npctl_provider":"lab"},"name":"golden-b1"}}`
+		`"npctl_label":"base","npctl_object":"","npctl_pool":"main","npctl_provider":"lab"},"name":"golden-b1"}}`
 	if got := r.body("POST /compute/v2.1/servers/s1/action"); got != want {
 		t.Errorf("asked for %s\nwant      %s", got, want)
 	}

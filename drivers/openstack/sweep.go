@@ -58,7 +58,7 @@ func appendMarked(list []resources.Leftover, l resources.Leftover) []resources.L
 }
 
 func leftoverOfPort(p port) resources.Leftover {
-	l := resources.Leftover{Type: resources.LeftoverPort, ID: p.ID, Name: p.Name, Marks: marksIn(p.Description), InUse: p.Device != ""}
+	l := resources.Leftover{Type: resources.LeftoverPort, ID: p.ID, Name: p.Name, Marks: drivers.OnlyOf(drivers.OfServer, marksIn(p.Description)), InUse: p.Device != ""}
 	if p.Owner == "" || strings.HasPrefix(p.Owner, "compute:") {
 		l.Server = p.Device
 	}
@@ -66,11 +66,11 @@ func leftoverOfPort(p port) resources.Leftover {
 }
 
 func leftoverOfFloatingIP(f floatingIP) resources.Leftover {
-	return resources.Leftover{Type: resources.LeftoverFloatingIP, ID: f.ID, Name: f.Address, Marks: marksIn(f.Description), InUse: f.Port != ""}
+	return resources.Leftover{Type: resources.LeftoverFloatingIP, ID: f.ID, Name: f.Address, Marks: drivers.OnlyOf(drivers.OfServer, marksIn(f.Description)), InUse: f.Port != ""}
 }
 
 func leftoverOfVolume(v volume) resources.Leftover {
-	return resources.Leftover{Type: resources.LeftoverVolume, ID: v.ID, Name: firstOf(v.Name, v.ID), Marks: drivers.DecodeTags(v.Metadata), InUse: len(v.Attachments) > 0}
+	return resources.Leftover{Type: resources.LeftoverVolume, ID: v.ID, Name: firstOf(v.Name, v.ID), Marks: drivers.OwnerOf(v.Metadata, drivers.OfServer, v.ID), InUse: len(v.Attachments) > 0}
 }
 
 func (c *Cloud) listVolumes(ctx context.Context) ([]volume, error) {

@@ -31,7 +31,12 @@ func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, c
 	if err != nil {
 		return resources.RemoteImage{}, err
 	}
-	uploaded, err := st.fill(ctx, doing, created.ID, spec, content)
+	// Until here the image has no content, so that it has no copies.
+	err = st.patchImage(ctx, "tag image ", created.ID, []operation{{"add", "/" + drivers.TagObject, created.ID}})
+	var uploaded image
+	if err == nil {
+		uploaded, err = st.fill(ctx, doing, created.ID, spec, content)
+	}
 	if err == nil {
 		return uploaded.remote(), nil
 	}

@@ -45,6 +45,7 @@ func uploadSpec() drivers.ImageSpec {
 // glance makes the replay accept one image; fields are the properties that it reports afterwards.
 func glance(r *replay, fields string) {
 	r.on("POST /image/v2/images", 201, `{"id": "i1", "status": "queued"}`)
+	r.on("PATCH /image/v2/images/i1", 200, "{}")
 	r.on("PUT /image/v2/images/i1/file", 204, "")
 	r.on("GET /image/v2/images/i1", 200, `{"id": "i1", "name": "debian-1", "status": "active", "tags": ["npctl"], "npctl_installation": "inst", "npctl_upload_id": "0000000003", `+fields+`}`)
 	r.on("DELETE /image/v2/images/i1", 204, "")

@@ -136,6 +136,9 @@ func (w *world) setup(t *testing.T, provider, label map[string]cty.Value) driver
 		Foreign:      func(t *testing.T) string { return w.foreign(t) },
 		ForeignImage: func(t *testing.T) drivertest.Foreign { return w.others(t).ForeignImage(t) },
 		Attach:       func(t *testing.T, instance string) []drivertest.Foreign { return w.others(t).Attach(t, instance) },
+		Copies: func(t *testing.T, kind resources.Kind, original string) []drivertest.Foreign {
+			return w.others(t).Copies(t, kind == resources.KindUpload, original, "small")
+		},
 		LeaveBehind: func(t *testing.T, m resources.OwnerTags) resources.Leftover {
 			id := w.others(t).LeaveVolume(t, map[string]string{"npctl_installation": m.Installation, "npctl_node_id": m.ID})
 			return resources.Leftover{Type: "volume", ID: id, Marks: m}

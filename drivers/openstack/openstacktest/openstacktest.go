@@ -75,6 +75,98 @@ func (p *Project) ForeignImage(t *testing.T) drivertest.Foreign {
 	return f
 }
 
+// Copies makes what others make of an image or a server of npctl: of an image, an image with its properties and tags, and a volume
+// and a server with its properties as metadata; of a server, an image of it.
+func (p *Project) Copies(t *testing.T, isImage bool, original, flavor string) []drivertest.Foreign {
+	t.Helper()
+	if !isImage {
+		_, err := p.Compute.Post(t.Context(), p.Compute.ServiceURL("servers", original, "action"), object{"createImage": object{"name": ownerName}}, nil, //nolint:bodyclose // gophercloud has read and closed it
+			&gophercloud.RequestOpts{OkCodes: []int{http.StatusAccepted}})
+		if err != nil {
+			t.Fatalf("create an image of server %s: %v", original, err)
+		}
+		return []drivertest.Foreign{p.copied(t, p.Image, "images/"+p.snapshotOf(t, original), "")}
+	}
+	source, err := p.show(p.Image, "images/"+original, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, metadata := object{"name": ownerName, "disk_format": "raw", "container_format": "bare", "tags": source["tags"]}, map[string]string{}
+	for name, value := range source {
+		if text, isText := value.(string); isText && strings.HasPrefix(name, "npctl_") {
+			request[name], metadata[name] = text, text
+		}
+	}
+	var image struct {
+		ID string `json:"id"`
+	}
+	p.post(t, p.Image, "images", request, &image)
+	p.removeLater(t, p.Image, "images/"+image.ID)
+	var made struct {
+		Server struct {
+			ID string `json:"id"`
+		} `json:"server"`
+	}
+	server := object{"name": ownerName, "imageRef": original, "flavorRef": p.flavor(t, flavor), "metadata": drivertest.WithoutObject(metadata), "networks": []object{{"uuid": p.network(t, privateNetwork)}}}
+	p.post(t, p.Compute, "servers", object{"server": server}, &made)
+	p.removeLater(t, p.Compute, "servers/"+made.Server.ID)
+	return []drivertest.Foreign{p.copied(t, p.Image, "images/"+image.ID, ""), p.copied(t, p.Compute, "servers/"+made.Server.ID, "server"),
+		p.copied(t, p.Volume, "volumes/"+p.volume(t, drivertest.WithoutObject(metadata)), "volume")}
+}
+
+// copied returns an object, which has ownership tags.
+func (p *Project) copied(t *testing.T, client *gophercloud.ServiceClient, path, key string) drivertest.Foreign {
+	t.Helper()
+	_, id, _ := strings.Cut(path, "/")
+	return drivertest.Foreign{ID: id, Stays: func() error {
+		now, err := p.show(client, path, key)
+		if status := fmt.Sprint(now["status"]); err == nil && strings.Contains(status, "delet") {
+			err = fmt.Errorf("%s is %s", path, status)
+		}
+		return err
+	}}
+}
+
+// snapshotOf returns the ID of the image of a server, and deletes it when the test ends.
+func (p *Project) snapshotOf(t *testing.T, server string) string {
+	t.Helper()
+	answer, err := p.show(p.Image, "images?"+url.Values{"instance_uuid": {server}}.Encode(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, _ := answer["images"].([]any)
+	if len(images) != 1 {
+		t.Fatalf("server %s has %d images", server, len(images))
+	}
+	id := fmt.Sprint(images[0].(object)["id"])
+	p.removeLater(t, p.Image, "images/"+id)
+	p.until(t, "image "+id+" active", func() error {
+		now, err := p.show(p.Image, "images/"+id, "")
+		if err == nil && now["status"] != "active" {
+			err = fmt.Errorf("it is %v", now["status"])
+		}
+		return err
+	})
+	return id
+}
+
+// flavor returns the ID of a flavor.
+func (p *Project) flavor(t *testing.T, name string) string {
+	t.Helper()
+	answer, err := p.show(p.Compute, "flavors", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flavors, _ := answer["flavors"].([]any)
+	for _, f := range flavors {
+		if f.(object)["name"] == name {
+			return fmt.Sprint(f.(object)["id"])
+		}
+	}
+	t.Fatalf("there is no flavor %s", name)
+	return ""
+}
+
 // LeaveVolume makes a volume with metadata that nothing uses, and returns its id.
 func (p *Project) LeaveVolume(t *testing.T, metadata map[string]string) string {
 	t.Helper()
