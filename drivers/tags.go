@@ -89,8 +89,8 @@ type ObjectType int
 
 // The types of objects.
 const (
-	OfServer ObjectType = iota // a server or what is created with one, such as a volume: of a node or a build
-	OfImage                    // an image or what is created for one, such as its snapshot: of an upload or a build
+	OfServer ObjectType = iota // of a node or a build: a server, or an object that is created with it, such as a volume
+	OfImage                    // of an upload or a build: an image, or an object that is created for it, such as a snapshot
 	OfAny                      // a volume in a cloud where uploads also have volumes
 )
 

@@ -133,7 +133,7 @@ func (c *copier) ofImage(id string) {
 	c.instance(id, tagList(drivertest.WithoutObject(tagMap(i.Tags))))
 }
 
-// importing is a Cloud whose uploads use an import method.
+// importing is a Cloud with one import method for all uploads.
 type importing struct {
 	*Cloud
 	method string

@@ -30,7 +30,7 @@ import (
 // The import methods snapshot and image start with an object in the bucket and an import task of EC2, which makes it a snapshot
 // or an AMI. The name of the object contains its record. EC2 gives the tags of the task to no snapshot and no AMI, so npctl tags
 // them when the task is complete; before that, the task identifies them. The same call gives the task drivers.TagObject: from then
-// on the task is no proof, so that an object without tags belongs to the person who removed them.
+// on the task is no proof: if a person removes the tags of a result, npctl no longer owns it.
 
 // objectPrefix starts the names of npctl's objects: npctl/INSTALLATION/UPLOAD.FORMAT.
 const objectPrefix = "npctl/"

@@ -52,8 +52,8 @@ type Setup struct {
 	// Attach attaches one object of every kind to an instance, such as volumes, ports and floating IPs, as another
 	// user would, without npctl's ownership tags. It omits kinds that the project does not support.
 	Attach func(t *testing.T, instance string) []Foreign
-	// Copies makes what other users and backup tools make of an instance (KindNode) or an image (KindUpload) of npctl, with copies of
-	// its ownership tags: an image and a disk of it, a copy of it, an instance like it. It omits kinds that the project does not
+	// Copies makes copies, as other users and backup tools do, of an instance (KindNode) or an image (KindUpload) of npctl, with copies of
+	// its ownership tags: an image, a disk and a clone of it, an instance like it. It omits kinds that the project does not
 	// support, and those that nothing distinguishes (docs/security.md). Stays accepts ownership tags.
 	Copies func(t *testing.T, kind resources.Kind, original string) []Foreign
 	// LeaveBehind creates an object other than an instance with these ownership tags, of a type that Leftovers lists.

@@ -75,7 +75,7 @@ func (p *Project) ForeignImage(t *testing.T) drivertest.Foreign {
 	return f
 }
 
-// Copies makes what others make of an image or a server of npctl: of an image, an image with its properties and tags, and a volume
+// Copies copies an image or a server of npctl as other users do: of an image, an image with its properties and tags, and a volume
 // and a server with its properties as metadata; of a server, an image of it.
 func (p *Project) Copies(t *testing.T, isImage bool, original, flavor string) []drivertest.Foreign {
 	t.Helper()
