@@ -314,6 +314,8 @@ type ProviderView struct {
 	// Others are the servers and images without ownership tags of npctl, if reconcile.Options.ListOthers is set.
 	Others    []resources.ExistingObject
 	OthersErr string // why they could not be listed
+	// CannotRelease means that the driver cannot remove ownership tags (drivers.Adopter).
+	CannotRelease bool
 	// Imports are the objects that imports name, except the imported ones.
 	Imports map[ImportKey]ImportView
 }

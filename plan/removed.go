@@ -11,23 +11,42 @@ import (
 // server, a ready upload and its image, and a ready build and its files are forgotten: the step removes the ownership
 // tags first, and then the record. npctl deletes unfinished and failed objects as without the block: no job has used them.
 
-// planRemoved reports the providers of removed blocks that a Nodepool launcher serves. Nodepool deletes servers of its
-// provider that have no record.
+// planRemoved reports the providers of removed blocks with objects that npctl cannot forget: those that a Nodepool launcher serves,
+// since Nodepool deletes servers of its provider that have no record, and those of drivers that cannot remove ownership tags.
 func planRemoved(d *draft) {
 	w := d.world
-	if !w.seen.Shared || len(w.declared.Removed) == 0 {
-		return
-	}
 	for _, name := range w.names {
-		p := w.launcherOf(name)
-		if p == nil || !slices.ContainsFunc(w.nodes[name], w.declared.Removed.HasNode) &&
-			!slices.ContainsFunc(w.seen.Records.Uploads, func(u *resources.Upload) bool { return u.Provider == name && w.declared.Removed.HasUpload(u) }) {
+		removal, found := w.removalOf(name)
+		if !found || !w.cannotForget(name) {
 			continue
 		}
-		d.problems = append(d.problems, Problem{Address: ProviderAddress(p.Provider), Provider: p.Provider,
-			Text: "npctl cannot forget its objects, because " + p.Program + " on " + p.Host + " serves the provider and would delete servers without a record",
-			Hint: "remove the provider from the configuration of that launcher, or stop it"})
+		problem := Problem{Address: ProviderAddress(name), Provider: name, Source: removal.Source,
+			Text: "npctl cannot forget its objects, because its driver cannot remove their ownership tags, without which npctl would delete them",
+			Hint: "delete the removed block, and npctl deletes the objects; to keep them, keep the block that it names"}
+		if p := w.launcherOf(name); p != nil {
+			problem.Text = "npctl cannot forget its objects, because " + p.Program + " on " + p.Host + " serves the provider and would delete servers without a record"
+			problem.Hint = "remove the provider from the configuration of that launcher, or stop it"
+		}
+		d.problems = append(d.problems, problem)
 	}
+}
+
+// removalOf returns the first removed block that names objects of the provider in the cloud.
+func (w *world) removalOf(provider string) (resources.Removal, bool) {
+	for _, r := range w.declared.Removed {
+		one := resources.Removals{r}
+		if slices.ContainsFunc(w.nodes[provider], func(n *resources.Node) bool { return !n.Static && one.HasNode(n) }) ||
+			slices.ContainsFunc(w.seen.Records.Uploads, func(u *resources.Upload) bool { return u.Provider == provider && one.HasUpload(u) }) {
+			return r, true
+		}
+	}
+	return resources.Removal{}, false
+}
+
+// cannotForget reports whether objects of a removed block of the provider have to keep their records.
+func (w *world) cannotForget(provider string) bool {
+	view, _ := w.view(provider)
+	return view.CannotRelease || w.launcherOf(provider) != nil
 }
 
 // launcherOf returns a pool by which a Nodepool launcher serves the provider, or nil.
@@ -41,12 +60,12 @@ func (np *nodePlanner) removed(n *resources.Node) bool {
 		return false
 	}
 	isForgotten := np.world.canForget(n)
-	isServed := np.world.launcherOf(n.Provider) != nil
-	if isForgotten || isServed {
+	isKept := !n.Static && np.world.cannotForget(n.Provider)
+	if isForgotten || isKept {
 		np.capacity.count(n)
 	}
 	if !isForgotten {
-		return isServed
+		return isKept
 	}
 	np.draft.add(Step{ID: "forget node " + n.ID, Address: nodeAddress(n.ID), Action: ActionForget, Thing: ThingNode, Reason: ReasonRemoved,
 		Provider: n.Provider, Pool: n.Pool, Label: strings.Join(n.Labels, ","), Record: n.Key(), External: n.ExternalID,
@@ -61,7 +80,7 @@ func (w *world) canForget(n *resources.Node) bool {
 	default:
 		return false
 	}
-	if w.owns(n) || n.ExternalID == "" || w.launcherOf(n.Provider) != nil {
+	if w.owns(n) || n.ExternalID == "" || w.cannotForget(n.Provider) {
 		return false
 	}
 	view, looked := w.view(n.Provider)

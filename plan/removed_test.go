@@ -110,6 +110,13 @@ func TestRemovedBlocksForget(t *testing.T) {
 				o.RegisteredPools = []resources.RegisteredPool{{Provider: "cloud", Pool: "main", Program: "nodepool-launcher 11", Host: "nl01"}}
 			},
 			problem: "nodepool-launcher 11 on nl01 serves the provider"},
+		"a driver that cannot remove tags": {want: noCloud, removed: []string{"provider.cloud"},
+			change: func(o *Observed) {
+				view := o.Providers["cloud"]
+				view.CannotRelease = true
+				o.Providers["cloud"] = view
+			},
+			problem: "its driver cannot remove their ownership tags"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := settled()

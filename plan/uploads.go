@@ -196,7 +196,7 @@ func (ip *imagePlanner) dropUploads(image, provider string, reason Reason) {
 			continue
 		}
 		why := ip.world.removedOr(u, reason)
-		if why == ReasonRemoved && ip.world.launcherOf(provider) != nil {
+		if why == ReasonRemoved && ip.world.cannotForget(provider) {
 			continue
 		}
 		if ip.deleteUpload(u, why) == "" {

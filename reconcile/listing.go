@@ -120,7 +120,9 @@ func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, the
 	if user, ok := drivers.NodeUserOf(cloud); ok {
 		group.Go(func() (err error) { view.Unneeded, err = e.unneeded(ctx, name, user); return err })
 	}
-	if adopter, ok := drivers.AdopterOf(cloud); ok && e.ListOthers {
+	adopter, adopts := drivers.AdopterOf(cloud)
+	view.CannotRelease = !adopts
+	if adopts && e.ListOthers {
 		group.Go(func() (err error) {
 			if view.Others, err = adopter.ListOthers(ctx); err != nil {
 				view.OthersErr = err.Error()
