@@ -220,3 +220,33 @@ func TestObjectsOfAnUploadAreLeakedWithoutItsRecord(t *testing.T) {
 		}
 	}
 }
+
+// The IDs of nodes and uploads are equal numbers: an image of a node, and a server with the tags of an upload, are copies.
+func TestObjectsOfAnotherKindAreForeign(t *testing.T) {
+	for _, record := range []string{"known", "unknown"} {
+		d, o := fleet(), settled()
+		view := o.Providers["cloud"]
+		node, upload := o.Records.Nodes[0].ID, o.Records.Uploads[0].ID
+		if record == "unknown" {
+			node, upload = "0000000071", "0000000072"
+		}
+		sighted := func(kind, id string, marks resources.OwnerTags) {
+			o.Records.Sightings = append(o.Records.Sightings, &resources.Sighting{Provider: "cloud", Type: kind, External: id, First: o.Now.Add(-time.Hour), Last: o.Now,
+				Record: resources.Key{Kind: marks.Kind, ID: marks.ID}})
+		}
+		for _, id := range []string{node, upload} {
+			ofNode := resources.OwnerTags{Installation: o.Installation, Kind: resources.KindNode, ID: id}
+			view.Images = append(view.Images, resources.RemoteImage{ID: "backup-" + id, Status: resources.StatusReady, Marks: ofNode})
+			sighted("image", "backup-"+id, ofNode)
+			ofUpload := resources.OwnerTags{Installation: o.Installation, Kind: resources.KindUpload, ID: id}
+			view.Instances = append(view.Instances, resources.Instance{ID: "copy-" + id, Status: resources.StatusReady, Marks: ofUpload})
+			sighted("server", "copy-"+id, ofUpload)
+		}
+		o.Providers["cloud"] = view
+		for _, s := range Compute(d, o, Options{}).Steps {
+			if s.Removes() && s.Thing != ThingRecord {
+				t.Errorf("%s record: %s %s %s (%s)", record, s.Action, s.Thing, s.External, s.Reason)
+			}
+		}
+	}
+}
