@@ -244,7 +244,10 @@ func clientToken(spec drivers.Spec, instanceType string, in ec2.RunInstancesInpu
 func (c *Cloud) run(ctx context.Context, spec drivers.Spec, in ec2.RunInstancesInput, instanceType string) (resources.Instance, error) {
 	in.InstanceType = types.InstanceType(instanceType)
 	token := clientToken(spec, instanceType, in)
-	in.ClientToken, in.TagSpecifications = aws.String(token), withObject(in.TagSpecifications, types.ResourceTypeInstance, token)
+	in.ClientToken = aws.String(token)
+	if in.InstanceMarketOptions == nil { // EC2 documents the token of an instance, but not that of one that a spot request creates
+		in.TagSpecifications = withObject(in.TagSpecifications, types.ResourceTypeInstance, token)
+	}
 	answer, err := c.ec2.RunInstances(ctx, &in)
 	if err != nil {
 		return resources.Instance{}, wrap(fmt.Sprintf("create instance %s (%s)", spec.Hostname, instanceType), err)

@@ -20,8 +20,8 @@ import (
 //   - instances, their volumes and network interfaces get them in the call that creates the instance;
 //   - snapshots, AMIs, launch templates and dedicated hosts get them in the calls that create them;
 //   - npctl_object (drivers.TagObject) of an instance is the client token, that of a volume the snapshot of the AMI. Snapshots, AMIs
-//     and adopted instances get their ID, in a call after their creation. EC2 chooses the token of the instances of fleets. A launch
-//     template has its name as npctl_node_id.
+//     and adopted instances get their ID, in a call after their creation. EC2 may choose the tokens of spot instances and of those
+//     of fleets, which have no npctl_object. A launch template has its name as npctl_node_id.
 //
 // Further tags: npctl_interface, npctl_volume and npctl_launch_template of instances, and npctl_format, npctl_size and npctl_sha256 of images.
 const (
