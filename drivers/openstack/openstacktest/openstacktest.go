@@ -80,11 +80,7 @@ func (p *Project) ForeignImage(t *testing.T) drivertest.Foreign {
 func (p *Project) Copies(t *testing.T, isImage bool, original, flavor string) []drivertest.Foreign {
 	t.Helper()
 	if !isImage {
-		_, err := p.Compute.Post(t.Context(), p.Compute.ServiceURL("servers", original, "action"), object{"createImage": object{"name": ownerName}}, nil, //nolint:bodyclose // gophercloud has read and closed it
-			&gophercloud.RequestOpts{OkCodes: []int{http.StatusAccepted}})
-		if err != nil {
-			t.Fatalf("create an image of server %s: %v", original, err)
-		}
+		p.post(t, p.Compute, "servers/"+original+"/action", object{"createImage": object{"name": ownerName}}, nil)
 		return []drivertest.Foreign{p.copied(t, p.Image, "images/"+p.snapshotOf(t, original), "")}
 	}
 	source, err := p.show(p.Image, "images/"+original, "")
@@ -107,7 +103,8 @@ func (p *Project) Copies(t *testing.T, isImage bool, original, flavor string) []
 			ID string `json:"id"`
 		} `json:"server"`
 	}
-	server := object{"name": ownerName, "imageRef": original, "flavorRef": p.flavor(t, flavor), "metadata": drivertest.WithoutObject(metadata), "networks": []object{{"uuid": p.network(t, privateNetwork)}}}
+	server := object{"name": ownerName, "imageRef": original, "flavorRef": p.flavor(t, flavor), "networks": []object{{"uuid": p.network(t, privateNetwork)}},
+		"metadata": drivertest.WithoutObject(metadata)}
 	p.post(t, p.Compute, "servers", object{"server": server}, &made)
 	p.removeLater(t, p.Compute, "servers/"+made.Server.ID)
 	return []drivertest.Foreign{p.copied(t, p.Image, "images/"+image.ID, ""), p.copied(t, p.Compute, "servers/"+made.Server.ID, "server"),
