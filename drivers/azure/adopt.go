@@ -102,15 +102,28 @@ type tagged struct {
 	tags       map[string]string
 }
 
+// requestedNames returns the names of an object that Azure created with a virtual machine: it may add a suffix to the requested one.
+func requestedNames(name string) []string {
+	names := []string{name}
+	for i, c := range name {
+		if c == '-' {
+			names = append(names, name[:i])
+		}
+	}
+	return names
+}
+
 func (t tagged) owner() resources.OwnerTags {
-	of := drivers.OfServer
 	switch t.what {
 	case "image":
-		of = drivers.OfImage
+		return ownerOf(t.tags, drivers.OfImage, &t.name)
 	case resources.LeftoverVolume:
-		of = drivers.OfAny
+		return ownerOf(t.tags, drivers.OfAny, &t.name)
+	case resources.LeftoverPort, resources.LeftoverFloatingIP:
+		return drivers.OwnerOf(t.tags, drivers.OfServer, requestedNames(t.name)...)
+	default:
+		return ownerOf(t.tags, drivers.OfServer, &t.name)
 	}
-	return ownerOf(t.tags, of, &t.name)
 }
 
 // lookUpTagged reads the object of ownership tags.

@@ -51,11 +51,7 @@ func (c *Cloud) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
 }
 
 func leftoverOf(kind, name string, tags map[string]string) resources.Leftover {
-	of := drivers.OfServer
-	if kind == resources.LeftoverVolume {
-		of = drivers.OfAny
-	}
-	return resources.Leftover{Type: kind, ID: name, Name: cmp.Or(tags[tagName], name), Marks: ownerOf(tags, of, &name)}
+	return resources.Leftover{Type: kind, ID: name, Name: cmp.Or(tags[tagName], name), Marks: tagged{kind, name, tags}.owner()}
 }
 
 func leftoverInterface(n networkInterface) resources.Leftover {
