@@ -189,3 +189,28 @@ func TestMotoImportWithoutTagsIsForeign(t *testing.T) {
 		}
 	}
 }
+
+// Tasks of older versions of npctl have no npctl_object.
+func TestMotoReleaseClearsTasksOfOlderVersions(t *testing.T) {
+	for _, method := range []string{methodSnapshot, methodImage} {
+		content := []byte(strings.Repeat("x", 5000))
+		c := importCloud(t, &wire{})
+		spec := importSpec(content, map[string]cty.Value{"import_method": cty.StringVal(method)})
+		made, err := c.UploadImage(t.Context(), spec, bytes.NewReader(content))
+		testutil.Must(t, err)
+		for _, list := range []func(context.Context, ...string) ([]importTask, error){c.imageTasks, c.snapshotTasks} {
+			tasks, err := list(t.Context())
+			testutil.Must(t, err)
+			for _, task := range tasks {
+				testutil.Must(t, c.removeTags(t.Context(), []string{task.id}, []string{drivers.TagObject}))
+			}
+		}
+		testutil.Must(t, c.Release(t.Context(), made.ID, spec.Marks))
+		if left := remains(t, c); len(left) > 0 {
+			t.Errorf("%s: leftovers of a released image: %v", method, left)
+		}
+		if _, exists, err := c.image(t.Context(), made.ID); err != nil || !exists {
+			t.Errorf("%s: image %s exists: %t, %v", method, made.ID, exists, err)
+		}
+	}
+}
