@@ -45,7 +45,12 @@ func Decorate(c Cloud, o DecorateOptions) Cloud {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return Wrap(c, chain(Retry(o.Attempts, o.Log), Limit(o.Rate), Timeout(o.Timeout, o.UploadTimeout), boundVolume, Trace(o.Provider, o.Log, o.OnCall)))
+	return Wrap(c, chain(Retry(o.Attempts, o.Log), Limit(o.Rate), Timeout(o.Timeout, o.UploadTimeout), boundVolume, Trace(o.Provider, o.Log, o.OnCall), causesFirst))
+}
+
+// causesFirst applies CauseFirst to the error of a call.
+func causesFirst(ctx context.Context, _ Call, next func(context.Context) error) error {
+	return CauseFirst(next(ctx))
 }
 
 // Call describes one call of a Cloud to decorators.

@@ -206,7 +206,7 @@ func (e *Engine) open(ctx context.Context, name string, record *resources.Provid
 	err = drivers.Retry(1, env.Log)(ctx, opening, func(ctx context.Context) error { // waits as Retry-After demands
 		return trace(ctx, opening, func(ctx context.Context) (err error) {
 			cloud, err = driver.Open(ctx, env, provider.Config)
-			return err
+			return drivers.CauseFirst(err)
 		})
 	})
 	if err != nil {

@@ -56,7 +56,9 @@ func TestServersBecomeInstances(t *testing.T) {
 			i.Status, i.Flavor, i.Resources.Cores, i.Resources.RAM = resources.StatusPending, "large", 8, 8192
 		})},
 		"waits for its floating IP": {`"status": "ACTIVE", "metadata": {` + ours + `, "npctl_floating_ip": "true"}, "addresses": {"private": [` + fixed4 + `]}`,
-			with(func(i *resources.Instance) { i.Status, i.AddressLate, i.Addresses = resources.StatusPending, true, private })},
+			with(func(i *resources.Instance) {
+				i.Status, i.AddressLate, i.Addresses = resources.StatusPending, true, private
+			})},
 		"has its floating IP": {`"status": "ACTIVE", "metadata": {` + ours + `, "npctl_floating_ip": "true"},
 			"addresses": {"private": [` + fixed4 + `, {"addr": "172.24.4.9", "version": 4, "OS-EXT-IPS:type": "floating"}]}`,
 			with(func(i *resources.Instance) {
