@@ -187,11 +187,11 @@ func (x *execution) unverified(s plan.Step) (nodes []*resources.Node) {
 func (x *execution) verify(ctx context.Context, nodes []*resources.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
-	silent := make([]error, len(nodes))
+	silent, keys := make([]error, len(nodes)), make([][]string, len(nodes))
 	done := make(chan struct{})
 	for i, n := range nodes {
 		go func() {
-			silent[i] = x.probeNode(ctx, n)
+			keys[i], silent[i] = x.probeNode(ctx, n)
 			done <- struct{}{}
 		}()
 	}
@@ -205,6 +205,9 @@ func (x *execution) verify(ctx context.Context, nodes []*resources.Node) error {
 			return fmt.Errorf("node %s: %w", before.ID, errChanged)
 		}
 		n.VerifiedAt = x.Now()
+		if len(keys[i]) > 0 {
+			n.HostKeys = keys[i]
+		}
 		if silent[i] != nil {
 			x.Log.Warn("a ready node does not respond and is not assigned", "node", n.ID, "error", silent[i])
 			n.StateTime, n.Error, n.Comment = x.Now(), silent[i].Error(), "it did not respond to the check before its assignment"
@@ -221,31 +224,31 @@ func (x *execution) verify(ctx context.Context, nodes []*resources.Node) error {
 	return errors.Join(errs...)
 }
 
-// probeNode returns the reason why a node must not be assigned, or nil.
-func (x *execution) probeNode(ctx context.Context, n *resources.Node) error {
+// probeNode returns the reason why a node must not be assigned, or nil, and the host keys of a static node: without
+// host_keys, jobs trust those that the machine has now.
+func (x *execution) probeNode(ctx context.Context, n *resources.Node) (keys []string, silent error) {
 	if n.Static {
 		provider, ok := x.Desired.Provider(n.Provider)
 		if !ok {
-			return nil
+			return nil, nil
 		}
 		_, machine := staticNode(provider, n.Pool, n.Hostname)
 		if machine == nil {
-			return nil // a node that is no longer configured may still be assigned
+			return nil, nil // a node that is no longer configured may still be assigned
 		}
-		_, err := x.checkStatic(ctx, n.Provider, machine)
-		return err
+		return x.checkStatic(ctx, n.Provider, machine)
 	}
 	how := probeOf(n.Login)
 	if how == probeNone {
-		return nil
+		return nil, nil
 	}
 	port := cmp.Or(n.Login.ConnectionPort, defaultPorts[how])
-	keys, err := x.probe(ctx, how, net.JoinHostPort(n.Addresses.Interface, strconv.FormatInt(port, 10)))
+	shown, err := x.probe(ctx, how, net.JoinHostPort(n.Addresses.Interface, strconv.FormatInt(port, 10)))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(n.HostKeys) > 0 && !slices.ContainsFunc(keys, func(key string) bool { return slices.Contains(n.HostKeys, key) }) {
-		return errors.New("its host keys have changed since its launch")
+	if len(n.HostKeys) > 0 && !slices.ContainsFunc(shown, func(key string) bool { return slices.Contains(n.HostKeys, key) }) {
+		return nil, errors.New("its host keys have changed since its launch")
 	}
-	return nil
+	return nil, nil
 }

@@ -1,10 +1,17 @@
 package watch_test
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/internal/testutil"
@@ -79,5 +86,69 @@ provider "static" "rack" {
 	}
 	if n := named("down"); n.State != resources.StateFailed || n.Error == "" {
 		t.Errorf("the machine that is down is %s: %q", n.State, n.Error)
+	}
+}
+
+// TestStaticNodeIsAssignedWithItsPresentHostKeys reinstalls a machine without host_keys, so that it has another key than at its
+// last check.
+func TestStaticNodeIsAssignedWithItsPresentHostKeys(t *testing.T) {
+	var config atomic.Pointer[ssh.ServerConfig]
+	install := func() (line string) {
+		_, private, err := ed25519.GenerateKey(rand.Reader)
+		testutil.Must(t, err)
+		key, err := ssh.NewSignerFromKey(private)
+		testutil.Must(t, err)
+		c := &ssh.ServerConfig{NoClientAuth: true}
+		c.AddHostKey(key)
+		config.Store(c)
+		return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	testutil.Must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _, _, _ = ssh.NewServerConn(conn, config.Load())
+			_ = conn.Close()
+		}
+	}()
+	first := install()
+	l := newLab(t, fmt.Sprintf(`
+npctl { images_dir = "images" }
+label "metal" {}
+provider "static" "rack" {
+  pool "main" {
+    node "machine" {
+      address         = "127.0.0.1"
+      labels          = ["metal"]
+      connection_port = %d
+    }
+  }
+}
+`, listener.Addr().(*net.TCPAddr).Port), sandboxcloud.Options{})
+	d, end := l.daemon()
+	defer end()
+	keys := func() []string {
+		for _, n := range d.Last().Observed.Records.Nodes {
+			if n.State == resources.StateReady {
+				return n.HostKeys
+			}
+		}
+		return nil
+	}
+	testutil.Await(l.t, "the machine is ready with its key", func() bool { return slices.Equal(keys(), []string{first}) })
+	second := install()
+	l.ahead.Store(int64(10 * time.Minute))
+	r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal"}})
+	testutil.Must(t, err)
+	if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled {
+		t.Fatalf("request is %s: %s", got.State, got.Error)
+	}
+	if nodes, err := d.Clients.Take(t.Context(), r.ID, "me", 0); err != nil || !slices.Equal(nodes[0].HostKeys, []string{second}) {
+		t.Errorf("the node is assigned with the keys %v, %v; want %s", nodes[0].HostKeys, err, second)
 	}
 }
