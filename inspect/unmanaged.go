@@ -15,6 +15,7 @@ type Owner string
 // The kinds of owners.
 const (
 	OwnerThis    Owner = "leak"     // this installation, which has no record of the object
+	OwnerInUse   Owner = "in-use"   // this installation, but the object is attached to another one, so npctl keeps it
 	OwnerOther   Owner = "npctl"    // another installation of npctl
 	OwnerProgram Owner = "nodepool" // Nodepool
 	OwnerNone    Owner = "none"     // no tags of a known program
@@ -29,6 +30,8 @@ type UnmanagedObject struct {
 	Owner    Owner      `json:"owner"`
 	Tags     string     `json:"tags,omitempty"`    // the installation of another npctl, or a description of Nodepool's tags
 	Created  *time.Time `json:"created,omitempty"` // of servers and images
+
+	inUse bool
 }
 
 // Unmanaged lists the objects that no record has, sorted by provider, type and ID.
@@ -57,7 +60,7 @@ func Unmanaged(seen plan.Observed) []UnmanagedObject {
 			u.add(UnmanagedObject{Provider: provider, Type: "image", ID: o.ID, Name: o.Name}, o.Marks, o.Created)
 		}
 		for _, o := range view.Leftovers {
-			u.add(UnmanagedObject{Provider: provider, Type: o.Type, ID: o.ID, Name: o.Name}, o.Marks, time.Time{})
+			u.add(UnmanagedObject{Provider: provider, Type: o.Type, ID: o.ID, Name: o.Name, inUse: o.InUse}, o.Marks, time.Time{})
 		}
 	}
 	slices.SortFunc(u.found, func(a, b UnmanagedObject) int {
@@ -85,6 +88,8 @@ func (u *unmanaged) add(o UnmanagedObject, marks resources.OwnerTags, created ti
 		o.Owner = OwnerNone
 	case marks.Installation == "":
 		o.Owner = OwnerProgram
+	case marks.Installation == u.seen.Installation && o.inUse:
+		o.Owner = OwnerInUse
 	case marks.Installation == u.seen.Installation:
 		o.Owner = OwnerThis
 	default:
@@ -108,7 +113,7 @@ func (u *unmanaged) recorded(o UnmanagedObject, marks resources.OwnerTags) bool 
 	case *resources.Node:
 		return o.Type != "server" || r.ExternalID == ""
 	case *resources.Upload:
-		return r.ExternalID == ""
+		return o.Type != "image" || r.ExternalID == ""
 	default:
 		return true
 	}

@@ -31,6 +31,8 @@ func TestObjectsWithoutRecordAreUnmanaged(t *testing.T) {
 		},
 		Leftovers: []resources.Leftover{
 			{Type: "port", ID: "p1", Marks: marks("we", resources.KindNode, "1")}, {Type: "port", ID: "p2", Marks: marks("we", resources.KindNode, "9")},
+			{Type: "port", ID: "p3", Marks: marks("we", resources.KindNode, "9"), InUse: true},
+			{Type: "snapshot", ID: "x1", Marks: marks("we", resources.KindUpload, "1")}, // of the image i1
 		},
 	}}}
 	for _, r := range []resources.Record{
@@ -50,7 +52,7 @@ func TestObjectsWithoutRecordAreUnmanaged(t *testing.T) {
 	for _, o := range inspect.Unmanaged(seen) {
 		got = append(got, fmt.Sprint(o.Type, " ", o.ID, " ", o.Owner, " ", o.Tags, o.Created != nil))
 	}
-	want := []string{"image i2 leak true", "image i3 none false", "port p2 leak false", "server s3 leak false", "server s4 leak false",
+	want := []string{"image i2 leak true", "image i3 none false", "port p2 leak false", "port p3 in-use false", "server s3 leak false", "server s4 leak false",
 		"server s5 npctl theyfalse", "server s7 nodepool Nodepoolfalse"}
 	if !slices.Equal(got, want) {
 		t.Errorf("unmanaged:\n%q, want\n%q", got, want)

@@ -16,9 +16,9 @@ import (
 )
 
 const unmanagedDescription = `Lists the servers, images, ports, floating IPs and volumes in the clouds that no record of this npctl has,
-with their owner as far as tags tell: "leak" (this npctl, which deletes it after two sightings), "npctl"
-(another one), "nodepool", or "none". It changes nothing. Images are those of the project, not public ones
-of the cloud. Ports, floating IPs and volumes appear only with tags of an npctl.
+with their owner as far as tags tell: "leak" (this npctl, which deletes it after two sightings), "in-use"
+(this npctl, which keeps it because another object uses it), "npctl" (another one), "nodepool", or "none".
+It changes nothing. Images are those of the project, not public ones of the cloud. Ports, floating IPs and volumes appear only with tags of an npctl.
 
 npctl import adopts a server or image of the list.
 
