@@ -59,7 +59,7 @@ func TestDefaultsThatDifferAreWritten(t *testing.T) {
 }
 
 func TestRateIsInverse(t *testing.T) {
-	for in, want := range map[string]string{"0.1": "10", "0.001": "1000", "2": "0.5", "0": "0", "3": "0.333333"} {
+	for in, want := range map[string]string{"0.1": "10", "0.001": "1000", "2": "0.5", "0": "0", "3": "1 / 3", "0.3": "1 / 0.3", "12": "1 / 12"} {
 		text, r := converted(t, Input{YAML: []byte(small + "    rate: " + in + "\n")})
 		wantLines(t, text, "rate = "+want+"\n")
 		if e := entryOf(t, r, "providers[cloud].rate"); e.Verdict != Changed || e.Line != 9 || !strings.HasPrefix(e.Link, guide) {

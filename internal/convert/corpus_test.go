@@ -135,6 +135,19 @@ func TestCorpusDescribesTheSameStateAfterConversion(t *testing.T) {
 	}
 }
 
+// TestEveryRateIsConverted includes rates with an inverse of many decimals.
+func TestEveryRateIsConverted(t *testing.T) {
+	yaml := testutil.ReadFile(t, "testdata/rate.yaml")
+	for _, rate := range strings.Fields("0 0.001 0.01 0.3 0.6 0.7 1 1.1 1.5 2 3 6 7 9 12 30 60 3600 1000000") {
+		in := convert.Input{YAML: []byte(strings.Replace(yaml, "RATE", rate, 1))}
+		result, err := convert.Convert(in)
+		testutil.Must(t, err)
+		for _, d := range nodepoolconf.Compare(model(t, in), load(t, result.Files)).Differences {
+			t.Errorf("rate %s: %v", rate, d)
+		}
+	}
+}
+
 // TestComparisonReportsEveryChange changes one attribute at a time in the result of conversions.
 func TestComparisonReportsEveryChange(t *testing.T) {
 	t.Parallel()

@@ -113,7 +113,7 @@ func duration(s int64) string {
 	return fmt.Sprintf("%ds", s)
 }
 
-// rate reads seconds between calls and returns calls a second.
+// rate reads seconds between calls and returns calls a second, as a quotient if it has many decimals.
 func rate(t *translator, n *node) (string, bool) {
 	if hasEnv(n) {
 		return "1 / " + t.textExpr(n.text), true
@@ -123,7 +123,7 @@ func rate(t *translator, n *node) (string, bool) {
 			if f == 0 {
 				return "0", true
 			}
-			if inverse := math.Round(1e6/f) / 1e6; inverse > 0 && inverse < 1e6 {
+			if inverse := math.Round(1e6/f) / 1e6; inverse < 1e6 && math.Abs(inverse*f-1) < 1e-9 {
 				return strconv.FormatFloat(inverse, 'f', -1, 64), true
 			}
 			return "1 / " + strconv.FormatFloat(f, 'f', -1, 64), true
