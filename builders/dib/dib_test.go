@@ -256,10 +256,10 @@ func TestSchemaChecks(t *testing.T) {
 	}{
 		{"elements", buildertest.Words("debian-minimal", "vm"), ""},
 		{"elements", cty.ListValEmpty(cty.String), "elements is empty"},
-		{"elements", buildertest.Words("debian minimal"), "is not an element name"},
+		{"elements", buildertest.Words("debian minimal"), `"debian minimal" is not an element name`},
 		{"elements", buildertest.Words("-x"), "is not an element name"},
 		{"packages", buildertest.Words("git", "libc6:i386"), ""},
-		{"packages", buildertest.Words("git,rsync"), "one name in each string"},
+		{"packages", buildertest.Words("git,rsync"), `"git,rsync" is not a package name: write one name in each string`},
 		{"command", cty.StringVal("sudo -E 'my builder'"), ""},
 		{"command", cty.StringVal("'unended"), "Unterminated"},
 		{"command", cty.StringVal("  "), "is empty"},

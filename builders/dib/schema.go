@@ -51,7 +51,7 @@ func checkElements(v cty.Value) error {
 	}
 	for _, element := range v.AsValueSlice() {
 		if element.IsNull() || !elementName.MatchString(element.AsString()) {
-			return fmt.Errorf("%#v is not an element name: write the name of its directory; arguments belong in extra_args", element)
+			return fmt.Errorf("%s is not an element name: write the name of its directory; arguments belong in extra_args", schema.Quoted(element))
 		}
 	}
 	return nil
@@ -60,7 +60,7 @@ func checkElements(v cty.Value) error {
 func checkWords(v cty.Value) error {
 	for _, word := range v.AsValueSlice() {
 		if word.IsNull() || word.AsString() == "" || strings.ContainsAny(word.AsString(), ", \t\n") {
-			return fmt.Errorf("%#v is not a package name: write one name in each string", word)
+			return fmt.Errorf("%s is not a package name: write one name in each string", schema.Quoted(word))
 		}
 	}
 	return nil

@@ -60,7 +60,7 @@ func checkFormats(v cty.Value) error {
 	extensions := map[string]string{} // by format
 	for _, format := range v.AsValueSlice() {
 		if format.IsNull() || !formatName.MatchString(format.AsString()) {
-			return fmt.Errorf("format %#v is not a file extension: write one such as \"raw\" or \"qcow2\"", format)
+			return fmt.Errorf("format %s is not a file extension: write one such as \"raw\" or \"qcow2\"", schema.Quoted(format))
 		}
 		ext := format.AsString()
 		if before, known := extensions[resources.ImageFormat(ext)]; known && before != ext {

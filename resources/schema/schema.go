@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/big"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -228,4 +229,12 @@ func ParseDuration(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("the duration %q is negative", text)
 	}
 	return d, nil
+}
+
+// Quoted returns a string of a configuration in quotes for an error, or null.
+func Quoted(v cty.Value) string {
+	if v.IsNull() {
+		return "null"
+	}
+	return strconv.Quote(v.AsString())
 }
