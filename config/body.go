@@ -29,7 +29,7 @@ type content struct {
 	parts  []part
 	open   map[string]bool // block types that may have more blocks than are known
 
-	misspelled bool // it has an unknown attribute, which may be one that seems to be missing
+	misspelled bool // it has an unknown attribute, which may be the misspelled name of a missing one
 }
 
 // setting is one attribute of a body. Its value has the attribute's type; it may be unknown after an error.

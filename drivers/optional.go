@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Optional makes a call of which a provider needs no result, such as one that reads quotas and may need more permissions than
+// Optional makes a call of which a provider needs no result, such as the quotas, which may need more permissions than
 // all others. The zero value is usable.
 type Optional struct {
 	mu     sync.Mutex

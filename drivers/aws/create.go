@@ -245,7 +245,7 @@ func (c *Cloud) run(ctx context.Context, spec drivers.Spec, in ec2.RunInstancesI
 	in.InstanceType = types.InstanceType(instanceType)
 	token := clientToken(spec, instanceType, in)
 	in.ClientToken = aws.String(token)
-	if in.InstanceMarketOptions == nil { // EC2 documents the token of an instance, but not that of one that a spot request creates
+	if in.InstanceMarketOptions == nil { // EC2 documents the token of an instance, but not the token of a spot instance
 		in.TagSpecifications = withObject(in.TagSpecifications, types.ResourceTypeInstance, token)
 	}
 	answer, err := c.ec2.RunInstances(ctx, &in)

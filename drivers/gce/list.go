@@ -70,7 +70,7 @@ func instanceOf(i *compute.Instance, size machineType) resources.Instance {
 	return one
 }
 
-// statusOf maps Google's statuses. npctl never stops an instance, so one that stops is being deleted or has shut down.
+// statusOf maps Google's statuses. npctl never stops an instance, so a stopping instance is being deleted or has shut down.
 func statusOf(status string) resources.Status {
 	switch status {
 	case "RUNNING":

@@ -56,7 +56,7 @@ func (n *names) machineType(ctx context.Context, zone, name string) (machineType
 	return t, true, nil
 }
 
-// size returns a machine type of an instance. One that Google no longer describes has no size.
+// size returns a machine type of an instance. A type without a description at Google has no size.
 func (n *names) size(ctx context.Context, zone, name string) (machineType, error) {
 	n.mu.Lock()
 	t, ok := n.sizes[name]

@@ -113,7 +113,7 @@ func (c *Cloud) reserve(ctx context.Context, b boot) (machine, *os.File, error) 
 	return m, lock, nil
 }
 
-// makeDirectory creates a directory, or accepts one that exists: of an interrupted call, or with files that others have added.
+// makeDirectory creates a directory, or accepts an existing one: of an interrupted call, or with files that others have added.
 func makeDirectory(path string) error {
 	err := os.Mkdir(path, 0o700)
 	if info, statErr := os.Lstat(path); errors.Is(err, fs.ErrExist) && statErr == nil && info.IsDir() {
