@@ -10,9 +10,9 @@ import (
 )
 
 func TestFewerSlotsNeedNoConsent(t *testing.T) {
-	d, o := fleet(), settled()
+	d := fleet()
 	d.Providers = slices.DeleteFunc(d.Providers, func(p resources.Provider) bool { return p.Name == "cloud" })
-	o = Observed{Now: now, Installation: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{"lab": {ListedAt: now, Quota: unlimited()}}}
+	o := Observed{Now: now, Installation: "here", Files: []ImageFile{}, Providers: map[string]ProviderView{"lab": {ListedAt: now, Quota: unlimited()}}}
 	for slot := range int64(20) {
 		o.Records.Nodes = append(o.Records.Nodes, &resources.Node{ID: fmt.Sprintf("%010d", slot+1), State: resources.StateReady, Provider: "lab", Pool: "main",
 			Labels: []string{"metal"}, Hash: "v1:metal", Static: true, Hostname: "metal", Slot: slot})

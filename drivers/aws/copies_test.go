@@ -30,10 +30,10 @@ type copier struct {
 
 func (c *copier) add(id string, tags []types.Tag, isMissing func(ctx context.Context) (bool, error)) string {
 	c.Helper()
-	_, err := c.CreateTags(c.T.Context(), &ec2.CreateTagsInput{Resources: []string{id}, Tags: tags})
+	_, err := c.CreateTags(c.Context(), &ec2.CreateTagsInput{Resources: []string{id}, Tags: tags})
 	testutil.Must(c.T, err)
 	c.made = append(c.made, drivertest.Foreign{ID: id, Stays: func() error {
-		missing, err := isMissing(c.T.Context())
+		missing, err := isMissing(c.Context())
 		if err == nil && missing {
 			err = errors.New(id + " was deleted")
 		}
@@ -57,7 +57,7 @@ func (c *copier) image(id string, tags []types.Tag) {
 }
 
 func (c *copier) volume(snapshot string, tags []types.Tag) string {
-	made, err := c.CreateVolume(c.T.Context(), &ec2.CreateVolumeInput{AvailabilityZone: aws.String(motoZone), SnapshotId: aws.String(snapshot), Size: aws.Int32(100)})
+	made, err := c.CreateVolume(c.Context(), &ec2.CreateVolumeInput{AvailabilityZone: aws.String(motoZone), SnapshotId: aws.String(snapshot), Size: aws.Int32(100)})
 	testutil.Must(c.T, err)
 	id := aws.ToString(made.VolumeId)
 	return c.add(id, tags, func(ctx context.Context) (bool, error) {
@@ -67,13 +67,13 @@ func (c *copier) volume(snapshot string, tags []types.Tag) string {
 }
 
 func (c *copier) snapshotOf(volume string) string {
-	made, err := c.CreateSnapshot(c.T.Context(), &ec2.CreateSnapshotInput{VolumeId: aws.String(volume), Description: aws.String("backup")})
+	made, err := c.CreateSnapshot(c.Context(), &ec2.CreateSnapshotInput{VolumeId: aws.String(volume), Description: aws.String("backup")})
 	testutil.Must(c.T, err)
 	return aws.ToString(made.SnapshotId)
 }
 
 func (c *copier) instance(image string, tags []types.Tag) {
-	made, err := c.RunInstances(c.T.Context(), &ec2.RunInstancesInput{ImageId: aws.String(image), InstanceType: "t3.small", MinCount: aws.Int32(1), MaxCount: aws.Int32(1)})
+	made, err := c.RunInstances(c.Context(), &ec2.RunInstancesInput{ImageId: aws.String(image), InstanceType: "t3.small", MinCount: aws.Int32(1), MaxCount: aws.Int32(1)})
 	testutil.Must(c.T, err)
 	id := aws.ToString(made.Instances[0].InstanceId)
 	c.add(id, tags, func(ctx context.Context) (bool, error) {
@@ -94,11 +94,11 @@ func copiesOf(t *testing.T, kind resources.Kind, original string) []drivertest.F
 }
 
 func (c *copier) ofInstance(id string) {
-	found, err := c.DescribeInstances(c.T.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
+	found, err := c.DescribeInstances(c.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
 	testutil.Must(c.T, err)
 	i := found.Reservations[0].Instances[0]
 	volume := aws.ToString(i.BlockDeviceMappings[0].Ebs.VolumeId)
-	volumes, err := c.DescribeVolumes(c.T.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{volume}})
+	volumes, err := c.DescribeVolumes(c.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{volume}})
 	testutil.Must(c.T, err)
 	ofVolume := volumes.Volumes[0].Tags
 	if len(ofVolume) == 0 || len(i.Tags) == 0 {
@@ -107,23 +107,23 @@ func (c *copier) ofInstance(id string) {
 	c.volume(c.snapshot(c.snapshotOf(volume), ofVolume), ofVolume)
 	older := tagList(drivertest.WithoutObject(tagMap(i.Tags)))
 	c.snapshot(c.snapshotOf(volume), older)
-	made, err := c.CreateImage(c.T.Context(), &ec2.CreateImageInput{InstanceId: i.InstanceId, Name: aws.String("AwsBackup_" + id)})
+	made, err := c.CreateImage(c.Context(), &ec2.CreateImageInput{InstanceId: i.InstanceId, Name: aws.String("AwsBackup_" + id)})
 	testutil.Must(c.T, err)
 	c.image(aws.ToString(made.ImageId), older)
 	c.instance(aws.ToString(i.ImageId), i.Tags)
 }
 
 func (c *copier) ofImage(id string) {
-	found, err := c.DescribeImages(c.T.Context(), &ec2.DescribeImagesInput{ImageIds: []string{id}})
+	found, err := c.DescribeImages(c.Context(), &ec2.DescribeImagesInput{ImageIds: []string{id}})
 	testutil.Must(c.T, err)
 	i := found.Images[0]
-	made, err := c.CopyImage(c.T.Context(), &ec2.CopyImageInput{SourceImageId: aws.String(id), SourceRegion: aws.String("us-east-1"), Name: aws.String("copy of " + id)})
+	made, err := c.CopyImage(c.Context(), &ec2.CopyImageInput{SourceImageId: aws.String(id), SourceRegion: aws.String("us-east-1"), Name: aws.String("copy of " + id)})
 	testutil.Must(c.T, err)
 	c.image(aws.ToString(made.ImageId), i.Tags)
-	snapshots, err := c.DescribeSnapshots(c.T.Context(), &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: tagFilter(remoteImage(i).Marks)})
+	snapshots, err := c.DescribeSnapshots(c.Context(), &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: tagFilter(remoteImage(i).Marks)})
 	testutil.Must(c.T, err)
 	for _, s := range snapshots.Snapshots {
-		copied, err := c.CopySnapshot(c.T.Context(), &ec2.CopySnapshotInput{SourceSnapshotId: s.SnapshotId, SourceRegion: aws.String("us-east-1")})
+		copied, err := c.CopySnapshot(c.Context(), &ec2.CopySnapshotInput{SourceSnapshotId: s.SnapshotId, SourceRegion: aws.String("us-east-1")})
 		testutil.Must(c.T, err)
 		c.volume(c.snapshot(aws.ToString(copied.SnapshotId), s.Tags), s.Tags)
 	}
