@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
@@ -106,7 +107,7 @@ func (e *explanation) image(name string) error {
 			e.relate("provider/" + u.Provider)
 		}
 	}
-	paused := e.imageRecord(name)
+	paused, failure := e.imageRecord(name)
 	suffix := "." + name
 	e.notes("note", func(at plan.Address) bool {
 		return strings.HasSuffix(string(at), suffix) && !strings.Contains(string(at), ".label.") && !strings.Contains(string(at), ".node.")
@@ -121,14 +122,18 @@ func (e *explanation) image(name string) error {
 		e.State, e.Summary = "paused", "It is paused, so it is not built."
 	case len(e.Planned) > 0:
 		e.State, e.Summary = "to be done", fmt.Sprintf("%s is planned: %s.", e.Planned[0].Action, e.Planned[0].Text)
+	case failure != nil:
+		e.State, e.Summary = "build failing", fmt.Sprintf("Its build failed; npctl repeats it after %s. Its log: npctl image log %s.",
+			plan.NextBuildAttempt(failure).UTC().Format(time.RFC3339), name)
 	default:
 		e.State, e.Summary = "as wanted", "Nothing is planned."
 	}
 	return nil
 }
 
-// imageRecord adds the failures and the pause from the record of an image, and reports whether it is paused.
-func (e *explanation) imageRecord(name string) (paused bool) {
+// imageRecord adds the failures and the pause from the record of an image, and returns whether it is paused and the failure
+// of its newest build.
+func (e *explanation) imageRecord(name string) (paused bool, failure *resources.Failure) {
 	for _, r := range e.Observed.Records.Images {
 		if r.Name != name {
 			continue
@@ -137,16 +142,16 @@ func (e *explanation) imageRecord(name string) (paused bool) {
 			paused = true
 			e.wait("paused", "%s", strings.TrimSuffix("it is paused by command: "+r.PauseReason, ": "))
 		}
-		if f := r.Failure; f != nil {
-			e.wait("build-failed", "its build failed %s, last %s ago: %s", text.Count(f.Count, "time", "times"), e.since(f.Time), f.Error)
+		if failure = r.Failure; failure != nil {
+			e.wait("build-failed", "its build failed %s, last %s ago: %s", text.Count(failure.Count, "time", "times"), e.since(failure.Time), plan.FirstLine(failure.Error))
 		}
 		for _, provider := range slices.Sorted(maps.Keys(r.Uploads)) {
 			if f := r.Uploads[provider]; f != nil {
-				e.wait("upload-failed", "its upload to %s failed %s, last %s ago: %s", provider, text.Count(f.Count, "time", "times"), e.since(f.Time), f.Error)
+				e.wait("upload-failed", "its upload to %s failed %s, last %s ago: %s", provider, text.Count(f.Count, "time", "times"), e.since(f.Time), plan.FirstLine(f.Error))
 			}
 		}
 	}
-	return paused
+	return paused, failure
 }
 
 // usedBy adds the labels that boot from an image, with their providers.

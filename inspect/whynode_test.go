@@ -57,3 +57,20 @@ func TestNodeThatKeepsItsEarlierNameSaysWhatItWaitsFor(t *testing.T) {
 		t.Error("a node waits for a move that the configuration does not have")
 	}
 }
+
+func TestFailingBuildIsNotAsWanted(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	in := WhyInput{Now: now, Fleet: Fleet{Desired: resources.Desired{Images: []resources.Image{{Name: "broken"}}},
+		Observed: plan.Observed{Records: plan.Records{Images: []*resources.ImageRecord{{Name: "broken", Failure: &resources.Failure{
+			Count: 2, Time: now.Add(-time.Minute), Error: "sh ended with exit code 1; the last lines of its output:\n    E: Unable to locate package foo"}}}}}}}
+	why, err := Why("image/broken", in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why.State != "build failing" || !strings.Contains(why.Summary, "after 2026-11-22T12:01:00Z. Its log: npctl image log broken") {
+		t.Errorf("the image is %q: %s", why.State, why.Summary)
+	}
+	if len(why.Waits) != 1 || !strings.HasSuffix(why.Waits[0].Text, "sh ended with exit code 1") {
+		t.Errorf("it waits for %+v", why.Waits)
+	}
+}

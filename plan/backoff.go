@@ -45,6 +45,9 @@ func (p backoff) next(f *resources.Failure) time.Time {
 	return f.Time.Add(wait)
 }
 
+// NextBuildAttempt returns when a failed build is repeated.
+func NextBuildAttempt(f *resources.Failure) time.Time { return buildBackoff.next(f) }
+
 // clockSlack is the tolerance for future times that another process, or an earlier reading of the clock, wrote.
 const clockSlack = time.Minute
 
@@ -67,7 +70,7 @@ func (d *draft) withoutFailing(steps []Step) []Step {
 		}
 		waiting[s.ID] = true
 		d.note(Warning, NoteFailing, s.Address, s.Source, "%s of %s has failed %s; it is tried again after %s: %s", s.Action, s.Address,
-			times(f.Count), clock(p.next(f)), firstLine(f.Error))
+			times(f.Count), clock(p.next(f)), FirstLine(f.Error))
 	}
 	return without(steps, waiting)
 }
@@ -81,12 +84,13 @@ func (w *world) imageRecord(image string) *resources.ImageRecord {
 }
 
 func failureFacts(f *resources.Failure) []Fact {
-	return []Fact{{"failed", times(f.Count)}, {"last error", firstLine(f.Error)}}
+	return []Fact{{"failed", times(f.Count)}, {"last error", FirstLine(f.Error)}}
 }
 
-// firstLine returns the first line of an error, cut at 300 bytes.
-func firstLine(text string) string {
+// FirstLine returns the first line of an error, cut at 300 bytes, without the announcement of the lines that follow.
+func FirstLine(text string) string {
 	text, _, _ = strings.Cut(text, "\n")
+	text = strings.TrimSuffix(text, "; the last lines of its output:")
 	if most := 300; len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + " ..."
 	}

@@ -213,7 +213,7 @@ func (ip *imagePlanner) buildBlocked(img *resources.Image, due dueBuild, unfinis
 		ip.draft.note(Warning, "no-builder", at, img.Source, "%s needs builder %q, which this npctl cannot run", at, img.Builder)
 	case (due.reason != ReasonRequested || due.stored && failure != nil && failure.Requested) && ip.world.inBackoff(failure, buildBackoff) && ip.hashes(img).Match(failure.Hash):
 		ip.draft.note(Warning, NoteFailing, at, img.Source, "%s has failed %s; it is tried again after %s: %s", at,
-			times(failure.Count), clock(buildBackoff.next(failure)), firstLine(failure.Error))
+			times(failure.Count), clock(buildBackoff.next(failure)), FirstLine(failure.Error))
 	default:
 		return false
 	}

@@ -88,7 +88,7 @@ func (ip *imagePlanner) planUpload(img *resources.Image, p *resources.Provider, 
 		ip.draft.note(Info, "paused", at, img.Source, "uploads of %s to %s are paused", img.Name, p.Name)
 	case ip.world.inBackoff(failure, uploadBackoff) && !ip.draft.isReplaceTarget(at) && !failure.Time.Before(ip.world.seen.Reloaded):
 		ip.draft.note(Warning, NoteFailing, at, img.Source, "the upload of %s to %s has failed %s; it is tried again after %s: %s", img.Name, p.Name,
-			times(failure.Count), clock(uploadBackoff.next(failure)), firstLine(failure.Error))
+			times(failure.Count), clock(uploadBackoff.next(failure)), FirstLine(failure.Error))
 	case build == "":
 		ip.plannedUploads[imageAt{img.Name, p.Name}] = ip.uploadNewest(img, p, newest)
 	default:
