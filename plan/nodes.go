@@ -154,18 +154,15 @@ const settleTime = 2 * time.Minute
 
 // unusable returns why a job could not use a ready node, or "". A node in use is left to its user.
 func unusable(n *resources.Node, i *resources.Instance, listed time.Time) (Reason, []Fact) {
-	if i.Status == resources.StatusPending {
-		if i.AddressLate && listed.Sub(n.StateTime) < settleTime {
+	noAddress := n.Addresses.Interface != "" && i.Addresses.Interface == "" // a launch waits for it, too
+	if i.Status == resources.StatusPending || noAddress {
+		if (i.AddressLate || noAddress) && listed.Sub(n.StateTime) < settleTime {
 			return "", nil
 		}
 		return ReasonNotReady, facts("server", i.ID)
 	}
-	before, after := n.Addresses, i.Addresses
-	for _, address := range [][2]string{{before.Interface, after.Interface}, {before.PublicIPv4, after.PublicIPv4}, {before.PublicIPv6, after.PublicIPv6},
-		{before.PrivateIPv4, after.PrivateIPv4}, {before.PrivateIPv6, after.PrivateIPv6}} {
-		if address[0] != "" && address[1] != "" && address[0] != address[1] {
-			return ReasonAddressChanged, []Fact{{"recorded", address[0]}, {"listed", address[1]}}
-		}
+	if recorded, listed, changed := n.Addresses.ChangedTo(i.Addresses); changed {
+		return ReasonAddressChanged, []Fact{{"recorded", recorded}, {"listed", listed}}
 	}
 	return "", nil
 }

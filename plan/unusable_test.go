@@ -16,6 +16,7 @@ func TestReadyNodeIsOneThatAJobCanUseNow(t *testing.T) {
 		n.Addresses = resources.Addresses{Interface: "198.51.100.1", PublicIPv4: "198.51.100.1", PrivateIPv4: "10.0.0.1"}
 		i.Addresses = resources.Addresses{Interface: "198.51.100.1", PublicIPv4: "198.51.100.9", PrivateIPv4: "10.0.0.1"}
 	}
+	private := resources.Addresses{Interface: "10.0.0.1", PrivateIPv4: "10.0.0.1"}
 	for name, test := range map[string]struct {
 		change func(*resources.Node, *resources.Instance)
 		want   string
@@ -24,12 +25,15 @@ func TestReadyNodeIsOneThatAJobCanUseNow(t *testing.T) {
 		"pod deleted":              {pending, deleted + "not-ready"},
 		"another address":          {moved, deleted + "address-changed"},
 		"an address is not listed": {func(n *resources.Node, _ *resources.Instance) { n.Addresses.PublicIPv4 = "198.51.100.1" }, ""},
-		"a further address":        {func(_ *resources.Node, i *resources.Instance) { i.Addresses.PublicIPv6 = "2001:db8::1" }, ""},
-		"ready since the listing":  {func(n *resources.Node, i *resources.Instance) { pending(n, i); n.StateTime = now.Add(time.Second) }, ""},
-		"pending, in use":          {func(n *resources.Node, i *resources.Instance) { pending(n, i); n.State = resources.StateInUse }, ""},
-		"another address, in use":  {func(n *resources.Node, i *resources.Instance) { moved(n, i); n.State = resources.StateInUse }, ""},
-		"pending, on hold":         {func(n *resources.Node, i *resources.Instance) { pending(n, i); n.State = resources.StateHold }, ""},
-		"floating IP removed":      {func(n *resources.Node, i *resources.Instance) { pending(n, i); i.AddressLate = true }, deleted + "not-ready"},
+		"no address": {func(n *resources.Node, i *resources.Instance) {
+			n.Addresses, i.Addresses = private, resources.Addresses{}
+		}, deleted + "not-ready"},
+		"a further address":       {func(_ *resources.Node, i *resources.Instance) { i.Addresses.PublicIPv6 = "2001:db8::1" }, ""},
+		"ready since the listing": {func(n *resources.Node, i *resources.Instance) { pending(n, i); n.StateTime = now.Add(time.Second) }, ""},
+		"pending, in use":         {func(n *resources.Node, i *resources.Instance) { pending(n, i); n.State = resources.StateInUse }, ""},
+		"another address, in use": {func(n *resources.Node, i *resources.Instance) { moved(n, i); n.State = resources.StateInUse }, ""},
+		"pending, on hold":        {func(n *resources.Node, i *resources.Instance) { pending(n, i); n.State = resources.StateHold }, ""},
+		"floating IP removed":     {func(n *resources.Node, i *resources.Instance) { pending(n, i); i.AddressLate = true }, deleted + "not-ready"},
 		"floating IP not shown yet": {func(n *resources.Node, i *resources.Instance) {
 			pending(n, i)
 			i.AddressLate = true

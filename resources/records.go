@@ -309,6 +309,17 @@ type Addresses struct {
 	PrivateIPv6 string `json:"private_ipv6,omitempty"`
 }
 
+// ChangedTo returns the first recorded address that a list shows with another value. A list may omit addresses.
+func (a Addresses) ChangedTo(listed Addresses) (before, after string, changed bool) {
+	for _, pair := range [][2]string{{a.Interface, listed.Interface}, {a.PublicIPv4, listed.PublicIPv4}, {a.PublicIPv6, listed.PublicIPv6},
+		{a.PrivateIPv4, listed.PrivateIPv4}, {a.PrivateIPv6, listed.PrivateIPv6}} {
+		if pair[0] != "" && pair[1] != "" && pair[0] != pair[1] {
+			return pair[0], pair[1], true
+		}
+	}
+	return "", "", false
+}
+
 // ResourceAmounts are the quantities that an object uses of a quota, or that a quota allows.
 type ResourceAmounts struct {
 	Instances int64 `json:"instances,omitempty"`
