@@ -96,7 +96,7 @@ func (a *attached) update(servers []server, of func(map[string]string) attachedR
 		if b.floating && statusOf(s) == resources.StatusReady {
 			a.active[s.ID] = true
 		}
-		if address, ok := addresses[s.ID]; ok {
+		if address, ok := addresses[s.ID]; ok && !s.hasFloating() { // once Nova has shown one, its absence is no delay
 			a.address[s.ID] = address
 		}
 		if f, ok := faults[s.ID]; ok {

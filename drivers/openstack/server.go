@@ -2,6 +2,7 @@ package openstack
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/npctl/npctl/resources"
@@ -116,12 +117,8 @@ func addVolumes(i *resources.Instance, s server) {
 // addFloating determines whether a server that needs a floating IP has one. Nova shows it with a delay, so
 // associations by this process count too.
 func (c *Cloud) addFloating(i *resources.Instance, s server) {
-	for _, list := range s.Addresses {
-		for _, a := range list {
-			if a.Type == "floating" {
-				i.Resources.Addresses = 1
-			}
-		}
+	if s.hasFloating() {
+		i.Resources.Addresses = 1
 	}
 	if s.Metadata[keyFloating] != "true" || i.Status != resources.StatusReady {
 		return
@@ -132,6 +129,15 @@ func (c *Cloud) addFloating(i *resources.Instance, s server) {
 	if i.Addresses.PublicIPv4 == "" {
 		i.Status, i.AddressLate = resources.StatusPending, true
 	}
+}
+
+func (s server) hasFloating() bool {
+	for _, list := range s.Addresses {
+		if slices.ContainsFunc(list, func(a address) bool { return a.Type == "floating" }) {
+			return true
+		}
+	}
+	return false
 }
 
 func setFloating(i *resources.Instance, address string, choice addressChoice) {
