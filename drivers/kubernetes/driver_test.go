@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/zclconf/go-cty/cty"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/npctl/npctl/drivers"
@@ -124,6 +125,33 @@ func spec(t *testing.T) drivers.Spec {
 	return drivers.Spec{
 		Marks:    resources.OwnerTags{Installation: "one", Kind: resources.KindNode, ID: "0000000001", Provider: "main", Pool: strings.Repeat("p", 70), Label: "two words", Hash: "v1:abc"},
 		Hostname: "np0000000001", Config: label(t, New(), pod(nil)), Properties: map[string]string{"tenant": "a b/" + strings.Repeat("c", 80)},
+	}
+}
+
+// Without its pod, or without the permissions of jobs, a node is not ready.
+func TestNodeNeedsItsPodAndItsRoleBinding(t *testing.T) {
+	var running, failed podObject
+	running.Status.Phase, failed.Status.Phase = corev1.PodRunning, corev1.PodFailed
+	for name, test := range map[string]struct {
+		nodeType string
+		inside   contents
+		want     resources.Status
+	}{
+		"pod":                       {"pod", contents{&running, true}, resources.StatusReady},
+		"pod deleted":               {"pod", contents{nil, true}, resources.StatusPending},
+		"role binding deleted":      {"pod", contents{&running, false}, resources.StatusPending},
+		"pod failed":                {"pod", contents{&failed, true}, resources.StatusFailed},
+		"namespace":                 {"namespace", contents{nil, true}, resources.StatusReady},
+		"namespace without binding": {"namespace", contents{}, resources.StatusPending},
+	} {
+		spec := spec(t)
+		spec.Config = label(t, New(), map[string]cty.Value{"type": cty.StringVal(test.nodeType)})
+		s, err := settingsOf(spec.Config)
+		testutil.Must(t, err)
+		meta := metav1.ObjectMeta{Name: "a", Annotations: recordOf(spec, s).annotations(nil)}
+		if i := (&Cloud{spaces: namespaces()}).instance(spaceObject{Metadata: meta}, test.inside); i.Status != test.want {
+			t.Errorf("%s: %s, want %s", name, i.Status, test.want)
+		}
 	}
 }
 

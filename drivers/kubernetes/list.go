@@ -36,7 +36,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 	}
 	for i := range pods {
 		if at := pods[i].Metadata.Namespace; pods[i].Metadata.Name == at {
-			inside[at] = contents{pod: &pods[i], bound: true}
+			inside[at] = contents{pod: &pods[i], bound: inside[at].bound}
 		}
 	}
 	instances := make([]resources.Instance, 0, len(spaces))
@@ -58,6 +58,9 @@ func (c *Cloud) instance(s spaceObject, inside contents) resources.Instance {
 		i.Status = resources.StatusDeleting
 	case r.Type == typePod && inside.pod != nil:
 		i.setPod(*inside.pod)
+		if i.Status == resources.StatusReady && !inside.bound { // jobs may not use the pod
+			i.Status = resources.StatusPending
+		}
 	case r.Type != typePod && inside.bound:
 		i.setBound()
 	}
