@@ -144,9 +144,19 @@ func motoSetup(t *testing.T, offer cty.Value) drivertest.Setup {
 		LeaveBehind:    leaveVolume,
 		Use:            func(t *testing.T, l resources.Leftover) { useVolume(t, l.ID) },
 		LoseNextAnswer: func(*testing.T) { w.loseNext(creates) },
-		Calls:          w.count,
-		Alone:          true,
-		Settle:         20 * time.Second,
+		Spoil: map[string]func(*testing.T, resources.Instance){
+			"stopped": func(t *testing.T, i resources.Instance) {
+				_, err := sdk(t).StopInstances(t.Context(), &ec2.StopInstancesInput{InstanceIds: []string{i.ID}})
+				testutil.Must(t, err)
+			},
+			"terminated": func(t *testing.T, i resources.Instance) {
+				_, err := sdk(t).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{i.ID}})
+				testutil.Must(t, err)
+			},
+		},
+		Calls:  w.count,
+		Alone:  true,
+		Settle: 20 * time.Second,
 	}
 }
 

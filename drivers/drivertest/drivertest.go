@@ -72,6 +72,8 @@ type Setup struct {
 	// Neighbours creates objects of others that resemble those of npctl for a node and an upload: with similar names, or
 	// like the remains of an interrupted call.
 	Neighbours func(t *testing.T, node drivers.Spec, upload drivers.ImageSpec) []Foreign
+	// Spoil are ways in which another user makes a ready instance unusable, by name: stops it, or takes its address.
+	Spoil map[string]func(t *testing.T, i resources.Instance)
 	// Calls returns the number of API calls so far.
 	Calls func() int
 	// Alone means that the project has no other users, so that tests can compare quota use.

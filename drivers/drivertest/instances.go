@@ -31,6 +31,7 @@ func instanceTests() []test {
 		{"QuotaIsToldAndCounts", nil, quotaCounts},
 		{"FullQuotaIsErrQuota", func(s *suite) bool { return s.FillQuota != nil }, quotaRefuses},
 		{"AdvanceOfReadyInstanceChangesNothing", nil, advanceReady},
+		{"UnusableInstanceIsNotReady", func(s *suite) bool { return len(s.Spoil) > 0 }, unusableIsNotReady},
 	}
 }
 

@@ -122,6 +122,14 @@ func TestContractOfTheReferenceProgram(t *testing.T) {
 					testutil.Must(t, os.WriteFile(filepath.Join(root, id+".json"), fmt.Appendf(nil, "{\"id\": %q, \"status\": \"ready\"}\n", id), 0o600))
 				}
 			},
+			Spoil: map[string]func(*testing.T, resources.Instance){
+				"deleted": func(t *testing.T, i resources.Instance) {
+					testutil.Must(t, os.Remove(filepath.Join(root, i.ID+".json")))
+				},
+				"pending":              replaceIn(root, `"status": "ready"`, `"status": "pending"`),
+				"failed":               replaceIn(root, `"status": "ready"`, `"status": "failed"`),
+				"with another address": replaceIn(root, `"interface": "127.0.0.1"`, `"interface": "127.0.0.2"`),
+			},
 			Files: func(t *testing.T) []string {
 				return slices.Concat(drivertest.FilesIn(t, p.dir), drivertest.FilesIn(t, root))
 			},
@@ -129,6 +137,16 @@ func TestContractOfTheReferenceProgram(t *testing.T) {
 			Many:  4,
 		}
 	})
+}
+
+// replaceIn changes the file of a machine.
+func replaceIn(root, before, after string) func(*testing.T, resources.Instance) {
+	return func(t *testing.T, i resources.Instance) {
+		path := filepath.Join(root, i.ID+".json")
+		text, err := os.ReadFile(path)
+		testutil.Must(t, err)
+		testutil.Must(t, os.WriteFile(path, []byte(strings.Replace(string(text), before, after, 1)), 0o600))
+	}
 }
 
 // An answer that is lost after the creation is an unknown outcome, and the next create finds the machine.

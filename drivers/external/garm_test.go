@@ -29,7 +29,9 @@ const garmProgram = `set -eu
 root=$(dirname "$GARM_PROVIDER_CONFIG_FILE")
 show() { # ID
 	read -r name <"$root/$1.machine" 2>/dev/null || return 1
-	printf '{"provider_id": "%s", "name": "%s", "os_type": "linux", "os_arch": "amd64", "status": "running", "provider_fault": "", "addresses": [{"address": "10.0.0.7", "type": "private"}]}' "$1" "$name"
+	status=running address=10.0.0.7
+	if [ -e "$root/$1.changed" ]; then read -r status address <"$root/$1.changed"; fi
+	printf '{"provider_id": "%s", "name": "%s", "os_type": "linux", "os_arch": "amd64", "status": "%s", "provider_fault": "", "addresses": [{"address": "%s", "type": "private"}]}' "$1" "$name" "$status" "$address"
 }
 case $GARM_COMMAND in
 CreateInstance)
@@ -74,6 +76,13 @@ func garmOffer(more ...string) cty.Value {
 	return offer(append([]string{"flavor", "m1.small", "image", "debian", "cores", "2", "ram", "4096"}, more...)...)
 }
 
+// garmChange changes the status and the address of a machine.
+func garmChange(root, to string) func(*testing.T, resources.Instance) {
+	return func(t *testing.T, i resources.Instance) {
+		testutil.Must(t, os.WriteFile(filepath.Join(root, i.ID+".changed"), []byte(to+"\n"), 0o600))
+	}
+}
+
 func TestContractOfAGARMProvider(t *testing.T) {
 	for name, notFound := range map[string]string{"exit status 30": "30", "exit status 1": "1"} {
 		t.Run(name, func(t *testing.T) {
@@ -97,6 +106,13 @@ func TestContractOfAGARMProvider(t *testing.T) {
 					Foreign: func(t *testing.T) string {
 						testutil.Must(t, os.WriteFile(filepath.Join(root, "theirs.machine"), []byte("runner-1\n"), 0o600))
 						return "theirs"
+					},
+					Spoil: map[string]func(*testing.T, resources.Instance){
+						"deleted": func(t *testing.T, i resources.Instance) {
+							testutil.Must(t, os.Remove(filepath.Join(root, i.ID+".machine")))
+						},
+						"stopped": garmChange(root, "stopped 10.0.0.7"), "unknown": garmChange(root, "unknown 10.0.0.7"),
+						"with another address": garmChange(root, "running 10.0.0.8"),
 					},
 					Files: func(t *testing.T) []string {
 						return slices.Concat(drivertest.FilesIn(t, p.dir), drivertest.FilesIn(t, root))

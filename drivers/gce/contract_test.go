@@ -253,9 +253,26 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 			return o.neighbours(s, node.Hostname+"-old")
 		},
 		LoseNextAnswer: func(*testing.T) { l.armed.Store(true) },
+		Spoil:          spoil(s, offer),
 		Calls:          s.Calls,
 		Alone:          true,
 	}
+}
+
+// spoil are the ways to make an instance of an offer unusable.
+func spoil(s *gcetest.Server, offer cty.Value) map[string]func(*testing.T, resources.Instance) {
+	all := map[string]func(*testing.T, resources.Instance){}
+	modified := func(name string, f func(*compute.Instance)) {
+		all[name] = func(_ *testing.T, i resources.Instance) { s.Modify(i.ID, f) }
+	}
+	for _, status := range []string{"STOPPING", "TERMINATED", "STOPPED", "SUSPENDING", "SUSPENDED", "REPAIRING"} {
+		modified(status, func(i *compute.Instance) { i.Status = status })
+	}
+	if internal := offer.GetAttr("use_internal_ip"); internal.IsNull() || internal.False() {
+		modified("without its address", func(i *compute.Instance) { i.NetworkInterfaces[0].AccessConfigs = nil })
+		modified("with another address", func(i *compute.Instance) { i.NetworkInterfaces[0].AccessConfigs[0].NatIP = "34.76.250.250" })
+	}
+	return all
 }
 
 // changes describes a call that changes something, and the wait for an operation, which is where a launch spends its time.

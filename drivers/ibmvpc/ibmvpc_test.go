@@ -187,11 +187,33 @@ func setup(t *testing.T, attributes map[string]cty.Value) drivertest.Setup {
 		Neighbours: func(_ *testing.T, node drivers.Spec, upload drivers.ImageSpec) []drivertest.Foreign {
 			return l.neighbours(node.Marks, upload.Marks)
 		},
+		Spoil:          l.spoil(attributes),
 		LoseNextAnswer: func(*testing.T) { l.mu.Lock(); defer l.mu.Unlock(); l.lose = "POST /v1/instances" },
 		Calls:          func() int { l.mu.Lock(); defer l.mu.Unlock(); return len(l.calls) },
 		Alone:          true,
 		Poll:           time.Millisecond,
 	}
+}
+
+// spoil are the ways to make an instance with these attributes unusable.
+func (l *lab) spoil(attributes map[string]cty.Value) map[string]func(*testing.T, resources.Instance) {
+	all := map[string]func(*testing.T, resources.Instance){
+		"deleted": func(_ *testing.T, i resources.Instance) { l.Remove("instances", i.ID) },
+	}
+	for _, status := range []string{"stopping", "stopped", "pausing", "paused", "restarting", "failed"} {
+		all[status] = func(_ *testing.T, i resources.Instance) {
+			l.Modify("instances", func(d map[string]any) {
+				if d["id"] == i.ID {
+					d["status"] = status
+				}
+			})
+		}
+	}
+	if _, public := attributes["public_ipv4"]; public {
+		all["without its address"] = func(_ *testing.T, i resources.Instance) { l.Remove("floating_ips", l.floatingIP(i.ID)) }
+		all["its address moved"] = func(_ *testing.T, i resources.Instance) { l.use(l.floatingIP(i.ID)) }
+	}
+	return all
 }
 
 // changes describes a call that changes something.
@@ -296,9 +318,16 @@ func (l *lab) copiesOf(kind resources.Kind, original string) (copies []drivertes
 	return copies
 }
 
-func (l *lab) hasFloatingIP(instance string) (has bool) {
-	l.Modify("floating_ips", func(d map[string]any) { has = has || strings.Contains(fmt.Sprint(d["target"]), instance) })
-	return has
+func (l *lab) hasFloatingIP(instance string) bool { return l.floatingIP(instance) != "" }
+
+// floatingIP returns the ID of the floating IP of an instance.
+func (l *lab) floatingIP(instance string) (id string) {
+	l.Modify("floating_ips", func(d map[string]any) {
+		if strings.Contains(fmt.Sprint(d["target"]), instance) {
+			id = d["id"].(string)
+		}
+	})
+	return id
 }
 
 // use binds a floating IP to another instance.

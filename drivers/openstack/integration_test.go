@@ -105,6 +105,7 @@ func realSetup(t *testing.T, name string, config cty.Value) drivertest.Setup {
 		Use:            func(t *testing.T, l resources.Leftover) { others(t, c).UsePort(t, l.ID) },
 		LoseNextAnswer: func(*testing.T) { w.lose.Store(true) },
 		FillQuota:      func(t *testing.T) { setQuota(t, "npctl", "instances=0") },
+		Spoil:          others(t, c).Spoil(!config.GetAttr("auto_floating_ip").IsNull()),
 		NoSnapshot:     offerConfig(map[string]cty.Value{"boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(1)}),
 		Calls:          func() int { return int(w.calls.Load()) },
 		Alone:          true,

@@ -91,10 +91,15 @@ func (p place) setup(t *testing.T) drivertest.Setup {
 		Objects:      p.objects,
 		Files:        p.files,
 		Neighbours:   p.neighbours,
-		Alone:        true,
-		Lacks:        []string{"sweeper", "access", "snapshots", "adopter"},
-		Many:         4,
-		Poll:         50 * time.Millisecond,
+		Spoil: map[string]func(*testing.T, resources.Instance){"killed": func(t *testing.T, i resources.Instance) {
+			if killed, err := killHolder(c.file(i.ID, filePID)); err != nil || !killed {
+				t.Errorf("kill the process of %s: %t, %v", i.ID, killed, err)
+			}
+		}},
+		Alone: true,
+		Lacks: []string{"sweeper", "access", "snapshots", "adopter"},
+		Many:  4,
+		Poll:  50 * time.Millisecond,
 	}
 }
 

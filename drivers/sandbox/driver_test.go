@@ -114,8 +114,9 @@ func (w *world) setup(t *testing.T, provider, label map[string]cty.Value) driver
 	}
 	c := openIt(t)
 	t.Cleanup(func() { _ = c.Close() })
+	_, floating := label["auto_floating_ip"]
 	return drivertest.Setup{
-		Lacks: []string{"access"},
+		Lacks: []string{"access"}, Spoil: w.spoil(t, floating),
 		Cloud: c, Reopen: openIt, Config: offer(label), ImageID: uploaded(t, c), Zone: "az2",
 		Rejected: map[string]func(*drivers.Spec){
 			"unknown image": func(s *drivers.Spec) { s.ImageID = "00000000-0000-4000-8000-00000000dead" },
@@ -188,6 +189,16 @@ func (w *world) others(t *testing.T) *openstacktest.Project {
 	}
 	testutil.Must(t, err)
 	return p
+}
+
+// spoil are the ways to make a server unusable.
+func (w *world) spoil(t *testing.T, floating bool) map[string]func(*testing.T, resources.Instance) {
+	t.Helper()
+	all := w.others(t).Spoil(floating)
+	for _, status := range []string{"PAUSED", "SUSPENDED", "SHELVED_OFFLOADED", "RESCUE", "ERROR", "REBOOT"} {
+		all[status] = func(t *testing.T, i resources.Instance) { testutil.Must(t, w.beside.SetServerStatus(i.ID, status, "")) }
+	}
+	return all
 }
 
 func (w *world) fillQuota(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"github.com/npctl/npctl/drivers/drivertest"
 	"github.com/npctl/npctl/drivers/kubernetes"
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/test/kubernetes/cluster"
 	"github.com/npctl/npctl/test/program"
 )
@@ -149,6 +150,22 @@ func setup(t *testing.T, l *lab, attributes map[string]cty.Value) drivertest.Set
 				t.Cleanup(func() { l.limited.Store(false) })
 			},
 		},
+	}
+	s.Spoil = map[string]func(*testing.T, resources.Instance){}
+	spoil := func(name, path string) {
+		s.Spoil[name] = func(t *testing.T, i resources.Instance) {
+			testutil.Must(t, kube.Request(http.MethodDelete, fmt.Sprintf(path, i.ID), nil, nil))
+		}
+	}
+	switch {
+	case isPods:
+		spoil("pod deleted", "/api/v1/namespaces/existing/pods/%s")
+	case isPod:
+		spoil("pod deleted", "/api/v1/namespaces/%[1]s/pods/%[1]s")
+		fallthrough
+	default:
+		spoil("namespace deleted", "/api/v1/namespaces/%s")
+		spoil("role binding deleted", "/apis/rbac.authorization.k8s.io/v1/namespaces/%s/rolebindings/zuul-role")
 	}
 	if isPod {
 		bad := podLabel(map[string]cty.Value{"volumes": cty.StringVal(`[{"name":"cache"}]`), "volume_mounts": cty.StringVal(`[{"name":"cahce","mountPath":"/c"}]`)})

@@ -122,6 +122,13 @@ func (s *Server) Change(f func(s *Server)) {
 	f(s)
 }
 
+// Modify changes an instance, named ZONE/NAME, as another user or Google itself would.
+func (s *Server) Modify(at string, f func(*compute.Instance)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s.instances[at])
+}
+
 // AddImage adds a ready image to a project.
 func (s *Server) AddImage(project, name, family, created string, labels map[string]string) {
 	one := image(project, name, family, created, "X86_64")

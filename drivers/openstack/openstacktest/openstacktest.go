@@ -15,6 +15,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 
 	"github.com/npctl/npctl/drivers/drivertest"
+	"github.com/npctl/npctl/resources"
 )
 
 // Project holds a client of each service of one project.
@@ -59,6 +60,45 @@ func (p *Project) Attach(t *testing.T, server string) []drivertest.Foreign {
 		p.foreign("volume "+volume, p.Volume, "volumes/"+volume, "volume"),
 		p.foreign("port "+port, p.Network, "ports/"+port, "port"),
 		p.foreign("floating IP "+address, p.Network, "floatingips/"+address, "floatingip"),
+	}
+}
+
+// Spoil are the ways to make a server unusable. Those of its floating IP need one.
+func (p *Project) Spoil(floating bool) map[string]func(*testing.T, resources.Instance) {
+	all := map[string]func(*testing.T, resources.Instance){
+		"stopped": func(t *testing.T, i resources.Instance) {
+			p.post(t, p.Compute, "servers/"+i.ID+"/action", object{"os-stop": nil}, nil)
+		},
+		"deleted": func(t *testing.T, i resources.Instance) {
+			_, err := p.Compute.Delete(t.Context(), p.Compute.ServiceURL("servers", i.ID), nil) //nolint:bodyclose // gophercloud has read and closed it
+			if err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	if floating {
+		all["without its floating IP"] = func(t *testing.T, i resources.Instance) { p.moveFloatingIP(t, i.Addresses.PublicIPv4, nil) }
+		all["its floating IP moved"] = func(t *testing.T, i resources.Instance) { p.moveFloatingIP(t, i.Addresses.PublicIPv4, p.port(t)) }
+	}
+	return all
+}
+
+// moveFloatingIP associates a floating IP with another port, or with none.
+func (p *Project) moveFloatingIP(t *testing.T, address string, port any) {
+	t.Helper()
+	var answer struct {
+		FloatingIPs []struct {
+			ID string `json:"id"`
+		} `json:"floatingips"`
+	}
+	_, err := p.Network.Get(t.Context(), p.Network.ServiceURL("floatingips")+"?floating_ip_address="+url.QueryEscape(address), &answer, nil) //nolint:bodyclose // gophercloud has read and closed it
+	if err != nil || len(answer.FloatingIPs) != 1 {
+		t.Fatalf("floating IP %s: %+v, %v", address, answer, err)
+	}
+	body := object{"floatingip": object{"port_id": port}}
+	_, err = p.Network.Put(t.Context(), p.Network.ServiceURL("floatingips", answer.FloatingIPs[0].ID), body, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}}) //nolint:bodyclose // gophercloud has read and closed it
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
