@@ -24,12 +24,13 @@ import (
 type Cloud struct {
 	*imageStore
 	*account
-	log    *slog.Logger
-	idle   func() // closes idle connections
-	names  *names
-	recent recentList
-	faults faults
-	quotas drivers.Optional
+	log       *slog.Logger
+	idle      func() // closes idle connections
+	names     *names
+	recent    recentList
+	faults    faults
+	quotas    drivers.Optional
+	warnPower sync.Once
 }
 
 var (

@@ -141,6 +141,7 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 			return neighbours(t, a, c, vmName(node)+"-old", upload.Name+"-old")
 		},
 		LoseNextAnswer: func(*testing.T) { a.LoseNext("VirtualMachinesClient.BeginCreateOrUpdate") },
+		Spoil:          spoil(a, c, offer),
 		Calls: func() (total int) {
 			for _, n := range a.Calls() {
 				total += n
@@ -149,6 +150,21 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 		},
 		Alone: true,
 	}
+}
+
+// spoil are the ways to make a machine of an offer unusable.
+func spoil(a *azuretest.Cloud, c *Cloud, offer cty.Value) map[string]func(*testing.T, resources.Instance) {
+	all := map[string]func(*testing.T, resources.Instance){"deleted": func(t *testing.T, i resources.Instance) {
+		_, err := c.vms.BeginDelete(t.Context(), azuretest.Group, i.ID, nil)
+		testutil.Must(t, err)
+	}}
+	for _, state := range []string{"starting", "stopping", "stopped", "deallocating", "deallocated"} {
+		all[state] = func(_ *testing.T, i resources.Instance) { a.Power(i.ID, state) }
+	}
+	if internal := offer.GetAttr("use_internal_ip"); internal.IsNull() || internal.False() {
+		all["without its address"] = func(_ *testing.T, i resources.Instance) { a.TakeAddress(i.ID) }
+	}
+	return all
 }
 
 // changes describes a call that changes something.

@@ -2,11 +2,13 @@ package azure
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 	"golang.org/x/sync/errgroup"
 
@@ -17,6 +19,7 @@ import (
 // inventory is all objects of a resource group that belong to virtual machines.
 type inventory struct {
 	vms        []*armcompute.VirtualMachine
+	power      map[string]string // by lower case ID of the virtual machine
 	disks      []*armcompute.Disk
 	interfaces []networkInterface
 	addresses  []publicIP
@@ -31,10 +34,36 @@ func (c *Cloud) inventory(ctx context.Context) (all inventory, err error) {
 		})
 		return wrap("list virtual machines", err)
 	})
+	group.Go(func() (err error) { all.power, err = c.listPower(ctx); return err })
 	group.Go(func() (err error) { all.disks, err = c.listDisks(ctx); return err })
 	group.Go(func() (err error) { all.interfaces, err = c.listInterfaces(ctx); return err })
 	group.Go(func() (err error) { all.addresses, err = c.listAddresses(ctx); return err })
 	return all, group.Wait()
+}
+
+// listPower returns the power states of the virtual machines, by the lower case ID. Azure lists them for a subscription only. With
+// credentials that must not do that npctl knows no power states.
+func (c *Cloud) listPower(ctx context.Context) (map[string]string, error) {
+	pager := c.vms.NewListAllPager(&armcompute.VirtualMachinesClientListAllOptions{StatusOnly: to.Ptr("true")})
+	vms, err := collect(ctx, pager, func(p armcompute.VirtualMachinesClientListAllResponse) []*armcompute.VirtualMachine { return p.Value })
+	if err = wrap("list the power states of virtual machines", err); errors.Is(err, drivers.ErrRejected) {
+		c.warnPower.Do(func() {
+			c.log.Warn("power states are not readable; npctl does not notice stopped machines", "error", err)
+		})
+		return nil, nil
+	}
+	found := map[string]string{}
+	for _, vm := range vms {
+		if vm.Properties == nil || vm.Properties.InstanceView == nil {
+			continue
+		}
+		for _, s := range vm.Properties.InstanceView.Statuses {
+			if state, ok := strings.CutPrefix(deref(s.Code), "PowerState/"); ok {
+				found[strings.ToLower(deref(vm.ID))] = state
+			}
+		}
+	}
+	return found, err
 }
 
 func (a *account) listDisks(ctx context.Context) ([]*armcompute.Disk, error) {
@@ -54,7 +83,8 @@ func (a *account) listAddresses(ctx context.Context) ([]publicIP, error) {
 	return found, wrap("list public addresses", err)
 }
 
-// List implements drivers.Cloud with one list each of virtual machines, disks, network interfaces and public addresses.
+// List implements drivers.Cloud with one list each of virtual machines, their power states, disks, network interfaces and public
+// addresses.
 func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 	all, err := c.inventory(ctx)
 	if err != nil {
@@ -68,6 +98,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 		if err != nil {
 			return nil, err
 		}
+		addPower(&one, all.power[strings.ToLower(deref(vm.ID))])
 		one.Addresses = addresses[strings.ToLower(one.ID)]
 		one.Addresses.Interface = connectTo(one.Addresses, deref(vm.Tags[tagInterface]))
 		if one.Status == resources.StatusReady && (one.Addresses.Interface == "" || untagged[one.ID].disk != "") {
@@ -129,6 +160,21 @@ func statusFrom(state string) resources.Status {
 		return resources.StatusDeleting
 	default:
 		return resources.StatusPending
+	}
+}
+
+// addPower adds the power state to a machine that Azure has started. npctl never stops a machine, so a stopped one has failed.
+// Azure does not always know the power state.
+func addPower(i *resources.Instance, power string) {
+	if i.Status != resources.StatusReady {
+		return
+	}
+	switch power {
+	case "running", "unknown", "":
+	case "starting":
+		i.Status = resources.StatusPending
+	default: // stopping, stopped, deallocating, deallocated, hibernating, hibernated
+		i.Status, i.Fault = resources.StatusFailed, "the virtual machine is "+power
 	}
 }
 
@@ -311,7 +357,7 @@ func (f *faults) keep(list []resources.Instance) {
 func (c *Cloud) addFaults(ctx context.Context, list []resources.Instance) error {
 	for n := range list {
 		i := &list[n]
-		if i.Status != resources.StatusFailed || i.Marks.Installation == "" {
+		if i.Status != resources.StatusFailed || i.Marks.Installation == "" || i.Fault != "" {
 			continue
 		}
 		reason, ok := c.faults.get(i.ID)

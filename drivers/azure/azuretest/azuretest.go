@@ -246,6 +246,7 @@ var routes = []struct {
 	{"GET", "GalleryImageVersionsClient.Get", regexp.MustCompile(`/microsoft.compute/galleries/[^/]+/images/[^/]+/versions/[^/]+$`)},
 	{"GET", "SharedGalleryImageVersionsClient.Get", regexp.MustCompile(`/sharedgalleries/[^/]+/images/[^/]+/versions/[^/]+$`)},
 	{"GET", "CommunityGalleryImageVersionsClient.Get", regexp.MustCompile(`/communitygalleries/[^/]+/images/[^/]+/versions/[^/]+$`)},
+	{"GET", "VirtualMachinesClient.NewListAllPager", regexp.MustCompile(`^/subscriptions/[^/]+/providers/microsoft.compute/virtualmachines$`)},
 	{"GET", "VirtualMachinesClient.NewListPager", regexp.MustCompile(`/virtualmachines$`)},
 	{"GET", "VirtualMachinesClient.InstanceView", regexp.MustCompile(`/virtualmachines/[^/]+/instanceview$`)},
 	{"POST", "VirtualMachinesClient.RetrieveBootDiagnosticsData", regexp.MustCompile(`/retrievebootdiagnosticsdata$`)},

@@ -2,6 +2,7 @@ package azuretest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -22,6 +23,7 @@ type machine struct {
 	next    string // provisioning state after the operation; "" means that the machine ends
 	at      time.Time
 	failure string // code of a failed start
+	power   string // power state; "" means running
 }
 
 // settle ends the operations that have reached their time.
@@ -123,7 +125,7 @@ func sizeOf(name string) (size, bool) {
 func (c *Cloud) servers() fake.ServerFactory {
 	return fake.ServerFactory{
 		VirtualMachinesServer: fake.VirtualMachinesServer{
-			BeginCreateOrUpdate: c.createVM, BeginDelete: c.deleteVM, BeginUpdate: c.updateVM, Get: c.getVM, NewListPager: c.listVMs,
+			BeginCreateOrUpdate: c.createVM, BeginDelete: c.deleteVM, BeginUpdate: c.updateVM, Get: c.getVM, NewListPager: c.listVMs, NewListAllPager: c.listStatuses,
 			InstanceView: c.instanceView, RetrieveBootDiagnosticsData: c.bootDiagnostics,
 		},
 		DisksServer: fake.DisksServer{
@@ -277,16 +279,51 @@ func (c *Cloud) listVMs(string, *armcompute.VirtualMachinesClientListOptions) (r
 	return r
 }
 
+// listStatuses lists the statuses of machines without their other properties, and writes the resource group in upper case.
+func (c *Cloud) listStatuses(options *armcompute.VirtualMachinesClientListAllOptions) (r azfake.PagerResponder[armcompute.VirtualMachinesClientListAllResponse]) {
+	if options == nil || options.StatusOnly == nil || *options.StatusOnly != "true" {
+		r.AddResponseError(http.StatusBadRequest, "InvalidParameter")
+		return r
+	}
+	addPages(c, &r, c.vms, func(page []*machine) (p armcompute.VirtualMachinesClientListAllResponse) {
+		for _, m := range page {
+			view := &armcompute.VirtualMachineInstanceView{Statuses: m.statuses()}
+			p.Value = append(p.Value, &armcompute.VirtualMachine{Name: m.vm.Name, ID: to.Ptr(strings.Replace(*m.vm.ID, "/"+Group+"/", "/"+strings.ToUpper(Group)+"/", 1)),
+				Properties: &armcompute.VirtualMachineProperties{InstanceView: view}})
+		}
+		return p
+	})
+	return r
+}
+
+// statuses are the provisioning state and, of a started machine, the power state.
+func (m *machine) statuses() (all []*armcompute.InstanceViewStatus) {
+	switch state := *m.vm.Properties.ProvisioningState; {
+	case m.failure != "":
+		all = append(all, &armcompute.InstanceViewStatus{Code: to.Ptr("ProvisioningState/failed/" + m.failure), Message: to.Ptr("Allocation failed.")})
+	case state == "Succeeded":
+		all = append(all, &armcompute.InstanceViewStatus{Code: to.Ptr("ProvisioningState/succeeded")},
+			&armcompute.InstanceViewStatus{Code: to.Ptr("PowerState/" + cmp.Or(m.power, "running"))})
+	default:
+		all = append(all, &armcompute.InstanceViewStatus{Code: to.Ptr("ProvisioningState/" + strings.ToLower(state))})
+	}
+	return all
+}
+
+// Power changes the power state of a machine, such as deallocated, as another user or the machine itself would.
+func (c *Cloud) Power(vm, state string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.vms[strings.ToLower(vm)].power = state
+}
+
 func (c *Cloud) instanceView(_ context.Context, _, name string, _ *armcompute.VirtualMachinesClientInstanceViewOptions) (r azfake.Responder[armcompute.VirtualMachinesClientInstanceViewResponse], e azfake.ErrorResponder) {
 	m, found := c.vms[strings.ToLower(name)]
 	if !found {
 		missing(&e)
 		return r, e
 	}
-	var view armcompute.VirtualMachineInstanceView
-	if m.failure != "" {
-		view.Statuses = []*armcompute.InstanceViewStatus{{Code: to.Ptr("ProvisioningState/failed/" + m.failure), Message: to.Ptr("Allocation failed.")}}
-	}
+	view := armcompute.VirtualMachineInstanceView{Statuses: m.statuses()}
 	r.SetResponse(http.StatusOK, armcompute.VirtualMachinesClientInstanceViewResponse{VirtualMachineInstanceView: view}, nil)
 	return r, e
 }

@@ -35,6 +35,20 @@ func (c *Cloud) AddInterface(tags map[string]string) (name string) {
 	return name
 }
 
+// TakeAddress removes the public addresses from the network interface of a machine, as another user would.
+func (c *Cloud) TakeAddress(vm string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.nics {
+		if n.vm != strings.ToLower(vm) {
+			continue
+		}
+		for _, configuration := range n.Properties["ipConfigurations"].([]any) {
+			delete(configuration.(map[string]any)["properties"].(map[string]any), "publicIPAddress")
+		}
+	}
+}
+
 // Objects returns the tags of all network interfaces ("nic NAME"), public addresses ("ip NAME"), disks ("disk NAME"), images
 // ("image NAME") and virtual machines ("vm NAME").
 func (c *Cloud) Objects() map[string]map[string]string {
