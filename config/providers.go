@@ -183,6 +183,14 @@ func (r *providerReader) providerImages(p *parsedProvider, parts []part) {
 			r.digest("provider."+p.Name+".image."+one.name, "", at, all)
 			made := &parsedProviderImage{at: at, ProviderImage: resources.ProviderImage{Image: resources.ImageRef{Name: one.name},
 				Config: all.of(p.specs.Image), Values: plannedValues(p.specs.Image, all), Source: r.sourceOf(at)}}
+			if made.Config.IsWhollyKnown() {
+				static := staticOf(p.specs.Image, all)
+				made.Hashed, made.Static = resources.SourceOfHash(static), map[string]string{}
+				made.Hashes = made.Hashed.Hashes("")
+				for name, value := range static.AsValueMap() {
+					made.Static[name] = showValue(value, false)
+				}
+			}
 			all.decode(&made.ProviderImage)
 			made.Login.ConnectionPort = portOf(made.Login)
 			p.images = append(p.images, made)

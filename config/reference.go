@@ -44,8 +44,9 @@ const referenceIntro = `# Configuration reference
 <!-- Generated from the schemas by "make docs". Do not edit. -->
 
 The class of an attribute states the effect of a change. **replacing**: nodes and images that were created with another
-value are replaced (the plan prints "forces replacement"). **applied to new**: objects that are created later get the new
-value; existing objects keep theirs. **in place**: a limit, priority or time changes at once and replaces nothing.
+value are replaced (the plan prints "forces replacement"); those of a provider's image block upload the image again.
+**applied to new**: objects that are created later get the new value; existing objects keep theirs. **in place**: a limit,
+priority or time changes at once and replaces nothing.
 
 Durations have the form ` + "`\"90s\"`, `\"10m\"`, `\"24h\"`, `\"7d\"` or `\"2w\"`" + `; a day is 24 hours, a week 7 days. An attribute
 without a default is null if it is not set.

@@ -42,16 +42,23 @@ func (ip *imagePlanner) superseded(img *resources.Image, users []*resources.Prov
 			ip.dropUploads(img.Name, name, ReasonImageRemoved)
 			continue
 		}
-		keep, needs := img.Keep, []string(nil)
+		keep, needs, planned := img.Keep, []string(nil), ""
 		if id := ip.plannedUploads[imageAt{img.Name, name}]; id != "" {
-			keep, needs = keep-1, []string{id}
+			keep, needs, planned = keep-1, []string{id}, ip.draft.step(id).Build
 		}
-		for i, u := range ip.draft.readyUploads(img.Name, name) {
+		kept := 0
+		for _, u := range ip.draft.readyUploads(img.Name, name) {
 			switch {
 			case ip.replacedUploads[u.Key()] && len(needs) > 0:
 				ip.deleteUpload(u, ReasonRequested, needs...)
-			case i >= keep:
+			case ip.world.isOutdated(u) && (planned == u.Build || ip.uploadOf(img.Name, name, u.Build) != nil):
+				if id := ip.deleteUpload(u, ReasonConfigChanged, needs...); id != "" {
+					ip.draft.step(id).Replaces = true
+				}
+			case kept >= keep:
 				ip.deleteUpload(u, ReasonSuperseded, needs...)
+			default:
+				kept++
 			}
 		}
 	}

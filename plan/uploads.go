@@ -62,11 +62,22 @@ func (d *draft) readyUploads(image, provider string) []*resources.Upload {
 
 func (ip *imagePlanner) uploadOf(image, provider, build string) *resources.Upload {
 	for _, u := range ip.draft.readyUploads(image, provider) {
-		if u.Build == build && !ip.replacedUploads[u.Key()] {
+		if u.Build == build && !ip.replacedUploads[u.Key()] && !ip.world.isOutdated(u) {
 			return u
 		}
 	}
 	return nil
+}
+
+// isOutdated reports whether an upload was made with other settings than those that its provider has for the image now.
+// Other hosts without ownership tags have settings of their own.
+func (w *world) isOutdated(u *resources.Upload) bool {
+	p, img := w.providers[u.Provider], w.images[u.Image]
+	if u.Settings == "" || u.Unmarked || p == nil || img == nil {
+		return false
+	}
+	hashes, _ := p.ImageSettings(img.Ref())
+	return !hashes.Match(u.Settings)
 }
 
 func (ip *imagePlanner) imagePaused(p *resources.Provider, img *resources.Image) bool {
@@ -128,6 +139,10 @@ func (ip *imagePlanner) uploadNewest(img *resources.Image, p *resources.Provider
 	s.Build = newest.ID
 	s.Evidence = append([]Fact{{"build", newest.ID}}, s.Evidence...)
 	s.Preconditions = []Fingerprint{ip.world.fingerprint(newest.Key())}
+	if ready := ip.draft.readyUploads(img.Name, p.Name); len(ready) > 0 && ready[0].Build == newest.ID && ip.world.isOutdated(ready[0]) {
+		_, static := p.ImageSettings(img.Ref())
+		s.Reason, s.Changes, s.Replaces = ReasonConfigChanged, ip.world.changes(ready[0].Settings, static), true
+	}
 	if newest.Remote {
 		hosts := ip.world.seen.Hosts[newest.Builder]
 		if hosts.Err == "" && !hosts.Builds[newest.ID] {

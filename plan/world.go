@@ -153,6 +153,9 @@ func (w *world) indexRecords(r Records) {
 	}
 	for _, list := range w.uploads {
 		slices.SortFunc(list, func(a, b *resources.Upload) int {
+			if outdated := w.isOutdated(a); a.Build == b.Build && outdated != w.isOutdated(b) { // nodes boot from the other one
+				return map[bool]int{true: 1, false: -1}[outdated]
+			}
 			return resources.CompareUploads(a, b, func(id string) *resources.Build { return w.build[id] })
 		})
 	}

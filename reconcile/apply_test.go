@@ -3,6 +3,8 @@ package reconcile_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,5 +120,39 @@ func TestImageFilesOfOthersStay(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	})
+}
+
+// TestChangedSettingsOfAnImageUploadItAgain changes a replacing attribute of an image block in one of two clouds. Ready nodes keep
+// the old upload until they are gone.
+func TestChangedSettingsOfAnImageUploadItAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		apply := func(want int) (steps []plan.Step) {
+			t.Helper()
+			p, _, err := l.run(t.Context(), plan.Options{})
+			testutil.Must(t, err)
+			if steps = p.Steps; want >= 0 && len(steps) != want {
+				t.Fatalf("want %d steps:\n%s", want, text(p))
+			}
+			return steps
+		}
+		apply(-1)
+		l.config = strings.Replace(twoClouds, `provider "lab" "one" {`, "provider \"lab\" \"one\" {\n  image \"debian\" {\n    min_disk = 1\n  }\n", 1)
+		s := apply(1)[0]
+		if s.Action != plan.ActionUpload || s.Provider != "one" || s.Reason != plan.ReasonConfigChanged || len(s.Changes) != 1 || s.Changes[0].After != "1" {
+			t.Fatalf("got %+v", s)
+		}
+		apply(0)
+		l.config = strings.Replace(l.config, "min_disk = 1", "min_disk = 2", 1)
+		if steps := apply(2); !slices.ContainsFunc(steps, func(s plan.Step) bool { return len(s.Changes) == 1 && s.Changes[0].Before == "1" }) {
+			t.Errorf("no step knows the earlier value: %+v", steps)
+		}
+		apply(0)
+		l.config = twoClouds // back to the upload of the nodes, if it is still there
+		if s := apply(1)[0]; s.Action != plan.ActionDelete || s.Thing != plan.ThingUpload || s.Reason != plan.ReasonConfigChanged {
+			t.Errorf("got %+v", s)
+		}
+		apply(0)
 	})
 }

@@ -177,6 +177,9 @@ func (k *bookkeeping) unused(e *Engine) []resources.Key {
 	for _, n := range all[resources.Node](k.cache) {
 		hashes[n.Hash] = true
 	}
+	for _, u := range all[resources.Upload](k.cache) {
+		hashes[u.Settings] = true
+	}
 	var keys []resources.Key
 	for _, t := range all[resources.Template](k.cache) {
 		if !hashes[t.Hash] {

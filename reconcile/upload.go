@@ -81,7 +81,9 @@ func (u *imageUpload) intend(ctx context.Context, step string) error {
 	}
 	u.record = &resources.Upload{Image: b.Image, Build: b.ID, Provider: p.Name, State: resources.StateUploading, StateTime: now,
 		Created: now, Format: u.file.Format, Size: u.file.Size, Hash: b.Hash, Login: login}
-	if err := u.x.cache.putFor(ctx, step, u.record); err != nil {
+	settings, static := p.ImageSettings(resources.ImageRef{Kind: b.Kind, Name: b.Image})
+	u.record.Settings = settings.Current()
+	if err := u.x.cache.putFor(ctx, step, append([]resources.Record{u.record}, u.x.cache.template(u.record.Settings, static, nil)...)...); err != nil {
 		return err
 	}
 	u.record.Name = imageName(p.ImageNames, b.Image, u.record.ID, now)

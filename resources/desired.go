@@ -64,6 +64,11 @@ func (d Desired) WithHashKey(key HashKey) Desired {
 			pools[j] = pools[j].withHashKey(key)
 		}
 		d.Providers[i].Pools = pools
+		images := slices.Clone(d.Providers[i].Images)
+		for j := range images {
+			images[j].Hashes = images[j].Hashed.hashesOr(key, images[j].Hashes)
+		}
+		d.Providers[i].Images = images
 	}
 	return d
 }
@@ -318,7 +323,20 @@ type ProviderImage struct {
 	Login      Login             `config:",inline"`
 	Config     cty.Value
 	Values     map[string]string // as in Offer
+	Static     map[string]string // replacing attributes other than defaults, as text
+	Hashes     Hashes            // of the replacing attributes, computed from Hashed
+	Hashed     HashSource
 	Source     Source
+}
+
+// ImageSettings returns the hashes and the texts of the replacing attributes with which the provider uploads an image. Without
+// a block of the image they are those of an empty block.
+func (p *Provider) ImageSettings(image ImageRef) (Hashes, map[string]string) {
+	i := slices.IndexFunc(p.Images, func(own ProviderImage) bool { return own.Image == image })
+	if i < 0 {
+		return HashValue(cty.EmptyObjectVal), nil
+	}
+	return p.Images[i].Hashes, p.Images[i].Static
 }
 
 // AnyOf are patterns, of which at least one matches.

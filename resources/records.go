@@ -218,7 +218,8 @@ type Upload struct {
 	ExternalID string    `json:"external_id,omitempty"` // ID in the cloud
 	Name       string    `json:"name,omitempty"`        // name in the cloud
 	Size       int64     `json:"size,omitempty"`
-	Hash       Hash      `json:"hash,omitempty"` // of the build
+	Hash       Hash      `json:"hash,omitempty"`     // of the build
+	Settings   Hash      `json:"settings,omitempty"` // of the provider's settings for the image; empty if unknown
 	Login      Login     `json:"login,omitzero"`
 	Seconds    float64   `json:"seconds,omitempty"`
 	Error      string    `json:"error,omitempty"`

@@ -34,6 +34,9 @@ func TestHashesOfEveryBlockAreStable(t *testing.T) {
 		add(image.Ref().String(), image.Hashes)
 	}
 	for _, p := range result.Desired.Providers {
+		for _, image := range p.Images {
+			add("provider."+p.Name+".image."+image.Image.Name, image.Hashes)
+		}
 		for _, pool := range p.Pools {
 			address := "provider." + p.Name + ".pool." + pool.Name
 			for _, offer := range pool.Offers {

@@ -49,7 +49,7 @@ func record(kind resources.Kind, i int) resources.Record {
 	case resources.KindUpload:
 		return &resources.Upload{Image: "debian", Build: fmt.Sprintf("%032x", i+1), Provider: "vexxhost",
 			State: resources.StateUploading, StateTime: moment, Created: moment, Format: "qcow2", ExternalID: "x", Name: "debian-17",
-			Size: 1 << 40, Hash: "v1:aa", Login: resources.Login{Username: "debian"}, Seconds: 2.25, Error: "none"}
+			Size: 1 << 40, Hash: "v1:aa", Settings: "v1:bb", Login: resources.Login{Username: "debian"}, Seconds: 2.25, Error: "none"}
 	case resources.KindNode:
 		return Node(i)
 	case resources.KindRequest:

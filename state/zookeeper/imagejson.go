@@ -110,6 +110,7 @@ type uploadExtra struct {
 	Created   *time.Time       `json:"created,omitempty"`
 	Size      *int64           `json:"size,omitempty"`
 	Hash      *resources.Hash  `json:"hash,omitempty"`
+	Settings  *resources.Hash  `json:"settings,omitempty"`
 	Login     *resources.Login `json:"login,omitempty"`
 	Seconds   *float64         `json:"seconds,omitempty"`
 	Error     *string          `json:"error,omitempty"`
