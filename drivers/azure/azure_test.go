@@ -289,6 +289,32 @@ func TestUnreadableQuotasAreNoLimits(t *testing.T) {
 	}
 }
 
+// Roles of the resource group alone cannot list the machines of the subscription. An outage is no lack of permission.
+func TestUnreadablePowerStatesStopNothing(t *testing.T) {
+	a, c := newCloud(t)
+	vm := foreignVM(t, c)
+	status := func() resources.Status {
+		t.Helper()
+		list, err := c.List(t.Context())
+		if err != nil || len(list) != 1 {
+			t.Fatalf("List = %+v, %v", list, err)
+		}
+		return list[0].Status
+	}
+	a.Power(vm, "deallocated")
+	a.Fail("VirtualMachinesClient.NewListAllPager", 1, http.StatusForbidden, "AuthorizationFailed", "")
+	if now := status(); now != resources.StatusReady {
+		t.Errorf("without the permission the machine is %s", now)
+	}
+	a.Fail("VirtualMachinesClient.NewListAllPager", 1, http.StatusServiceUnavailable, "ServiceUnavailable", "")
+	if _, err := c.List(t.Context()); !errors.Is(err, drivers.ErrUnavailable) {
+		t.Errorf("List during an outage: %v", err)
+	}
+	if now := status(); now != resources.StatusFailed {
+		t.Errorf("with the permission the machine is %s", now)
+	}
+}
+
 func TestErrorsAreClassified(t *testing.T) {
 	for _, test := range []struct {
 		status        int
