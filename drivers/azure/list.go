@@ -45,7 +45,9 @@ func (c *Cloud) inventory(ctx context.Context) (all inventory, err error) {
 // credentials that must not do that npctl knows no power states.
 func (c *Cloud) listPower(ctx context.Context) (map[string]string, error) {
 	pager := c.vms.NewListAllPager(&armcompute.VirtualMachinesClientListAllOptions{StatusOnly: to.Ptr("true")})
-	vms, err := collect(ctx, pager, func(p armcompute.VirtualMachinesClientListAllResponse) []*armcompute.VirtualMachine { return p.Value })
+	vms, err := collect(ctx, pager, func(p armcompute.VirtualMachinesClientListAllResponse) ([]*armcompute.VirtualMachine, *string) {
+		return p.Value, p.NextLink
+	})
 	if err = wrap("list the power states of virtual machines", err); errors.Is(err, drivers.ErrRejected) {
 		c.warnPower.Do(func() {
 			c.log.Warn("power states are not readable; npctl does not notice stopped machines", "error", err)
