@@ -148,7 +148,7 @@ func TestNodeNeedsItsPodAndItsRoleBinding(t *testing.T) {
 		spec.Config = label(t, New(), map[string]cty.Value{"type": cty.StringVal(test.nodeType)})
 		s, err := settingsOf(spec.Config)
 		testutil.Must(t, err)
-		meta := metav1.ObjectMeta{Name: "a", Annotations: recordOf(spec, s).annotations(nil)}
+		meta := metav1.ObjectMeta{Name: nameOf(spec), Annotations: recordOf(spec, s).annotations(nil)}
 		if i := (&Cloud{spaces: namespaces()}).instance(spaceObject{Metadata: meta}, test.inside); i.Status != test.want {
 			t.Errorf("%s: %s, want %s", name, i.Status, test.want)
 		}
