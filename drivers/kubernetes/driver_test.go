@@ -172,6 +172,10 @@ func TestTagsAreInAnnotationsAndLabelsAreValid(t *testing.T) {
 	if recordIn(project).marks() != spec.Marks {
 		t.Error("the description of a project does not have the tags")
 	}
+	inside := metav1.ObjectMeta{Name: worker, Namespace: meta.Name, Annotations: meta.Annotations}
+	if recordIn(inside).marks() != spec.Marks {
+		t.Error("an object in the namespace does not have the tags")
+	}
 	for _, copied := range []metav1.ObjectMeta{meta, project} {
 		if copied.Name = "restored"; recordIn(copied).Installation != "" {
 			t.Error("a copy with another name has tags")

@@ -78,10 +78,15 @@ func recordIn(meta metav1.ObjectMeta) (r record) {
 	if text == "" {
 		text, _ = strings.CutPrefix(meta.Annotations[descriptionAnnotation], descriptionPrefix)
 	}
-	if json.Unmarshal([]byte(text), &r) != nil || r.Installation == "" || r.ID == "" || r.Object != "" && r.Object != meta.Name {
+	if json.Unmarshal([]byte(text), &r) != nil || r.Installation == "" || r.ID == "" || r.isCopyIn(meta) {
 		return record{}
 	}
 	return r
+}
+
+// isCopyIn reports whether an object has the record of another one. The objects in the namespace of a node have its record.
+func (r record) isCopyIn(meta metav1.ObjectMeta) bool {
+	return r.Object != "" && r.Object != meta.Name && r.Object != meta.Namespace
 }
 
 // labels returns the labels of the objects of the node, with those of the configuration and the request.
