@@ -107,7 +107,8 @@ func TestLeakedNamespaceIsDeleted(t *testing.T) {
 			Labels, Annotations map[string]string
 		}
 	}
-	testutil.Must(t, kube.Request(http.MethodGet, "/api/v1/namespaces/"+namespaceOf(t, "leaky", "leaky-space"), nil, &mine))
+	leak := namespaceOf(t, "leaky", "leaky-space")
+	testutil.Must(t, kube.Request(http.MethodGet, "/api/v1/namespaces/"+leak, nil, &mine))
 	tags := mine.Metadata.Annotations["npctl/node"]
 	installation := mine.Metadata.Labels["npctl/installation"]
 	if !strings.Contains(tags, installation) || installation == "" {
@@ -116,7 +117,8 @@ func TestLeakedNamespaceIsDeleted(t *testing.T) {
 	at.run(0, "destroy", "-auto-approve")
 	mustHave(t, "leaky")
 	for name, annotations := range map[string]map[string]string{
-		"leaky-leak":  {"npctl/node": tags},
+		leak:          {"npctl/node": tags},
+		"leaky-copy":  {"npctl/node": tags},
 		"leaky-other": {"npctl/node": strings.ReplaceAll(tags, installation, "another")},
 		"leaky-label": nil,
 	} {
@@ -127,15 +129,15 @@ func TestLeakedNamespaceIsDeleted(t *testing.T) {
 		return kube.Request(http.MethodGet, "/api/v1/namespaces/"+name, nil, nil) == nil
 	}
 	at.run(0, "apply", "-auto-approve")
-	at.contains(at.run(0, "unmanaged"), "leaky-leak", "leaky-other")
+	at.contains(at.run(0, "unmanaged"), leak, "leaky-other")
 	testutil.Await(t, "the leak is deleted", func() bool {
 		at.run(0, "apply", "-auto-approve")
-		return !exists("leaky-leak")
+		return !exists(leak)
 	})
 	mustHave(t, "leaky", want...)
 	at.run(0, "destroy", "-auto-approve")
 	mustHave(t, "leaky")
-	for _, name := range []string{"leaky-other", "leaky-label"} {
+	for _, name := range []string{"leaky-copy", "leaky-other", "leaky-label"} {
 		if !exists(name) {
 			t.Errorf("namespace %s of others is gone", name)
 			continue
