@@ -59,12 +59,13 @@ func boundVolume(ctx context.Context, _ Call, next func(context.Context) error) 
 	return next(context.WithValue(ctx, volumeKey{}, v))
 }
 
-// BoundBodies returns a transport that applies BoundBody to all responses.
+// BoundBodies returns a transport that applies RequestSent to all requests and BoundBody to all responses.
 func BoundBodies(next http.RoundTripper) http.RoundTripper { return boundBodies{next} }
 
 type boundBodies struct{ next http.RoundTripper }
 
 func (b boundBodies) RoundTrip(r *http.Request) (*http.Response, error) {
+	RequestSent(r.Context())
 	answer, err := b.next.RoundTrip(r)
 	if err == nil {
 		BoundBody(r.Context(), answer)

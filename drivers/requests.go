@@ -2,7 +2,6 @@ package drivers
 
 import (
 	"context"
-	"net/http"
 	"sync/atomic"
 )
 
@@ -15,27 +14,10 @@ func countRequests(ctx context.Context) (context.Context, *atomic.Int64) {
 	return context.WithValue(ctx, requestsKey{}, &sent), &sent
 }
 
-// RequestSent counts a request to a cloud for the call with this context. Drivers with HTTP do not call it: see
-// CountRequests.
+// RequestSent counts a request to a cloud for the call with this context. The transport of BoundBodies
+// calls it.
 func RequestSent(ctx context.Context) {
 	if sent, ok := ctx.Value(requestsKey{}).(*atomic.Int64); ok {
 		sent.Add(1)
-	}
-}
-
-// CountRequests counts the requests of a transport.
-func CountRequests(inner http.RoundTripper) http.RoundTripper { return countingTransport{inner} }
-
-type countingTransport struct{ inner http.RoundTripper }
-
-func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	RequestSent(r.Context())
-	return c.inner.RoundTrip(r)
-}
-
-// CloseIdleConnections is called by http.Client's method of that name.
-func (c countingTransport) CloseIdleConnections() {
-	if inner, ok := c.inner.(interface{ CloseIdleConnections() }); ok {
-		inner.CloseIdleConnections()
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -200,7 +199,7 @@ func (e *Engine) open(ctx context.Context, name string, record *resources.Provid
 		return nil, err
 	}
 	env := drivers.Env{Log: e.Log.With("provider", name), Provider: name, Installation: installation,
-		Dir: dir, WrapTransport: e.wrapTransport, Nodes: e.nodeSource(provider.Driver, name)}
+		Dir: dir, WrapTransport: e.WrapTransport, Nodes: e.nodeSource(provider.Driver, name)}
 	var cloud drivers.Cloud
 	opening, trace := drivers.Call{Name: "open"}, drivers.Trace(name, env.Log, e.OnCall)
 	err = drivers.Retry(1, env.Log)(ctx, opening, func(ctx context.Context) error { // waits as Retry-After demands
@@ -218,14 +217,6 @@ func (e *Engine) open(ctx context.Context, name string, record *resources.Provid
 		cloud = drivers.Wrap(cloud, drivers.ReadOnly())
 	}
 	return cloud, nil
-}
-
-// wrapTransport wraps a transport of a driver.
-func (e *Engine) wrapTransport(inner http.RoundTripper) http.RoundTripper {
-	if e.WrapTransport != nil {
-		inner = e.WrapTransport(inner)
-	}
-	return drivers.CountRequests(inner)
 }
 
 // directory returns the directory for the files of a provider's driver. A provider that a moved block renames has its files

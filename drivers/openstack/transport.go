@@ -53,6 +53,7 @@ func (t *transport) CloseIdleConnections() { t.closeIdle() }
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	start := time.Now()
+	drivers.RequestSent(r.Context())
 	ctx, cancel := context.WithCancel(r.Context())
 	if !carriesImage(r) { // image transfers have their own stall watch
 		ctx, cancel = context.WithTimeout(r.Context(), requestLimit)
