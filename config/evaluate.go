@@ -50,10 +50,7 @@ func (e *evaluator) explain(expr hcl.Expression, ctx *hcl.EvalContext, diags hcl
 		if _, diags := traversal.TraverseAbs(ctx); !diags.HasErrors() {
 			continue
 		}
-		diag, found := e.explainReference(traversal, ctx)
-		if name := traversal.RootName(); diag != nil && len(traversal) == 1 && isInterpolated(expr, traversal) {
-			diag.Detail = fmt.Sprintf("There is nothing named %q here. To pass ${%s} on to a shell, write $${%[2]s}.%[3]s", name, name, e.referenceHint(name))
-		}
+		diag, found := e.explainReference(expr, traversal, ctx)
 		known = known && found
 		if diag != nil {
 			better = append(better, diag)
@@ -103,7 +100,7 @@ func functionNames(ctx *hcl.EvalContext) []string {
 
 // explainReference returns the error in one reference, nil if HCL's own error is better. It returns false when no
 // error may be reported, because the name may be in a file that could not be parsed.
-func (e *evaluator) explainReference(traversal hcl.Traversal, ctx *hcl.EvalContext) (*hcl.Diagnostic, bool) {
+func (e *evaluator) explainReference(expr hcl.Expression, traversal hcl.Traversal, ctx *hcl.EvalContext) (*hcl.Diagnostic, bool) {
 	root := traversal.RootName()
 	kind, isKind := referable[root]
 	diag := &hcl.Diagnostic{
@@ -121,7 +118,7 @@ func (e *evaluator) explainReference(traversal hcl.Traversal, ctx *hcl.EvalConte
 		if lookup(ctx, root) != cty.NilVal {
 			return nil, true // the root exists and lacks the attribute; HCL's error is good
 		}
-		diag.Detail = fmt.Sprintf("There is nothing named %q here.%s", root, e.rootHint(traversal))
+		diag.Detail = fmt.Sprintf("There is nothing named %q here.%s", root, e.rootHint(expr, traversal))
 		return diag, true
 	}
 	if len(traversal) == 1 {
@@ -218,7 +215,7 @@ func (e *evaluator) namesOf(root string, ctx *hcl.EvalContext) []string {
 }
 
 // rootHint suggests a replacement for an unknown root.
-func (e *evaluator) rootHint(traversal hcl.Traversal) string {
+func (e *evaluator) rootHint(expr hcl.Expression, traversal hcl.Traversal) string {
 	root := traversal.RootName()
 	roots := []string{"path", "each"}
 	for name := range referable {
@@ -226,6 +223,9 @@ func (e *evaluator) rootHint(traversal hcl.Traversal) string {
 	}
 	if len(traversal) > 1 {
 		return didYouMean(root, roots)
+	}
+	if isInterpolated(expr, traversal) {
+		return fmt.Sprintf(" To pass ${%s} on to a shell, write $${%[1]s}.%[2]s", root, e.referenceHint(root))
 	}
 	return fmt.Sprintf(" Write a text with quotes: %q.%s", root, e.referenceHint(root))
 }

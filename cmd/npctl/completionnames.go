@@ -39,7 +39,7 @@ var valueSources = map[string]completionSource{
 	"-allow-destroy":   fixed("none", "nodes", "images", "all"),
 	"-serve":           fixed("nodes", "images"),
 	"graph -type":      fixed("dot", "json"),
-	"init -from":       fixed(strings.Split(starterNames(), ", ")...),
+	"init -from":       fixed(starterNames()...),
 	"node list -state": states(resources.KindNode), "node wait -state": states(resources.KindNode),
 	"request list -state": states(resources.KindRequest),
 }

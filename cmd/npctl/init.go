@@ -46,12 +46,11 @@ var starterKinds = []starter{
 }
 
 // starterNames lists the values of -from.
-func starterNames() string {
-	var names []string
+func starterNames() (names []string) {
 	for _, s := range starterKinds {
 		names = append(names, s.kind)
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 func initDescription() string {
@@ -74,7 +73,7 @@ func newInitCommand(a *app) *cli.Command {
 	from := ""
 	return &cli.Command{
 		Name: "init", Category: categoryMain, Usage: "write a configuration to start from", Description: initDescription(),
-		Flags: []cli.Flag{&cli.StringFlag{Name: "from", Destination: &from, Value: "sandbox", Usage: "`KIND` of cloud: " + starterNames()}},
+		Flags: []cli.Flag{&cli.StringFlag{Name: "from", Destination: &from, Value: "sandbox", Usage: "`KIND` of cloud: " + strings.Join(starterNames(), ", ")}},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			return a.init(from)
 		},
@@ -84,7 +83,7 @@ func newInitCommand(a *app) *cli.Command {
 func (a *app) init(from string) error {
 	i := slices.IndexFunc(starterKinds, func(s starter) bool { return s.kind == from })
 	if i < 0 {
-		return hint(fmt.Errorf("option -from: %q does not exist", from), "write one of: "+starterNames())
+		return hint(fmt.Errorf("option -from: %q does not exist", from), "write one of: "+strings.Join(starterNames(), ", "))
 	}
 	dir := a.global.config
 	if err := checkEmpty(dir); err != nil {
