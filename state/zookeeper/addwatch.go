@@ -39,7 +39,8 @@ type watchConn struct {
 	unansweredSince atomic.Int64  // first write since the newest answer, in nanoseconds since 1970; 0 if none
 	// granted is the session timeout that the server granted, in nanoseconds.
 	granted *atomic.Int64
-	fail    func(error) // receives the error that ends the connection
+	zxid    *atomic.Int64 // of the newest transaction that an answer has named
+	fail    func(error)   // receives the error that ends the connection
 
 	connectAnswered bool   // the connect response has been read
 	rest            []byte // unread part of the current frame
@@ -67,6 +68,8 @@ func (c *watchConn) Read(p []byte) (int, error) {
 				return 0, err
 			}
 			continue
+		default:
+			c.noteTransaction(frame[4:])
 		}
 		c.rest = frame
 	}
@@ -92,6 +95,16 @@ func (c *watchConn) frame() ([]byte, error) {
 		c.answered()
 	}
 	return frame, err
+}
+
+// noteTransaction keeps the zxid of an answer, as the library does.
+func (c *watchConn) noteTransaction(content []byte) {
+	if len(content) < 16 || int32(binary.BigEndian.Uint32(content)) == noticeNumber {
+		return
+	}
+	if zxid := int64(binary.BigEndian.Uint64(content[4:])); zxid > 0 {
+		c.zxid.Store(zxid)
+	}
 }
 
 // answered records that the server has received the data written since the previous answer. The time at which this

@@ -23,6 +23,10 @@ type dialer struct {
 	paths   []string     // paths to watch
 	heard   atomic.Int64 // see watchConn.lastHeard
 	granted atomic.Int64 // session timeout that the server granted, in nanoseconds
+	zxid    atomic.Int64 // of the newest transaction that an answer has named
+
+	turnedAway atomic.Bool // the server closed the newest connection instead of accepting the session
+	endSession atomic.Bool // the next connection tells the library that its session has ended
 
 	mu      sync.Mutex // guards the fields below
 	tls     *TLS       // nil for plain text; each connection reads the files again
@@ -33,6 +37,9 @@ type dialer struct {
 
 // dial is the library's dial function. It includes the TLS handshake, so that the dialer sees its errors.
 func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	if d.endSession.Swap(false) {
+		return newEndedSession(), nil
+	}
 	timeout = max(timeout, 3*time.Second) // the library's one second is too short for a distant handshake
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -43,7 +50,12 @@ func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn,
 	if conn, err = d.secure(ctx, conn, address); err != nil {
 		return nil, d.fail(address, err)
 	}
-	return &watchConn{Conn: conn, paths: d.paths, lastHeard: &d.heard, granted: &d.granted, fail: func(err error) { _ = d.fail(address, err) }}, nil
+	c := &watchConn{Conn: conn, paths: d.paths, lastHeard: &d.heard, granted: &d.granted, zxid: &d.zxid}
+	c.fail = func(err error) {
+		d.turnedAway.Store(!c.connectAnswered)
+		_ = d.fail(address, err)
+	}
+	return c, nil
 }
 
 // secure makes a connection the current one, with TLS if it is configured.
@@ -76,6 +88,13 @@ func (d *dialer) use(files *TLS) (changed bool) {
 	return changed
 }
 
+// files returns the TLS files of the next connections.
+func (d *dialer) files() *TLS {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.tls
+}
+
 // disconnect closes the current connection. The library connects again, in the same session.
 func (d *dialer) disconnect() {
 	d.mu.Lock()
@@ -88,7 +107,9 @@ func (d *dialer) disconnect() {
 func (d *dialer) fail(address string, err error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.failure = explain(address, err)
+	if d.failure = explain(address, err); d.turnedAway.Load() && d.granted.Load() > 0 {
+		d.failure = fmt.Errorf("connect to ZooKeeper at %s: the server does not accept the session: it does not serve clients yet, or its data is older than the data that npctl has seen: %w", address, err)
+	}
 	if permanent(err) {
 		d.refused = true
 	}
@@ -100,6 +121,7 @@ func (d *dialer) connected() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failure, d.refused = nil, false
+	d.turnedAway.Store(false)
 }
 
 // last returns the last error and whether retrying is useless.
@@ -163,6 +185,13 @@ func (h *hosts) use(servers []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.servers, h.next, h.tried = servers, 0, 0
+}
+
+// list returns the servers.
+func (h *hosts) list() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.servers)
 }
 
 // Len implements zk.HostProvider.

@@ -59,6 +59,11 @@ func (m *mirror) catchUp(ctx context.Context) error {
 		return nil
 	}
 	if c.loaded != c.epoch {
+		if c.loaded > 0 {
+			if err := m.resume(ctx); err != nil {
+				return err
+			}
+		}
 		if err := m.load(ctx); err != nil {
 			return err
 		}

@@ -81,6 +81,11 @@ func (in *installation) prepare(ctx context.Context) error {
 	if err := in.initialize(ctx); err != nil {
 		return err
 	}
+	return in.ensureDirs(ctx)
+}
+
+// ensureDirs creates the directories that all programs need.
+func (in *installation) ensureDirs(ctx context.Context) error {
 	if !in.session.readOnly {
 		for _, dir := range []string{rootDir, requestsDir, requestLocks, nodesDir, imagesDir, registryDir, poolsDir, launchersDir, buildersDir} {
 			if err := in.session.ensure(ctx, dir, nil); err != nil {
@@ -89,6 +94,33 @@ func (in *installation) prepare(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// resume checks on a new connection that the servers still have this state. If their data was lost, it creates the state again
+// with the same lineage, so that npctl still recognizes its objects in the clouds.
+func (in *installation) resume(ctx context.Context) error {
+	if in.lineage == "" {
+		return nil // read-only, and there was no state
+	}
+	h, _, err := in.readHead(ctx)
+	switch {
+	case err != nil:
+		return err
+	case h != nil && h.Lineage == in.lineage:
+		return nil
+	case h == nil && !in.session.readOnly:
+		in.opts.Log.Warn("ZooKeeper has no state of npctl any more; npctl creates an empty one with the same lineage", "lineage", in.lineage)
+		if err := in.ensureOwn(ctx, in.lineage); err != nil {
+			return err
+		}
+		return in.ensureDirs(ctx)
+	}
+	mismatch := &LineageError{Where: in.opts.String(), Want: in.lineage}
+	if h != nil {
+		mismatch.Have = h.Lineage
+	}
+	in.opts.Log.Error("npctl does not use the state in ZooKeeper", "error", mismatch)
+	return mismatch
 }
 
 // initialize creates npctl's own znodes and reads the lineage. The first process chooses the lineage.
@@ -104,7 +136,7 @@ func (in *installation) initialize(ctx context.Context) error {
 		return nil
 	}
 	if !in.session.readOnly {
-		if err := in.ensureOwn(ctx); err != nil {
+		if err := in.ensureOwn(ctx, in.opts.Lineage); err != nil {
 			return err
 		}
 		if h, version, err = in.readHead(ctx); err != nil {
@@ -131,9 +163,8 @@ func (in *installation) accept(h *head) error {
 	return nil
 }
 
-// ensureOwn creates the missing znodes of npctl.
-func (in *installation) ensureOwn(ctx context.Context) error {
-	lineage := in.opts.Lineage
+// ensureOwn creates the missing znodes of npctl. It chooses a lineage if the given one is empty.
+func (in *installation) ensureOwn(ctx context.Context, lineage string) error {
 	if lineage == "" {
 		lineage = uuid.NewString()
 	}

@@ -23,7 +23,7 @@ const someLauncher = "launch1-npctl"
 
 // offline returns a mirror without ZooKeeper.
 func offline() *mirror {
-	return newMirror(&session{mu: &sync.Mutex{}}, newCache(), slog.New(slog.DiscardHandler), func(bool) {})
+	return newMirror(&session{mu: &sync.Mutex{}}, newCache(), slog.New(slog.DiscardHandler), func(bool) {}, nil)
 }
 
 func mustEncode(t interface{ Fatalf(string, ...any) }, p znodeRef, record resources.Record, old []byte) []byte {

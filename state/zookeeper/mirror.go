@@ -16,8 +16,9 @@ import (
 type mirror struct {
 	session *session
 	log     *slog.Logger
-	wake    chan struct{}           // the feed has work
-	current func(becameSynced bool) // called when the cache is up to date; mu is held
+	wake    chan struct{}               // the feed has work
+	current func(becameSynced bool)     // called when the cache is up to date; mu is held
+	resume  func(context.Context) error // called on a new connection, before the tree is read
 
 	mu        *sync.Mutex // guards the fields below; see Store
 	cache     *cache
@@ -28,8 +29,8 @@ type mirror struct {
 	settled   chan struct{} // closed and replaced when the feed has applied changes
 }
 
-func newMirror(s *session, known *cache, log *slog.Logger, current func(becameSynced bool)) *mirror {
-	return &mirror{session: s, log: log, wake: make(chan struct{}, 1), current: current, mu: s.mu, cache: known,
+func newMirror(s *session, known *cache, log *slog.Logger, current func(becameSynced bool), resume func(context.Context) error) *mirror {
+	return &mirror{session: s, log: log, wake: make(chan struct{}, 1), current: current, resume: resume, mu: s.mu, cache: known,
 		ownWrites: map[*ownWrite]struct{}{}, reported: map[string]int64{}, watchers: map[chan struct{}]struct{}{},
 		settled: make(chan struct{})}
 }

@@ -169,6 +169,7 @@ func (s *session) onSessionOverdue(epoch uint64) {
 	defer s.mu.Unlock()
 	if !s.connection.up && s.connection.epoch == epoch {
 		s.observer.onSessionLost("no connection for longer than the session timeout")
+		go s.endSessionIfRestored(epoch)
 	}
 }
 

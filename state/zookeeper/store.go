@@ -86,7 +86,7 @@ func newStore(opts Options) (*Store, error) {
 	}
 	known, upkeepWake := newCache(), make(chan struct{}, 1)
 	s.installation = &installation{opts: opts, session: s.session}
-	s.mirror = newMirror(s.session, known, opts.Log, s.onCaughtUp)
+	s.mirror = newMirror(s.session, known, opts.Log, s.onCaughtUp, s.installation.resume)
 	s.locks = newLocks(s.session, s.mirror, known, opts, upkeepWake)
 	s.presence = &presence{session: s.session, mirror: s.mirror, cache: known, log: opts.Log, mu: s.mu, host: opts.Host,
 		version: opts.Version, ids: map[poolKey]string{}}
