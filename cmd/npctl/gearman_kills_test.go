@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,7 +21,8 @@ type kills struct {
 	*shop
 	dice  *rand.Rand
 	hosts map[string]*program
-	story []string // events of the current round
+	shot  map[string]bool // hosts that were killed
+	story []string        // events of the current round
 }
 
 // killedAnywhere kills build hosts, npctl and the job server at random moments while images are built, uploaded and
@@ -34,7 +36,7 @@ func killedAnywhere(s *shop) {
 		}
 	}
 	s.t.Logf("NPCTL_TEST_SEED=%d", seed)
-	k := &kills{shop: s, dice: rand.New(rand.NewPCG(seed, 0)), hosts: map[string]*program{}}
+	k := &kills{shop: s, dice: rand.New(rand.NewPCG(seed, 0)), hosts: map[string]*program{}, shot: map[string]bool{}}
 	for name := range hostImages {
 		k.hosts[name] = s.host(name)
 	}
@@ -105,6 +107,7 @@ func (k *kills) kill(main *program) {
 	default:
 		k.tell("kill host %s", victim)
 		k.hosts[victim].kill()
+		k.shot[victim] = true
 		k.pause(300 * time.Millisecond)
 		k.hosts[victim] = k.host(victim)
 	}
@@ -139,9 +142,31 @@ func (k *kills) settle() {
 		}
 	}
 	builds := k.kept("debian", "fedora")
-	k.everywhere(builds)
+	copies := k.copies(builds)
+	k.everywhereWith(builds, copies)
 	k.equal("files of npctl itself", k.onDisk("main"), []string{})
-	k.offered(offers("a b c", idsOf(builds)...))
+	want := offers("a b c", idsOf(builds)...)
+	for _, c := range copies {
+		for _, function := range []string{"image-upload:" + c.id, "image-delete:" + c.id} {
+			want[function] = jobs{Workers: want[function].Workers + uploadWorkers}
+		}
+	}
+	k.offered(want)
+}
+
+// copies returns the builds that a killed host has, too: it had finished the build and had not yet answered, so that the job
+// server gave the job to another host. The deletion of a build removes it from all hosts.
+func (k *kills) copies(builds map[string]build) (copies []copyOf) {
+	k.t.Helper()
+	for host := range k.shot {
+		for id, b := range builds {
+			if b.host != host && slices.Contains(k.onDisk(host), b.files(id)[0]) {
+				copies = append(copies, copyOf{id, host})
+				k.t.Logf("host %s also has build %s of host %s", host, id, b.host)
+			}
+		}
+	}
+	return copies
 }
 
 func TestRealBuildHostsKilledAnywhere(t *testing.T) {

@@ -363,12 +363,18 @@ func (s *shop) equal(what string, got, want any) {
 
 // everywhere checks that each of the builds is on one host in both formats and in both clouds, and that there are no
 // other files and images.
-func (s *shop) everywhere(builds map[string]build) {
+func (s *shop) everywhere(builds map[string]build) { s.t.Helper(); s.everywhereWith(builds, nil) }
+
+// everywhereWith is everywhere for builds that further hosts have, too.
+func (s *shop) everywhereWith(builds map[string]build, copies []copyOf) {
 	s.t.Helper()
 	files, images := map[string][]string{"a": {}, "b": {}, "c": {}}, []string{}
 	for id, b := range builds {
-		files[b.host] = append(files[b.host], b.image+"-"+id+".qcow2", b.image+"-"+id+".raw")
+		files[b.host] = append(files[b.host], b.files(id)...)
 		images = append(images, id+" active")
+	}
+	for _, c := range copies {
+		files[c.host] = append(files[c.host], builds[c.id].files(c.id)...)
 	}
 	slices.Sort(images)
 	for host := range files {
@@ -380,5 +386,12 @@ func (s *shop) everywhere(builds map[string]build) {
 	}
 }
 
+// copyOf is a build on a host that is not the host of its record.
+type copyOf struct{ id, host string }
+
 // build is a ready build.
 type build struct{ image, host string }
+
+func (b build) files(id string) []string {
+	return []string{b.image + "-" + id + ".qcow2", b.image + "-" + id + ".raw"}
+}

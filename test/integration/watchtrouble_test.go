@@ -209,7 +209,7 @@ func killAt(g *gate.Gate, at *place, kind string, ready func()) {
 	close(armed)
 	select {
 	case <-struck:
-	case <-time.After(3 * time.Minute): // other tests keep Nova busy
+	case <-time.After(testutil.Patience):
 		at.t.Fatalf("there was no second %s", kind)
 	}
 	g.Set(nil, nil)
