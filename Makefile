@@ -36,7 +36,7 @@ test: ## run the tests (no root, no network, no services)
 
 race: export CGO_ENABLED := 1
 race: ## run the tests of packages with goroutines with the race detector (needs a C compiler)
-	$(UNIT) -race -skip='$(NO_RACE_TESTS)' $${PKG:-$$(go list ./... | grep -vE '^github.com/npctl/npctl/($(NO_RACE))$$')}
+	$(UNIT) -p=4 -race -skip='$(NO_RACE_TESTS)' $${PKG:-$$(go list ./... | grep -vE '^github.com/npctl/npctl/($(NO_RACE))$$')}
 	test -n "$$PKG$$RUN" || $(UNIT) -race -run='$(RACE_COMMANDS)' ./cmd/npctl
 
 affected: ## what a change can break: tests of the packages that depend on changed ones, and the names of their integration targets
