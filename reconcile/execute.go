@@ -57,9 +57,10 @@ type execution struct {
 
 // Execute executes the steps of a plan that was computed from seen. A step starts after the steps that it needs; steps
 // of different providers are independent. Steps that need a failed step are skipped and reported, and all others run.
-// When ctx ends, no further step starts, and running steps stop in a state from which the next run resumes.
-func (e *Engine) Execute(ctx context.Context, p plan.Plan, seen plan.Observed) (Result, error) {
-	ctx, release, err := e.underLocks(ctx, p, seen.Shared)
+// When ctx ends, no further step starts, and running steps stop in a state from which the next run resumes. opt are the
+// options of the plan: a launch that finds no capacity is planned again with them (see fallBack).
+func (e *Engine) Execute(ctx context.Context, p plan.Plan, opt plan.Options, seen plan.Observed) (Result, error) {
+	ctx, release, err := e.underLocks(ctx, locksOf(p.Steps), seen.Shared)
 	if err != nil {
 		return Result{}, err
 	}
@@ -75,7 +76,7 @@ func (e *Engine) Execute(ctx context.Context, p plan.Plan, seen plan.Observed) (
 	}
 	x := &execution{Engine: e, sharedRun: shared, seen: seen}
 	x.cleaner = newCleaner(ctx, x)
-	result := x.runAll(ctx, p.Steps)
+	result := x.fallBack(ctx, opt, x.runAll(ctx, p.Steps))
 	result.Undeleted = x.cleaner.end()
 	return result, shared.books.tidy(ctx, e, seen.Installation)
 }
@@ -181,6 +182,29 @@ type Result struct {
 	Interrupted []Failure   // stopped because ctx ended; the next run resumes them
 	Skipped     []Failure   // not started: a step that they need failed, or the run was interrupted
 	Undeleted   []Undeleted // instances of failed launch attempts that are not deleted yet
+}
+
+// steps returns all steps.
+func (r Result) steps() []plan.Step {
+	steps := slices.Clone(r.Done)
+	for _, f := range slices.Concat(r.Failed, r.Interrupted, r.Skipped) {
+		steps = append(steps, f.Step)
+	}
+	return steps
+}
+
+// without returns the result without some failed and skipped steps.
+func (r Result) without(ids map[string]bool) Result {
+	listed := func(f Failure) bool { return ids[f.Step.ID] }
+	r.Failed, r.Skipped = slices.DeleteFunc(r.Failed, listed), slices.DeleteFunc(r.Skipped, listed)
+	return r
+}
+
+// plus returns the result with that of further steps.
+func (r Result) plus(next Result) Result {
+	r.Done, r.Failed = append(r.Done, next.Done...), append(r.Failed, next.Failed...)
+	r.Interrupted, r.Skipped = append(r.Interrupted, next.Interrupted...), append(r.Skipped, next.Skipped...)
+	return r
 }
 
 // Failure is a step that was not completed, and why.

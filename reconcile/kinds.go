@@ -179,9 +179,9 @@ func LockOf(s *plan.Step) string {
 	}
 }
 
-// underLocks acquires the locks of a plan in a shared store until release is called. A daemon through which the store
+// underLocks acquires locks in a shared store until release is called. A daemon through which the store
 // is opened lends its own locks. The returned context ends when a lock is lost.
-func (e *Engine) underLocks(ctx context.Context, p plan.Plan, shared bool) (under context.Context, release func(), err error) {
+func (e *Engine) underLocks(ctx context.Context, names []string, shared bool) (under context.Context, release func(), err error) {
 	under, cancel := context.WithCancelCause(ctx)
 	if _, direct := e.Store.(state.Shared); !direct && !shared {
 		return under, func() { cancel(nil) }, nil
@@ -197,7 +197,7 @@ func (e *Engine) underLocks(ctx context.Context, p plan.Plan, shared bool) (unde
 			}
 		}
 	}
-	for _, name := range locksOf(p) {
+	for _, name := range names {
 		lock, err := e.Store.Lock(ctx, name, state.Holder{Operation: "apply"})
 		if err != nil {
 			release()
@@ -215,10 +215,10 @@ func (e *Engine) underLocks(ctx context.Context, p plan.Plan, shared bool) (unde
 	return under, release, nil
 }
 
-// locksOf returns the names of the locks that the steps of a plan need.
-func locksOf(p plan.Plan) (names []string) {
-	for i := range p.Steps {
-		if name := LockOf(&p.Steps[i]); name != "" {
+// locksOf returns the names of the locks that the steps need.
+func locksOf(steps []plan.Step) (names []string) {
+	for i := range steps {
+		if name := LockOf(&steps[i]); name != "" {
 			names = append(names, name)
 		}
 	}

@@ -110,7 +110,7 @@ func TestAStartingServerThatOneListingLacksIsWaitedFor(t *testing.T) {
 		e.WrapTransport = f.transport
 		seen, err := e.Observe(t.Context(), true)
 		testutil.Must(t, err)
-		result, err := e.Execute(t.Context(), plan.Compute(e.Desired, seen, plan.Options{}), seen)
+		result, err := e.Execute(t.Context(), plan.Compute(e.Desired, seen, plan.Options{}), plan.Options{}, seen)
 		if err != nil || result.Err() != nil {
 			t.Fatal(err, result.Err())
 		}

@@ -45,7 +45,7 @@ func someSteps() plan.Plan {
 func TestAPlanIsDoneUnderTheLocksOfItsSteps(t *testing.T) {
 	s := newShared(t)
 	e := New(Options{Store: s})
-	ctx, release, err := e.underLocks(t.Context(), someSteps(), true)
+	ctx, release, err := e.underLocks(t.Context(), locksOf(someSteps().Steps), true)
 	testutil.Must(t, err)
 	if got, want := slices.Sorted(maps.Keys(s.locks)), []string{"image alma", "provider rack"}; !slices.Equal(got, want) {
 		t.Errorf("taken are %q, want %q", got, want)
@@ -67,7 +67,7 @@ func TestNothingOfAPlanIsDoneWhileAnotherHasTheLockOfAnImage(t *testing.T) {
 	s := newShared(t)
 	s.others = map[string]bool{"image alma": true}
 	e := New(Options{Store: s})
-	result, err := e.Execute(t.Context(), someSteps(), plan.Observed{})
+	result, err := e.Execute(t.Context(), someSteps(), plan.Options{}, plan.Observed{})
 	if !errors.Is(err, state.ErrLocked) || !strings.Contains(err.Error(), "zuul@there") || len(result.Failed)+len(result.Skipped) > 0 {
 		t.Errorf("it ended with %v and %+v", err, result)
 	}
@@ -78,7 +78,7 @@ func TestNothingOfAPlanIsDoneWhileAnotherHasTheLockOfAnImage(t *testing.T) {
 	}
 	p := someSteps()
 	p.Steps = p.Steps[1:2]
-	_, release, err := e.underLocks(t.Context(), p, true)
+	_, release, err := e.underLocks(t.Context(), locksOf(p.Steps), true)
 	if err != nil {
 		t.Fatalf("a plan without images: %v", err)
 	}
@@ -91,7 +91,7 @@ func TestThroughADaemonAPlanIsDoneUnderLocksToo(t *testing.T) {
 	s := newShared(t)
 	e := New(Options{Store: s.Store})
 	for _, shared := range []bool{true, false} {
-		_, release, err := e.underLocks(t.Context(), someSteps(), shared)
+		_, release, err := e.underLocks(t.Context(), locksOf(someSteps().Steps), shared)
 		testutil.Must(t, err)
 		lock, err := s.Store.Lock(t.Context(), "image alma", state.Holder{})
 		if errors.Is(err, state.ErrLocked) != shared {

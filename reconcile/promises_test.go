@@ -186,7 +186,7 @@ func TestTemplateWrittenTwiceCanBeDropped(t *testing.T) {
 		seen, err := e.Observe(t.Context(), true)
 		testutil.Must(t, err)
 		e.Store = lateStore{e.Store.(kill.Store), &atomic.Bool{}}
-		result, err := e.Execute(t.Context(), plan.Compute(e.Desired, seen, plan.Options{}), seen)
+		result, err := e.Execute(t.Context(), plan.Compute(e.Desired, seen, plan.Options{}), plan.Options{}, seen)
 		t.Log(result.Err())
 		if err != nil {
 			t.Errorf("bookkeeping after failed launches: %v", err)

@@ -82,7 +82,7 @@ func (l *lab) does(t *testing.T, a *afar, s plan.Step) error {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	a.interrupt = interrupt
-	result, err := e.Execute(ctx, plan.Plan{Steps: []plan.Step{s}}, seen)
+	result, err := e.Execute(ctx, plan.Plan{Steps: []plan.Step{s}}, plan.Options{}, seen)
 	testutil.Must(t, err)
 	if notDone := slices.Concat(result.Failed, result.Interrupted); len(notDone) > 0 {
 		return notDone[0].Err

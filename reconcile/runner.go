@@ -24,7 +24,7 @@ type Runner struct {
 	mu                   sync.Mutex // guards the fields below
 	engine               *Engine
 	running              map[string]runningStep // by step ID
-	launching            map[plan.Address]*resources.Failure
+	launching            launchFailures
 	failing              map[string]*resources.Failure          // by step ID, of steps that are not launches
 	reloaded             time.Time                              // when the configuration was replaced; zero if it was not
 	deletedInstances     map[string]map[string]instanceDeletion // provider → instances that steps have deleted
@@ -49,7 +49,7 @@ func NewRunner(ctx context.Context, e *Engine) (*Runner, error) {
 	}
 	shared.continuous = true
 	e.sources.use(shared)
-	return &Runner{sharedRun: shared, engine: e, running: map[string]runningStep{}, launching: map[plan.Address]*resources.Failure{},
+	return &Runner{sharedRun: shared, engine: e, running: map[string]runningStep{}, launching: launchFailures{},
 		failing: map[string]*resources.Failure{}, endedAt: map[string]uint64{},
 		lockedElsewhereUntil: map[string]time.Time{}, deletedInstances: map[string]map[string]instanceDeletion{}, listingEnded: map[string]time.Time{}, listingStarted: map[string]time.Time{}}, nil
 }
@@ -195,14 +195,7 @@ func (r *Runner) note(s plan.Step, began time.Time, err error) (failures int) {
 		failures++
 		r.failing[s.ID] = &resources.Failure{Count: failures, Time: r.engine.Now(), Kind: faultKind(err), Error: err.Error()}
 	default:
-		offer := plan.OfferAddress(s.Provider, s.Pool, s.Label)
-		for _, at := range []plan.Address{offer, plan.ProviderAddress(s.Provider)} {
-			if err == nil {
-				delete(r.launching, at)
-				continue
-			}
-			r.launching[at] = launchFailed(r.launching[at], began, r.engine.Now(), err)
-		}
+		r.launching.note(s, began, r.engine.Now(), err)
 	}
 	if err == nil && s.Action == plan.ActionDelete && s.External != "" && s.Provider != "" {
 		if r.deletedInstances[s.Provider] == nil {
@@ -211,20 +204,6 @@ func (r *Runner) note(s plan.Step, began time.Time, err error) (failures int) {
 		r.deletedInstances[s.Provider][s.External] = instanceDeletion{began, r.engine.Now()}
 	}
 	return failures
-}
-
-// launchFailed returns the failure to remember after another failed launch.
-func launchFailed(before *resources.Failure, began, now time.Time, err error) *resources.Failure {
-	f := &resources.Failure{Count: 1, Time: now, Kind: faultKind(err), Error: err.Error()}
-	switch {
-	case before == nil:
-	case f.Kind == resources.FaultQuota || f.Kind == resources.FaultCapacity: // the cloud is full, not broken
-	case f.Kind == resources.FaultUnavailable && began.Before(before.Time): // launches that ran at the same time met the same outage
-		f.Count = before.Count
-	default:
-		f.Count += before.Count
-	}
-	return f
 }
 
 // Tidy stores the durations of steps and removes records that nothing refers to any more.

@@ -39,7 +39,7 @@ func TestNodeOfAnUnlistedProviderKeepsItsRecord(t *testing.T) {
 				}
 				testutil.Must(t, l.driver.Clouds["one"].SetFaults(fault))
 				e, end = l.engine()
-				result, err := e.Execute(ctx, p, seen)
+				result, err := e.Execute(ctx, p, plan.Options{}, seen)
 				end()
 				if len(result.Failed)+len(result.Interrupted) == 0 {
 					t.Fatalf("nothing failed: %v, %v", result, err)

@@ -24,8 +24,9 @@ const applyDescription = `Computes a plan as npctl plan does, shows it, asks for
 if the configuration has changed or objects of the plan have changed since.
 
 Independent steps run in parallel. If a step fails, npctl skips and lists the steps that depend on
-it, runs all others, and exits with 1; the next apply resumes from there. ^C once starts no more
-steps, stops the running steps and records their progress: they count as interrupted, not as
+it, runs all others, and exits with 1; the next apply resumes from there. A launch that fails
+because its pool has no capacity is planned again in the next pool of its label. ^C once starts no
+more steps, stops the running steps and records their progress: they count as interrupted, not as
 failed. ^C twice quits at once, which is safe too.
 
 Examples:
@@ -152,7 +153,7 @@ func (c *applyCommand) applyFresh(ctx context.Context, s *session, events *event
 	if err := c.approve(ctx, p, "review it with npctl plan -out=FILE and npctl apply FILE, or add -auto-approve"); err != nil {
 		return err
 	}
-	return c.execute(ctx, s, p, events)
+	return c.execute(ctx, s, p, opt, events)
 }
 
 // sight records the leaks that were listed, so that the next plan counts them as sighted before.
@@ -186,7 +187,7 @@ func (c *applyCommand) approve(ctx context.Context, p plan.Plan, without string)
 }
 
 // execute runs the steps and reports their results.
-func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, events *eventWriter) error {
+func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, opt plan.Options, events *eventWriter) error {
 	started := time.Now()
 	journal, closeJournal, err := s.journal(ctx)
 	if err != nil {
@@ -199,7 +200,7 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, eve
 		progress.event(e)
 		journal.AddStep(e)
 	}
-	result, err := s.engine.Execute(ctx, p, s.seen)
+	result, err := s.engine.Execute(ctx, p, opt, s.seen)
 	progress.close()
 	closeJournal()
 	c.ui.onInterrupt(nil)

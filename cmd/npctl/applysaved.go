@@ -68,7 +68,7 @@ func (c *applyCommand) applySaved(ctx context.Context, s *session, file planfile
 	if file.Plan.Summary().Empty() {
 		return c.incomplete(file.Plan)
 	}
-	return c.execute(ctx, s, file.Plan, events)
+	return c.execute(ctx, s, file.Plan, file.Meta.Options, events)
 }
 
 // anotherConfiguration lists the blocks that differ. If none differs, the value of a sensitive variable has changed.

@@ -175,7 +175,7 @@ func (b *bars) frame(columns, rows int) []string {
 	for _, s := range steps {
 		lines = append(lines, line(s.title, s.text(info), s.since))
 	}
-	count := fmt.Sprintf(" %d of %d", b.ended, b.total)
+	count := fmt.Sprintf(" %d of %d", b.ended, max(b.total, b.ended))
 	return append(lines, line(all, bar(int64(b.ended), int64(b.total), info-len(count))+count, b.since))
 }
 

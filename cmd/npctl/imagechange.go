@@ -97,7 +97,7 @@ func (c *imageChange) change(ctx context.Context, events *eventWriter, decide de
 			}
 		}
 		made.plan.Deferred = nil
-		if err := c.execute(ctx, s, made.plan, events); err != nil {
+		if err := c.execute(ctx, s, made.plan, made.opt, events); err != nil {
 			return err
 		}
 		return leftOut(left)

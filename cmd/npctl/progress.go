@@ -160,7 +160,7 @@ func (p *progress) interrupted() {
 	defer p.mu.Unlock()
 	p.ui.message("")
 	p.ui.message("%s stopping %s, skipping %d. Press ^C again to quit immediately.", p.ui.style(styleWarning, "Interrupted:"),
-		text.Count(len(p.running), "running step", "running steps"), p.total-p.ended-len(p.running))
+		text.Count(len(p.running), "running step", "running steps"), max(p.total-p.ended-len(p.running), 0))
 }
 
 // tookText returns a duration to append to a message, or "" if it is below a second.

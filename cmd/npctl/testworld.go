@@ -133,7 +133,7 @@ func (w *testWorld) run(ctx context.Context, v variableOptions, file *config.Tes
 	p := plan.Compute(engine.Desired, seen, opt)
 	summary := p.Summary().String()
 	if run.Apply {
-		if err := w.apply(ctx, engine, p, seen); err != nil {
+		if err := w.apply(ctx, engine, p, opt, seen); err != nil {
 			return summary, err
 		}
 	}
@@ -148,11 +148,11 @@ func (w *testWorld) run(ctx context.Context, v variableOptions, file *config.Tes
 }
 
 // apply executes the plan of a run.
-func (w *testWorld) apply(ctx context.Context, engine *reconcile.Engine, p plan.Plan, seen plan.Observed) error {
+func (w *testWorld) apply(ctx context.Context, engine *reconcile.Engine, p plan.Plan, opt plan.Options, seen plan.Observed) error {
 	if len(p.Problems) > 0 {
 		return fmt.Errorf("the plan has a problem: %s: %s", p.Problems[0].Address, p.Problems[0].Text)
 	}
-	result, err := engine.Execute(ctx, p, seen)
+	result, err := engine.Execute(ctx, p, opt, seen)
 	if len(result.Failed) > 0 {
 		return fmt.Errorf("%s: %w", stepTitle(result.Failed[0].Step), result.Failed[0].Err)
 	}

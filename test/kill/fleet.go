@@ -91,7 +91,7 @@ func Apply(ctx context.Context, e *reconcile.Engine, opt plan.Options) (plan.Pla
 	if len(p.Problems) > 0 {
 		return p, reconcile.Result{}, fmt.Errorf("%s: %s", p.Problems[0].Address, p.Problems[0].Text)
 	}
-	result, err := e.Execute(ctx, p, seen)
+	result, err := e.Execute(ctx, p, opt, seen)
 	if err == nil {
 		err = result.Err()
 	}
