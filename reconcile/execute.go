@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/state"
 )
@@ -21,8 +22,9 @@ type sharedRun struct {
 	slots      *slots
 	books      *bookkeeping
 	pollers    *pollers
-	hookSlots  chan struct{} // of node hooks
-	continuous bool          // set by Runner: its unfinished steps are planned again
+	hookSlots  chan struct{}     // of node hooks
+	shortages  drivers.Shortages // of zones, by offer
+	continuous bool              // set by Runner: its unfinished steps are planned again
 }
 
 func newRun(ctx context.Context, store state.Store) (*sharedRun, error) {

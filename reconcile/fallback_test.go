@@ -1,11 +1,15 @@
 package reconcile_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
@@ -41,6 +45,44 @@ func TestApplyFallsBackToTheNextPool(t *testing.T) {
 		}
 		if again := l.plan(plan.Options{}); len(again.Steps) > 0 {
 			t.Errorf("the second plan is not empty:\n%s", text(again))
+		}
+	})
+}
+
+// fullZone is a zone without capacity, and the number of requests for instances in it.
+type fullZone struct {
+	name     string
+	requests atomic.Int64
+}
+
+type fullCloud struct {
+	*openstack.Cloud
+	full *fullZone
+}
+
+func (c *fullCloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
+	if spec.Zone == c.full.name {
+		c.full.requests.Add(1)
+		return resources.Instance{}, fmt.Errorf("%w: no valid host in %s", drivers.ErrCapacity, spec.Zone)
+	}
+	return c.Cloud.Create(ctx, spec)
+}
+
+// TestZoneWithoutCapacityIsTriedLast launches nodes one after the other in two zones.
+func TestZoneWithoutCapacityIsTriedLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := strings.NewReplacer("min_ready = 2", "min_ready = 8", "launch_attempts = 1", "max_concurrency = 1").Replace(poolsByPriority("small"))
+		l := newLab(t, config, debian12)
+		l.driver.full = &fullZone{name: "az1"}
+		_, _, err := l.run(t.Context(), plan.Options{})
+		testutil.Must(t, err)
+		if n := l.driver.full.requests.Load(); n != 1 {
+			t.Errorf("%d requests in the zone without capacity, want one", n)
+		}
+		for _, n := range l.nodes() {
+			if n.Zone != "az2" {
+				t.Errorf("node %s is in %s", n.ID, n.Zone)
+			}
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/npctl/npctl/drivers"
@@ -136,8 +137,12 @@ func (l *nodeLaunch) run(ctx context.Context) error {
 			return ErrInterrupted
 		}
 		err := l.attempt(ctx)
+		if errors.Is(err, drivers.ErrCapacity) {
+			l.x.shortages.Add(l.address(), l.node.Zone)
+		}
 		switch {
 		case err == nil:
+			l.x.shortages.Remove(l.address(), l.node.Zone)
 			l.x.books.recordDuration("launch/"+l.step.Provider+"/"+l.step.Label, l.node.Seconds)
 			return nil
 		case l.x.cache.claims.isDisconnected(err):
@@ -231,7 +236,8 @@ func (l *nodeLaunch) spec(retried bool) drivers.Spec {
 	}
 }
 
-// zone distributes nodes over the available zones and selects another zone at each attempt, unless the plan sets the
+// zone distributes nodes over the available zones and selects another zone at each attempt, at last the zones in which the
+// offer had no capacity lately, unless the plan sets the
 // zone because the nodes of a request must be in the same one.
 func (l *nodeLaunch) zone() string {
 	if l.step.Zone != "" {
@@ -243,7 +249,13 @@ func (l *nodeLaunch) zone() string {
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(l.node.ID))
-	return zones[(uint64(h.Sum32())+uint64(l.node.Attempt))%uint64(len(zones))]
+	first := (uint64(h.Sum32()) + uint64(l.node.Attempt)) % uint64(len(zones))
+	return l.x.shortages.Order(l.address(), slices.Concat(zones[first:], zones[:first]))[0]
+}
+
+// address is the scope of shortages: the zones of an offer.
+func (l *nodeLaunch) address() string {
+	return string(plan.OfferAddress(l.provider.Name, l.pool.Name, l.offer.Label))
 }
 
 // attempt creates the instance, unless an earlier run did, and waits until it is ready. It ends after launch_timeout.

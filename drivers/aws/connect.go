@@ -32,6 +32,7 @@ type Cloud struct {
 	endings   endings
 	ended     endedHosts
 	templates usedTemplates
+	shortages drivers.Shortages
 }
 
 var (

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,20 +51,14 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if o.settings.DedicatedHost {
 		launch = c.runOnHost
 	}
-	var tried []string
-	for _, t := range o.types {
-		made, err := launch(ctx, spec, request, t.name)
-		if err == nil {
-			return made, nil
-		}
-		if tried = append(tried, t.name); !errors.Is(err, drivers.ErrCapacity) || len(tried) == len(o.types) {
-			if len(tried) > 1 {
-				err = fmt.Errorf("%w (tried %s)", err, strings.Join(tried, ", "))
-			}
-			return resources.Instance{}, err
-		}
-	}
-	return resources.Instance{}, unsentError{fmt.Errorf("create instance %s: %w: the offer has no instance type", spec.Hostname, drivers.ErrRejected)}
+	return drivers.CreateFirst(&c.shortages, scopeOf(spec.Zone, o.settings), o.types, func(t instanceType) string { return t.name }, func(t instanceType) (resources.Instance, error) {
+		return launch(ctx, spec, request, t.name)
+	})
+}
+
+// scopeOf returns the scope of shortages: EC2 has other capacity for spot instances and for dedicated hosts.
+func scopeOf(zone string, s labelSettings) string {
+	return fmt.Sprint(zone, " ", s.isSpot(), " ", s.DedicatedHost)
 }
 
 // unsent marks an error of the preparation of a request, unless the error itself knows better.

@@ -133,10 +133,17 @@ func motoSetup(t *testing.T, offer cty.Value) drivertest.Setup {
 			},
 			"long key": func(s *drivers.Spec) { s.Properties = map[string]string{strings.Repeat("x", 256): "a"} },
 		},
-		BadOffers:      badOffers(t),
-		OpenWrong:      openWrong,
-		Secrets:        []string{secretKey},
-		FillQuota:      func(*testing.T) { w.answer(creates, full) },
+		BadOffers: badOffers(t),
+		OpenWrong: openWrong,
+		Secrets:   []string{secretKey},
+		FillQuota: func(*testing.T) { w.answer(creates, full) },
+		Exhaust: func(_ *testing.T, kind error) (cty.Value, func() int) {
+			with := capacityGone()
+			if errors.Is(kind, drivers.ErrQuota) {
+				with = quotaFull()
+			}
+			return offerConfig(map[string]cty.Value{"instance_types": words("t3.small", "t3.medium")}), w.refuse("t3.small", with)
+		},
 		Foreign:        foreignInstance,
 		ForeignImage:   func(t *testing.T) drivertest.Foreign { return foreignImage(t, c) },
 		Attach:         attach,
@@ -158,6 +165,10 @@ func motoSetup(t *testing.T, offer cty.Value) drivertest.Setup {
 		Alone:  true,
 		Settle: 20 * time.Second,
 	}
+}
+
+func capacityGone() *response {
+	return apiFault(500, "InsufficientInstanceCapacity", "We currently do not have sufficient t3.small capacity in the Availability Zone you requested (us-east-1a).")
 }
 
 func quotaFull() *response {
@@ -322,7 +333,7 @@ func TestMotoNextInstanceTypeIsTriedWithoutCapacity(t *testing.T) {
 		if refusals--; refusals < 0 {
 			return nil
 		}
-		return apiFault(500, "InsufficientInstanceCapacity", "We currently do not have sufficient t3.small capacity in the Availability Zone you requested (us-east-1a).")
+		return capacityGone()
 	})
 	spec := nodeSpec("capacity", map[string]cty.Value{"instance_types": words("t3.small", "t3.medium")})
 	made, err := c.Create(t.Context(), spec)

@@ -19,6 +19,8 @@ type wire struct {
 	calls   map[string]int              // guarded by mu; by action
 	lose    map[string]bool             // guarded by mu; actions of which the next successful response is lost
 	answers map[string]func() *response // guarded by mu; nil results pass the call
+	refuses map[string]*response        // guarded by mu; responses to RunInstances by instance type
+	refused int                         // guarded by mu; number of these responses
 }
 
 type response struct {
@@ -41,6 +43,10 @@ func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
 		}
 		w.calls[action]++
 		answer, lose := w.answers[action], w.lose[action]
+		if form, _ := awstest.FormOf(r); action == "RunInstances" && w.refuses[form.Get("InstanceType")] != nil {
+			w.refused++
+			answer = func() *response { return w.refuses[form.Get("InstanceType")] }
+		}
 		w.mu.Unlock()
 		if answer != nil {
 			if a := answer(); a != nil {
@@ -76,6 +82,18 @@ func (w *wire) answer(action string, f func() *response) {
 		w.answers = map[string]func() *response{}
 	}
 	w.answers[action] = f
+}
+
+// refuse responds to requests for an instance type in place of AWS. It returns the number of these requests so far.
+func (w *wire) refuse(instanceType string, with *response) (requests func() int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refuses = map[string]*response{instanceType: with}
+	return func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.refused
+	}
 }
 
 func (w *wire) loseNext(action string) {

@@ -86,7 +86,7 @@ func TestNextSizeIsTriedWithoutCapacity(t *testing.T) {
 		t.Errorf("instance is a %s with %d MiB, want the second size", now.Flavor, now.Resources.RAM)
 	}
 	a.Fail("VirtualMachinesClient.BeginCreateOrUpdate", 2, http.StatusConflict, "ZonalAllocationFailed", "Allocation failed.")
-	if _, err := c.Create(t.Context(), nodeSpec("2", sizes)); !errors.Is(err, drivers.ErrCapacity) || !drivers.IsNothingDone(err) || !strings.Contains(err.Error(), "tried Standard_D4s_v5, Standard_D2s_v5") {
+	if _, err := c.Create(t.Context(), nodeSpec("2", sizes)); !errors.Is(err, drivers.ErrCapacity) || !drivers.IsNothingDone(err) || !strings.Contains(err.Error(), "tried Standard_D2s_v5, Standard_D4s_v5") {
 		t.Errorf("Create without capacity for any size: %v, want ErrCapacity", err)
 	}
 }

@@ -30,6 +30,7 @@ type Cloud struct {
 	names     *names
 	recent    recentList
 	faults    faults
+	shortages drivers.Shortages
 	quotas    drivers.Optional
 	warnPower sync.Once
 }

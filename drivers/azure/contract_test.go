@@ -112,7 +112,14 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 		},
 		Secrets:   []string{azuretest.Secret, "wrong-secret-of-the-test", "token-of-the-test", "signature-of-the-test"},
 		FillQuota: func(*testing.T) { a.MaxCores(0) },
-		Foreign:   func(t *testing.T) string { return foreignVM(t, c) },
+		Exhaust: func(_ *testing.T, kind error) (cty.Value, func() int) {
+			code := "SkuNotAvailable"
+			if errors.Is(kind, drivers.ErrQuota) {
+				code = "QuotaExceeded"
+			}
+			return offerConfig(map[string]cty.Value{"vm_sizes": words("Standard_D4s_v5", "Standard_D2s_v5")}), a.Refuse("Standard_D4s_v5", code)
+		},
+		Foreign: func(t *testing.T) string { return foreignVM(t, c) },
 		ForeignImage: func(t *testing.T) drivertest.Foreign {
 			id := foreignImage(t, c)
 			return drivertest.Foreign{ID: id, Stays: func() error { return staysWithoutTags(a, "image "+nameOf(id)) }}

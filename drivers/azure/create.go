@@ -41,20 +41,14 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if err != nil {
 		return resources.Instance{}, unsent(fmt.Errorf("create virtual machine %s: %w", spec.Hostname, err))
 	}
-	var tried []string
-	for _, s := range c.faults.preferred(o.sizes, spec.Zone) {
-		made, err := c.put(ctx, spec, name, request, s)
-		if err == nil {
-			return made, nil
-		}
-		if tried = append(tried, s.name); !errors.Is(err, drivers.ErrCapacity) || len(tried) == len(o.sizes) {
-			if len(tried) > 1 {
-				err = fmt.Errorf("%w (tried %s)", err, strings.Join(tried, ", "))
-			}
-			return resources.Instance{}, err
-		}
-	}
-	return resources.Instance{}, unsentError{fmt.Errorf("create virtual machine %s: %w: the offer has no size", spec.Hostname, drivers.ErrRejected)}
+	return drivers.CreateFirst(&c.shortages, scopeOf(spec.Zone, request.Properties), o.sizes, func(s size) string { return s.name }, func(s size) (resources.Instance, error) {
+		return c.put(ctx, spec, name, request, s)
+	})
+}
+
+// scopeOf returns the scope of shortages: Azure has other capacity for spot machines.
+func scopeOf(zone string, p *armcompute.VirtualMachineProperties) string {
+	return fmt.Sprint(zone, " ", deref(p.Priority) == armcompute.VirtualMachinePriorityTypesSpot)
 }
 
 // vmName returns the name of a virtual machine, which is unique in the resource group: installations may share one.

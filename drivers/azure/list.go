@@ -108,7 +108,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 		}
 		instances = append(instances, one)
 	}
-	if err := c.addFaults(ctx, instances); err != nil {
+	if err := c.addFaults(ctx, instances, all.scopes()); err != nil {
 		return nil, err
 	}
 	c.recent.set(instances, untagged)
@@ -130,12 +130,9 @@ func (c *Cloud) convert(ctx context.Context, vm *armcompute.VirtualMachine) (res
 		p = &armcompute.VirtualMachineProperties{}
 	}
 	one := resources.Instance{ID: deref(vm.Name), Name: tags[tagName], Marks: ownerOf(tags, drivers.OfServer, vm.Name), Status: statusFrom(deref(p.ProvisioningState)), Region: deref(vm.Location), Cloud: "azure",
-		Created: deref(p.TimeCreated).UTC()}
+		Zone: zoneOf(vm), Created: deref(p.TimeCreated).UTC()}
 	if one.Name == "" || one.Marks.Installation == "" {
 		one.Name = one.ID
-	}
-	if len(vm.Zones) > 0 {
-		one.Zone = deref(vm.Zones[0])
 	}
 	if p.HardwareProfile != nil {
 		one.Flavor = string(deref(p.HardwareProfile.VMSize))
@@ -149,6 +146,14 @@ func (c *Cloud) convert(ctx context.Context, vm *armcompute.VirtualMachine) (res
 		one.Resources = all[i].amounts(deref(p.Priority) == armcompute.VirtualMachinePriorityTypesSpot)
 	}
 	return one, nil
+}
+
+// zoneOf returns the zone of a virtual machine, "" if Azure chose it.
+func zoneOf(vm *armcompute.VirtualMachine) string {
+	if len(vm.Zones) == 0 {
+		return ""
+	}
+	return deref(vm.Zones[0])
 }
 
 // statusFrom maps provisioning states. A machine that is updated, for example with new tags, runs.
@@ -236,6 +241,17 @@ type diskTags struct {
 	tags map[string]string
 }
 
+// scopes returns the scope of shortages of each virtual machine, by its ID.
+func (all inventory) scopes() map[string]string {
+	found := map[string]string{}
+	for _, vm := range all.vms {
+		if vm.Properties != nil {
+			found[deref(vm.Name)] = scopeOf(zoneOf(vm), vm.Properties)
+		}
+	}
+	return found
+}
+
 // untaggedDisks returns, by virtual machine, the OS disks that Azure created without tags.
 func (all inventory) untaggedDisks() map[string]diskTags {
 	disks := map[string]*armcompute.Disk{}
@@ -293,36 +309,15 @@ func (r *recentList) takeUntagged(id string) (disk string, tags map[string]strin
 	return d.disk, d.tags
 }
 
-// faults are the reasons of failed virtual machines, and the sizes for which Azure had no capacity. Its zero value is
-// usable.
+// faults are the reasons of failed virtual machines. Its zero value is usable.
 type faults struct {
 	mu    sync.Mutex
-	known map[string]fault     // guarded by mu; by virtual machine
-	full  map[string]time.Time // guarded by mu; until when, by size and zone
+	known map[string]fault // guarded by mu; by virtual machine
 }
 
 type fault struct {
 	text string
 	kind resources.FaultKind
-}
-
-// fullFor is the time during which Create prefers other sizes to one without capacity. Azure reports some failures after it
-// has accepted the machine.
-const fullFor = 10 * time.Minute
-
-// preferred returns sizes in their order, those without capacity last.
-func (f *faults) preferred(sizes []size, zone string) []size {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	isFull := func(s size) int {
-		if time.Now().Before(f.full[strings.ToLower(s.name)+"/"+zone]) {
-			return 1
-		}
-		return 0
-	}
-	sorted := slices.Clone(sizes)
-	slices.SortStableFunc(sorted, func(a, b size) int { return isFull(a) - isFull(b) })
-	return sorted
 }
 
 func (f *faults) get(id string) (fault, bool) {
@@ -332,16 +327,13 @@ func (f *faults) get(id string) (fault, bool) {
 	return found, ok
 }
 
-func (f *faults) set(i resources.Instance, reason fault) {
+func (f *faults) set(id string, reason fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.known == nil {
-		f.known, f.full = map[string]fault{}, map[string]time.Time{}
+		f.known = map[string]fault{}
 	}
-	f.known[i.ID] = reason
-	if reason.kind == resources.FaultCapacity {
-		f.full[strings.ToLower(i.Flavor)+"/"+i.Zone] = time.Now().Add(fullFor)
-	}
+	f.known[id] = reason
 }
 
 // keep forgets the reasons of machines that are gone.
@@ -356,7 +348,8 @@ func (f *faults) keep(list []resources.Instance) {
 }
 
 // addFaults adds the reasons of failures, which lists omit: one call for each machine of npctl that has failed since.
-func (c *Cloud) addFaults(ctx context.Context, list []resources.Instance) error {
+// scopes are those of the machines, by ID.
+func (c *Cloud) addFaults(ctx context.Context, list []resources.Instance, scopes map[string]string) error {
 	for n := range list {
 		i := &list[n]
 		if i.Status != resources.StatusFailed || i.Marks.Installation == "" || i.Fault != "" {
@@ -372,7 +365,10 @@ func (c *Cloud) addFaults(ctx context.Context, list []resources.Instance) error 
 				return err
 			}
 			reason = faultOf(view.Statuses)
-			c.faults.set(*i, reason)
+			c.faults.set(i.ID, reason)
+			if reason.kind == resources.FaultCapacity { // Azure reports some shortages after it has accepted the machine
+				c.shortages.Add(scopes[i.ID], i.Flavor)
+			}
 		}
 		i.Fault, i.FaultKind = reason.text, reason.kind
 	}

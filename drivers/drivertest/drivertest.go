@@ -45,6 +45,9 @@ type Setup struct {
 
 	// FillQuota uses up the quota until the test ends.
 	FillQuota func(t *testing.T)
+	// Exhaust rejects each request for the first type of an offer with two types of instances, with an error of this kind
+	// (ErrCapacity or ErrQuota), until the test ends. It returns the offer and the number of these requests so far.
+	Exhaust func(t *testing.T, kind error) (offer cty.Value, requests func() int)
 	// Foreign creates an instance without npctl's ownership tags and returns its ID.
 	Foreign func(t *testing.T) string
 	// ForeignImage creates an image without npctl's ownership tags.

@@ -30,6 +30,8 @@ func instanceTests() []test {
 		{"ListingCostsPagesNotInstances", func(s *suite) bool { return s.Calls != nil }, listIsCheap},
 		{"QuotaIsToldAndCounts", nil, quotaCounts},
 		{"FullQuotaIsErrQuota", func(s *suite) bool { return s.FillQuota != nil }, quotaRefuses},
+		{"TypeWithoutCapacityIsTriedLast", func(s *suite) bool { return s.Exhaust != nil }, shortageIsRemembered},
+		{"QuotaOfOneTypeDoesNotStopTheOthers", func(s *suite) bool { return s.Exhaust != nil }, quotaOfOneType},
 		{"AdvanceOfReadyInstanceChangesNothing", nil, advanceReady},
 		{"UnusableInstanceIsNotReady", func(s *suite) bool { return len(s.Spoil) > 0 }, unusableIsNotReady},
 	}
@@ -96,6 +98,28 @@ func lostAnswer(t *testing.T, s *suite) {
 	again, err := s.Cloud.Create(t.Context(), spec)
 	if err != nil || again.ID != there.ID {
 		t.Errorf("Create again = %s, %v; want %s", again.ID, err, there.ID)
+	}
+}
+
+func shortageIsRemembered(t *testing.T, s *suite) {
+	offer, requests := s.Exhaust(t, drivers.ErrCapacity)
+	for range 3 {
+		spec := s.spec()
+		spec.Config = offer
+		s.create(t, spec)
+	}
+	if n := requests(); n != 1 {
+		t.Errorf("three Creates made %d requests for the type without capacity, want one", n)
+	}
+}
+
+func quotaOfOneType(t *testing.T, s *suite) {
+	offer, requests := s.Exhaust(t, drivers.ErrQuota)
+	spec := s.spec()
+	spec.Config = offer
+	s.create(t, spec)
+	if n := requests(); n != 1 {
+		t.Errorf("Create made %d requests for the type without quota, want one", n)
 	}
 }
 

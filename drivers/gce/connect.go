@@ -23,6 +23,8 @@ type Cloud struct {
 	api     *calls
 	names   *names
 	recent  recentList
+
+	shortages drivers.Shortages
 }
 
 var (

@@ -195,6 +195,24 @@ func (o other) leave(m resources.OwnerTags) resources.Leftover {
 	return resources.Leftover{Type: resources.LeftoverVolume, ID: gcetest.Zone + "/" + o.disk(labels), Marks: m}
 }
 
+// exhaust rejects each instance of one machine type.
+func exhaust(s *gcetest.Server, kind error) (offer cty.Value, requests func() int) {
+	code, n := "ZONE_RESOURCE_POOL_EXHAUSTED", 0
+	if errors.Is(kind, drivers.ErrQuota) {
+		code = "QUOTA_EXCEEDED"
+	}
+	s.Change(func(s *gcetest.Server) {
+		s.Fails = func(_, machineType string) (string, string) {
+			if machineType != "e2-small" {
+				return "", ""
+			}
+			n++
+			return code, "rejected by the test"
+		}
+	})
+	return offerConfig(map[string]cty.Value{"machine_types": words("e2-small", "e2-medium")}), func() int { return n }
+}
+
 func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 	t.Helper()
 	s, l := gcetest.InMemory(), &lossy{}
@@ -238,6 +256,7 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 		},
 		Secrets:   append(strings.Fields(secret)[3:10], "ya29."),
 		FillQuota: func(*testing.T) { s.Change(func(s *gcetest.Server) { s.Limits["INSTANCES"] = 0 }) },
+		Exhaust:   func(_ *testing.T, kind error) (cty.Value, func() int) { return exhaust(s, kind) },
 		Foreign:   func(*testing.T) string { return o.instance() },
 		Attach:    func(_ *testing.T, instance string) []drivertest.Foreign { return o.attachedDisk(instance) },
 		Copies: func(t *testing.T, _ resources.Kind, original string) []drivertest.Foreign {

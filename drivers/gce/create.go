@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,20 +32,14 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if err != nil {
 		return resources.Instance{}, unsent(fmt.Errorf("create instance %s: %w", spec.Hostname, err))
 	}
-	var tried []string
-	for _, t := range types {
-		made, err := c.insert(ctx, spec, zone, t, request)
-		if err == nil {
-			return made, nil
-		}
-		if tried = append(tried, t.name); !errors.Is(err, drivers.ErrCapacity) || len(tried) == len(types) {
-			if len(tried) > 1 {
-				err = fmt.Errorf("%w (tried %s)", err, strings.Join(tried, ", "))
-			}
-			return resources.Instance{}, err
-		}
-	}
-	return resources.Instance{}, unsentError{fmt.Errorf("create instance %s: %w: the offer has no machine type", spec.Hostname, drivers.ErrRejected)}
+	return drivers.CreateFirst(&c.shortages, scopeOf(zone, request), types, func(t machineType) string { return t.name }, func(t machineType) (resources.Instance, error) {
+		return c.insert(ctx, spec, zone, t, request)
+	})
+}
+
+// scopeOf returns the scope of shortages: Google has other capacity for spot instances.
+func scopeOf(zone string, i *compute.Instance) string {
+	return zone + " " + i.Scheduling.ProvisioningModel
 }
 
 // find searches by ownership labels, in all zones, for the instance that an earlier Create with this ID may have created.

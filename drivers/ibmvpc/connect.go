@@ -27,7 +27,7 @@ type Cloud struct {
 	names     *names
 	recent    recentList
 	waiting   waitingList
-	shortages shortages
+	shortages drivers.Shortages
 }
 
 var (

@@ -2,14 +2,9 @@ package ibmvpc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
-	"sync"
-	"time"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
@@ -40,31 +35,27 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if err != nil {
 		return resources.Instance{}, unsent(fmt.Errorf("%s: %w", doing, err))
 	}
-	var tried []string
-	for _, p := range c.shortages.order(o.profiles, request.Zone.Name) {
+	return drivers.CreateFirst(&c.shortages, request.Zone.Name, o.profiles, func(p profile) string { return p.Name }, func(p profile) (resources.Instance, error) {
 		request.Profile = byName{p.Name}
-		var made instance
-		err = c.api.call(ctx, fmt.Sprintf("%s (%s)", doing, p.Name), http.MethodPost, "/instances", nil, request, &made)
-		if err == nil {
-			one := c.convert(made, request.BootVolume.Volume.UserTags, "")
-			one.Name, one.Marks = spec.Hostname, spec.Marks
-			return one, nil
+		return c.post(ctx, spec, fmt.Sprintf("%s (%s)", doing, p.Name), request)
+	})
+}
+
+// post requests an instance of one profile.
+func (c *Cloud) post(ctx context.Context, spec drivers.Spec, doing string, request newInstance) (resources.Instance, error) {
+	var made instance
+	err := c.api.call(ctx, doing, http.MethodPost, "/instances", nil, request, &made)
+	if isUsedName(err) {
+		if found, ok, again := c.find(ctx, spec, request.Name); again == nil && ok {
+			return found, nil
 		}
-		if isUsedName(err) {
-			if found, ok, again := c.find(ctx, spec, name); again == nil && ok {
-				return found, nil
-			}
-			return resources.Instance{}, err
-		}
-		if tried = append(tried, p.Name); !errors.Is(err, drivers.ErrCapacity) {
-			break
-		}
-		c.shortages.add(p.Name, request.Zone.Name)
 	}
-	if len(tried) > 1 {
-		err = fmt.Errorf("%w (tried %s)", err, strings.Join(tried, ", "))
+	if err != nil {
+		return resources.Instance{}, err
 	}
-	return resources.Instance{}, err
+	one := c.convert(made, request.BootVolume.Volume.UserTags, "")
+	one.Name, one.Marks = spec.Hostname, spec.Marks
+	return one, nil
 }
 
 // find searches by name for the instance that an earlier Create with this ID may have created.
@@ -124,38 +115,4 @@ func interfaceName(s poolSettings) string {
 
 func (i instance) needsFloatingIP() bool {
 	return recordOf(i.Name).Installation != "" && (i.Interface.Name == interfacePublic || i.Interface.Name == interfaceBoth)
-}
-
-// shortages remembers where a profile had no capacity. The VPC API accepts such an instance and reports the shortage later,
-// so that only the next instance can use another profile. Its zero value is usable.
-type shortages struct {
-	mu    sync.Mutex
-	since map[[2]string]time.Time // guarded by mu; by profile and zone
-}
-
-// shortage is how long a profile without capacity comes last.
-const shortage = 5 * time.Minute
-
-func (s *shortages) add(profile, zone string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.since == nil {
-		s.since = map[[2]string]time.Time{}
-	}
-	s.since[[2]string{profile, zone}] = time.Now()
-}
-
-// order moves the profiles without capacity to the end.
-func (s *shortages) order(all []profile, zone string) []profile {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	short := func(p profile) int {
-		if time.Since(s.since[[2]string{p.Name, zone}]) < shortage {
-			return 1
-		}
-		return 0
-	}
-	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b profile) int { return short(a) - short(b) })
-	return all
 }

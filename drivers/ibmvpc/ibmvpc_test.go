@@ -159,8 +159,15 @@ func setup(t *testing.T, attributes map[string]cty.Value) drivertest.Setup {
 			_, err := l.open(t.Context(), nil)
 			return err
 		},
-		Secrets:      []string{ibmvpctest.APIKey, "wrong-key"},
-		FillQuota:    func(*testing.T) { l.MaxInstances = 1; l.Instance("full") },
+		Secrets:   []string{ibmvpctest.APIKey, "wrong-key"},
+		FillQuota: func(*testing.T) { l.MaxInstances = 1; l.Instance("full") },
+		Exhaust: func(_ *testing.T, kind error) (cty.Value, func() int) {
+			code := "insufficient_capacity"
+			if errors.Is(kind, drivers.ErrQuota) {
+				code = "over_quota"
+			}
+			return offerConfig(map[string]cty.Value{"profiles": words("cx2-2x4", "bx2-4x16")}), l.Refuse("cx2-2x4", code)
+		},
 		Foreign:      func(*testing.T) string { return l.Instance("foreign") },
 		ForeignImage: func(*testing.T) drivertest.Foreign { return l.foreign("images", l.Image("foreign")) },
 		Attach: func(_ *testing.T, instance string) []drivertest.Foreign {
@@ -363,7 +370,7 @@ func nodeSpec(l *lab, id string, attributes map[string]cty.Value) drivers.Spec {
 func TestNextProfileIsTriedWithoutCapacity(t *testing.T) {
 	l := newLab(t)
 	c := l.mustOpen(t, nil)
-	l.Short("cx2-2x4", false)
+	l.Refuse("cx2-2x4", "insufficient_capacity")
 	both := map[string]cty.Value{"profiles": words("cx2-2x4", "bx2-4x16")}
 	made, err := c.Create(t.Context(), nodeSpec(l, "1", both))
 	testutil.Must(t, err)
@@ -376,7 +383,7 @@ func TestNextProfileIsTriedWithoutCapacity(t *testing.T) {
 	if calls := l.take(); len(calls) != 1 {
 		t.Errorf("the second Create made the calls %v, want one: the first profile has no capacity", calls)
 	}
-	l.Short("bx2-4x16", false)
+	l.Refuse("bx2-4x16", "insufficient_capacity")
 	if _, err := c.Create(t.Context(), nodeSpec(l, "3", both)); !errors.Is(err, drivers.ErrCapacity) || !drivers.IsNothingDone(err) || !strings.Contains(err.Error(), "tried") {
 		t.Errorf("Create without capacity for any profile: %v, want ErrCapacity", err)
 	}
@@ -386,7 +393,7 @@ func TestNextProfileIsTriedWithoutCapacity(t *testing.T) {
 func TestLateShortageIsAFaultAndMovesThePreference(t *testing.T) {
 	l := newLab(t)
 	c := l.mustOpen(t, nil)
-	l.Short("cx2-2x4", true)
+	l.FailLater("cx2-2x4")
 	both := map[string]cty.Value{"profiles": words("cx2-2x4", "bx2-2x8")}
 	_, err := c.Create(t.Context(), nodeSpec(l, "1", both))
 	testutil.Must(t, err)

@@ -39,7 +39,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 			waiting[i.ID] = i.Interface.ID
 		}
 		if one.FaultKind == resources.FaultCapacity && one.Marks.Installation != "" {
-			c.shortages.add(one.Flavor, one.Zone)
+			c.shortages.Add(one.Zone, one.Flavor) // the VPC API accepts an instance and reports the shortage later
 		}
 		all = append(all, one)
 	}

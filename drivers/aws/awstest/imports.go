@@ -33,7 +33,7 @@ var snapshotID = regexp.MustCompile(`<snapshotId>(snap-\w+)</snapshotId>`)
 
 // start reads the object, as EC2 does, and creates a snapshot in moto, and an AMI of it for ImportImage.
 func (s *Imports) start(next http.RoundTripper, r *http.Request) (*http.Response, error) {
-	form, _ := formOf(r)
+	form, _ := FormOf(r)
 	action, container := form.Get("Action"), "DiskContainer."
 	if action == "ImportImage" {
 		container = "DiskContainer.1."
@@ -96,7 +96,7 @@ func (s *Imports) call(next http.RoundTripper, r *http.Request, form url.Values,
 
 // tag applies CreateTags and DeleteTags to the tasks among the resources, and passes the others on to moto.
 func (s *Imports) tag(next http.RoundTripper, r *http.Request) (*http.Response, error) {
-	form, _ := formOf(r)
+	form, _ := FormOf(r)
 	var others []string
 	s.mu.Lock()
 	for n := 1; form.Has(fmt.Sprintf("ResourceId.%d", n)); n++ {
@@ -150,7 +150,7 @@ func (t *task) detail() string {
 
 // describe lists the tasks of one kind.
 func (s *Imports) describe(r *http.Request) *http.Response {
-	form, _ := formOf(r)
+	form, _ := FormOf(r)
 	action, set := form.Get("Action"), "importSnapshotTaskSet"
 	if action == "DescribeImportImageTasks" {
 		set = "importImageTaskSet"
@@ -171,7 +171,7 @@ func (s *Imports) describe(r *http.Request) *http.Response {
 }
 
 func (s *Imports) cancel(r *http.Request) *http.Response {
-	form, _ := formOf(r)
+	form, _ := FormOf(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := slices.IndexFunc(s.tasks, func(t *task) bool { return t.id == form.Get("ImportTaskId") })

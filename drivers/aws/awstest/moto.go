@@ -19,7 +19,7 @@ func ActionOf(r *http.Request) string {
 		_, action, _ := strings.Cut(target, ".")
 		return action
 	}
-	if form, ok := formOf(r); ok {
+	if form, ok := FormOf(r); ok {
 		return form.Get("Action")
 	}
 	return r.Method + " " + r.URL.Path
@@ -34,8 +34,8 @@ func ChangeOf(r *http.Request) string {
 	return action
 }
 
-// formOf reads the form in the body of a request and restores the body.
-func formOf(r *http.Request) (url.Values, bool) {
+// FormOf reads the form in the body of a request and restores the body.
+func FormOf(r *http.Request) (url.Values, bool) {
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") || r.Body == nil {
 		return nil, false
 	}
@@ -102,7 +102,7 @@ func withForm(r *http.Request, form url.Values) *http.Request {
 }
 
 func (m Moto) run(r *http.Request) (*http.Response, error) {
-	form, _ := formOf(r)
+	form, _ := FormOf(r)
 	if image := form.Get("ImageId"); image != "" && form.Has("BlockDeviceMapping.1.DeviceName") {
 		query := url.Values{"Action": {"DescribeImages"}, "ImageId.1": {image}}
 		if snapshot, err := m.Imports.call(m.Next, r, query, snapshotID); err == nil {
@@ -119,7 +119,7 @@ func respond(r *http.Request, status int, body string) *http.Response {
 var imageID = regexp.MustCompile(`<imageId>(ami-\w+)</imageId>`)
 
 func (m Moto) register(r *http.Request) (*http.Response, error) {
-	form, _ := formOf(r)
+	form, _ := FormOf(r)
 	answer, err := m.Next.RoundTrip(r)
 	if err != nil {
 		return nil, err

@@ -57,7 +57,8 @@ type Cloud struct {
 	pages    map[string][]byte // of disks and images
 	calls    map[string]int
 	answers  []answer
-	started  map[string]string // API by path, for polls
+	started  map[string]string   // API by path, for polls
+	refusals map[string]*refusal // by size
 	serial   int
 	maxCores int64
 }

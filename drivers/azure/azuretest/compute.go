@@ -61,6 +61,25 @@ func (c *Cloud) endsWith(d *armcompute.Disk, vm *armcompute.VirtualMachine) bool
 	return *system.Name == *d.Name && system.DeleteOption != nil && *system.DeleteOption == armcompute.DiskDeleteOptionTypesDelete
 }
 
+// refusal is the error code of requests for a size, and their number.
+type refusal struct {
+	code     string
+	requests int
+}
+
+// Refuse answers requests for virtual machines of a size with an error code. It returns the number of these requests so far.
+func (c *Cloud) Refuse(size, code string) (requests func() int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := &refusal{code: code}
+	c.refusals = map[string]*refusal{size: r}
+	return func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return r.requests
+	}
+}
+
 // FailStarts makes virtual machines of a size fail after Azure has accepted them.
 func (c *Cloud) FailStarts(size, code string) {
 	c.Fail("start of "+size, 1, 0, code, "")
@@ -164,6 +183,10 @@ func (c *Cloud) createVM(_ context.Context, _, name string, vm armcompute.Virtua
 		return r, e
 	case p.OSProfile == nil || p.OSProfile.AdminUsername == nil || p.OSProfile.AdminPassword == nil && p.OSProfile.LinuxConfiguration == nil:
 		e.SetResponseError(http.StatusBadRequest, "InvalidParameter")
+		return r, e
+	case c.refusals[s.name] != nil:
+		c.refusals[s.name].requests++
+		e.SetResponseError(http.StatusConflict, c.refusals[s.name].code)
 		return r, e
 	case c.usedCores()+s.cores > c.maxCores:
 		e.SetResponseError(http.StatusConflict, "QuotaExceeded")

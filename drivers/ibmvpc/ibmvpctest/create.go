@@ -166,7 +166,7 @@ func (s *Server) createInstance(in instanceRequest) (doc, *fault) {
 		}
 		tags = append(tags, strings.ToLower(tag)) // tags are case-insensitive
 	}
-	later, short := s.shortage[in.Profile.Name]
+	refused := s.refusals[in.Profile.Name]
 	switch {
 	case i < 0:
 		return nil, bad("bad_field", "profile %q", in.Profile.Name)
@@ -176,8 +176,9 @@ func (s *Server) createInstance(in instanceRequest) (doc, *fault) {
 		return nil, bad("bad_field", "volume profile %q, capacity %d", boot.Profile.Name, boot.Capacity)
 	case s.MaxInstances > 0 && len(s.collections["instances"]) >= s.MaxInstances:
 		return nil, bad("over_quota", "The request would exceed the quota for a resource type.")
-	case short && !later:
-		return nil, bad("insufficient_capacity", "Zone %s has no capacity for %s.", in.Zone.Name, in.Profile.Name)
+	case refused != nil:
+		refused.requests++
+		return nil, bad(refused.code, "Zone %s has no capacity for %s.", in.Zone.Name, in.Profile.Name)
 	}
 	profile := s.collections["profiles"][i]
 	d := s.add("instances", "instance", doc{

@@ -50,7 +50,8 @@ type Server struct {
 	objects     map[string][]byte    // of the bucket, by key
 	uploads     map[string]*upload   // that are not complete, by ID
 	numbers     int                  // for IDs
-	shortage    map[string]bool      // profiles without capacity; the value: the request is accepted and fails later
+	late        map[string]bool      // profiles of which instances fail after the request, without capacity
+	refusals    map[string]*refusal  // by profile
 	pending     map[string]*progress // by ID
 
 	// MaxInstances is the quota; 0 means none.
@@ -74,7 +75,7 @@ func New(t testing.TB) *Server {
 
 // InMemory is New without connections: clients use testutil.Direct. url is that of the responses.
 func InMemory(url string) *Server {
-	s := &Server{URL: url, collections: map[string][]doc{}, objects: map[string][]byte{}, uploads: map[string]*upload{}, shortage: map[string]bool{}, pending: map[string]*progress{}, PageSize: 100}
+	s := &Server{URL: url, collections: map[string][]doc{}, objects: map[string][]byte{}, uploads: map[string]*upload{}, late: map[string]bool{}, refusals: map[string]*refusal{}, pending: map[string]*progress{}, PageSize: 100}
 	vpc := s.add("vpcs", "vpc", doc{"name": VPC, "status": "available"})
 	for i := range 2 {
 		zone := fmt.Sprint(Region, "-", i+1)
@@ -181,11 +182,30 @@ func (s *Server) PutObject(key string, content []byte) {
 	s.objects[key] = content
 }
 
-// Short makes a profile short of capacity. With later, the request is accepted, and the instance fails.
-func (s *Server) Short(profile string, later bool) {
+// refusal is the error code of requests for a profile, and their number.
+type refusal struct {
+	code     string
+	requests int
+}
+
+// Refuse answers requests for a profile with an error code. It returns the number of these requests so far.
+func (s *Server) Refuse(profile, code string) (requests func() int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shortage[profile] = later
+	r := &refusal{code: code}
+	s.refusals[profile] = r
+	return func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return r.requests
+	}
+}
+
+// FailLater accepts requests for a profile; the instances fail for lack of capacity.
+func (s *Server) FailLater(profile string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.late[profile] = true
 }
 
 // Remove removes an object, as another user would.
@@ -430,7 +450,7 @@ func (s *Server) step(collection, id string) {
 		return
 	}
 	d["status"], p.statuses = p.statuses[0], p.statuses[1:]
-	if later, short := s.shortage[d.at("profile").text("name")]; short && later && d["status"] == "running" {
+	if s.late[d.at("profile").text("name")] && d["status"] == "running" {
 		d["status"], d["status_reasons"] = "failed", []doc{{"code": "cannot_start_capacity", "message": "The instance cannot start because of insufficient capacity."}}
 	}
 }
