@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -24,10 +25,15 @@ import (
 // openAlone opens a region without AWS: it has no objects. wrap may respond first.
 func openAlone(t *testing.T, log *slog.Logger, wrap func(http.RoundTripper) http.RoundTripper) *Cloud {
 	t.Helper()
-	none := filepath.Join(t.TempDir(), "none")
+	return openProfile(t, log, filepath.Join(t.TempDir(), "none"), "", wrap)
+}
+
+// openProfile is openAlone with a profile of a configuration file.
+func openProfile(t *testing.T, log *slog.Logger, file, profile string, wrap func(http.RoundTripper) http.RoundTripper) *Cloud {
+	t.Helper()
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_ENDPOINT_URL": "http://aws.test",
-		"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none,
+		"AWS_CONFIG_FILE": file, "AWS_SHARED_CREDENTIALS_FILE": filepath.Join(t.TempDir(), "none"),
 	} {
 		t.Setenv(name, value)
 	}
@@ -40,10 +46,42 @@ func openAlone(t *testing.T, log *slog.Logger, wrap func(http.RoundTripper) http
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 	})
 	env := drivers.Env{Provider: "drivertest", Log: log, WrapTransport: func(http.RoundTripper) http.RoundTripper { return wrap(empty) }}
-	c, err := New().Open(t.Context(), env, cty.ObjectVal(map[string]cty.Value{"region": cty.StringVal("us-east-1")}))
+	values := map[string]cty.Value{"region": cty.StringVal("us-east-1")}
+	if profile != "" {
+		values["profile"] = cty.StringVal(profile)
+	}
+	c, err := New().Open(t.Context(), env, cty.ObjectVal(values))
 	testutil.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c.(*Cloud)
+}
+
+// A program that issues credentials need not say when they end.
+func TestExpiredCredentialsAreRenewedOnce(t *testing.T) {
+	dir := t.TempDir()
+	file, program := filepath.Join(dir, "config"), filepath.Join(dir, "program")
+	testutil.WriteFile(t, file, "[profile ci]\ncredential_process = sh "+program+"\n")
+	testutil.WriteFile(t, program, `cd "${0%/*}" && echo >>issued && printf '{"Version": 1, "AccessKeyId": "AKIA%s", "SecretAccessKey": "secret"}' $(grep -c "" issued)`)
+	requests, valid := 0, "AKIA1"
+	c := openProfile(t, nil, file, "ci", func(next http.RoundTripper) http.RoundTripper {
+		return testutil.RoundTripper(func(r *http.Request) (*http.Response, error) {
+			requests++
+			if !strings.Contains(r.Header.Get("Authorization"), valid) {
+				a := apiFault(http.StatusBadRequest, "RequestExpired", "Request has expired.")
+				return &http.Response{StatusCode: a.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.body)), Request: r}, nil
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	requests, valid = 0, "AKIA2"
+	if _, err := c.Leftovers(t.Context()); err != nil {
+		t.Errorf("after the end of the credentials: %v", err)
+	}
+	requests, valid = 0, "another"
+	_, err := c.ec2.instances(t.Context(), nil)
+	if !errors.Is(err, drivers.ErrRejected) || requests != 2 {
+		t.Errorf("with credentials that AWS never accepts: %d requests, %v", requests, err)
+	}
 }
 
 func TestEndlessListsAreErrors(t *testing.T) {

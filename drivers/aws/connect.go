@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
@@ -69,6 +70,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 	if cfg.Region == "" {
 		return nil, unsentError{fmt.Errorf("%w: no region; set region in the provider block, in the profile or in AWS_REGION", drivers.ErrRejected)}
 	}
+	cfg.Retryer = func() aws.Retryer { return renewal{credentials: cfg.Credentials} }
 	idle := useTransport(&cfg, env.WrapTransport)
 	identity, err := sts.NewFromConfig(cfg).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
@@ -91,6 +93,29 @@ func (c *Cloud) Location() string { return fmt.Sprintf("account %s, region %s", 
 func (c *Cloud) Close() error {
 	c.idle()
 	return nil
+}
+
+// renewal is the retryer of the SDK. It repeats a request once with new credentials if AWS no longer accepts the cached ones,
+// such as those of a role or of a credential_process. Package drivers repeats requests after all other errors.
+type renewal struct {
+	aws.NopRetryer
+	credentials aws.CredentialsProvider
+}
+
+// MaxAttempts implements aws.Retryer.
+func (renewal) MaxAttempts() int { return 2 }
+
+// RetryDelay implements aws.Retryer.
+func (renewal) RetryDelay(int, error) (time.Duration, error) { return 0, nil }
+
+// IsErrorRetryable implements aws.Retryer.
+func (r renewal) IsErrorRetryable(err error) bool {
+	cache, ok := r.credentials.(*aws.CredentialsCache)
+	if !ok || !endedCodes().MatchString(codeOf(err)) {
+		return false
+	}
+	cache.Invalidate()
+	return true
 }
 
 // maxConnections is the number of connections to one host that stay open: an upload sends that many blocks at a time.

@@ -136,6 +136,7 @@ var (
 	quotaCodes    = drivers.Pattern(`^(\w*LimitExceeded|MaxSpot\w*CountExceeded|ServiceQuotaExceededException|PendingVerification|ResourceCountExceeded)$`)
 	capacityCodes = drivers.Pattern(`^(Insufficient\w*|SpotMaxPriceTooLow|UnfulfillableCapacity|Unsupported)$`)
 	throttleCodes = drivers.Pattern(`^(RequestLimitExceeded|Throttl\w*|RequestThrottled\w*|TooManyRequestsException|SlowDown|SnapshotCreationPerVolumeRateExceeded|EC2ThrottledException)$`)
+	endedCodes    = drivers.Pattern(`^(ExpiredToken\w*|RequestExpired|InvalidToken|InvalidClientTokenId|UnrecognizedClientException|AuthFailure)$`)
 	absentCodes   = drivers.Pattern(`^(Unavailable|ServiceUnavailable\w*|InternalError|InternalFailure|InternalServerException|InternalServerError|RequestTimeout\w*)$`)
 )
 

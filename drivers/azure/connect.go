@@ -113,12 +113,16 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 	}
 	used = drivers.BoundBodies(used)
 	options := azcore.ClientOptions{Cloud: where, Transport: roundTripper{used}, Retry: policy.RetryOptions{MaxRetries: -1}, Telemetry: policy.TelemetryOptions{ApplicationID: "npctl"}}
-	credential, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: settings.Endpoint != ""})
-	if err != nil {
+	credential := &credential{open: func() (azcore.TokenCredential, error) {
+		return azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: settings.Endpoint != ""})
+	}}
+	if err := credential.renew(); err != nil {
 		return nil, unsentError{fmt.Errorf("%w: Azure credentials: %w", drivers.ErrRejected, err)}
 	}
+	renewing := options
+	renewing.PerCallPolicies = []policy.Policy{credential}
 	a := &account{subscription: subscription, group: settings.ResourceGroup, http: used}
-	if err := a.connect(credential, &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true}); err != nil {
+	if err := a.connect(credential, &arm.ClientOptions{ClientOptions: renewing, DisableRPRegistration: true}); err != nil {
 		return nil, unsentError{fmt.Errorf("%w: %w", drivers.ErrRejected, err)}
 	}
 	if err := a.verify(ctx, settings.Location); err != nil {

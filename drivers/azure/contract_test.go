@@ -110,6 +110,7 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 			_, err := openGroup(t, a, nil)
 			return err
 		},
+		Withdraw:  func(*testing.T) { a.Withdraw() },
 		Secrets:   []string{azuretest.Secret, "wrong-secret-of-the-test", "token-of-the-test", "signature-of-the-test"},
 		FillQuota: func(*testing.T) { a.MaxCores(0) },
 		Exhaust: func(_ *testing.T, kind error) (cty.Value, func() int) {

@@ -40,6 +40,9 @@ type Setup struct {
 	BadOffers map[string]BadOffer
 	// OpenWrong opens the project with a wrong password and returns the error.
 	OpenWrong func(t *testing.T) error
+	// Withdraw makes the cloud reject the credentials, such as tokens, that it has issued so far. It issues new ones. In a cloud
+	// that cannot do so, it rejects the next call of Create and of List once.
+	Withdraw func(t *testing.T)
 	// Secrets are texts that no error may contain.
 	Secrets []string
 

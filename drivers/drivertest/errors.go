@@ -19,6 +19,7 @@ func errorTests() []test {
 	return []test{
 		{"ImpossibleOrdersAreRejected", nil, rejected},
 		{"WrongPasswordIsRejected", func(s *suite) bool { return s.OpenWrong != nil }, wrongPassword},
+		{"WithdrawnCredentialIsRenewed", func(s *suite) bool { return s.Withdraw != nil }, credentialIsRenewed},
 		{"CallsEndWithTheirContext", nil, endWithContext},
 	}
 }
@@ -55,6 +56,16 @@ func wrongPassword(t *testing.T, s *suite) {
 		t.Errorf("open with a wrong password: %v, want ErrRejected", err)
 	}
 	s.quiet(t, err)
+}
+
+// credentialIsRenewed makes single calls: those of a decorated Cloud would hide the rejection of a list.
+func credentialIsRenewed(t *testing.T, s *suite) {
+	s.Withdraw(t)
+	s.create(t, s.spec())
+	s.Withdraw(t)
+	if _, err := s.Cloud.List(t.Context()); err != nil {
+		t.Errorf("List after the credentials were withdrawn: %v", err)
+	}
 }
 
 func endWithContext(t *testing.T, s *suite) {

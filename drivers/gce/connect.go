@@ -65,7 +65,9 @@ func connect(ctx context.Context, env drivers.Env, settings providerSettings) (*
 	}
 	used = drivers.BoundBodies(used)
 	lasting := context.WithoutCancel(ctx) // also requests tokens later
-	authorized, err := htransport.NewTransport(lasting, used, option.WithScopes(compute.CloudPlatformScope), option.WithUserAgent("npctl"), option.WithTelemetryDisabled())
+	authorized, err := drivers.Reauthorize(func() (http.RoundTripper, error) {
+		return htransport.NewTransport(lasting, used, option.WithScopes(compute.CloudPlatformScope), option.WithUserAgent("npctl"), option.WithTelemetryDisabled())
+	})
 	if err != nil {
 		return nil, nil, unsentError{fmt.Errorf("%w: no usable Google credentials; set GOOGLE_APPLICATION_CREDENTIALS or run gcloud auth application-default login: %w", drivers.ErrRejected, err)}
 	}

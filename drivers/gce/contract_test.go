@@ -254,6 +254,7 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 			_, err := openAt(t, s, nil, direct)
 			return err
 		},
+		Withdraw:  func(*testing.T) { s.Withdraw() },
 		Secrets:   append(strings.Fields(secret)[3:10], "ya29."),
 		FillQuota: func(*testing.T) { s.Change(func(s *gcetest.Server) { s.Limits["INSTANCES"] = 0 }) },
 		Exhaust:   func(_ *testing.T, kind error) (cty.Value, func() int) { return exhaust(s, kind) },

@@ -11,8 +11,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/IBM/go-sdk-core/v5/core"
-
 	"github.com/npctl/npctl/drivers"
 )
 
@@ -21,9 +19,8 @@ const apiVersion = "2025-04-08"
 
 // api calls services of IBM Cloud.
 type api struct {
-	client        *http.Client
-	authenticator core.Authenticator
-	base          string // of the VPC API, such as https://eu-de.iaas.cloud.ibm.com/v1
+	client *http.Client // adds a token
+	base   string       // of the VPC API, such as https://eu-de.iaas.cloud.ibm.com/v1
 }
 
 // send sends a request with a token and returns the body of the response. An error response is an error.
@@ -39,10 +36,10 @@ func (a *api) send(ctx context.Context, doing, method, address string, header ht
 		request.Header = header.Clone()
 	}
 	request.Header.Set("User-Agent", "npctl")
-	if err := a.authenticator.Authenticate(request); err != nil {
-		return nil, nil, wrapLogin(doing, err)
-	}
 	answer, err := a.client.Do(request)
+	if login, ok := errors.AsType[*loginError](err); ok {
+		return nil, nil, wrapLogin(doing, login.error)
+	}
 	if err != nil {
 		return nil, nil, wrapTransport(doing, err)
 	}

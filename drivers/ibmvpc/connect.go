@@ -45,12 +45,17 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 	if env.WrapTransport != nil {
 		used = env.WrapTransport(transport)
 	}
-	client := &http.Client{Transport: drivers.BoundBodies(used)}
-	authenticator, base, err := credentials(settings, &http.Client{Transport: client.Transport, Timeout: tokenLimit})
+	used = drivers.BoundBodies(used)
+	base := ""
+	authorized, err := drivers.Reauthorize(func() (http.RoundTripper, error) {
+		authenticator, address, err := credentials(settings, &http.Client{Transport: used, Timeout: tokenLimit})
+		base = address
+		return &authorization{authenticator, used}, err
+	})
 	if err != nil {
 		return nil, unsentError{fmt.Errorf("%w: read the credentials of IBM Cloud: %w", drivers.ErrRejected, err)}
 	}
-	a := &api{client: client, authenticator: authenticator, base: base}
+	a := &api{client: &http.Client{Transport: authorized, CheckRedirect: keepToken}, base: base}
 	c := &Cloud{settings: settings, idle: transport.CloseIdleConnections, api: a, imageStore: newImageStore(a, settings)}
 	if err := c.findVPC(ctx); err != nil {
 		return nil, err
@@ -58,6 +63,28 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 	c.names = newNames(a, c.vpc.ID)
 	return c, nil
 }
+
+// authorization is a transport that adds a token to requests. The authenticator caches the token until shortly before its end.
+type authorization struct {
+	core.Authenticator
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a *authorization) RoundTrip(request *http.Request) (*http.Response, error) {
+	if err := a.Authenticate(request); err != nil {
+		return nil, &loginError{err}
+	}
+	return a.next.RoundTrip(request)
+}
+
+// loginError is an error of an authenticator, which has sent no request to the service itself.
+type loginError struct{ error }
+
+func (e *loginError) Unwrap() error { return e.error }
+
+// keepToken stops redirects: another host must not get the token.
+func keepToken(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // tokenLimit is the time limit of a call for a token, which has no context.
 const tokenLimit = 30 * time.Second

@@ -129,7 +129,7 @@ func isUsedName(err error) bool {
 	return errors.As(err, &e) && (e.code == "validation_unique_failed" || strings.Contains(e.code, "duplicate"))
 }
 
-// wrapLogin classifies an error of an authenticator, which has sent no request to the service itself.
+// wrapLogin classifies the cause of a loginError.
 func wrapLogin(doing string, err error) error {
 	kind := drivers.ErrUnavailable
 	var answer *core.AuthenticationError

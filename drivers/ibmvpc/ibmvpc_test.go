@@ -159,6 +159,7 @@ func setup(t *testing.T, attributes map[string]cty.Value) drivertest.Setup {
 			_, err := l.open(t.Context(), nil)
 			return err
 		},
+		Withdraw:  func(*testing.T) { l.Withdraw() },
 		Secrets:   []string{ibmvpctest.APIKey, "wrong-key"},
 		FillQuota: func(*testing.T) { l.MaxInstances = 1; l.Instance("full") },
 		Exhaust: func(_ *testing.T, kind error) (cty.Value, func() int) {

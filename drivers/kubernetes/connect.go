@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -105,11 +106,11 @@ func dial(env drivers.Env, config *rest.Config) (connection, error) {
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return connection{}, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
 	}
-	http, err := rest.HTTPClientFor(config)
+	sender, err := httpClient(config)
 	if err != nil {
 		return connection{}, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
 	}
-	client1, err := rest.UnversionedRESTClientForConfigAndClient(config, http)
+	client1, err := rest.UnversionedRESTClientForConfigAndClient(config, sender)
 	if err != nil {
 		return connection{}, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
 	}
@@ -120,8 +121,20 @@ func dial(env drivers.Env, config *rest.Config) (connection, error) {
 	token, err := tokenOf(config)
 	return connection{
 		client: client{client1}, host: strings.TrimSuffix(host.String(), "/"), skipTLS: config.Insecure,
-		ca: base64.StdEncoding.EncodeToString(config.CAData), token: token, close: http.CloseIdleConnections,
+		ca: base64.StdEncoding.EncodeToString(config.CAData), token: token, close: sender.CloseIdleConnections,
 	}, err
+}
+
+// httpClient returns the client of a configuration. A credential of client-go, such as that of an exec plugin, renews itself
+// after a 401, for the next request.
+func httpClient(config *rest.Config) (*http.Client, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	authorized := client.Transport
+	client.Transport, err = drivers.Reauthorize(func() (http.RoundTripper, error) { return authorized, nil })
+	return client, err
 }
 
 func tokenOf(config *rest.Config) (string, error) {

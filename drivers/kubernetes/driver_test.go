@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -269,6 +271,49 @@ func TestResponsesHaveTheKindsOfTheContract(t *testing.T) {
 				t.Errorf("retry after %v, want %s", after, c.after)
 			}
 		})
+	}
+}
+
+// An exec plugin need not say when its token ends.
+func TestTokenOfAPluginIsRenewedOnce(t *testing.T) {
+	var requests atomic.Int64
+	var valid atomic.Value
+	valid.Store("token-1")
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		if r.Header.Get("Authorization") != "Bearer "+valid.Load().(string) {
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}`)
+			return
+		}
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.Copy(w, r.Body)
+			return
+		}
+		fmt.Fprint(w, `{"items":[]}`)
+	}))
+	t.Cleanup(s.Close)
+	dir := t.TempDir()
+	program, path := filepath.Join(dir, "program"), filepath.Join(dir, "config")
+	testutil.WriteFile(t, program, `cd "${0%/*}" && echo >>issued && printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"token-%s"}}' $(grep -c "" issued)`)
+	testutil.WriteFile(t, path, fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],
+		"users":[{"name":"u","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"sh","args":[%q],"interactiveMode":"Never"}}}],
+		"contexts":[{"name":"prod","context":{"cluster":"c","user":"u","namespace":"ci"}}]}`, s.URL, program))
+	t.Setenv("KUBECONFIG", path)
+	c, err := open(t, New(), "prod")
+	testutil.Must(t, err)
+	_, err = c.List(t.Context())
+	testutil.Must(t, err)
+	valid.Store("token-2")
+	if _, err := c.Create(t.Context(), spec(t)); err != nil {
+		t.Errorf("Create after the end of the token: %v", err)
+	}
+	requests.Store(0)
+	valid.Store("another")
+	if _, err := c.List(t.Context()); !errors.Is(err, drivers.ErrRejected) || requests.Load() != 2 {
+		t.Errorf("with a token that the cluster never accepts: %d requests, %v", requests.Load(), err)
 	}
 }
 

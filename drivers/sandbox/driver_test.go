@@ -133,6 +133,12 @@ func (w *world) setup(t *testing.T, provider, label map[string]cty.Value) driver
 			"zone": {Config: offer(map[string]cty.Value{"availability_zones": cty.ListVal([]cty.Value{cty.StringVal("az3")})}),
 				Attribute: "availability_zones", Near: "az1"},
 		},
+		Withdraw: func(t *testing.T) {
+			rejected := sandboxcloud.Fault{Action: sandboxcloud.Answer, Status: http.StatusUnauthorized, Times: 1}
+			create, list := rejected, rejected
+			create.Operation, list.Operation = "server.create", "server.list"
+			writeFaults(t, faults, create, list)
+		},
 		FillQuota:    func(t *testing.T) { w.fillQuota(t) },
 		Foreign:      func(t *testing.T) string { return w.foreign(t) },
 		ForeignImage: func(t *testing.T) drivertest.Foreign { return w.others(t).ForeignImage(t) },

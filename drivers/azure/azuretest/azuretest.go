@@ -47,20 +47,21 @@ type Cloud struct {
 
 	compute *fake.ServerFactoryTransport
 
-	mu       sync.Mutex
-	endpoint string // all fields below are guarded by mu
-	vms      map[string]*machine
-	disks    map[string]*armcompute.Disk
-	images   map[string]*armcompute.Image
-	nics     map[string]*object
-	ips      map[string]*object
-	pages    map[string][]byte // of disks and images
-	calls    map[string]int
-	answers  []answer
-	started  map[string]string   // API by path, for polls
-	refusals map[string]*refusal // by size
-	serial   int
-	maxCores int64
+	mu          sync.Mutex
+	endpoint    string // all fields below are guarded by mu
+	vms         map[string]*machine
+	disks       map[string]*armcompute.Disk
+	images      map[string]*armcompute.Image
+	nics        map[string]*object
+	ips         map[string]*object
+	pages       map[string][]byte // of disks and images
+	calls       map[string]int
+	answers     []answer
+	started     map[string]string   // API by path, for polls
+	refusals    map[string]*refusal // by size
+	withdrawals int                 // of access tokens
+	serial      int
+	maxCores    int64
 }
 
 // answer replaces the responses to calls of one API.
@@ -164,7 +165,7 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) (lost bool) {
 
 // authorized serves a call unless a test has its own response.
 func (c *Cloud) authorized(w http.ResponseWriter, r *http.Request, api string) (lost bool) {
-	if !strings.HasPrefix(api, "storage") && r.Header.Get("Authorization") != "Bearer token-of-the-test" {
+	if !strings.HasPrefix(api, "storage") && r.Header.Get("Authorization") != "Bearer "+c.token() {
 		fail(w, http.StatusUnauthorized, "InvalidAuthenticationToken", "The access token is invalid.")
 		return false
 	}
@@ -291,6 +292,16 @@ func APIOf(method, path string) string {
 	return ""
 }
 
+// token returns the only valid access token. The caller holds mu.
+func (c *Cloud) token() string { return fmt.Sprint("token-of-the-test", c.withdrawals) }
+
+// Withdraw makes all access tokens invalid.
+func (c *Cloud) Withdraw() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.withdrawals++
+}
+
 // login is the service at AZURE_AUTHORITY_HOST.
 func (c *Cloud) login(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
@@ -304,7 +315,7 @@ func (c *Cloud) login(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided."})
 		return
 	}
-	respond(w, http.StatusOK, map[string]any{"token_type": "Bearer", "expires_in": 3600, "access_token": "token-of-the-test"})
+	respond(w, http.StatusOK, map[string]any{"token_type": "Bearer", "expires_in": 3600, "access_token": c.token()})
 }
 
 // next returns a number that no other object has.

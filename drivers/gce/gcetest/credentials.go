@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,15 +31,23 @@ func newKey() *rsa.PrivateKey {
 	return k
 }
 
+// accessTokenNow returns the only valid access token. The caller holds mu.
+func (s *Server) accessTokenNow() string { return fmt.Sprint(accessToken, s.withdrawals) }
+
+// Withdraw makes all access tokens invalid.
+func (s *Server) Withdraw() { s.Change(func(s *Server) { s.withdrawals++ }) }
+
 // token is Google's endpoint for tokens: it exchanges an assertion with a valid signature for an access token.
-func token(w http.ResponseWriter, r *http.Request) {
+func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if !isSigned(r.FormValue("assertion")) || r.FormValue("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = w.Write([]byte(`{"error": "invalid_grant", "error_description": "Invalid JWT Signature."}`))
 		return
 	}
-	_, _ = w.Write([]byte(`{"access_token": "` + accessToken + `", "expires_in": 3599, "token_type": "Bearer"}`))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, _ = w.Write([]byte(`{"access_token": "` + s.accessTokenNow() + `", "expires_in": 3599, "token_type": "Bearer"}`))
 }
 
 func isSigned(assertion string) bool {

@@ -41,14 +41,15 @@ type Server struct {
 	// Denied are permissions that the credentials lack, such as compute.instances.create.
 	Denied []string
 
-	mu         sync.Mutex
-	url        string
-	instances  map[string]*compute.Instance // by zone and name
-	disks      map[string]*compute.Disk     // by zone and name
-	operations map[string]*compute.Operation
-	images     map[string][]*compute.Image // by project
-	serial     int
-	calls      int
+	mu          sync.Mutex
+	url         string
+	instances   map[string]*compute.Instance // by zone and name
+	disks       map[string]*compute.Disk     // by zone and name
+	operations  map[string]*compute.Operation
+	images      map[string][]*compute.Image // by project
+	serial      int
+	withdrawals int
+	calls       int
 }
 
 // New starts a Server for other processes.
@@ -84,7 +85,7 @@ func (s *Server) Client() *http.Client {
 	transport := s.Transport()
 	return &http.Client{Transport: testutil.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+accessToken)
+		s.Change(func(s *Server) { r.Header.Set("Authorization", "Bearer "+s.accessTokenNow()) })
 		return transport.RoundTrip(r)
 	})}
 }
@@ -192,7 +193,7 @@ type call struct {
 
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /token", token)
+	mux.HandleFunc("POST /token", s.token)
 	const own = "/compute/v1/projects/{project}/"
 	for pattern, route := range map[string]struct {
 		permission string
@@ -253,7 +254,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, permission string
 }
 
 func (s *Server) check(c call, permission string) *fault {
-	if c.Header.Get("Authorization") != "Bearer "+accessToken {
+	if c.Header.Get("Authorization") != "Bearer "+s.accessTokenNow() {
 		return &fault{401, "authError", "Request had invalid authentication credentials."}
 	}
 	if s.images[c.project] == nil || c.project != Project && !strings.Contains(c.URL.Path, "/images") {

@@ -52,6 +52,7 @@ type Server struct {
 	numbers     int                  // for IDs
 	late        map[string]bool      // profiles of which instances fail after the request, without capacity
 	refusals    map[string]*refusal  // by profile
+	withdrawals int                  // of access tokens
 	pending     map[string]*progress // by ID
 
 	// MaxInstances is the quota; 0 means none.
@@ -317,7 +318,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/identity/token":
 		s.serveToken(w, r)
-	case r.Header.Get("Authorization") != "Bearer "+token:
+	case r.Header.Get("Authorization") != "Bearer "+s.token():
 		answer(w, http.StatusUnauthorized, doc{"errors": []fault{{Code: "not_authorized", Message: "The request is not authorized."}}, "trace": "t"})
 	case strings.HasPrefix(r.URL.Path, "/cos/"):
 		s.serveStorage(w, r)
@@ -339,12 +340,22 @@ func answer(w http.ResponseWriter, status int, body any) {
 	}
 }
 
+// token returns the only valid access token. The caller holds mu.
+func (s *Server) token() string { return fmt.Sprint(token, s.withdrawals) }
+
+// Withdraw makes all access tokens invalid.
+func (s *Server) Withdraw() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.withdrawals++
+}
+
 func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
 	if r.FormValue("grant_type") != "urn:ibm:params:oauth:grant-type:apikey" || r.FormValue("apikey") != APIKey {
 		answer(w, http.StatusBadRequest, doc{"errorCode": "BXNIM0415E", "errorMessage": "Provided API key could not be found."})
 		return
 	}
-	answer(w, http.StatusOK, doc{"access_token": token, "refresh_token": "not_supported", "token_type": "Bearer", "expires_in": 3600, "expiration": time.Now().Add(time.Hour).Unix()})
+	answer(w, http.StatusOK, doc{"access_token": s.token(), "refresh_token": "not_supported", "token_type": "Bearer", "expires_in": 3600, "expiration": time.Now().Add(time.Hour).Unix()})
 }
 
 // filters are the parameters of lists: the field that each of them compares.
