@@ -348,6 +348,10 @@ func (e *explanation) node(id string) error {
 			e.wait("backing-node", "request/%s must get its backing node: npctl why request/%[1]s", request.ID)
 			break
 		}
+		if instance, _ := e.instanceOf(n); instance != nil && instance.Status == resources.StatusPending && instance.Fault != "" {
+			e.wait("launch", "the cloud does not start it yet: %s", instance.Fault)
+			break
+		}
 		e.wait("launch", "the cloud creates it, and then it must be reachable")
 	case resources.StateReady:
 		e.Summary = fmt.Sprintf("It has been ready for %s and is available for requests for %s.", since, strings.Join(n.Labels, " or "))
@@ -414,18 +418,25 @@ func (e *explanation) held(n *resources.Node, since string) {
 // inCloud describes a node's instance in the newest listing, and the age of the listing. If the launch ended after that
 // listing, the instance was active when the launch ended.
 func (e *explanation) inCloud(n *resources.Node) string {
-	view := e.Observed.Providers[n.Provider]
-	for _, instance := range view.Instances {
-		if n.ExternalID == "" || instance.ID != n.ExternalID {
-			continue
-		}
-		text := fmt.Sprintf("%s, listed %s ago", strings.TrimSpace(string(instance.Status)+" "+instance.Fault), e.since(view.ListedAt))
-		if launched := n.Created.Add(seconds(n.Seconds)); n.Seconds > 0 && view.ListedAt.Before(launched) {
-			text = fmt.Sprintf("%s when its launch ended, %s ago; the newest listing is older (%s)", resources.StatusReady, e.since(launched), text)
-		}
-		return text
+	instance, listed := e.instanceOf(n)
+	if instance == nil {
+		return ""
 	}
-	return ""
+	text := fmt.Sprintf("%s, listed %s ago", strings.TrimSpace(string(instance.Status)+" "+instance.Fault), e.since(listed))
+	if launched := n.Created.Add(seconds(n.Seconds)); n.Seconds > 0 && listed.Before(launched) {
+		text = fmt.Sprintf("%s when its launch ended, %s ago; the newest listing is older (%s)", resources.StatusReady, e.since(launched), text)
+	}
+	return text
+}
+
+// instanceOf returns a node's instance in the newest listing, or nil, and the time of the listing.
+func (e *explanation) instanceOf(n *resources.Node) (*resources.Instance, time.Time) {
+	view := e.Observed.Providers[n.Provider]
+	i := slices.IndexFunc(view.Instances, func(i resources.Instance) bool { return n.ExternalID != "" && i.ID == n.ExternalID })
+	if i < 0 {
+		return nil, view.ListedAt
+	}
+	return &view.Instances[i], view.ListedAt
 }
 
 func (e *explanation) nodeFacts(n *resources.Node) {

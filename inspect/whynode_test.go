@@ -34,6 +34,16 @@ func TestCloudStatusIsTheNewestKnown(t *testing.T) {
 	}
 }
 
+func TestPendingNodeWaitsForTheReasonOfItsCloud(t *testing.T) {
+	node := &resources.Node{ID: "0000000001", State: resources.StateBuilding, Provider: "cloud", Pool: "main", ExternalID: "4711"}
+	in := WhyInput{Fleet: Fleet{Observed: plan.Observed{Records: plan.Records{Nodes: []*resources.Node{node}}, Providers: map[string]plan.ProviderView{
+		"cloud": {Instances: []resources.Instance{{ID: "4711", Status: resources.StatusPending, Fault: "Insufficient cpu"}}}}}}}
+	why, err := Why("node/0000000001", in)
+	if err != nil || len(why.Waits) != 1 || why.Waits[0].Code != "launch" || !strings.HasSuffix(why.Waits[0].Text, ": Insufficient cpu") {
+		t.Errorf("it waits for %+v, %v", why.Waits, err)
+	}
+}
+
 func TestNodeThatKeepsItsEarlierNameSaysWhatItWaitsFor(t *testing.T) {
 	from, _ := resources.ParseBlockRef("label.small")
 	to, _ := resources.ParseBlockRef("label.little")

@@ -239,8 +239,7 @@ func (b *buildInstance) attempt(ctx context.Context, number int64) error {
 		return err
 	}
 	b.external = made.ID
-	b.x.progress(b.step)("waiting for the instance to be ready", 0, 0)
-	b.instance, err = b.x.awaitReady(ctx, b.cloud, spec, b.external)
+	b.instance, err = b.x.awaitReady(ctx, b.step, b.cloud, spec, b.external)
 	return err
 }
 

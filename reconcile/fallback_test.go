@@ -73,10 +73,11 @@ func TestZoneWithoutCapacityIsTriedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := strings.NewReplacer("min_ready = 2", "min_ready = 8", "launch_attempts = 1", "max_concurrency = 1").Replace(poolsByPriority("small"))
 		l := newLab(t, config, debian12)
-		l.driver.full = &fullZone{name: "az1"}
+		full := &fullZone{name: "az1"}
+		l.driver.wrap = func(c *openstack.Cloud) drivers.Cloud { return &fullCloud{c, full} }
 		_, _, err := l.run(t.Context(), plan.Options{})
 		testutil.Must(t, err)
-		if n := l.driver.full.requests.Load(); n != 1 {
+		if n := full.requests.Load(); n != 1 {
 			t.Errorf("%d requests in the zone without capacity, want one", n)
 		}
 		for _, n := range l.nodes() {

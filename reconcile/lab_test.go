@@ -29,9 +29,9 @@ import (
 // labDriver records the requests to the clouds, and moves providers to other clouds.
 type labDriver struct {
 	sandboxlab.Driver
-	moved map[string]bool // the provider block names another cloud now
-	asked *asked          // if set, records the requests to the clouds
-	full  *fullZone       // if set, has no capacity
+	moved map[string]bool                      // the provider block names another cloud now
+	asked *asked                               // if set, records the requests to the clouds
+	wrap  func(*openstack.Cloud) drivers.Cloud // may be nil
 }
 
 func newLabDriver(t testing.TB, options sandboxcloud.Options) labDriver {
@@ -46,8 +46,8 @@ func newLabDriver(t testing.TB, options sandboxcloud.Options) labDriver {
 
 func (d labDriver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
 	cloud, err := d.Driver.Open(ctx, env, config)
-	if inner, ok := cloud.(*openstack.Cloud); ok && d.full != nil {
-		return &fullCloud{inner, d.full}, err
+	if inner, ok := cloud.(*openstack.Cloud); ok && d.wrap != nil {
+		return d.wrap(inner), err
 	}
 	if inner, ok := cloud.(*openstack.Cloud); ok && d.asked != nil {
 		return &askedCloud{inner, env.Provider, d.asked}, err

@@ -277,8 +277,7 @@ func (l *nodeLaunch) attempt(ctx context.Context) (err error) {
 	l.x.slots.releaseEarly(l.step.ID)
 	instance := l.created
 	if instance.Status != resources.StatusReady || instance.Addresses.Interface == "" {
-		l.x.progress(l.step)("waiting for the instance to be ready", 0, 0)
-		if instance, err = l.x.awaitReady(ctx, l.cloud, l.spec(false), l.node.ExternalID); err != nil {
+		if instance, err = l.x.awaitReady(ctx, l.step, l.cloud, l.spec(false), l.node.ExternalID); err != nil {
 			return err
 		}
 	}

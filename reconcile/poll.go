@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -226,9 +228,13 @@ func (p *advanceFailures) retryOr(err error) error {
 	return err
 }
 
-// awaitReady follows an instance in the provider's listings until it is ready.
-func (x *execution) awaitReady(ctx context.Context, cloud drivers.Cloud, spec drivers.Spec, id string) (ready resources.Instance, err error) {
+// awaitReady follows an instance of the step in the provider's listings until it is ready. The progress of the step and the
+// error of a time limit name the reason why the cloud does not start it, if the cloud has one.
+func (x *execution) awaitReady(ctx context.Context, s plan.Step, cloud drivers.Cloud, spec drivers.Spec, id string) (ready resources.Instance, err error) {
+	const phase = "waiting for the instance to be ready"
+	x.progress(s)(phase, 0, 0)
 	var patience advanceFailures
+	var pending resources.Instance
 	seen, missing := false, 0
 	err = x.pollers.of(cloud, x.connections, x.seen.Installation).await(ctx, func(now listing) (bool, error) {
 		instance, found := now.byID[id]
@@ -245,6 +251,10 @@ func (x *execution) awaitReady(ctx context.Context, cloud drivers.Cloud, spec dr
 		case resources.StatusDeleting:
 			return false, fmt.Errorf("instance %s is being deleted by another client", id)
 		}
+		if pending.Fault != instance.Fault {
+			x.progress(s)(strings.TrimSuffix(phase+": "+instance.Fault, ": "), 0, 0)
+		}
+		pending = instance
 		advanced, err := cloud.Advance(ctx, spec, instance)
 		if err != nil {
 			return false, patience.retryOr(err)
@@ -255,19 +265,26 @@ func (x *execution) awaitReady(ctx context.Context, cloud drivers.Cloud, spec dr
 		ready = advanced
 		return advanced.Status == resources.StatusReady && advanced.Addresses.Interface != "", nil
 	})
+	if err != nil && ctx.Err() != nil && pending.Fault != "" && !isUnreachable(err) {
+		err = fmt.Errorf("%w: %w", err, fault(pending))
+	}
 	return ready, err
 }
 
-// fault converts the fault of a failed instance into an error of the kind that decides the next action.
+// fault converts the fault of a failed or pending instance into an error of the kind that decides the next action.
 func fault(i resources.Instance) error {
 	text := i.Fault
 	if text == "" {
 		text = "the cloud reports no reason"
 	}
+	state := "failed"
+	if i.Status != resources.StatusFailed {
+		state = "is " + string(i.Status)
+	}
 	kinds := map[resources.FaultKind]error{resources.FaultQuota: drivers.ErrQuota,
 		resources.FaultCapacity: drivers.ErrCapacity, resources.FaultRejected: drivers.ErrRejected}
 	if kind := kinds[i.FaultKind]; kind != nil {
-		return fmt.Errorf("instance %s failed: %w: %s", i.ID, kind, text)
+		return fmt.Errorf("instance %s %s: %w: %s", i.ID, state, kind, text)
 	}
-	return fmt.Errorf("instance %s failed: %s", i.ID, text)
+	return fmt.Errorf("instance %s %s: %s", i.ID, state, text)
 }

@@ -1,16 +1,63 @@
 package reconcile_test
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/test/kill"
 )
+
+// unschedulable is a cloud that starts no instance and says why.
+type unschedulable struct{ *openstack.Cloud }
+
+func (c unschedulable) List(ctx context.Context) ([]resources.Instance, error) {
+	all, err := c.Cloud.List(ctx)
+	for i := range all {
+		if all[i].Marks.Installation != "" {
+			all[i].Status, all[i].Fault, all[i].FaultKind = resources.StatusPending, "0/3 nodes are available: 3 Insufficient cpu.", resources.FaultCapacity
+		}
+	}
+	return all, err
+}
+
+func TestTimeoutNamesTheReasonOfAPendingInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := strings.Replace(poolsByPriority("small"), "launch_attempts = 1", "launch_attempts = 1\n launch_timeout = \"20s\"", 1)
+		l := newLab(t, config, debian12)
+		l.driver.wrap = func(c *openstack.Cloud) drivers.Cloud { return unschedulable{c} }
+		e, end := l.engine()
+		defer end()
+		var phases []string
+		var mu sync.Mutex
+		e.Report = func(ev reconcile.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			phases = append(phases, ev.Phase)
+		}
+		_, result, _ := kill.Apply(t.Context(), e, plan.Options{})
+		const reason = "0/3 nodes are available: 3 Insufficient cpu."
+		for _, f := range result.Failed {
+			if !errors.Is(f.Err, reconcile.ErrLaunchTimeout) || !errors.Is(f.Err, drivers.ErrCapacity) || !strings.Contains(f.Err.Error(), reason) {
+				t.Errorf("the launch ends with %v", f.Err)
+			}
+		}
+		if len(result.Failed) != 2 || !slices.Contains(phases, "waiting for the instance to be ready: "+reason) {
+			t.Errorf("%d launches failed, after %q", len(result.Failed), phases)
+		}
+	})
+}
 
 // TestTimeoutsOfALaunchAreDistinct: an instance that does not answer, a cloud that takes too long to create one, and
 // a cloud that does not respond.

@@ -53,7 +53,7 @@ type Instance struct {
 	Status Status
 	// AddressLate means that the instance is pending only because its address is missing, which the cloud may list with a delay.
 	AddressLate bool
-	Fault       string // the reason of a failure, as the cloud reports it
+	Fault       string // the reason of a failure, or why a pending instance does not start, as the cloud reports it
 	FaultKind   FaultKind
 	Addresses   Addresses
 	Zone        string

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/npctl/npctl/drivers"
 )
@@ -20,7 +21,8 @@ const pageSize = "500"
 
 // send executes a request and decodes the response, unless into is nil.
 func (c client) send(ctx context.Context, doing string, r *rest.Request, into any) error {
-	result := r.MaxRetries(0).Do(ctx)
+	quiet := klog.NewContext(ctx, klog.Logger{}) // client-go prints errors to stderr, which the caller reports
+	result := r.MaxRetries(0).Do(quiet)
 	if err := result.Error(); err != nil {
 		status := 0
 		result.StatusCode(&status)

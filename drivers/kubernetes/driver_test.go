@@ -1,16 +1,19 @@
 package kubernetes
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -316,6 +319,58 @@ func TestTokenOfAPluginIsRenewedOnce(t *testing.T) {
 		t.Errorf("with a token that the cluster never accepts: %d requests, %v", requests.Load(), err)
 	}
 }
+
+func TestUnschedulablePodHasTheReasonOfTheScheduler(t *testing.T) {
+	var p podObject
+	testutil.Must(t, json.Unmarshal([]byte(`{"metadata":{"name":"np1"},"status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False",
+		"reason":"Unschedulable","message":"0/3 nodes are available: 3 Insufficient cpu."}]}}`), &p))
+	var n node
+	n.setPod(p)
+	if n.Status != resources.StatusPending || n.Fault != "Unschedulable: 0/3 nodes are available: 3 Insufficient cpu." || n.FaultKind != resources.FaultCapacity {
+		t.Errorf("the pod is %s, fault %q of kind %q", n.Status, n.Fault, n.FaultKind)
+	}
+	p.Status.Conditions[0].Status = corev1.ConditionTrue
+	n = node{}
+	if n.setPod(p); n.Fault != "" || n.FaultKind != "" {
+		t.Errorf("a scheduled pod has the fault %q of kind %q", n.Fault, n.FaultKind)
+	}
+}
+
+// client-go logs a response of which the call ends before its end.
+func TestCancelledCallsPrintNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	kubeconfig(t, server(t, http.StatusOK, map[string]string{"Content-Type": "application/json"}, `{"items":[]}`))
+	c, err := openBy(t, New(), "prod", func(next http.RoundTripper) http.RoundTripper {
+		return testutil.RoundTripper(func(r *http.Request) (*http.Response, error) {
+			answer, err := next.RoundTrip(r)
+			if err == nil && r.Context().Value(cutKey{}) != nil {
+				cancel()
+				answer.Body = struct {
+					io.Reader
+					io.Closer
+				}{iotest.ErrReader(context.Canceled), answer.Body}
+			}
+			return answer, err
+		})
+	})
+	testutil.Must(t, err)
+	output, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	testutil.Must(t, err)
+	stderr := os.Stderr
+	os.Stderr = output
+	defer func() { os.Stderr = stderr }()
+	if _, err := c.List(context.WithValue(ctx, cutKey{}, true)); !errors.Is(err, context.Canceled) {
+		t.Errorf("List = %v", err)
+	}
+	printed, err := os.ReadFile(output.Name())
+	testutil.Must(t, err)
+	if len(printed) > 0 {
+		t.Errorf("printed: %s", printed)
+	}
+}
+
+// cutKey is the key of the call that ends early.
+type cutKey struct{}
 
 func TestUnknownContextNamesSimilarOnes(t *testing.T) {
 	kubeconfig(t, "https://127.0.0.1:1")

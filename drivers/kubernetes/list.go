@@ -95,5 +95,8 @@ func (n *node) setBound() { n.Status, n.Addresses.Interface = resources.StatusRe
 func (n *node) setPod(p podObject) {
 	n.Addresses.Interface = n.ID
 	n.Status, n.Fault = p.status()
+	if reason := p.unschedulable(); n.Status == resources.StatusPending && reason != "" {
+		n.Fault, n.FaultKind = reason, resources.FaultCapacity
+	}
 	n.HostID = p.Spec.NodeName
 }

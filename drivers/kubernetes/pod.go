@@ -27,6 +27,7 @@ type podObject struct {
 		Phase             corev1.PodPhase          `json:"phase"`
 		Message           string                   `json:"message"`
 		PodIP             string                   `json:"podIP"`
+		Conditions        []corev1.PodCondition    `json:"conditions"`
 		ContainerStatuses []corev1.ContainerStatus `json:"containerStatuses"`
 	} `json:"status"`
 }
@@ -121,6 +122,16 @@ func (p podObject) status() (status resources.Status, fault string) {
 		}
 	}
 	return resources.StatusPending, ""
+}
+
+// unschedulable returns why the scheduler finds no node of the cluster for a pod now, or "".
+func (p podObject) unschedulable() string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	return ""
 }
 
 // hopeless are the reasons of a waiting container that do not pass within a launch. An image that could not be pulled is
