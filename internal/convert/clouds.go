@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -266,7 +267,7 @@ func imageFilters(t *translator, n *node) (string, bool) {
 	}
 	var elements []element
 	for _, it := range n.items {
-		name, values := it.get("name"), it.get("values")
+		name, values := cmp.Or(it.get("name"), it.get("Name")), cmp.Or(it.get("values"), it.get("Values"))
 		if it.kind != mappingNode || name == nil || name.value.kind != scalarNode || values == nil {
 			t.fail(it, "a filter has a name and values")
 			return "", false
@@ -285,7 +286,15 @@ func (p *provider) awsLabel(n *node, b *block) {
 	if e := n.get("dynamic-tags"); e != nil {
 		p.checkTemplates(e, b)
 	}
+	for _, key := range []string{"tags", "dynamic-tags"} {
+		p.withoutNameTag(n.get(key), b)
+	}
 	if fleet := n.get("fleet"); fleet.set() {
+		if one := n.get("instance-type"); one != nil {
+			const note = "Nodepool uses the instance-types of the fleet"
+			p.mark(one, NoEffect, note, toAWS)
+			b.remark(p.withNote(one, NoEffect, note)...)
+		}
 		if types := fleet.value.get("instance-types"); types != nil {
 			p.attribute(types, b, "instance_types", texts)
 		}
@@ -313,6 +322,18 @@ func (p *provider) awsLabel(n *node, b *block) {
 			}
 		})
 		p.note(spot, Converted, "", toAWS)
+	}
+}
+
+// withoutNameTag removes the tag Name, which Nodepool overwrites with the name of the instance.
+func (p *provider) withoutNameTag(tags *entry, b *block) {
+	if tags == nil {
+		return
+	}
+	if e := tags.value.get("Name"); e != nil {
+		p.mark(e, NoEffect, "Nodepool and npctl set the tag Name to the name of the instance", toAWS)
+		b.remark(p.allComments(e)...)
+		tags.value.entries = slices.DeleteFunc(slices.Clone(tags.value.entries), func(other *entry) bool { return other == e })
 	}
 }
 
@@ -413,6 +434,9 @@ func openshiftCloud() cloud {
 
 func openshiftPodsCloud() cloud {
 	c := openshiftCloud()
+	c.label = slices.Clone(c.label)
+	i := slices.IndexFunc(c.label, func(f field) bool { return f.key == "type" })
+	c.label[i] = field{key: "type", verdict: NoEffect, note: "nodes of the driver are always pods", anchor: toKubernetes}
 	c.project = true
 	c.provider = append(c.provider, field{key: "max-pods", verdict: NoEffect, note: "Nodepool ignores it; set max_servers of the pools", anchor: toKubernetes})
 	return c
@@ -422,14 +446,46 @@ func openshiftPodsCloud() cloud {
 func (p *provider) project(n *node) {
 	for i, pool := range n.get("pools").unchecked() {
 		name := pool.get("name")
-		switch {
-		case name == nil || name.value.kind != scalarNode:
-		case i == 0:
+		if name == nil || name.value.kind != scalarNode {
+			continue
+		}
+		if i == 0 {
 			p.b.set("project", p.textExpr(name.value.text))
-		default:
-			p.fail(name.value, "the pool %q is another project; write a provider for each project", name.value.text)
+			continue
+		}
+		of := projectProvider(p.b.name(), name.value.text)
+		p.note(name, Changed, fmt.Sprintf("the pool is another project, so it is in the provider %q", of), toKubernetes)
+	}
+}
+
+// projectProvider names the provider of a further project.
+func projectProvider(provider, project string) string { return provider + "-" + project }
+
+// splitProjects makes a provider of each pool that is another project than the first.
+func splitProjects(providers []*block) []*block {
+	var all []*block
+	for _, b := range providers {
+		all = append(all, b)
+		pools := b.blocks("pool")
+		if len(b.labels) == 0 || b.labels[0] != "openshiftpods" || len(pools) < 2 {
+			continue
+		}
+		b.replace("pool", pools[:1])
+		for _, pool := range pools[1:] {
+			one := newBlock(b.kind, b.labels[0], projectProvider(b.name(), pool.name()))
+			for _, it := range b.items {
+				switch {
+				case it.name == "project":
+					one.set("project", quote(pool.name()))
+				case it.name != "" && it.block == nil:
+					one.set(it.name, it.expr)
+				}
+			}
+			one.add(pool)
+			all = append(all, one)
 		}
 	}
+	return all
 }
 
 // clusterCloud returns the tables that all drivers for clusters share.

@@ -7,7 +7,8 @@ import (
 )
 
 // poolAttributes are the attributes of labels that a pool may set for all of its labels.
-var poolAttributes = []string{"networks", "host_key_checking", "key_name", "userdata", "config_drive", "boot_from_volume", "volume_size", "instance_properties", "request_properties"}
+var poolAttributes = []string{"networks", "host_key_checking", "key_name", "userdata", "config_drive", "boot_from_volume", "volume_size", "volume_type", "ssh_keys",
+	"instance_properties", "request_properties"}
 
 // compact replaces repetition: attributes that all labels of a pool have move to the pool, providers and static nodes
 // that differ in few values become one block with for_each, several pools with the same labels share a local value, and
@@ -23,6 +24,7 @@ func (o *output) compact() {
 			pool.replace("node", fold(pool.blocks("node")))
 		}
 	}
+	o.shareKeys()
 	o.providers = fold(o.providers)
 	o.shareLabels()
 	parents := map[string]*block{}
@@ -55,6 +57,43 @@ func inherit(b *block, above []*block) {
 		return it.name != "" && i >= 0 && above[i].expr(it.name) == it.expr && len(it.remarks()) == 0 &&
 			!slices.Contains([]string{"abstract", "parent", "elements"}, it.name)
 	})
+}
+
+// shareKeys moves the keys of users that several blocks have to local values.
+func (o *output) shareKeys() {
+	places := map[string][]*item{}
+	var order []string
+	for _, p := range o.providers {
+		for _, pool := range p.blocks("pool") {
+			for _, b := range append(pool.blocks("label"), pool) {
+				it := b.item("ssh_keys")
+				if it == nil {
+					continue
+				}
+				if places[it.expr] == nil {
+					order = append(order, it.expr)
+				}
+				places[it.expr] = append(places[it.expr], it)
+			}
+		}
+	}
+	locals := newBlock("locals")
+	for _, expr := range order {
+		if len(places[expr]) < 2 {
+			continue
+		}
+		name := "ssh_keys"
+		if n := len(locals.items); n > 0 {
+			name += strconv.Itoa(n + 1)
+		}
+		locals.set(name, expr)
+		for _, it := range places[expr] {
+			it.expr = "local." + name
+		}
+	}
+	if len(locals.items) > 0 {
+		o.settings = append(o.settings, locals)
+	}
 }
 
 // minShared is the number of labels from which pools with the same labels share them.
@@ -121,7 +160,7 @@ func hoist(pool *block, labels []*block, name string) {
 	var first *item
 	for _, l := range labels {
 		i := slices.IndexFunc(l.items, func(it item) bool { return it.block == nil && it.name == name })
-		if i < 0 || len(l.items[i].comment) > 0 || l.items[i].beside != "" || first != nil && l.items[i].expr != first.expr {
+		if i < 0 || len(l.items[i].remarks()) > 0 || first != nil && l.items[i].expr != first.expr {
 			return
 		}
 		first = &l.items[i]

@@ -183,6 +183,11 @@ func (t *translator) translate(o *output, root, secure *node) {
 	}
 	o.head = t.comments(root)
 	secrets := t.secrets(secure)
+	if old := root.oldFormat(); old != nil {
+		t.fail(old, "the file has the format of Nodepool 0.x, which Nodepool 3.0 and later do not read (%s); "+
+			"write it in the present format, in which a label is in the pools of providers and an image in diskimages", old.path)
+		return
+	}
 	t.settings(o, root, secrets)
 	o.labels = t.topLabels(root)
 	images := &images{translator: t, all: map[string]*image{}}
@@ -190,6 +195,7 @@ func (t *translator) translate(o *output, root, secure *node) {
 	o.providers = t.blocks(root.get("providers"), "provider", "provider", strictName, func(n *node, b *block) {
 		(&provider{translator: t, images: images, b: b, driver: "openstack"}).translate(n)
 	})
+	o.providers = splitProjects(o.providers)
 	unknown := newBlock("")
 	t.rest(root, unknown, topFields)
 	for _, it := range unknown.items {
@@ -199,6 +205,18 @@ func (t *translator) translate(o *output, root, secure *node) {
 		o.secrets[0].foot = t.leftComments(secure)
 	}
 	o.foot = append(t.leftComments(root), lostComments(root)...)
+}
+
+// oldFormat returns a value that only a configuration of Nodepool 0.x has, or nil.
+func (n *node) oldFormat() *node {
+	for _, old := range [][2]string{{"labels", "image"}, {"labels", "providers"}, {"providers", "images"}} {
+		for _, it := range n.get(old[0]).unchecked() {
+			if e := it.get(old[1]); e != nil {
+				return e.value
+			}
+		}
+	}
+	return nil
 }
 
 var topFields = []field{{key: "webapp"}, {key: "elements-dir"}, {key: "images-dir"}, {key: "build-log-dir"}, {key: "build-log-retention"},

@@ -9,14 +9,14 @@ import (
 )
 
 // small is the rest of a configuration around the providers that a test writes.
-const small = `labels:
-  - name: debian
+const small = `labels: [{name: debian}]
 diskimages:
   - name: debian-12
     elements: [debian-minimal, vm]
 providers:
   - name: cloud
     cloud: cloud
+    diskimages: [{name: debian-12}]
 `
 
 func converted(t *testing.T, in Input) (string, *Result) {
@@ -129,13 +129,12 @@ providers:
 }
 
 func TestPlainKeepsRepetition(t *testing.T) {
-	yaml := small + `    pools:
+	yaml := strings.Replace(small, "{name: debian}", "{name: debian}, {name: other}", 1) + `    pools:
       - name: main
         labels:
           - {name: debian, diskimage: debian-12, flavor-name: small, key-name: k}
           - {name: other, diskimage: debian-12, flavor-name: small, key-name: k}
 `
-	yaml = strings.Replace(yaml, "- name: debian\n", "- name: debian\n  - name: other\n", 1)
 	text, _ := converted(t, Input{YAML: []byte(yaml), Options: Options{Plain: true}})
 	if strings.Count(text, "key_name") != 2 {
 		t.Errorf("the output is not plain:\n%s", text)
@@ -301,7 +300,7 @@ func TestPoolsWithTheSameLabelsShareThem(t *testing.T) {
           - {name: huge, diskimage: debian-13, min-ram: 64000}
       - {name: second, labels: *labels}
 `
-	yaml := strings.Replace(small, "- name: debian\n", "- name: debian\n  - name: big\n  - name: huge\n", 1)
+	yaml := strings.Replace(small, "{name: debian}", "{name: debian}, {name: big}, {name: huge}", 1)
 	yaml = strings.Replace(yaml, "diskimages:\n", "diskimages:\n  - {name: debian-13, elements: [vm]}\n", 1) + pools
 	text, _ := converted(t, Input{YAML: []byte(yaml)})
 	wantLines(t, text, `labels = {`, `"huge" = { image = "debian-13", min_ram = 64000 }`, `label "all" {`, "for_each = local.labels",
@@ -313,7 +312,7 @@ func TestPoolsWithTheSameLabelsShareThem(t *testing.T) {
 }
 
 func TestSimilarProvidersAreOneBlock(t *testing.T) {
-	yaml := strings.Replace(small, "providers:\n  - name: cloud\n    cloud: cloud\n", "providers:\n", 1)
+	yaml := strings.Replace(small, "providers:\n  - name: cloud\n    cloud: cloud\n    diskimages: [{name: debian-12}]\n", "providers:\n", 1)
 	region := func(name, more string) string {
 		return "  - name: " + name + "\n    cloud: acre\n    launch-retries: 5\n    launch-timeout: 700\n    max-concurrency: 4\n" + more + "    diskimages: [{name: debian-12}]\n    pools: [{name: main, labels: [{name: debian, diskimage: debian-12, flavor-name: small}]}]\n"
 	}
@@ -406,5 +405,81 @@ func TestPoolsOfCloudsInheritFromTheirProvider(t *testing.T) {
 	}
 	if strings.Contains(text, "max_servers") {
 		t.Errorf("the limit of servers that Nodepool ignores is in the output:\n%s", text)
+	}
+}
+
+func corpusFile(t *testing.T, name string) (string, *Result) {
+	t.Helper()
+	return converted(t, Input{Name: name, YAML: read(t, "testdata/corpus/"+name)})
+}
+
+func TestLabelsThatNodepoolDoesNotServeStayUnserved(t *testing.T) {
+	text, r := corpusFile(t, "labels-not-served.yaml")
+	wantLines(t, text, `# Label "new" is not converted: Nodepool does not serve the label here, because the provider does not have the diskimage "noble".`,
+		"# | flavor-name: m1.small # as small", `label "small" {`, `abstract = true # no elements and no provider`)
+	e := entryOf(t, r, "providers[cloud1].pools[main].labels[new].diskimage")
+	if e.Verdict != NoEffect || !strings.Contains(e.Note, "noble") {
+		t.Errorf("entry: %+v", e)
+	}
+	aws := "labels: [{name: l}]\ndiskimages: [{name: d, elements: [x]}]\nproviders:\n- name: p\n  driver: aws\n  pools:\n  - name: m\n    labels:\n    - {name: l, diskimage: d, instance-type: t3}\n"
+	if _, err := Convert(Input{Name: "n.yaml", YAML: []byte(aws)}); err == nil || !strings.Contains(err.Error(), `n.yaml:9: the provider "p" has no diskimage "d"`) {
+		t.Errorf("Nodepool's driver aws refuses such a label: %v", err)
+	}
+}
+
+func TestKeysThatNodepoolOverwritesAreReported(t *testing.T) {
+	text, r := corpusFile(t, "aws-overwritten-keys.yaml")
+	wantLines(t, text, `instance_types = ["t3.large", "t3a.large"]`, `name = ["ubuntu*"]`)
+	for _, key := range []string{"tags.Name", "instance-type"} {
+		if e := entryOf(t, r, "providers[ec2].pools[main].labels[u]."+key); e.Verdict != NoEffect {
+			t.Errorf("entry: %+v", e)
+		}
+	}
+}
+
+func TestProjectsOfOpenShiftAreProviders(t *testing.T) {
+	r, err := Convert(Input{YAML: read(t, "testdata/corpus/openshiftpods-projects.yaml"), Options: Options{Plain: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(r.Files[0].Data)
+	wantLines(t, text, `provider "openshiftpods" "os" {`, `provider "openshiftpods" "os-second" {`, `project = "second"`, `provider "openshiftpods" "os-third" {`)
+	if e := entryOf(t, r, "providers[os].pools[second].name"); e.Verdict != Changed || !strings.Contains(e.Note, `"os-second"`) {
+		t.Errorf("entry: %+v", e)
+	}
+	if n := strings.Count(text, "launch_attempts = 2"); n != 3 {
+		t.Errorf("%d providers have launch_attempts:\n%s", n, text)
+	}
+}
+
+func TestOneKeyOfACloudImageIsWrittenOnce(t *testing.T) {
+	text, _ := corpusFile(t, "gce-one-key.yaml")
+	for _, key := range []string{"IIN\"", "IIO\""} {
+		if n := strings.Count(text, strings.Replace(key, "II", "AAAAI", 1)); n != 1 {
+			t.Errorf("the key is written %d times:\n%s", n, text)
+		}
+	}
+	if n := strings.Count(text, "pd-standard"); n > 2 {
+		t.Errorf("the default is written %d times:\n%s", n, text)
+	}
+}
+
+func TestOldFormatIsRecognized(t *testing.T) {
+	for want, yaml := range map[string]string{
+		"n.yaml:3": "labels:\n  - name: x\n    image: ubuntu\n    providers: [{name: p}]\nproviders: [{name: p, images: [{name: ubuntu}]}]\n",
+		"n.yaml:4": "labels: []\nproviders:\n  - name: p\n    images: [{name: ubuntu}]\n",
+	} {
+		_, err := Convert(Input{Name: "n.yaml", YAML: []byte(yaml)})
+		if err == nil || !strings.HasPrefix(err.Error(), want+": the file has the format of Nodepool 0.x") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
+func TestProviderOfAnUnknownDriverBecomesAComment(t *testing.T) {
+	text, r := converted(t, Input{YAML: []byte("labels: [{name: x}]\nproviders:\n  - name: own\n    driver: xyzzy\n    size: 7\n")})
+	wantLines(t, text, `# The provider "own" is not converted: npctl convert does not know the driver "xyzzy".`, "# | size: 7")
+	if e := entryOf(t, r, "providers[own].driver"); e.Verdict != Unsupported {
+		t.Errorf("entry: %+v", e)
 	}
 }

@@ -11,7 +11,8 @@ type images struct {
 	*translator
 	all      map[string]*image
 	order    []string
-	elements string // expression of element_paths, or ""
+	unbuilt  map[string]bool // parents that Nodepool cannot build: they have no elements, and no provider has them
+	elements string          // expression of element_paths, or ""
 }
 
 // image is a diskimage of the input.
@@ -43,6 +44,7 @@ func (c *images) translate(o *output, root *node, s secrets) {
 	if e := root.get("elements-dir"); e.set() {
 		o.head = append(o.head, c.elementsDir(e)...)
 	}
+	c.unbuilt = unbuiltParents(root)
 	o.images = c.blocks(root.get("diskimages"), "diskimage", "diskimage", strictName, c.diskimage)
 	c.checkParents()
 	for _, name := range sortedKeys(s.env) {
@@ -75,6 +77,10 @@ func (c *images) diskimage(n *node, b *block) {
 		}
 		c.note(e, Converted, "", toImages)
 	}
+	if c.unbuilt[im.name] && !im.abstract {
+		im.abstract = true
+		b.items = append(b.items, item{name: "abstract", expr: "true", beside: "# no elements and no provider: Nodepool builds only its children"})
+	}
 	if e := n.get("parent"); e.set() {
 		if _, ok := text(c.translator, e.value); ok && e.value.text != "" {
 			im.parent = e.value.text
@@ -106,6 +112,34 @@ func (c *images) diskimage(n *node, b *block) {
 	}
 	b.add(im.builder)
 	c.rest(n, b, append(slices.Clip(imageFields), dibFields...))
+}
+
+// unbuiltParents returns the names of parents that have no elements, inherit none, and are in no provider.
+func unbuiltParents(root *node) map[string]bool {
+	all, unbuilt := map[string]*node{}, map[string]bool{}
+	for _, it := range root.get("diskimages").unchecked() {
+		all[it.textOf("name")] = it
+	}
+	for _, it := range all {
+		if parent := it.textOf("parent"); parent != "" {
+			unbuilt[parent] = true
+		}
+	}
+	for _, p := range root.get("providers").unchecked() {
+		for _, it := range p.get("diskimages").unchecked() {
+			delete(unbuilt, it.textOf("name"))
+		}
+	}
+	for name := range unbuilt {
+		at := all[name]
+		for n := 0; at != nil && n < len(all); n++ {
+			if e := at.get("elements"); e != nil && !falsy(e.value) {
+				delete(unbuilt, name)
+			}
+			at = all[at.textOf("parent")]
+		}
+	}
+	return unbuilt
 }
 
 // directories sets tmp_dir from the variables that name the directory for temporary files.

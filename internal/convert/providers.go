@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/npctl/npctl/internal/requestvalues"
+	words "github.com/npctl/npctl/internal/text"
 )
 
 // provider translates one provider.
@@ -45,35 +46,42 @@ func (p *provider) translate(n *node) {
 	case p.driver == "static":
 		p.static(n)
 	case p.driver == "fake":
-		p.keepAsComment(n, name)
+		p.notConverted(n, name, `driver "fake" of Nodepool is for its own tests; npctl's is "sandbox"`)
 	default:
-		p.unknown(n.get("driver").value, "driver", p.driver, slices.Concat([]string{"openstack", "static"}, sortedKeys(clouds)))
+		drivers := slices.Concat([]string{"openstack", "static"}, sortedKeys(clouds))
+		if words.Nearest(p.driver, drivers) != "" {
+			p.unknown(n.get("driver").value, "driver", p.driver, drivers)
+			return
+		}
+		p.notConverted(n, name, fmt.Sprintf("npctl convert does not know the driver %q", p.driver))
 	}
 }
 
-// keepAsComment keeps the text of a provider of Nodepool's driver fake as a comment.
-func (p *provider) keepAsComment(n *node, name string) {
-	const note = `driver "fake" of Nodepool is for its own tests; npctl's is "sandbox"`
-	p.b.kind, p.b.labels = "", nil
-	p.b.comment = append(p.b.comment, fmt.Sprintf("# The provider %q is not converted: %s. Keep it in Nodepool.", name, note))
-	for _, line := range sourceLines(n) {
-		p.b.comment = append(p.b.comment, strings.TrimRight("# | "+line, " "))
-	}
-	p.deep(n.y, 0) // the lines contain the comments
-	for _, e := range n.entries {
-		e.done = e.name != "name" && e.name != "driver" && e.done
-		if e.name == "name" || e.name == "driver" {
-			p.amend(e, Unsupported, note, toEvery)
-			continue
-		}
-		p.mark(e, Unsupported, note, toEvery)
-	}
+// notConverted keeps the text of a provider as a comment.
+func (p *provider) notConverted(n *node, name, note string) {
+	p.keepAsComment(n, p.b, fmt.Sprintf("# The provider %q is not converted: %s. Keep it in Nodepool.", name, note), Unsupported, note, toEvery)
 	for _, pool := range n.get("pools").unchecked() {
 		for _, l := range pool.get("labels").unchecked() {
 			if e := l.get("name"); e != nil && e.value.kind == scalarNode && !p.known[e.value.text] {
 				p.unknown(e.value, "label", e.value.text, sortedKeys(p.known))
 			}
 		}
+	}
+}
+
+// keepAsComment replaces a block with a sentence and the text of its list item as comments.
+func (t *translator) keepAsComment(n *node, b *block, sentence string, verdict Verdict, note, anchor string) {
+	b.kind, b.labels = "", nil
+	b.comment = append(b.comment, sentence)
+	for _, line := range sourceLines(n) {
+		b.comment = append(b.comment, strings.TrimRight("# | "+line, " "))
+	}
+	t.deep(n.y, 0) // the lines contain the comments
+	for _, e := range n.entries {
+		if e.done {
+			t.amend(e, verdict, note, anchor)
+		}
+		t.mark(e, verdict, note, anchor)
 	}
 }
 
@@ -308,6 +316,9 @@ func (p *provider) openstackLabel(n *node, b *block) {
 	if name := b.labels[0]; !p.known[name] {
 		p.unknown(n.get("name").value, "label", name, sortedKeys(p.known))
 	}
+	if p.unserved(n, b) {
+		return
+	}
 	p.labelImage(n, b)
 	if e := n.get("dynamic-instance-properties"); e != nil {
 		p.checkTemplates(e, b)
@@ -334,6 +345,23 @@ func (t *translator) checkTemplates(e *entry, b *block) {
 	}
 }
 
+// unserved keeps a label as a comment if the provider does not have its diskimage. Nodepool's driver openstack loads such
+// a label, finds no upload of the image, and launches no node. The other drivers refuse the file.
+func (p *provider) unserved(n *node, b *block) bool {
+	disk := n.get("diskimage")
+	if !disk.set() || disk.value.kind != scalarNode || n.get("cloud-image") != nil {
+		return false
+	}
+	image := disk.value.text
+	if p.images.all[image] == nil || p.diskimages[image] != nil {
+		return false
+	}
+	note := fmt.Sprintf("Nodepool does not serve the label here, because the provider does not have the diskimage %q", image)
+	sentence := fmt.Sprintf("# Label %q is not converted: %s.", b.labels[0], note)
+	p.keepAsComment(n, b, sentence, NoEffect, note, toOpenStack)
+	return true
+}
+
 func (p *provider) labelImage(n *node, b *block) {
 	disk, cloud := n.get("diskimage"), n.get("cloud-image")
 	kind, what, e, all, configs := "diskimage", "diskimage", disk, p.images.all, p.diskimages
@@ -354,6 +382,10 @@ func (p *provider) labelImage(n *node, b *block) {
 	im := all[name]
 	if im == nil {
 		p.unknown(e.value, what, name, sortedKeys(all))
+		return
+	}
+	if e == disk && configs[name] == nil {
+		p.fail(e.value, "the provider %q has no diskimage %q; add it to the diskimages of the provider", p.b.name(), name)
 		return
 	}
 	p.used[name] = p.used[name] || e == disk

@@ -61,6 +61,14 @@ func (n *node) get(name string) *entry {
 	return nil
 }
 
+// textOf returns the text of a key, or "".
+func (n *node) textOf(name string) string {
+	if e := n.get(name); e != nil && e.value.kind == scalarNode {
+		return e.value.text
+	}
+	return ""
+}
+
 // key returns the last key of the path.
 func (n *node) key() string { return n.path[strings.LastIndexByte(n.path, '.')+1:] }
 

@@ -81,6 +81,9 @@ func boolean(t *translator, n *node) (string, bool) {
 		case slices.Contains(yamlFalse, word):
 			return "false", true
 		}
+		if number, ok := n.whole(); ok && n.y.Tag == "!!int" { // as Python does
+			return strconv.FormatBool(number != 0), true
+		}
 	}
 	return t.wrong(n, "true or false")
 }

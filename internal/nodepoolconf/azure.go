@@ -19,7 +19,7 @@ func (r *reader) azure(path string, item value) error {
 	r.numeric(path, item, "launch-retries", "3")
 	disk, cloud := map[string]value{}, map[string]value{}
 	err := each(item, "diskimages", func(name string, img value) error {
-		disk[name] = img
+		disk[name], r.listed[name] = img, true
 		if _, own := img.get("username"); !own {
 			img.fields["username"] = value{line: img.line, kind: yaml.ScalarNode, scalar: cmp.Or(r.images[name].values["username"].text(), "zuul")}
 		}

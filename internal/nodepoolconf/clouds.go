@@ -124,12 +124,7 @@ func (r *reader) labelsOf(path string, item value, poolOf func(path string, pool
 		}
 		poolPath := r.poolOf(path, name, priority, pool)
 		poolOf(poolPath, pool)
-		return each(pool, "labels", func(name string, label value) error {
-			if !r.labels[name] {
-				return fmt.Errorf("line %d: there is no label %q", label.line, name)
-			}
-			return f(under(poolPath, "label", name), pool, label)
-		})
+		return r.eachLabel(poolPath, pool, func(path string, label value) error { return f(path, pool, label) })
 	})
 }
 
@@ -213,7 +208,7 @@ func (r *reader) aws(path string, item value) error {
 	r.text(path, item, "post-upload-hook", "")
 	disk, cloud := map[string]value{}, map[string]value{}
 	err := each(item, "diskimages", func(name string, img value) error {
-		disk[name] = img
+		disk[name], r.listed[name] = img, true
 		return nil
 	})
 	if err != nil {
@@ -255,7 +250,7 @@ func (r *reader) imageOf(path string, label value, disk, cloud map[string]value)
 	}
 	img, ok := images[ref.text()]
 	if !ok {
-		return value{}, fmt.Errorf("line %d: the provider has no %s %q", label.line, kind, ref.text())
+		return value{}, fmt.Errorf("the provider has no %s %q", kind, ref.text())
 	}
 	r.model.put(path, "image", kind+" "+ref.text(), ref.line, true)
 	return img, nil
@@ -297,8 +292,12 @@ func (r *reader) awsLabel(path string, item, pool, label value, disk, cloud map[
 	profile, set := label.get("iam-instance-profile")
 	id, _ := profile.get(profile.has("name", "arn"))
 	r.model.put(path, "iam-instance-profile", orNone(id.text()), max(profile.line, label.line), set)
-	r.mapping(path, label, "tags")
-	r.mapping(path, label, "dynamic-tags")
+	for _, key := range []string{"tags", "dynamic-tags"} {
+		all, set := label.get(key)
+		texts := all.textMap()
+		delete(texts, "Name") // that of the instance
+		r.model.put(path, key, textMap(texts), max(all.line, label.line), set)
+	}
 	return nil
 }
 
@@ -327,7 +326,7 @@ func (r *reader) gce(path string, item value) error {
 		ref, _ := label.get("cloud-image")
 		img, ok := images[ref.text()]
 		if !ok {
-			return fmt.Errorf("line %d: the provider has no cloud-image %q", label.line, ref.text())
+			return fmt.Errorf("the provider has no cloud-image %q", ref.text())
 		}
 		r.model.put(path, "image", "cloud-image "+ref.text(), ref.line, true)
 		for key, from := range map[string]value{"instance-type": label, "zone": item} {

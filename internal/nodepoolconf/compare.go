@@ -122,10 +122,30 @@ func withoutElements(nodepool, npctl Model, path string) bool {
 	return strings.HasPrefix(path, "diskimage ") && nodepool[image+"elements"].Text == "[]" && npctl[image+"pause"].Text == "true"
 }
 
+// unreadable returns a difference for each block of Nodepool that cannot be read, and removes these blocks.
+func unreadable(nodepool, npctl Model) []Difference {
+	var all []Difference
+	for path, v := range nodepool {
+		if !v.Unreadable {
+			continue
+		}
+		below := func(other string, _ Value) bool { return other == path || strings.HasPrefix(other, path+".") }
+		diff := Difference{Path: path, Nodepool: "an error: " + v.Text, Npctl: absent, Line: v.Line}
+		attributes := len(npctl)
+		maps.DeleteFunc(npctl, below)
+		if len(npctl) < attributes {
+			diff.Npctl = "a block without errors"
+		}
+		maps.DeleteFunc(nodepool, below)
+		all = append(all, diff)
+	}
+	return all
+}
+
 // Compare compares the configuration of Nodepool with that of npctl, attribute by attribute.
 func Compare(nodepool Model, d resources.Desired) Comparison {
-	npctl := FromDesired(d)
-	var c Comparison
+	nodepool, npctl := maps.Clone(nodepool), FromDesired(d)
+	c := Comparison{Differences: unreadable(nodepool, npctl)}
 	paths := slices.Collect(maps.Keys(nodepool))
 	for path := range npctl {
 		if _, ok := nodepool[path]; !ok {
@@ -133,6 +153,7 @@ func Compare(nodepool Model, d resources.Desired) Comparison {
 		}
 	}
 	slices.Sort(paths)
+	c.Compared = len(c.Differences)
 	for _, path := range paths {
 		c.Compared++
 		a, inNodepool := nodepool[path]
@@ -153,6 +174,7 @@ func Compare(nodepool Model, d resources.Desired) Comparison {
 			c.Deliberate = append(c.Deliberate, diff)
 		}
 	}
+	slices.SortFunc(c.Differences, func(a, b Difference) int { return strings.Compare(a.Path, b.Path) })
 	return c
 }
 

@@ -25,7 +25,7 @@ func (r *reader) ibmVPC(path string, item value) error {
 	}
 	disk, cloud := map[string]value{}, map[string]value{}
 	err := each(item, "diskimages", func(name string, img value) error {
-		disk[name] = img
+		disk[name], r.listed[name] = img, true
 		return nil
 	})
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *reader) ibmVPCLabel(path string, item, pool, label value, disk, cloud m
 	}
 	img, ok := images[ref.text()]
 	if !ok {
-		return fmt.Errorf("line %d: the provider has no %s %q", label.line, kind, ref.text())
+		return fmt.Errorf("the provider has no %s %q", kind, ref.text())
 	}
 	r.model.put(path, "image", kind+" "+ref.text(), ref.line, true)
 	keys, set := img.get("keys")

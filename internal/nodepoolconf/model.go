@@ -11,8 +11,9 @@
 // zones of a pool are attributes of its labels, and abstract images exist only in their children.
 //
 // The settings of aws, azure and ibmvpc for uploaded images are not modeled. Nodepool's web server has no counterpart in a
-// configuration of npctl and is not modeled.
-// configuration of npctl and is not modeled.
+// configuration of npctl and is not modeled. A label of openstack whose diskimage is not in the provider is not in the
+// model: Nodepool does not serve it. Each project of openshiftpods, which is a pool in Nodepool, is a provider, because
+// it is one in npctl.
 package nodepoolconf
 
 import (
@@ -28,6 +29,8 @@ type Value struct {
 	Line int
 	// Set says that the file has the value; else it is Nodepool's default.
 	Set bool
+	// Unreadable says that the path is that of a block which cannot be read. Text is the reason.
+	Unreadable bool
 }
 
 // Model maps paths to the values in effect.
@@ -36,7 +39,7 @@ type Model map[string]Value
 const none = "none"
 
 func (m Model) put(path, key, text string, line int, set bool) {
-	m[path+key] = Value{text, line, set}
+	m[path+key] = Value{Text: text, Line: line, Set: set}
 }
 
 // under returns the prefix of the attributes of a named block.

@@ -1,8 +1,10 @@
 package nodepoolconf
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -24,6 +26,9 @@ func (r *reader) providers(top value) error {
 			driver = "fake"
 		}
 		path := under("", "provider", name)
+		if driver == "openshiftpods" {
+			return r.projects(name, item)
+		}
 		switch driver {
 		case "openstack":
 			r.model.put(path, "driver", driver, item.line, true)
@@ -31,12 +36,37 @@ func (r *reader) providers(top value) error {
 		case "static":
 			r.model.put(path, "driver", driver, item.line, true)
 			return r.static(path, item)
-		case "aws", "azure", "gce", "ibmvpc", "kubernetes", "openshift", "openshiftpods", "metastatic":
+		case "aws", "azure", "gce", "ibmvpc", "kubernetes", "openshift", "metastatic":
 			r.model.put(path, "driver", driver, item.line, true)
 			return r.cloud(path, driver, item)
 		}
 		return nil
 	})
+}
+
+// projects records a provider of openshiftpods as one provider for each pool. The first has the name of the provider, a
+// further one also that of its pool.
+func (r *reader) projects(name string, item value) error {
+	pools, _ := item.get("pools")
+	for i := range max(1, len(pools.list)) {
+		one, of := item, name
+		if len(pools.list) > 0 {
+			one.fields = maps.Clone(item.fields)
+			part := pools
+			part.list = pools.list[i : i+1]
+			one.fields["pools"] = part
+		}
+		if i > 0 {
+			pool, _ := pools.list[i].get("name")
+			of += "-" + pool.text()
+		}
+		path := under("", "provider", of)
+		r.model.put(path, "driver", "openshiftpods", item.line, true)
+		if err := r.cloud(path, "openshiftpods", one); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *reader) common(path string, item value) string {
@@ -63,15 +93,16 @@ func (r *reader) openstack(path string, item value) error {
 	r.text(path, item, "image-name-format", "{image_name}-{timestamp}")
 	r.text(path, item, "post-upload-hook", "")
 	r.numeric(path, item, "image-upload-timeout", "3600")
-	calls, line, ok := rate, item.line, false
+	calls, line, ok := number(rate), item.line, false
 	if v, isSet := item.get("rate"); isSet { // seconds between calls; 0 is without limit on both sides
-		seconds, err := v.number()
-		r.add(err)
-		if calls, line, ok = 0, v.line, true; seconds > 0 {
-			calls = 1 / seconds
+		calls, line, ok = "0", v.line, true
+		if seconds, isNumber := v.number(); !isNumber {
+			calls = notNumber(v)
+		} else if seconds > 0 {
+			calls = number(1 / seconds)
 		}
 	}
-	r.model.put(path, "rate", number(calls), line, ok)
+	r.model.put(path, "rate", calls, line, ok)
 	priority := r.common(path, item)
 
 	disk, cloud := map[string]value{}, map[string]value{}
@@ -79,7 +110,7 @@ func (r *reader) openstack(path string, item value) error {
 		if _, known := r.images[name]; !known {
 			return fmt.Errorf("line %d: there is no diskimage %q", img.line, name)
 		}
-		disk[name] = img
+		disk[name], r.listed[name] = img, true
 		r.upload(under(path, "diskimage", name), name, img)
 		return nil
 	})
@@ -95,6 +126,7 @@ func (r *reader) openstack(path string, item value) error {
 		return err
 	}
 	return each(item, "pools", func(name string, pool value) error {
+		pool = r.served(pool, disk)
 		if labels, _ := pool.get("labels"); len(labels.list) == 0 {
 			return nil // no request can reach it
 		}
@@ -105,12 +137,41 @@ func (r *reader) openstack(path string, item value) error {
 			}
 		}
 		r.flag(poolPath, pool, "ignore-provider-quota", false)
-		return each(pool, "labels", func(name string, label value) error {
-			if !r.labels[name] {
-				return fmt.Errorf("line %d: there is no label %q", label.line, name)
-			}
-			return r.label(under(poolPath, "label", name), pool, label, disk, cloud)
-		})
+		return r.eachLabel(poolPath, pool, func(path string, label value) error { return r.label(path, pool, label, disk, cloud) })
+	})
+}
+
+// served returns a pool without the labels whose diskimage exists and is not in the provider.
+func (r *reader) served(pool value, disk map[string]value) value {
+	labels, ok := pool.get("labels")
+	if !ok {
+		return pool
+	}
+	labels.list = slices.DeleteFunc(slices.Clone(labels.list), func(label value) bool {
+		ref, ok := label.get("diskimage")
+		_, exists := r.images[ref.text()]
+		_, here := disk[ref.text()]
+		return ok && exists && !here
+	})
+	pool.fields = maps.Clone(pool.fields)
+	pool.fields["labels"] = labels
+	return pool
+}
+
+// eachLabel calls f for the labels of a pool. An error becomes the value of its label, so that the others are compared.
+func (r *reader) eachLabel(path string, pool value, f func(path string, label value) error) error {
+	return each(pool, "labels", func(name string, label value) error {
+		path := under(path, "label", name)
+		err := error(nil)
+		if !r.labels[name] {
+			err = fmt.Errorf("there is no label %q", name)
+		} else {
+			err = f(path, label)
+		}
+		if err != nil {
+			r.model[strings.TrimSuffix(path, ".")] = Value{Text: err.Error(), Line: label.line, Set: true, Unreadable: true}
+		}
+		return nil
 	})
 }
 
@@ -157,12 +218,12 @@ func (r *reader) label(path string, pool, label value, disk, cloud map[string]va
 	if !ok {
 		kind, images = "cloud-image", cloud
 		if ref, ok = label.get("cloud-image"); !ok {
-			return fmt.Errorf("line %d: a label needs a diskimage or a cloud-image", label.line)
+			return errors.New("a label needs a diskimage or a cloud-image")
 		}
 	}
 	img, ok := images[ref.text()]
 	if !ok {
-		return fmt.Errorf("line %d: the provider has no %s %q", ref.line, kind, ref.text())
+		return fmt.Errorf("the provider has no %s %q", kind, ref.text())
 	}
 	r.model.put(path, "image", kind+" "+ref.text(), ref.line, true)
 	drive := none

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -20,13 +21,14 @@ func Read(main, secure []byte, env func(string) (string, bool)) (Model, error) {
 	if top.kind != yaml.MappingNode {
 		return nil, errNoMapping
 	}
-	r := reader{model: Model{}, images: map[string]image{}, labels: map[string]bool{}}
+	r := reader{model: Model{}, images: map[string]image{}, labels: map[string]bool{}, listed: map[string]bool{}}
 	secrets := func(value) error { return r.secureFile(secure, env) }
 	for _, section := range []func(value) error{r.global, r.diskimages, secrets, r.imagesInEffect, r.topLabels, r.providers} {
-		if r.add(section(top)); r.err != nil {
-			return nil, r.err
+		if err := section(top); err != nil {
+			return nil, err
 		}
 	}
+	r.dropUnbuilt()
 	if _, ok := r.model["zookeeper-servers"]; !ok { // the other settings of the connection have no effect
 		maps.DeleteFunc(r.model, func(path string, _ Value) bool { return strings.HasPrefix(path, "zookeeper-") })
 	}
@@ -37,14 +39,7 @@ type reader struct {
 	model  Model
 	images map[string]image
 	labels map[string]bool
-	err    error
-}
-
-// add keeps the first error.
-func (r *reader) add(err error) {
-	if r.err == nil {
-		r.err = err
-	}
+	listed map[string]bool // images that a provider has
 }
 
 // each calls f for the items of a list of named mappings.
@@ -80,13 +75,17 @@ func (r *reader) numeric(path string, at value, key, byDefault string) string {
 	v, ok := at.get(key)
 	text, line := byDefault, at.line
 	if ok {
-		n, err := v.number()
-		r.add(err)
-		text, line = number(n), v.line
+		n, isNumber := v.number()
+		if text, line = number(n), v.line; !isNumber {
+			text = notNumber(v)
+		}
 	}
 	r.model.put(path, key, text, line, ok)
 	return text
 }
+
+// notNumber is the value of a number that is none. It differs from each number.
+func notNumber(v value) string { return strconv.Quote(v.text()) + " (not a number)" }
 
 func (r *reader) flag(path string, at value, key string, byDefault bool) {
 	v, ok := at.get(key)
@@ -196,6 +195,7 @@ type image struct {
 	elementDirs      string
 	metadata         map[string]string
 	metadataOfParent bool // a parent has metadata that Nodepool drops
+	isParent         bool
 }
 
 // diskimages applies each chain of parents, first to last. Values that are not true in Python do not override, except
@@ -235,7 +235,24 @@ func (r *reader) diskimages(top value) error {
 		}
 		r.images[name] = img
 	}
+	for _, item := range all {
+		parent, _ := item.get("parent")
+		if img, ok := r.images[parent.text()]; ok {
+			img.isParent = true
+			r.images[parent.text()] = img
+		}
+	}
 	return nil
+}
+
+// dropUnbuilt removes parents without elements that are in no provider: Nodepool builds only their children.
+func (r *reader) dropUnbuilt() {
+	for name, img := range r.images {
+		if img.isParent && len(img.elements) == 0 && !r.listed[name] {
+			prefix := under("", "diskimage", name)
+			maps.DeleteFunc(r.model, func(path string, _ Value) bool { return strings.HasPrefix(path, prefix) })
+		}
+	}
 }
 
 func (img *image) apply(one value) {

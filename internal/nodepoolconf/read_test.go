@@ -1,6 +1,8 @@
 package nodepoolconf
 
 import (
+	"github.com/npctl/npctl/resources"
+
 	"os"
 	"path/filepath"
 	"strings"
@@ -159,19 +161,48 @@ func TestMistakesHaveALine(t *testing.T) {
 	for input, want := range map[string]string{
 		"[1]":                                "must be a mapping",
 		"labels: [{min-ready: 1}]":           "line 1: an item of labels has no name",
-		"labels:\n- {name: a, min-ready: b}": `line 2: "b" is not a number`,
 		"diskimages: [{name: a, parent: b}]": `line 1: there is no diskimage "b"`,
 		"diskimages: [{name: a, parent: a}]": "cycle",
 		"a: &a [*a]":                         "nested more than 100 levels",
 		"a: [":                               "yaml:",
 		"<<: 1":                              "needs a mapping",
-		"providers: [{name: p, pools: [{name: m, labels: [{name: l}]}]}]":                      `there is no label "l"`,
-		"labels: [{name: l}]\nproviders: [{name: p, pools: [{name: m, labels: [{name: l}]}]}]": "line 2: a label needs",
-		"providers: [{name: p, diskimages: [{name: x}]}]":                                      `there is no diskimage "x"`,
+		"providers: [{name: p, diskimages: [{name: x}]}]": `there is no diskimage "x"`,
 		"a: &a [1,1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e]": "more than 200000 values",
 	} {
 		if _, err := Read([]byte(input), nil, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", input, err, want)
+		}
+	}
+}
+
+// TestMistakesInOnePlaceLeaveTheRestComparable includes labels and numbers.
+func TestMistakesInOnePlaceLeaveTheRestComparable(t *testing.T) {
+	input := `labels:
+- {name: l, min-ready: b}
+providers:
+- name: p
+  pools:
+  - name: m
+    labels:
+    - {name: l}
+    - {name: other}
+`
+	m, err := Read([]byte(input), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	differences := map[string]Difference{}
+	for _, d := range Compare(m, resources.Desired{}).Differences {
+		differences[d.Path] = d
+	}
+	for path, want := range map[string]Difference{
+		`label "l".min-ready`:                         {Nodepool: `"b" (not a number)`, Line: 2},
+		`provider "p".pool "m".label "l"`:             {Nodepool: "an error: a label needs a diskimage or a cloud-image", Line: 8},
+		`provider "p".pool "m".label "other"`:         {Nodepool: `an error: there is no label "other"`, Line: 9},
+		`provider "p".pool "m".ignore-provider-quota`: {Nodepool: "false", Line: 6},
+	} {
+		if got := differences[path]; got.Nodepool != want.Nodepool || got.Line != want.Line || got.Npctl != absent {
+			t.Errorf("%s: %+v, want %+v", path, got, want)
 		}
 	}
 }

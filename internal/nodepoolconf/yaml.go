@@ -236,19 +236,18 @@ func (v value) get(key string) (value, bool) {
 	return one, ok
 }
 
-// number returns a number, or an error with the line.
-func (v value) number() (float64, error) {
+// number returns a number, or false.
+func (v value) number() (float64, bool) {
 	switch s := v.scalar.(type) {
 	case int64:
-		return float64(s), nil
+		return float64(s), true
 	case float64:
-		return s, nil
+		return s, true
 	case string:
-		if number, err := strconv.ParseFloat(s, 64); err == nil { // int("5") in Nodepool's code
-			return number, nil
-		}
+		number, err := strconv.ParseFloat(s, 64) // int("5") in Nodepool's code
+		return number, err == nil
 	}
-	return 0, fmt.Errorf("line %d: %q is not a number", v.line, v.text())
+	return 0, false
 }
 
 func (v value) texts() []string {
