@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -234,6 +235,36 @@ func (c *convertCommand) create(path string, data []byte, mode fs.FileMode) erro
 	return nil
 }
 
+// inYAML moves the subjects of diagnostics to the lines of nodepool.yaml that they come from.
+func inYAML(diags hcl.Diagnostics, files map[string]*hcl.File, in convert.Input, r *convert.Result) {
+	files[in.Name] = &hcl.File{Bytes: in.YAML}
+	for _, d := range diags {
+		if d.Subject == nil {
+			continue
+		}
+		i := slices.IndexFunc(r.Files, func(f convert.File) bool { return f.Name == d.Subject.Filename })
+		if i < 0 || d.Subject.Start.Line > len(r.Files[i].Places) {
+			continue
+		}
+		place := r.Files[i].Places[d.Subject.Start.Line-1]
+		if place.Line == 0 {
+			continue
+		}
+		at, line := hcl.Pos{Line: place.Line, Column: 1}, ""
+		if place.File == in.Name {
+			lines := strings.SplitAfter(string(in.YAML), "\n")
+			line = strings.TrimRight(lines[place.Line-1], "\r\n")
+			indent := len(line) - len(strings.TrimLeft(line, " "))
+			at.Byte = len(strings.Join(lines[:place.Line-1], "")) + indent
+			at.Column += indent
+			line = line[indent:]
+		}
+		end := at
+		end.Byte, end.Column = end.Byte+len(line), end.Column+len([]rune(line))
+		d.Subject, d.Context = &hcl.Range{Filename: place.File, Start: at, End: end}, nil
+	}
+}
+
 // check loads the files from a temporary directory as npctl plan does, checks their layout and compares them with the
 // input. It uses 1 for environment variables that are not set.
 func (c *convertCommand) check(in convert.Input, r *convert.Result) (checked convertCheck, err error) {
@@ -281,9 +312,19 @@ func (c *convertCommand) check(in convert.Input, r *convert.Result) (checked con
 		}
 	}
 	if diags.HasErrors() {
+		if in.Options.Plain {
+			inYAML(diags, files, in, r)
+		} else { // without repetition, an attribute has no single place in the YAML
+			in.Options.Plain = true
+			if plain, err := convert.Convert(in); err == nil {
+				if _, err := c.check(in, plain); err != nil {
+					return checked, err
+				}
+			}
+		}
 		c.ui.diagnostics(&diagnosed{diags, files})
 		return checked, hint(errors.New("the translation is not a valid configuration of npctl; nothing was written"),
-			"the errors above refer to the translation; correct the values in the YAML")
+			"correct the values in the YAML")
 	}
 	if len(diags) > 0 {
 		c.ui.diagnostics(&diagnosed{diags, files})

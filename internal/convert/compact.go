@@ -3,7 +3,6 @@ package convert
 import (
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // poolAttributes are the attributes of labels that a pool may set for all of its labels.
@@ -140,7 +139,7 @@ func (o *output) shareLabels() {
 
 // signature returns the text of blocks without comments, and whether they have comments.
 func signature(blocks []*block) (string, bool) {
-	var with, without strings.Builder
+	var with, without hclText
 	for _, b := range blocks {
 		b.write(&with)
 		bare := newBlock(b.kind, b.labels...)

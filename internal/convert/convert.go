@@ -42,6 +42,14 @@ type File struct {
 	Name string
 	Data []byte
 	Mode fs.FileMode
+	// Places has the place in the input for each line of Data. It is exact with Options.Plain.
+	Places []Place
+}
+
+// Place is a line of the input. The zero value is no place.
+type Place struct {
+	File string
+	Line int
 }
 
 // Verdict is the result of the translation of a key.

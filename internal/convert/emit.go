@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ type block struct {
 	comment []string
 	items   []item
 	foot    []string
+	from    *node // in the input; nil if it has none
 }
 
 // item is an attribute, a block or a comment.
@@ -27,6 +29,40 @@ type item struct {
 	comment    []string
 	beside     string
 	block      *block
+	from       *node // in the input; nil if it has none
+}
+
+// hclText is HCL with the places of the input that its lines come from.
+type hclText struct {
+	strings.Builder
+	marks []mark
+}
+
+// mark says that the text from an offset comes from a value of the input.
+type mark struct {
+	offset int
+	from   *node
+}
+
+func (w *hclText) comesFrom(n *node) {
+	if n != nil {
+		w.marks = append(w.marks, mark{w.Len(), n})
+	}
+}
+
+// places returns the place in the input of each line.
+func (w *hclText) places() []Place {
+	var all []Place
+	var at Place
+	marks, offset := w.marks, 0
+	for line := range strings.SplitAfterSeq(w.String(), "\n") {
+		offset += len(line)
+		for ; len(marks) > 0 && marks[0].offset < offset; marks = marks[1:] {
+			at = Place{marks[0].from.src.name, marks[0].from.line}
+		}
+		all = append(all, at)
+	}
+	return all
 }
 
 func newBlock(kind string, labels ...string) *block { return &block{kind: kind, labels: labels} }
@@ -121,8 +157,9 @@ func (b *block) order() {
 }
 
 // write appends the block as HCL, without a final layout.
-func (b *block) write(w *strings.Builder) {
+func (b *block) write(w *hclText) {
 	writeComments(w, b.comment)
+	w.comesFrom(b.from)
 	if b.kind != "" {
 		w.WriteString(b.kind)
 		for _, label := range b.labels {
@@ -154,6 +191,7 @@ func (b *block) write(w *strings.Builder) {
 				writeComments(w, []string{beside})
 				beside = ""
 			}
+			w.comesFrom(it.from)
 			fmt.Fprintf(w, "%s = %s", it.name, it.expr)
 			if beside != "" {
 				w.WriteString(" " + beside)
@@ -172,9 +210,9 @@ func (b *block) isLine() bool {
 	return b != nil && b.kind != "" && len(b.comment)+len(b.items)+len(b.foot) == 0
 }
 
-func writeComments(w *strings.Builder, lines []string) {
+func writeComments(w io.StringWriter, lines []string) {
 	for _, line := range lines {
-		w.WriteString(line + "\n")
+		_, _ = w.WriteString(line + "\n")
 	}
 }
 

@@ -3,7 +3,6 @@ package convert
 import (
 	"fmt"
 	"io/fs"
-	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -53,24 +52,24 @@ func (o *output) files(split bool) ([]File, error) {
 		if p.name == SecretsFile {
 			mode = 0o600
 		}
-		data, err := render(p.name, p.head, p.blocks)
+		data, places, err := render(p.name, p.head, p.blocks)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, File{Name: p.name, Data: data, Mode: mode})
+		files = append(files, File{Name: p.name, Data: data, Mode: mode, Places: places})
 	}
 	return files, nil
 }
 
-func render(name string, head []string, blocks []*block) ([]byte, error) {
+func render(name string, head []string, blocks []*block) ([]byte, []Place, error) {
 	all := newBlock("")
 	all.remark(head...)
 	all.add(blocks...)
-	var w strings.Builder
+	var w hclText
 	all.write(&w)
 	data := hclwrite.Format([]byte(w.String()))
 	if _, diags := hclsyntax.ParseConfig(data, name, hcl.InitialPos); diags.HasErrors() {
-		return nil, fmt.Errorf("the translation of the configuration is not valid HCL, which is a bug in npctl convert: %s in line %d", diags[0].Summary, diags[0].Subject.Start.Line)
+		return nil, nil, fmt.Errorf("the translation of the configuration is not valid HCL, which is a bug in npctl convert: %s in line %d", diags[0].Summary, diags[0].Subject.Start.Line)
 	}
-	return data, nil
+	return data, w.places(), nil
 }

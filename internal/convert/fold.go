@@ -72,7 +72,7 @@ func fold(blocks []*block) []*block {
 }
 
 func lineCount(blocks ...*block) int {
-	var w strings.Builder
+	var w hclText
 	for _, b := range blocks {
 		w.WriteString("\n")
 		b.write(&w)

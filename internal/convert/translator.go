@@ -72,7 +72,7 @@ func (t *translator) attribute(e *entry, b *block, attr string, read reader) {
 	expr, ok := read(t, e.value)
 	head = append(head, t.deep(e.value.y, 0)...)
 	if ok {
-		b.items = append(b.items, item{name: attr, expr: expr, comment: head, beside: beside})
+		b.items = append(b.items, item{name: attr, expr: expr, comment: head, beside: beside, from: e.place()})
 		b.remark(foot...)
 	}
 }
@@ -134,6 +134,7 @@ func (t *translator) blocks(list *entry, what, kind string, accept alphabet, tra
 			continue
 		}
 		b := newBlock(kind, name)
+		b.from = it
 		b.comment = t.heading(list, it, i == 0)
 		translate(it, b)
 		b.order()

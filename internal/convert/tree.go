@@ -61,6 +61,9 @@ func (n *node) get(name string) *entry {
 	return nil
 }
 
+// place returns the key as a value, for its line.
+func (e *entry) place() *node { return &node{src: e.value.src, line: e.line} }
+
 // textOf returns the text of a key, or "".
 func (n *node) textOf(name string) string {
 	if e := n.get(name); e != nil && e.value.kind == scalarNode {
