@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/npctl/npctl/resources"
 )
@@ -302,7 +303,11 @@ func asText(v cty.Value) string {
 	case v.Type() == cty.Number:
 		return v.AsBigFloat().Text('f', -1)
 	}
-	return v.GoString()
+	text, err := ctyjson.Marshal(v, v.Type())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 func (a attributes) texts(key string) (texts []string) {
