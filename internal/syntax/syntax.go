@@ -4,6 +4,8 @@ package syntax
 
 import (
 	"bytes"
+	"regexp"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
@@ -40,6 +42,9 @@ func (p *Parser) File(src []byte, path string) (*hcl.File, hcl.Diagnostics) {
 		return nil, hcl.Diagnostics{diag}
 	}
 	file, diags := hclsyntax.ParseConfig(src, path, hcl.InitialPos)
+	if diag := otherContent(src, diags); diag != nil {
+		return file, hcl.Diagnostics{diag}
+	}
 	return file, firstUnclosedString(diags)
 }
 
@@ -75,6 +80,31 @@ func notText(src []byte, path string) *hcl.Diagnostic {
 	}
 	return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Not a text file", Detail: path + " is not UTF-8 text. Save it as UTF-8, or move it " +
 		"to another directory if it is not part of the configuration."}
+}
+
+var (
+	conflictMarker = regexp.MustCompile(`^(<<<<<<<|\|\|\|\|\|\|\||=======|>>>>>>>)( |$)`)
+	yamlLine       = regexp.MustCompile(`^(---|- .*|[A-Za-z_-]+:( .*)?)$`)
+)
+
+// otherContent replaces the errors at a marker of a merge conflict, and those of a file that starts as YAML does.
+func otherContent(src []byte, diags hcl.Diagnostics) *hcl.Diagnostic {
+	lines := strings.Split(string(src), "\n")
+	for i, diag := range diags {
+		if diag.Subject == nil || diag.Subject.Start.Line > len(lines) {
+			continue
+		}
+		line := strings.TrimRight(lines[diag.Subject.Start.Line-1], "\r")
+		switch {
+		case conflictMarker.MatchString(line):
+			return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Merge conflict", Subject: diag.Subject,
+				Detail: "The line is a marker of a merge conflict. Resolve the conflict and remove its markers."}
+		case i == 0 && diag.Subject.Start.Column == 1 && yamlLine.MatchString(line):
+			return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "YAML in a file of HCL", Subject: diag.Subject,
+				Detail: "The line is YAML. npctl convert translates a nodepool.yaml; other files need the syntax NAME = VALUE, or a block."}
+		}
+	}
+	return nil
 }
 
 // firstUnclosedString keeps one error for a string without closing quote and drops the errors after it: behind that

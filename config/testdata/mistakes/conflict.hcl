@@ -1,0 +1,6 @@
+label "a" {}
+<<<<<<< HEAD
+label "b" {}
+=======
+label "c" {}
+>>>>>>> other

@@ -1,0 +1,5 @@
+labels:
+  - name: debian
+providers:
+  - name: x
+    cloud: y
