@@ -86,6 +86,7 @@ func (e *Engine) Execute(ctx context.Context, p plan.Plan, opt plan.Options, see
 // stepRun is what differs between the callers of runStep. Each function may be nil.
 type stepRun struct {
 	noted func()                                       // called when the next plan knows of the step, at the latest before it waits for its slot
+	began func()                                       // called when a step of an apply has its slot
 	work  func(context.Context) (id string, err error) // replaces the function of the step's kind
 	ended func(id string, err error)                   // called before the step releases its slot, claims and records
 }
@@ -139,6 +140,9 @@ func (x *execution) runStep(ctx context.Context, s plan.Step, r stepRun) (id str
 		release = free
 	}
 	if !x.continuous {
+		if r.began != nil {
+			r.began()
+		}
 		x.report(Event{Kind: EventStart, Step: s})
 	}
 	switch {
@@ -277,7 +281,7 @@ func (c *schedule) step(ctx context.Context, s plan.Step) {
 		return
 	}
 	started := time.Now()
-	_, _ = c.x.runStep(ctx, s, stepRun{ended: func(id string, err error) {
+	_, _ = c.x.runStep(ctx, s, stepRun{began: func() { started = time.Now() }, ended: func(id string, err error) {
 		if errors.Is(err, errNotStarted) {
 			c.skip(s, err)
 			return

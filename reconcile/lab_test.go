@@ -63,6 +63,7 @@ type lab struct {
 	driver labDriver
 	kill   *kill.Killer
 	shared *claimedStore // if set, other processes use the store too
+	events func(reconcile.Event)
 
 	requests atomic.Int64 // to all clouds
 }
@@ -130,7 +131,7 @@ func (l *lab) engine() (*reconcile.Engine, func()) {
 		l.shared.Store, l.shared.Identified, used = used, store, l.shared
 	}
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: used, Drivers: kinds, Builders: map[string]builders.Builder{"exec": &exec.Builder{}},
-		DataDir: filepath.Join(l.dir, "data"), WrapTransport: l.transport})
+		DataDir: filepath.Join(l.dir, "data"), WrapTransport: l.transport, Report: l.events})
 	return e, func() {
 		_ = e.Close()
 		_ = store.Close()

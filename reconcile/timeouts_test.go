@@ -96,3 +96,21 @@ func TestTimeoutsOfALaunchAreDistinct(t *testing.T) {
 		})
 	}
 }
+
+// TestStepTakesTheTimeSinceItHasItsSlot: a step of an apply that waits for another one does not count that time.
+func TestStepTakesTheTimeSinceItHasItsSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, strings.Replace(oneCloud(), `image_format = "raw"`, "image_format = \"raw\"\n  max_concurrency = 1", 1),
+			sandboxcloud.Options{BuildTime: time.Minute})
+		var took []time.Duration
+		l.events = func(e reconcile.Event) {
+			if e.Kind == reconcile.EventDone && e.Step.Action == plan.ActionLaunch {
+				took = append(took, e.Took)
+			}
+		}
+		l.mustRun(t, plan.Options{})
+		if len(took) != 2 || took[0] < time.Minute || took[1] >= 2*time.Minute {
+			t.Errorf("two launches of a minute, one after the other, took %v", took)
+		}
+	})
+}
