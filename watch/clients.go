@@ -255,6 +255,9 @@ func (c *Clients) Hold(ctx context.Context, id, reason string, until time.Time) 
 		if n.State != resources.StateHold {
 			n.StateTime = now
 		}
+		if n.State == resources.StateHold && reason == "" { // a hold with another end
+			reason = n.Comment
+		}
 		n.State, n.Lease, n.Comment, n.HoldUntil = resources.StateHold, nil, reason, until
 		return nil
 	})

@@ -168,6 +168,9 @@ func TestNodesAreHeldReleasedAndDeleted(t *testing.T) {
 	if err != nil || held.State != resources.StateHold || held.Comment != "look at the disk" || !held.HoldUntil.Equal(until) {
 		t.Fatalf("held node is %+v: %v", held, err)
 	}
+	if held, err = l.HoldNode(t.Context(), n.ID, "", until); err != nil || held.Comment != "look at the disk" {
+		t.Errorf("a second hold without a reason drops the first one: %+v: %v", held, err)
+	}
 	why, err := l.Why(t.Context(), "node/"+n.ID)
 	if err != nil || why.State != "hold" || !strings.Contains(why.Summary, "look at the disk") || len(why.Waits) == 0 {
 		t.Errorf("why is %+v: %v", why, err)
