@@ -45,11 +45,15 @@ func (e *explanation) label(name string) error {
 	case len(l.Offers) == 0:
 		e.State, e.Summary = "not offered", "No pool offers it, so no nodes of it can exist."
 	case int64(l.Free) >= l.MinReady && l.Waiting == 0:
-		e.State, e.Summary = "satisfied", fmt.Sprintf("%s, and min_ready is %d.", free, l.MinReady)
+		e.State, e.Summary = "ok", fmt.Sprintf("%s, and min_ready is %d.", free, l.MinReady)
 	case len(e.Running) > 0:
-		e.State, e.Summary = "coming", fmt.Sprintf("%s; %s running for more.", free, text.Count(len(e.Running), "step is", "steps are"))
+		e.State, e.Summary = "launching", fmt.Sprintf("%s; %s running for more.", free, text.Count(len(e.Running), "step is", "steps are"))
 	default:
-		e.State, e.Summary = "wanting", fmt.Sprintf("%s, min_ready is %d, and %s.", free, l.MinReady, text.Count(l.Waiting, "request waits", "requests wait"))
+		e.State = "requests wait"
+		if short := l.MinReady - int64(l.Free); short > 0 {
+			e.State = fmt.Sprintf("short of %s", text.Count(int(short), "node", "nodes"))
+		}
+		e.Summary = fmt.Sprintf("%s, min_ready is %d, and %s.", free, l.MinReady, text.Count(l.Waiting, "request waits", "requests wait"))
 	}
 	return nil
 }
@@ -117,16 +121,16 @@ func (e *explanation) image(name string) error {
 	case i < 0:
 		e.State, e.Summary = "not configured", "It is no longer configured; npctl deletes it as soon as nothing uses it."
 	case len(e.Running) > 0:
-		e.State, e.Summary = "at work", fmt.Sprintf("%s is running: %s.", e.Running[0].Action, e.Running[0].Text)
+		e.State, e.Summary = "running", fmt.Sprintf("%s is running: %s.", e.Running[0].Action, e.Running[0].Text)
 	case paused || e.Desired.Images[i].Pause:
 		e.State, e.Summary = "paused", "It is paused, so it is not built."
 	case len(e.Planned) > 0:
-		e.State, e.Summary = "to be done", fmt.Sprintf("%s is planned: %s.", e.Planned[0].Action, e.Planned[0].Text)
+		e.State, e.Summary = "planned", fmt.Sprintf("%s is planned: %s.", e.Planned[0].Action, e.Planned[0].Text)
 	case failure != nil:
 		e.State, e.Summary = "build failing", fmt.Sprintf("Its build failed; npctl repeats it after %s. Its log: npctl image log %s.",
 			plan.NextBuildAttempt(failure).UTC().Format(time.RFC3339), name)
 	default:
-		e.State, e.Summary = "as wanted", "Nothing is planned."
+		e.State, e.Summary = "ok", "Nothing is planned."
 	}
 	return nil
 }
@@ -195,9 +199,9 @@ func (e *explanation) provider(name string) error {
 	case e.providerProblems(name) && e.Observed.Frozen[name]:
 		e.State, e.Summary = "frozen", "It is frozen."
 	case view.Err != "":
-		e.State, e.Summary = "not answering", "It cannot be queried, so nothing is planned for it: "+strings.TrimSuffix(view.Err, ".")+"."
+		e.State, e.Summary = "not listed", "It could not be listed, so nothing is planned for it: "+strings.TrimSuffix(view.Err, ".")+"."
 	default:
-		e.State, e.Summary = "served", fmt.Sprintf("It responds; %s running, and %d more planned.", text.Count(len(e.Running), "step is", "steps are"), len(e.Planned))
+		e.State, e.Summary = "ok", fmt.Sprintf("It responds; %s running, and %d more planned.", text.Count(len(e.Running), "step is", "steps are"), len(e.Planned))
 	}
 	return nil
 }

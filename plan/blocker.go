@@ -18,7 +18,10 @@ type blocker struct {
 	quota    bool
 }
 
-// notResponding is the blocker of a provider without a current listing.
+// notListed is the blocker of a provider without a current listing.
+var notListed = &blocker{text: "the provider could not be listed"}
+
+// notResponding is the blocker of a provider during an outage.
 var notResponding = &blocker{text: "the provider does not respond"}
 
 // frozen is the blocker of a frozen provider.

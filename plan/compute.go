@@ -217,7 +217,7 @@ func (d *draft) isReplaceTarget(addresses ...Address) bool {
 }
 
 // noteSkipped notes what the plan leaves out: the records that another process may be changing, and the providers that are
-// frozen or could not be queried.
+// frozen or could not be listed.
 func (d *draft) noteSkipped() {
 	if w := d.world.seen.LockHolder; w != nil {
 		d.note(Warning, CodeInProgress, "", resources.Source{},
@@ -236,7 +236,7 @@ func (d *draft) noteSkipped() {
 				continue
 			}
 			d.note(Warning, "deferred", ProviderAddress(name), d.world.source(name),
-				"provider %s could not be queried, so nothing is planned for it: %s", name, view.Err)
+				"provider %s could not be listed, so nothing is planned for it: %s", name, view.Err)
 		}
 	}
 }

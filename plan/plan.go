@@ -43,7 +43,7 @@ type Plan struct {
 	Problems []Problem `json:"problems,omitempty"`
 	// Unchanged holds the objects that exist and match the desired state.
 	Unchanged Unchanged `json:"unchanged,omitzero"`
-	// Deferred names the providers that could not be queried. The plan has no steps for them.
+	// Deferred names the providers that could not be listed. The plan has no steps for them.
 	Deferred []string `json:"deferred,omitempty"`
 	// InProgress is another process that was working on the state. The plan skips the records that it may be
 	// changing.
@@ -296,7 +296,7 @@ type Records struct {
 
 // ProviderView is the observed state of one provider.
 type ProviderView struct {
-	Err               string    // why it could not be queried; there is no listing then
+	Err               string    // why it could not be listed; there is no listing then
 	Rejected          bool      // with Err: a retry does not help, the operator has to fix something
 	ListedAt          time.Time // start of the listing
 	Instances         []resources.Instance

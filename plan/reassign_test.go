@@ -168,7 +168,7 @@ func TestPostponedLaunchIsExplained(t *testing.T) {
 func TestFrozenProviderIsNotReportedAsDead(t *testing.T) {
 	for want, freeze := range map[string]func(*Observed){
 		"the provider is frozen":        func(o *Observed) { o.Frozen = map[string]bool{"cloud": true} },
-		"the provider does not respond": func(o *Observed) { o.Providers["cloud"] = ProviderView{Err: "refused"} },
+		"the provider could not be listed": func(o *Observed) { o.Providers["cloud"] = ProviderView{Err: "refused"} },
 	} {
 		d, o := fleet(), settled()
 		d.Labels[0].MinReady = 5

@@ -221,7 +221,7 @@ func (ip *imagePlanner) removeUpload(key resources.Key) {
 	switch {
 	case !ip.world.reachable(u.Provider):
 		ip.draft.unremovable = append(ip.draft.unremovable, Problem{Address: at, Provider: u.Provider,
-			Text: fmt.Sprintf("provider %s could not be queried, so upload %s cannot be removed", u.Provider, u.ID)})
+			Text: fmt.Sprintf("provider %s could not be listed, so upload %s cannot be removed", u.Provider, u.ID)})
 	case ip.deleteUpload(u, ReasonRequested) == "":
 		ip.draft.unremovable = append(ip.draft.unremovable, Problem{Address: at, Provider: u.Provider,
 			Text: fmt.Sprintf("nodes use image %s", u.Name), Hint: "it can be removed once they are gone; see npctl state list"})

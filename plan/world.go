@@ -262,7 +262,7 @@ func (w *world) unreachable(provider string) *blocker {
 	case w.seen.Frozen[provider]:
 		return frozen
 	default:
-		return notResponding
+		return notListed
 	}
 }
 

@@ -25,9 +25,9 @@ func TestOutageIsLoggedAtItsStartAndEnd(t *testing.T) {
 		want string // part of the log; empty when nothing is logged
 	}{
 		{"success", func() { o.onListing("one", plan.ProviderView{}, works) }, ""},
-		{"first failure", func() { o.onListing("one", works, fails) }, "could not be queried"},
+		{"first failure", func() { o.onListing("one", works, fails) }, "could not be listed"},
 		{"second failure", func() { o.onListing("one", fails, fails) }, ""},
-		{"rejected credentials", func() { o.onListing("one", fails, plan.ProviderView{Err: "forbidden", Rejected: true}) }, "could not be queried"},
+		{"rejected credentials", func() { o.onListing("one", fails, plan.ProviderView{Err: "forbidden", Rejected: true}) }, "could not be listed"},
 		{"postponed launch", func() { postponed = now; o.onLaunchResult(launch, fails) }, ""},
 		{"listing soon after", func() { o.onListing("one", fails, works) }, ""},
 		{"listing later", func() { now = now.Add(outageEndDelay); o.onListing("one", works, works) }, "responds again"},

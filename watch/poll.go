@@ -295,7 +295,7 @@ func (o *outages) onListing(provider string, before, view plan.ProviderView) {
 		return
 	}
 	if o.start(provider) || before.Rejected != view.Rejected {
-		o.log.Warn("provider could not be queried", "provider", provider, "error", view.Err)
+		o.log.Warn("provider could not be listed", "provider", provider, "error", view.Err)
 	}
 }
 

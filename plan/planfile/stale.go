@@ -48,7 +48,7 @@ func (f File) Stale(current plan.Plan, records *plan.Records) []Mismatch {
 // goneReason returns why a step is not in the new plan, as far as that is known.
 func goneReason(saved *plan.Step, current plan.Plan) string {
 	if saved.Provider != "" && slices.Contains(current.Deferred, saved.Provider) {
-		return fmt.Sprintf("provider %s could not be queried, so it is unknown whether to %s", saved.Provider, actionText(saved))
+		return fmt.Sprintf("provider %s could not be listed, so it is unknown whether to %s", saved.Provider, actionText(saved))
 	}
 	for i := range current.Problems {
 		p := &current.Problems[i]

@@ -61,7 +61,7 @@ func TestStaleNamesChanges(t *testing.T) {
 		},
 			[]string{"node.0000000003: was to delete the node, now to forget the node because the cloud no longer has it"}},
 		{"the cloud is away", func(p *plan.Plan) { p.Steps, p.Deferred = nil, []string{"vexxhost"} },
-			[]string{"node.0000000003: provider vexxhost could not be queried, so it is unknown whether to delete the node"}},
+			[]string{"node.0000000003: provider vexxhost could not be listed, so it is unknown whether to delete the node"}},
 		{"a problem", func(p *plan.Plan) {
 			p.Steps, p.Problems = nil, []plan.Problem{{Address: "provider.vexxhost.pool.main", Provider: "vexxhost", Text: "no such\nflavor"}}
 		},

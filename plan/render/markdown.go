@@ -53,7 +53,7 @@ func markdownText(p plan.Plan, limit int) string {
 
 	problems := markdownSection("Problems", markdownProblems(p.Problems), room/2)
 	room -= len(problems)
-	deferred := markdownSection("Skipped, because they could not be queried", markdownDeferred(p), room/2)
+	deferred := markdownSection("Skipped, because they could not be listed", markdownDeferred(p), room/2)
 	room -= len(deferred)
 	table := markdownTable(tableRows(groups, false), summary, room/2)
 	room -= len(table)

@@ -120,12 +120,12 @@ func (t *textWriter) unchanged(things plan.Unchanged, o TextOptions) {
 	}
 }
 
-// deferred lists the providers that could not be queried, with their notes.
+// deferred lists the providers that could not be listed, with their notes.
 func (t *textWriter) deferred(p plan.Plan) {
 	if len(p.Deferred) == 0 {
 		return
 	}
-	t.heading("Skipped, because they could not be queried")
+	t.heading("Skipped, because they could not be listed")
 	for _, name := range p.Deferred {
 		t.line("  ", 6, span{"provider." + safe(name), styleChange})
 		for _, n := range p.Notes {

@@ -82,7 +82,7 @@ func TestOpenStackUnreachableCloudIsDeferred(t *testing.T) {
   cloud           = "mine"`, `provider "openstack" "silent" {
   cloud = "gone"`)
 	at.change("min_ready = 2", "min_ready = 3")
-	at.mustRun(0, "plan").contains("silent", "could not be queried", "connection refused").endsWith("Plan: 0 to build, 0 to upload, 1 to launch, 0 to delete; 1 provider could not be listed.")
+	at.mustRun(0, "plan").contains("silent", "could not be listed", "connection refused").endsWith("Plan: 0 to build, 0 to upload, 1 to launch, 0 to delete; 1 provider could not be listed.")
 	at.mustRun(1, "apply", "-auto-approve").contains("1 launched", "some steps were not planned", "silent")
 	at.mustRun(1, "plan", "-detailed-exitcode").contains("whether there are changes is not known")
 	p.mustHave(before, map[string]int{"server": 3})

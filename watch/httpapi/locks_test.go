@@ -100,7 +100,7 @@ func TestLockErrorNamesRunningSteps(t *testing.T) {
 	refused(t, err, wire.CodeInvalidState, "stop it instead")
 	l.fulfilled("metal") // the daemon is not suspended
 	why, err := l.Why(t.Context(), "image/debian")
-	if err != nil || why.State != "at work" || len(why.Running) != 1 {
+	if err != nil || why.State != "running" || len(why.Running) != 1 {
 		t.Errorf("why is %+v, %v", why, err)
 	}
 }

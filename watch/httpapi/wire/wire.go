@@ -115,7 +115,7 @@ type Provider struct {
 	Frozen        bool                      `json:"frozen" doc:"Frozen by command, or not served by this daemon."`
 	Leader        *state.Holder             `json:"leader,omitempty" doc:"The process that leads the provider while this daemon is a standby."`
 	Queried       bool                      `json:"queried" doc:"Whether the provider was listed since the daemon started, successfully or not."`
-	Error         string                    `json:"error,omitempty" doc:"Why the provider could not be queried."`
+	Error         string                    `json:"error,omitempty" doc:"Why the provider could not be listed."`
 	ListedAt      time.Time                 `json:"listed_at,omitzero" doc:"The time of the newest successful listing."`
 	Priority      int64                     `json:"priority"`
 	Location      string                    `json:"location,omitempty" doc:"Such as a project in a region."`
