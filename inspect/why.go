@@ -316,7 +316,7 @@ func (e *explanation) usual(subject string) string {
 	for _, h := range e.Observed.Records.Histories {
 		if h.Subject == subject && len(h.Seconds) > 0 {
 			sorted := slices.Sorted(slices.Values(h.Seconds))
-			return rounded(seconds(sorted[len(sorted)/2]))
+			return rounded(max(time.Second, seconds(sorted[len(sorted)/2])))
 		}
 	}
 	return ""

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/npctl/npctl/internal/text"
@@ -35,7 +36,11 @@ func (d *draft) cloudProblems() {
 }
 
 func (d *draft) problem(at Address, provider string, p resources.Problem, source resources.Source) {
-	text := fmt.Sprintf("%s = %q: %s", p.Attribute, p.Value, p.Detail)
+	value := p.Value
+	if _, err := strconv.ParseFloat(value, 64); err != nil { // a number is written without quotes
+		value = strconv.Quote(value)
+	}
+	text := fmt.Sprintf("%s = %s: %s", p.Attribute, value, p.Detail)
 	hint := ""
 	if len(p.Suggestions) > 0 {
 		hint = "did you mean " + strings.Join(p.Suggestions, ", ") + "?"

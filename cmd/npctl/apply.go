@@ -146,7 +146,7 @@ func (c *applyCommand) applyFresh(ctx context.Context, s *session, events *event
 	}
 	switch {
 	case len(p.Problems) > 0:
-		return hint(errors.New(problemSentence(p)+" No step was run"), "fix the problems above, or exclude the block with -exclude")
+		return problemsError(p, "correct the configuration, or exclude the block with -exclude")
 	case p.Summary().Empty() || c.dryRun:
 		return c.incomplete(p)
 	}
@@ -259,11 +259,11 @@ func (s *session) journal(ctx context.Context) (journal *watch.Journal, end func
 	}, nil
 }
 
-// incomplete returns an error if a provider could not be queried, because its actual state is unknown.
+// incomplete returns an error if a provider could not be listed, because its actual state is unknown.
 func (c *applyCommand) incomplete(p plan.Plan) error {
 	if len(p.Deferred) == 0 {
 		return nil
 	}
-	return hint(fmt.Errorf("some steps were not planned: these providers could not be queried: %s", text.And(p.Deferred)),
+	return hint(fmt.Errorf("some steps were not planned: these providers could not be listed: %s", text.And(p.Deferred)),
 		"apply again when they respond, or exclude them with -exclude=provider.NAME")
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/urfave/cli/v3"
@@ -119,12 +118,12 @@ func (c *imageChange) request(ctx context.Context, s *session, newest []*resourc
 	return nil
 }
 
-// leftOut returns an error if a provider could not be queried.
+// leftOut returns an error if a provider could not be listed.
 func leftOut(providers []string) error {
 	if len(providers) == 0 {
 		return nil
 	}
-	return hint(fmt.Errorf("some steps were not planned: these providers could not be queried: %s", text.And(providers)),
+	return hint(fmt.Errorf("some steps were not planned: these providers could not be listed: %s", text.And(providers)),
 		"run npctl apply or the same command again when they respond")
 }
 
@@ -174,7 +173,7 @@ func (c *imageChange) show(s *session, made imagePlan) error {
 		}
 	}
 	if len(made.plan.Problems) > 0 {
-		return hint(errors.New(problemSentence(made.plan)+" No step was run"), "fix the problems above first")
+		return problemsError(made.plan, "correct the configuration")
 	}
 	return nil
 }

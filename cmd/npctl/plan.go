@@ -225,6 +225,16 @@ func problemSentence(p plan.Plan) string {
 	return "the plan has a problem and cannot be applied as it is."
 }
 
+// problemsError returns the error of a plan that is not applied because of its problems. It has a hint unless each problem
+// that the plan shows has one.
+func problemsError(p plan.Plan, advice string) error {
+	err := errors.New(problemSentence(p) + " No step was run")
+	if slices.ContainsFunc(p.Problems, func(q plan.Problem) bool { return q.Hint == "" }) {
+		return hint(err, advice)
+	}
+	return err
+}
+
 // exists reports whether a file exists.
 func exists(path string) bool {
 	_, err := os.Stat(path)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -52,5 +53,5 @@ func (c *Cloud) hasRun(id string) bool {
 }
 
 func flavorOf(a resources.ResourceAmounts) string {
-	return fmt.Sprintf("%d cores, %d MiB", a.Cores, a.RAM)
+	return fmt.Sprintf("%s, %d MiB", text.Count(a.Cores, "core", "cores"), a.RAM)
 }

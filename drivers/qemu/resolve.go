@@ -32,17 +32,17 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 
 // offerProblem returns why no machine of the offer can ever start on this host, nil if there is no reason.
 func (c *Cloud) offerProblem(o poolSettings) *resources.Problem {
-	limit := func(attribute string, value, limit int64) *resources.Problem {
+	limit := func(attribute string, value, limit int64, unit string) *resources.Problem {
 		if limit < 0 || value <= limit {
 			return nil
 		}
 		return &resources.Problem{Attribute: attribute, Value: fmt.Sprint(value),
-			Detail: fmt.Sprintf("all machines together may have %d; raise max_%s of the provider, or lower %s", limit, attribute, attribute)}
+			Detail: fmt.Sprintf("all machines together may have %d %s; raise max_%s of the provider, or lower %s", limit, unit, attribute, attribute)}
 	}
-	if p := limit("cores", o.Cores, c.limits.Cores); p != nil {
+	if p := limit("cores", o.Cores, c.limits.Cores, "cores"); p != nil {
 		return p
 	}
-	if p := limit("ram", o.RAM, c.limits.RAM); p != nil {
+	if p := limit("ram", o.RAM, c.limits.RAM, "MiB"); p != nil {
 		return p
 	}
 	if o.Firmware != "" {
@@ -52,7 +52,7 @@ func (c *Cloud) offerProblem(o poolSettings) *resources.Problem {
 	}
 	if o.Accel == accelKVM {
 		if err := c.kvm(); err != nil {
-			return &resources.Problem{Attribute: "accel", Value: o.Accel, Detail: err.Error(), Suggestions: []string{accelAuto, accelTCG}}
+			return &resources.Problem{Attribute: "accel", Value: o.Accel, Detail: fmt.Sprintf("%v; set accel to %q or %q to run without it", err, accelAuto, accelTCG)}
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ func scanOne(ctx context.Context, address string, algorithms []string, limit tim
 		return found, nil
 	}
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("%s: no SSH answer within %s: %w", address, limit, ctx.Err())
+		return "", fmt.Errorf("no SSH answer within %s", limit)
 	}
 	return "", err
 }
