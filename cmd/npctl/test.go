@@ -181,13 +181,15 @@ func (c *testCommand) test(ctx context.Context, path string) (testedFile, error)
 	file, diags := config.ReadTests(path, c.ui.stopped)
 	if diags.HasErrors() {
 		tested.Diagnostics = config.JSON(diags, file.Files).Diagnostics
-		c.show(func() {
-			c.ui.message("%s", visibleLine(path))
+		err := c.line("%s", visibleLine(path))
+		if !c.json {
 			c.ui.diagnostics(&diagnosed{diags, file.Files})
-		})
-		return tested, nil
+		}
+		return tested, err
 	}
-	c.show(func() { c.ui.message("%s", visibleLine(path)) })
+	if err := c.line("%s", visibleLine(path)); err != nil {
+		return tested, err
+	}
 	w, err := c.newTestWorld()
 	if err != nil {
 		return tested, err
@@ -201,37 +203,39 @@ func (c *testCommand) test(ctx context.Context, path string) (testedFile, error)
 			skip = done.Status == testError
 		}
 		tested.Runs = append(tested.Runs, done)
-		c.showRun(done)
+		if err := c.showRun(done); err != nil {
+			return tested, err
+		}
 	}
 	return tested, nil
 }
 
-// show prints text unless the command prints JSON.
-func (c *testCommand) show(print func()) {
-	if !c.json {
-		print()
+// line prints a line of the results unless the command prints JSON.
+func (c *testCommand) line(format string, args ...any) error {
+	if c.json {
+		return nil
 	}
+	return c.ui.print(format, args...)
 }
 
-func (c *testCommand) showRun(done testedRun) {
-	c.show(func() {
-		status := string(done.Status)
-		switch done.Status {
-		case testFail, testError:
-			status = c.ui.style(styleError, status)
-		case testSkip:
-			status = c.ui.style(styleFaint, status)
-		}
-		c.ui.message("  run %s: %s", text.Quote(done.Name), status)
-		if done.failure == nil {
-			return
-		}
-		if diags, ok := errors.AsType[*diagnosed](done.failure); ok {
-			c.ui.diagnostics(diags)
-			return
-		}
-		c.ui.failure(done.failure)
-	})
+// showRun prints the result of a run on stdout, and the reasons of a failure on stderr.
+func (c *testCommand) showRun(done testedRun) error {
+	status := string(done.Status)
+	switch done.Status {
+	case testFail, testError:
+		status = paint(c.ui.outColor, styleError, status)
+	case testSkip:
+		status = paint(c.ui.outColor, styleFaint, status)
+	}
+	if err := c.line("  run %s: %s", text.Quote(done.Name), status); err != nil || done.failure == nil || c.json {
+		return err
+	}
+	if diags, ok := errors.AsType[*diagnosed](done.failure); ok {
+		c.ui.diagnostics(diags)
+		return nil
+	}
+	c.ui.failure(done.failure)
+	return nil
 }
 
 // runOne executes one run.
