@@ -69,7 +69,7 @@ type evaluated struct {
 }
 
 func (c *consoleCommand) run(ctx context.Context, _ *cli.Command) (err error) {
-	if c.config, err = c.loadAndWarn(c.variables); err != nil {
+	if c.config, err = c.load(c.variables); err != nil {
 		return err
 	}
 	switch {

@@ -63,6 +63,9 @@ func (c *graphCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if _, err := io.WriteString(c.ui.out, text); err != nil {
 		return outputError(err)
 	}
+	if p.Summary().Empty() && len(p.Problems) == 0 {
+		c.ui.message("The graph is empty, because the plan has no steps. %s", p.Summary())
+	}
 	if len(p.Problems) > 0 {
 		return hint(fmt.Errorf("%s", problemSentence(p)), "npctl plan shows the problems")
 	}
@@ -74,7 +77,7 @@ func (c *graphCommand) plan(ctx context.Context, path string) (plan.Plan, error)
 		file, err := planfile.Read(path)
 		return file.Plan, err
 	}
-	config, err := c.loadAndWarn(c.variables)
+	config, err := c.load(c.variables)
 	if err != nil {
 		return plan.Plan{}, err
 	}

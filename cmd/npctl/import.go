@@ -38,7 +38,7 @@ func newImportCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name: "import", Category: categoryState, Usage: "adopt a server or an image that exists", ArgsUsage: "ADDRESS ID", Description: importDescription, Metadata: events,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "state", Category: categorySelection, Destination: &c.state, Value: string(resources.StateHold), Usage: "`STATE` of the node of a server: hold or ready"},
+			&cli.StringFlag{Name: "state", Category: categorySelection, Destination: &c.state, Value: string(resources.StateHold), Usage: "`STATE` of the node of a server: hold or ready; before the command, -state names the state file"},
 		}, c.aloneFlags()...),
 		Action: c.run,
 	}

@@ -71,7 +71,8 @@ func (a *app) read(v variableOptions, opts config.Options) (*configuration, erro
 	return c, nil
 }
 
-// loadAndWarn reads the configuration and prints the warnings at once.
+// loadAndWarn reads the configuration and prints the warnings at once. Commands that only read use load: validate, plan,
+// apply, import and watch have printed the warnings.
 func (a *app) loadAndWarn(v variableOptions) (*configuration, error) {
 	c, err := a.load(v)
 	if err == nil && c.warnings != nil {

@@ -37,7 +37,7 @@ func newNodeCommand(a *app) *cli.Command {
 		Name: "node", Category: categoryDaemon, Usage: "show, hold, return and delete nodes", Description: nodeDescription,
 		Commands: append([]*cli.Command{
 			{Name: "list", Usage: "list nodes", Description: nodeListDescription, Action: list.list, Flags: list.flags(
-				&cli.StringFlag{Name: "state", Category: categoryFilter, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas, such as ready,in-use,hold"},
+				&cli.StringFlag{Name: "state", Category: categoryFilter, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas, such as ready,in-use,hold; before the command, -state names the state file"},
 				&cli.StringFlag{Name: "label", Category: categoryFilter, Destination: &list.filter.Label, Usage: "only those with a `LABEL`"},
 				&cli.StringFlag{Name: "provider", Category: categoryFilter, Destination: &list.filter.Provider, Usage: "only those of a `PROVIDER`"},
 				&cli.StringFlag{Name: "pool", Category: categoryFilter, Destination: &list.filter.Pool, Usage: "only those of a `POOL`"},
@@ -94,7 +94,7 @@ func (c *nodeCommand) table(nodes []wire.Node) error {
 	now := time.Now()
 	for i := range nodes {
 		n := &nodes[i]
-		rows = append(rows, []string{n.ID, string(n.State), age(n.StateTime, now), words(n.Labels), n.Provider + "/" + n.Pool, n.Addresses.Interface,
+		rows = append(rows, []string{n.ID, string(n.State), age(n.StateTime, now), words(n.Labels), n.Provider + "/" + n.Pool, addressText(&n.Node),
 			nodeFor(n, now), nodeNote(n)})
 	}
 	return c.ui.table(rows)
@@ -160,14 +160,20 @@ func (c *daemonCommand) reachable(nodes []wire.Node) error {
 	return c.ui.wideTable(rows)
 }
 
+// addressText returns the address of a node, with the port unless it is the usual one of SSH.
+func addressText(n *resources.Node) string {
+	at, port := n.Addresses.Interface, n.Login.ConnectionPort
+	if at == "" || port == 0 || port == 22 {
+		return at
+	}
+	return net.JoinHostPort(at, strconv.FormatInt(port, 10))
+}
+
 // connectText returns a command that connects to a node or, for connection types other than ssh, the type and address.
 func connectText(n *resources.Node) string {
 	port := n.Login.ConnectionPort
 	if kind := n.Login.ConnectionType; kind != "" && kind != "ssh" {
-		if port == 0 { // of kubectl and others that need npctl node access
-			return kind + " " + n.Addresses.Interface
-		}
-		return kind + " " + net.JoinHostPort(n.Addresses.Interface, strconv.FormatInt(port, 10))
+		return kind + " " + addressText(n) // kubectl and others need npctl node access
 	}
 	at := n.Addresses.Interface
 	if n.Login.Username != "" {

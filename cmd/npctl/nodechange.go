@@ -182,7 +182,7 @@ Examples:
 
 Exit codes: 0 they are; 1 on an error, when it takes longer, or when a node is gone; 130 interrupted.`,
 		Flags: c.flags(
-			&cli.StringFlag{Name: "state", Destination: &c.states, Value: c.states, Usage: "the `STATES` to wait for, separated by commas"},
+			&cli.StringFlag{Name: "state", Destination: &c.states, Value: c.states, Usage: "the `STATES` to wait for, separated by commas; before the command, -state names the state file"},
 			&cli.DurationFlag{Name: "timeout", DefaultText: "no limit", Destination: &c.timeout, Usage: "wait at most for a `DURATION` such as 10m"}),
 		Action: c.each(c.waited),
 	}

@@ -65,7 +65,7 @@ func (c *outputCommand) run(_ context.Context, cmd *cli.Command) error {
 	if c.raw && name == "" {
 		return hint(errors.New("option -raw needs the name of an output"), "write npctl output -raw NAME")
 	}
-	loaded, err := c.loadAndWarn(c.variables)
+	loaded, err := c.load(c.variables)
 	if err != nil {
 		return err
 	}

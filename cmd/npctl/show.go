@@ -165,5 +165,5 @@ func nodeRow(r resources.Record, now time.Time) []string {
 	if n.Static {
 		id = "(static)"
 	}
-	return []string{n.ID, words(n.Labels), n.Provider + "/" + n.Pool, string(n.State), age(n.Created, now), n.Addresses.Interface, id}
+	return []string{n.ID, words(n.Labels), n.Provider + "/" + n.Pool, string(n.State), age(n.Created, now), addressText(n), id}
 }

@@ -82,9 +82,6 @@ func (c *stateMvCommand) rename(ctx context.Context, moves resources.Moves, even
 	if err != nil {
 		return err
 	}
-	if config.warnings != nil {
-		c.ui.diagnostics(config.warnings)
-	}
 	place, err := c.stateOf(config.Desired.Settings)
 	if err != nil {
 		return err

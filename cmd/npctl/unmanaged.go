@@ -55,7 +55,7 @@ type unmanagedDocument struct {
 }
 
 func (c *unmanagedCommand) run(ctx context.Context, cmd *cli.Command) error {
-	config, err := c.loadAndWarn(c.variableOptions)
+	config, err := c.load(c.variableOptions)
 	if err != nil {
 		return err
 	}
