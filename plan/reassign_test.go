@@ -167,7 +167,7 @@ func TestPostponedLaunchIsExplained(t *testing.T) {
 
 func TestFrozenProviderIsNotReportedAsDead(t *testing.T) {
 	for want, freeze := range map[string]func(*Observed){
-		"the provider is frozen":        func(o *Observed) { o.Frozen = map[string]bool{"cloud": true} },
+		"the provider is frozen":           func(o *Observed) { o.Frozen = map[string]bool{"cloud": true} },
 		"the provider could not be listed": func(o *Observed) { o.Providers["cloud"] = ProviderView{Err: "refused"} },
 	} {
 		d, o := fleet(), settled()

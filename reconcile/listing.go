@@ -1,7 +1,9 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -10,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -152,21 +155,39 @@ func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, the
 func (e *Engine) resolve(ctx context.Context, p *resources.Provider, resolver drivers.Resolver, view *plan.ProviderView) error {
 	view.Offers = map[plan.OfferKey]plan.OfferView{}
 	view.CloudImages = map[string]plan.CloudImageView{}
-	for _, pool := range p.Pools {
-		for _, offer := range pool.Offers {
-			resolved, problems, err := resolver.ResolveOffer(ctx, offer.Config)
-			if err != nil {
-				return err
-			}
-			view.Offers[plan.OfferKey{Pool: pool.Name, Label: offer.Label}] = plan.OfferView{ResolvedOffer: resolved, Problems: problems}
-		}
-	}
 	for _, spec := range p.CloudImages {
 		image, problems, err := resolver.ResolveImage(ctx, spec)
 		if err != nil {
 			return err
 		}
 		view.CloudImages[spec.Name] = plan.CloudImageView{Image: image, Problems: problems}
+	}
+	for _, pool := range p.Pools {
+		for _, offer := range pool.Offers {
+			resolved, problems, err := resolver.ResolveOffer(ctx, offer.Config)
+			if err != nil {
+				return err
+			}
+			if problem := architectureProblem(&offer, resolved, view.CloudImages[offer.Image.Name].Image); problem != nil {
+				problems = append(problems, *problem)
+			}
+			view.Offers[plan.OfferKey{Pool: pool.Name, Label: offer.Label}] = plan.OfferView{ResolvedOffer: resolved, Problems: problems}
+		}
+	}
+	return nil
+}
+
+// architectureProblem returns why a flavor of an offer cannot boot its cloud image, or nil.
+func architectureProblem(offer *resources.Offer, resolved resources.ResolvedOffer, image resources.RemoteImage) *resources.Problem {
+	if offer.Image.Kind != resources.CloudImage || image.Architecture == "" {
+		return nil
+	}
+	for _, flavor := range resolved.FlavorNames {
+		if runs := resolved.Architectures[flavor]; len(runs) > 0 && !slices.Contains(runs, image.Architecture) {
+			return &resources.Problem{Attribute: "image", Value: offer.Image.Name,
+				Detail: fmt.Sprintf("%s is for %s, and %s runs %s; choose an image and flavors of one architecture",
+					cmp.Or(image.Name, image.ID), image.Architecture, flavor, text.And(runs))}
+		}
 	}
 	return nil
 }

@@ -101,6 +101,8 @@ type RemoteImage struct {
 	SHA256     string
 	Properties map[string]string
 	Created    time.Time
+	// Architecture is the one of its programs, in the words of the cloud; "" if the cloud does not say.
+	Architecture string
 }
 
 // ResolvedOffer is an offer with its names resolved to the current objects of the cloud.
@@ -109,7 +111,10 @@ type ResolvedOffer struct {
 	Resources ResourceAmounts // quota that one node uses; of several flavors the preferred one
 	// FlavorNames are the names of the flavors in order of preference, for the prices of the provider.
 	FlavorNames []string
-	Zones       []string // zones to choose from; empty: the cloud chooses
+	// Architectures are the ones that each flavor can run, by its name, in the words of RemoteImage. The image of a node has to
+	// have one of each flavor for which there are any.
+	Architectures map[string][]string
+	Zones         []string // zones to choose from; empty: the cloud chooses
 	// Values are the resolved names of the configuration. They replace the entries of Offer.Values.
 	Values map[string]string
 }

@@ -79,6 +79,7 @@ func remoteImage(i types.Image) resources.RemoteImage {
 	r := resources.RemoteImage{
 		ID: aws.ToString(i.ImageId), Name: aws.ToString(i.Name), Marks: drivers.OwnerOf(tags, drivers.OfImage, aws.ToString(i.ImageId)), Status: imageStatus(i.State),
 		Format: tags[tagFormat], SHA256: tags[tagSHA256], Properties: userTags(tags),
+		Architecture: string(i.Architecture),
 	}
 	if name := tags[tagName]; name != "" && r.Marks.Installation != "" {
 		r.Name = name

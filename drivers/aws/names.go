@@ -134,7 +134,8 @@ func (n *names) fetchZones(ctx context.Context) (found []string, err error) {
 // instanceType is what npctl needs to know about an instance type.
 type instanceType struct {
 	name       string
-	cores, ram int64 // RAM in MiB
+	cores, ram int64    // RAM in MiB
+	runs       []string // architectures
 }
 
 // typeCache keeps instance types, which never change.
@@ -167,6 +168,11 @@ func (c *typeCache) add(list []types.InstanceTypeInfo) {
 		}
 		if t.MemoryInfo != nil {
 			one.ram = aws.ToInt64(t.MemoryInfo.SizeInMiB)
+		}
+		if t.ProcessorInfo != nil {
+			for _, a := range t.ProcessorInfo.SupportedArchitectures {
+				one.runs = append(one.runs, string(a))
+			}
 		}
 		c.known[one.name] = one
 	}

@@ -168,8 +168,16 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 	return resources.ResolvedOffer{
 		Flavor: types[0].name, FlavorNames: s.InstanceTypes, Zones: zones,
 		Resources: c.nodeAmounts(ctx, types[0], s.isSpot(), s.DedicatedHost, rootDisk{s.VolumeType, s.VolumeSize, s.IOPS}),
-		Values:    plannedValues(types, zones),
+		Values:    plannedValues(types, zones), Architectures: architectures(types),
 	}, nil, nil
+}
+
+func architectures(list []instanceType) map[string][]string {
+	byName := map[string][]string{}
+	for _, t := range list {
+		byName[t.name] = t.runs
+	}
+	return byName
 }
 
 // plannedValues returns the objects that the names in an offer currently refer to.
