@@ -340,6 +340,14 @@ build diskimage.debian: no-build
 upload provider.cloud.image.debian: not-uploaded needs(build diskimage.debian)
 problem provider.cloud.pool.main.label.small: flavor = "medum": there is no such flavor
 `},
+		"a number in a problem has no quotes": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				v := o.Providers["cloud"]
+				v.Offers = map[OfferKey]OfferView{{"main", "small"}: {Problems: []resources.Problem{{Attribute: "ram", Value: "9999", Detail: "too much"}}}}
+				o.Providers["cloud"] = v
+			},
+			want: "problem provider.cloud.pool.main.label.small: ram = 9999: too much\n",
+		},
 		"files of an image that cannot be read are a problem of that image": {
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				o.InputErrors = map[string]string{"debian": "read elements/mine: no such directory"}
