@@ -18,7 +18,7 @@ import (
 )
 
 // TestStoreUsesRestoredData replaces the data of a ZooKeeper by an older copy, and then by none, while two processes use it.
-// Both continue with what they find, in new sessions, as the same installation.
+// Both continue with the data that they find, in new sessions, as the same installation.
 func TestStoreUsesRestoredData(t *testing.T) {
 	t.Parallel()
 	l := lab.Start(t, 1)

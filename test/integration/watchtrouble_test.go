@@ -93,6 +93,11 @@ func (at *place) awaitNodes(request string, labels ...string) []node {
 	at.t.Helper()
 	began := time.Now()
 	if _, err := at.says("request", "wait", request); err != nil {
+		for _, about := range [][]string{{"why", "request/" + request}, {"node", "list"}} {
+			cmd, stdout, _ := at.command(at.t.Context(), about...)
+			_ = cmd.Run()
+			at.t.Logf("npctl %s:\n%s", strings.Join(about, " "), stdout)
+		}
 		at.t.Fatal(err)
 	}
 	nodes, err := at.runTake([]string{"request", "take", request}, labels)
