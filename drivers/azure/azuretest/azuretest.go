@@ -196,7 +196,8 @@ func (c *Cloud) route(w http.ResponseWriter, r *http.Request, api string) {
 		if r.Method != http.MethodGet {
 			c.started[r.URL.Path] = api
 		}
-		response, err := c.compute.Do(r.WithContext(context.WithValue(r.Context(), runtime.CtxAPINameKey{}, api)))
+		ctx := context.WithoutCancel(r.Context()) // Do would return and leave a call that changes the state of the library
+		response, err := c.compute.Do(r.WithContext(context.WithValue(ctx, runtime.CtxAPINameKey{}, api)))
 		var refusal *azcore.ResponseError
 		if errors.As(err, &refusal) {
 			fail(w, refusal.StatusCode, refusal.ErrorCode, "The request "+api+" failed.")
