@@ -62,10 +62,13 @@ func (l *lab) remove(path string) {
 	l.T.Helper()
 	request, err := http.NewRequestWithContext(context.WithoutCancel(l.T.Context()), http.MethodDelete, "https://azure.test/subscriptions/11111111-2222-4333-8444-555555555555/resourceGroups/ci/providers/"+path+"?api-version=2025-04-01", nil)
 	testutil.Must(l.T, err)
-	request.Header.Set("Authorization", "Bearer token-of-the-test")
+	request.Header.Set("Authorization", "Bearer "+l.cloud.Token())
 	answer, err := l.cloud.RoundTrip(request)
 	testutil.Must(l.T, err)
 	testutil.Must(l.T, answer.Body.Close())
+	if answer.StatusCode >= http.StatusBadRequest {
+		l.T.Fatalf("DELETE %s: %s", path, answer.Status)
+	}
 }
 
 func TestUnknownNamesAreProblemsOfThePlan(t *testing.T) {

@@ -296,6 +296,13 @@ func APIOf(method, path string) string {
 // token returns the only valid access token. The caller holds mu.
 func (c *Cloud) token() string { return fmt.Sprint("token-of-the-test", c.withdrawals) }
 
+// Token returns the access token that is valid now.
+func (c *Cloud) Token() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.token()
+}
+
 // Withdraw makes all access tokens invalid.
 func (c *Cloud) Withdraw() {
 	c.mu.Lock()
