@@ -122,6 +122,7 @@ func (d *dialer) connected() {
 	defer d.mu.Unlock()
 	d.failure, d.refused = nil, false
 	d.turnedAway.Store(false)
+	d.endSession.Store(false) // this session serves
 }
 
 // last returns the last error and whether retrying is useless.

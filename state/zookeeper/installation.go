@@ -26,6 +26,19 @@ type head struct {
 	ExportID  string `json:"leaving,omitempty"`  // ID of the export in progress
 }
 
+// checkLineage returns an error unless the head of the state at opts has the lineage. h is nil if there is no state, which has
+// no lineage.
+func (h *head) checkLineage(opts Options, want string) error {
+	have := ""
+	if h != nil {
+		have = h.Lineage
+	}
+	if have != want {
+		return &LineageError{Where: opts.String(), Want: want, Have: have}
+	}
+	return nil
+}
+
 // ErrImporting is returned while an import is in progress and records may be missing.
 var ErrImporting = errors.New("an import is in progress, so records may be missing")
 
@@ -115,12 +128,9 @@ func (in *installation) resume(ctx context.Context) error {
 		}
 		return in.ensureDirs(ctx)
 	}
-	mismatch := &LineageError{Where: in.opts.String(), Want: in.lineage}
-	if h != nil {
-		mismatch.Have = h.Lineage
-	}
-	in.opts.Log.Error("npctl does not use the state in ZooKeeper", "error", mismatch)
-	return mismatch
+	err = h.checkLineage(in.opts, in.lineage)
+	in.opts.Log.Error("npctl does not use the state in ZooKeeper", "error", err)
+	return err
 }
 
 // initialize creates npctl's own znodes and reads the lineage. The first process chooses the lineage.

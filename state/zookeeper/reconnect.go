@@ -36,12 +36,8 @@ func (s *Store) Reconnect(ctx context.Context, to Options) (use func(), err erro
 func (s *Store) isSameState(ctx context.Context, opts Options) error {
 	ctx, cancel := context.WithTimeout(ctx, minCall)
 	defer cancel()
-	other, err := newSession(s.ctx, opts, &sync.Mutex{}, noObserver{})
+	other, err := s.session.second(opts)
 	if err != nil {
-		return err
-	}
-	other.dial.paths, other.dialTo = nil, s.session.dialTo
-	if err := other.connect(); err != nil {
 		return err
 	}
 	defer other.conn.Close()
@@ -49,13 +45,11 @@ func (s *Store) isSameState(ctx context.Context, opts Options) error {
 		return err
 	}
 	h, _, err := (&installation{session: other, opts: opts}).readHead(ctx)
-	switch {
-	case err != nil:
+	if err == nil {
+		err = h.checkLineage(opts, s.installation.lineage)
+	}
+	if err != nil {
 		return err
-	case h == nil && s.installation.lineage != "":
-		return &LineageError{Where: opts.String(), Want: s.installation.lineage}
-	case h != nil && h.Lineage != s.installation.lineage:
-		return &LineageError{Where: opts.String(), Want: s.installation.lineage, Have: h.Lineage}
 	}
 	path := s.locks.anyHeld()
 	if path == "" {
@@ -68,6 +62,16 @@ func (s *Store) isSameState(ctx context.Context, opts Options) error {
 		return err
 	}
 	return errors.New("the servers do not have the locks of this process, so they belong to another ensemble, such as one with a restored copy")
+}
+
+// second connects in a second session, without watches, to the servers in opts. The caller closes its connection.
+func (s *session) second(opts Options) (*session, error) {
+	other, err := newSession(s.ctx, opts, &sync.Mutex{}, noObserver{})
+	if err != nil {
+		return nil, err
+	}
+	other.dial.paths, other.dialTo = nil, s.dialTo
+	return other, other.connect()
 }
 
 // anyHeld returns the path of a lock that this process holds, or "".

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"net"
-	"sync"
 	"time"
 )
 
@@ -25,15 +24,16 @@ func (s *session) endSessionIfRestored(epoch uint64) {
 			return
 		case <-time.After(probePause):
 		}
+		isNewer := s.dial.turnedAway.Load() && s.isNewerThanServers()
 		s.mu.Lock()
-		over := s.connection.up || s.connection.epoch != epoch
+		isOver := s.connection.up || s.connection.epoch != epoch
+		s.dial.endSession.Store(isNewer && !isOver)
 		s.mu.Unlock()
-		if over {
-			return
-		}
-		if s.dial.turnedAway.Load() && s.isNewerThanServers() {
+		if isNewer && !isOver {
 			s.log.Warn("the data in ZooKeeper is older than the data that npctl has seen: it was restored from a copy, or lost; npctl starts a new session")
-			s.dial.endSession.Store(true)
+		}
+		if isNewer || isOver {
+			return
 		}
 	}
 }
@@ -43,12 +43,8 @@ func (s *session) isNewerThanServers() bool {
 	ctx, cancel := context.WithTimeout(s.ctx, minCall)
 	defer cancel()
 	opts := Options{Hosts: s.hosts.list(), TLS: s.dial.files(), Chroot: s.chroot, ReadOnly: true, SessionTimeout: s.timeout, Log: s.log}
-	probe, err := newSession(s.ctx, opts, &sync.Mutex{}, noObserver{})
+	probe, err := s.second(opts)
 	if err != nil {
-		return false
-	}
-	probe.dial.paths = nil
-	if err := probe.connect(); err != nil {
 		return false
 	}
 	defer probe.conn.Close()

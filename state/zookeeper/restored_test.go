@@ -88,6 +88,15 @@ func TestStoreUsesRestoredData(t *testing.T) {
 		one(t, s, state.Op{Record: node(resources.StateReady)})
 	}
 
+	before := both[0].Session()
+	testutil.Must(t, l.Kill())
+	testutil.Await(t, "the end of the server is noticed", func() bool { return !both[0].Connected() })
+	testutil.Must(t, l.Up())
+	testutil.Await(t, "it is connected after a restart", both[0].Connected)
+	if now := both[0].Session(); now != before {
+		t.Errorf("after a restart with the same data the session is %x, want %x", now, before)
+	}
+
 	replace(func() {})
 	for _, s := range both {
 		testutil.Must(t, s.Sync(t.Context()))
