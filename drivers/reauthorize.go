@@ -10,23 +10,15 @@ import (
 // of which only the service knows the end. authorize returns a transport that adds a new credential to requests, and may be
 // called at any time. When a service answers 401, the transport calls authorize again and repeats the request once.
 func Reauthorize(authorize func() (http.RoundTripper, error)) (http.RoundTripper, error) {
-	first, err := authorize()
-	return &reauthorized{authorize: authorize, current: first}, err
+	newest, err := NewRenewable(authorize)
+	return &reauthorized{newest}, err
 }
 
-type reauthorized struct {
-	authorize func() (http.RoundTripper, error)
-
-	mu       sync.Mutex        // guards the fields below
-	current  http.RoundTripper // has the newest credential
-	renewals int
-}
+type reauthorized struct{ *Renewable[http.RoundTripper] }
 
 // RoundTrip implements http.RoundTripper.
 func (t *reauthorized) RoundTrip(r *http.Request) (*http.Response, error) {
-	t.mu.Lock()
-	authorized, renewals := t.current, t.renewals
-	t.mu.Unlock()
+	authorized, renewals := t.Get()
 	answer, err := authorized.RoundTrip(r.Clone(r.Context())) // it may change the header of the request
 	if err != nil || answer.StatusCode != http.StatusUnauthorized {
 		return answer, err
@@ -40,7 +32,7 @@ func (t *reauthorized) RoundTrip(r *http.Request) (*http.Response, error) {
 			return answer, nil //nolint:nilerr // the response of the service says more
 		}
 	}
-	if authorized, err = t.renew(renewals); err != nil {
+	if authorized, err = t.Renew(renewals); err != nil {
 		return answer, nil //nolint:nilerr // as above
 	}
 	_, _ = io.Copy(io.Discard, answer.Body) // for the next use of the connection
@@ -48,26 +40,46 @@ func (t *reauthorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	return authorized.RoundTrip(again)
 }
 
-// renew returns a transport with a newer credential than the one after that many renewals. Requests that a service rejects at
-// the same time share it.
-func (t *reauthorized) renew(after int) (http.RoundTripper, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.renewals > after {
-		return t.current, nil
-	}
-	next, err := t.authorize()
-	if err == nil {
-		t.current, t.renewals = next, t.renewals+1
-	}
-	return next, err
-}
-
 // CloseIdleConnections is called by http.Client's method of that name.
 func (t *reauthorized) CloseIdleConnections() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if closer, ok := t.current.(interface{ CloseIdleConnections() }); ok {
+	newest, _ := t.Get()
+	if closer, ok := newest.(interface{ CloseIdleConnections() }); ok {
 		closer.CloseIdleConnections()
 	}
+}
+
+// Renewable holds the newest of several values that replace each other, such as a credential and the one after it.
+type Renewable[T any] struct {
+	open func() (T, error)
+
+	mu       sync.Mutex // guards the fields below
+	newest   T
+	renewals int
+}
+
+// NewRenewable opens the first value. open may be called at any time.
+func NewRenewable[T any](open func() (T, error)) (*Renewable[T], error) {
+	first, err := open()
+	return &Renewable[T]{open: open, newest: first}, err
+}
+
+// Get returns the newest value and the number of renewals before it.
+func (r *Renewable[T]) Get() (T, int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.newest, r.renewals
+}
+
+// Renew returns a newer value than the one after that many renewals. Callers that need one at the same time share it.
+func (r *Renewable[T]) Renew(after int) (T, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.renewals > after {
+		return r.newest, nil
+	}
+	next, err := r.open()
+	if err == nil {
+		r.newest, r.renewals = next, r.renewals+1
+	}
+	return next, err
 }

@@ -179,8 +179,8 @@ func LockOf(s *plan.Step) string {
 	}
 }
 
-// underLocks acquires locks in a shared store until release is called. A daemon through which the store
-// is opened lends its own locks. The returned context ends when a lock is lost.
+// underLocks acquires locks in a shared store until release is called. A daemon through which the store is opened lends its
+// own locks. The returned context ends when a lock is lost.
 func (e *Engine) underLocks(ctx context.Context, names []string, shared bool) (under context.Context, release func(), err error) {
 	under, cancel := context.WithCancelCause(ctx)
 	if _, direct := e.Store.(state.Shared); !direct && !shared {

@@ -236,9 +236,8 @@ func (l *nodeLaunch) spec(retried bool) drivers.Spec {
 	}
 }
 
-// zone distributes nodes over the available zones and selects another zone at each attempt, at last the zones in which the
-// offer had no capacity lately, unless the plan sets the
-// zone because the nodes of a request must be in the same one.
+// zone distributes nodes over the available zones and selects another zone at each attempt. Zones in which the offer had no
+// capacity lately come last. The plan sets the zone if the nodes of a request must be in the same one.
 func (l *nodeLaunch) zone() string {
 	if l.step.Zone != "" {
 		return l.step.Zone

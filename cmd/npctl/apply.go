@@ -261,9 +261,13 @@ func (s *session) journal(ctx context.Context) (journal *watch.Journal, end func
 
 // incomplete returns an error if a provider could not be listed, because its actual state is unknown.
 func (c *applyCommand) incomplete(p plan.Plan) error {
-	if len(p.Deferred) == 0 {
+	return notListed(p.Deferred, "apply again when they respond, or exclude them with -exclude=provider.NAME")
+}
+
+// notListed returns an error with the next step unless all providers could be listed.
+func notListed(providers []string, next string) error {
+	if len(providers) == 0 {
 		return nil
 	}
-	return hint(fmt.Errorf("some steps were not planned: these providers could not be listed: %s", text.And(p.Deferred)),
-		"apply again when they respond, or exclude them with -exclude=provider.NAME")
+	return hint(fmt.Errorf("some steps were not planned: these providers could not be listed: %s", text.And(providers)), next)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
@@ -120,11 +119,7 @@ func (c *imageChange) request(ctx context.Context, s *session, newest []*resourc
 
 // leftOut returns an error if a provider could not be listed.
 func leftOut(providers []string) error {
-	if len(providers) == 0 {
-		return nil
-	}
-	return hint(fmt.Errorf("some steps were not planned: these providers could not be listed: %s", text.And(providers)),
-		"run npctl apply or the same command again when they respond")
+	return notListed(providers, "run npctl apply or the same command again when they respond")
 }
 
 // look implements -dry-run: it takes no lock and changes nothing.

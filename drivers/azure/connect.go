@@ -113,12 +113,13 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 	}
 	used = drivers.BoundBodies(used)
 	options := azcore.ClientOptions{Cloud: where, Transport: roundTripper{used}, Retry: policy.RetryOptions{MaxRetries: -1}, Telemetry: policy.TelemetryOptions{ApplicationID: "npctl"}}
-	credential := &credential{open: func() (azcore.TokenCredential, error) {
+	newest, err := drivers.NewRenewable(func() (azcore.TokenCredential, error) {
 		return azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: settings.Endpoint != ""})
-	}}
-	if err := credential.renew(); err != nil {
+	})
+	if err != nil {
 		return nil, unsentError{fmt.Errorf("%w: Azure credentials: %w", drivers.ErrRejected, err)}
 	}
+	credential := &credential{newest}
 	renewing := options
 	renewing.PerCallPolicies = []policy.Policy{credential}
 	a := &account{subscription: subscription, group: settings.ResourceGroup, http: used}

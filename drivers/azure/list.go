@@ -108,7 +108,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 		}
 		instances = append(instances, one)
 	}
-	if err := c.addFaults(ctx, instances, all.scopes()); err != nil {
+	if err := c.addFaults(ctx, instances, all); err != nil {
 		return nil, err
 	}
 	c.recent.set(instances, untagged)
@@ -241,15 +241,14 @@ type diskTags struct {
 	tags map[string]string
 }
 
-// scopes returns the scope of shortages of each virtual machine, by its ID.
-func (all inventory) scopes() map[string]string {
-	found := map[string]string{}
+// scope returns the scope of shortages of a virtual machine.
+func (all inventory) scope(id string) string {
 	for _, vm := range all.vms {
-		if vm.Properties != nil {
-			found[deref(vm.Name)] = scopeOf(zoneOf(vm), vm.Properties)
+		if vm.Properties != nil && deref(vm.Name) == id {
+			return scopeOf(zoneOf(vm), vm.Properties)
 		}
 	}
-	return found
+	return ""
 }
 
 // untaggedDisks returns, by virtual machine, the OS disks that Azure created without tags.
@@ -348,8 +347,7 @@ func (f *faults) keep(list []resources.Instance) {
 }
 
 // addFaults adds the reasons of failures, which lists omit: one call for each machine of npctl that has failed since.
-// scopes are those of the machines, by ID.
-func (c *Cloud) addFaults(ctx context.Context, list []resources.Instance, scopes map[string]string) error {
+func (c *Cloud) addFaults(ctx context.Context, list []resources.Instance, all inventory) error {
 	for n := range list {
 		i := &list[n]
 		if i.Status != resources.StatusFailed || i.Marks.Installation == "" || i.Fault != "" {
@@ -367,7 +365,7 @@ func (c *Cloud) addFaults(ctx context.Context, list []resources.Instance, scopes
 			reason = faultOf(view.Statuses)
 			c.faults.set(i.ID, reason)
 			if reason.kind == resources.FaultCapacity { // Azure reports some shortages after it has accepted the machine
-				c.shortages.Add(scopes[i.ID], i.Flavor)
+				c.shortages.Add(all.scope(i.ID), i.Flavor)
 			}
 		}
 		i.Fault, i.FaultKind = reason.text, reason.kind

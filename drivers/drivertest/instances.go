@@ -102,25 +102,27 @@ func lostAnswer(t *testing.T, s *suite) {
 }
 
 func shortageIsRemembered(t *testing.T, s *suite) {
-	offer, requests := s.Exhaust(t, drivers.ErrCapacity)
-	for range 3 {
-		spec := s.spec()
-		spec.Config = offer
-		s.create(t, spec)
-	}
-	if n := requests(); n != 1 {
+	if n := s.createBesides(t, drivers.ErrCapacity, 3); n != 1 {
 		t.Errorf("three Creates made %d requests for the type without capacity, want one", n)
 	}
 }
 
 func quotaOfOneType(t *testing.T, s *suite) {
-	offer, requests := s.Exhaust(t, drivers.ErrQuota)
-	spec := s.spec()
-	spec.Config = offer
-	s.create(t, spec)
-	if n := requests(); n != 1 {
+	if n := s.createBesides(t, drivers.ErrQuota, 1); n != 1 {
 		t.Errorf("Create made %d requests for the type without quota, want one", n)
 	}
+}
+
+// createBesides creates instances while the first type of their offer is rejected, and returns the number of requests for it.
+func (s *suite) createBesides(t *testing.T, kind error, instances int) int {
+	t.Helper()
+	offer, requests := s.Exhaust(t, kind)
+	for range instances {
+		spec := s.spec()
+		spec.Config = offer
+		s.create(t, spec)
+	}
+	return requests()
 }
 
 func deleteTwice(t *testing.T, s *suite) {

@@ -3,6 +3,7 @@
 package zookeeper_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -54,7 +55,7 @@ func TestStoreUsesRestoredData(t *testing.T) {
 		tr.raw = raw
 		testutil.Await(t, "the chroot exists", func() bool {
 			_, err := tr.raw.Create(tr.chroot, nil, 0, zk.WorldACL(zk.PermAll))
-			return err == nil || err == zk.ErrNodeExists
+			return err == nil || errors.Is(err, zk.ErrNodeExists)
 		})
 		for i, s := range both {
 			testutil.Await(t, "a process uses the data", func() bool { return s.Connected() && s.Session() != sessions[i] })
