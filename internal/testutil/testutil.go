@@ -20,20 +20,29 @@ import (
 // it is far longer than any condition takes on a busy machine, so it proves no promise about time.
 const Patience = 5 * time.Minute
 
-// Interval is the time between two polls of Await.
-const Interval = 25 * time.Millisecond
-
-// Await polls a condition until it holds. It fails the test after Patience, with the details.
+// Await polls a condition until it holds. It fails the test after Patience, with the details. The longer it takes, the rarer the
+// polls are: many of them start processes or ask services, on the processors that the condition waits for.
 func Await(t testing.TB, what string, so func() bool, details ...func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(Patience); !so(); time.Sleep(Interval) {
-		if time.Now().After(deadline) {
-			for _, detail := range details {
-				what += "; " + detail()
-			}
-			t.Fatalf("not within %s: %s", Patience, what)
+	if !Poll(Patience, so) {
+		for _, detail := range details {
+			what += "; " + detail()
 		}
+		t.Fatalf("not within %s: %s", Patience, what)
 	}
+}
+
+// Poll polls a condition until it holds or the limit is over, and returns whether it held.
+func Poll(limit time.Duration, so func() bool) bool {
+	began := time.Now()
+	for !so() {
+		past := time.Since(began)
+		if past > limit {
+			return false
+		}
+		time.Sleep(min(max(past/16, 25*time.Millisecond), 500*time.Millisecond))
+	}
+	return true
 }
 
 // T is what a test of the standard library and one of rapid have in common.

@@ -98,20 +98,25 @@ func (p *project) applicationCredential() {
 		"auth_url": p.authURL, "application_credential_id": made["id"], "application_credential_secret": password}}
 }
 
-// createUsualObjects creates the usual objects of a CI project: network "private" with a router to the outside, "dual" with IPv6
-// too, security group "ssh", and key pair "lab". The addresses belong to this machine, like those of the lab.
+// createUsualObjects creates the usual objects of a CI project: network "private" with a router to the outside, security group
+// "ssh", and key pair "lab". The addresses belong to this machine, like those of the lab.
 func (p *project) createUsualObjects() *project {
 	p.t.Helper()
 	private := p.network("private", "127.81.0.0/16")
-	p.network("dual", "127.82.0.0/16")
-	p.make(p.t, network, "subnets", "subnet", object{"name": "dual6", "network_id": p.find(p.t, network, "networks?name=dual", "networks", "dual")["id"],
-		"ip_version": 6, "cidr": "fd82::/64", "ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"})
 	outside := p.find(p.t, network, "networks?name=public", "networks", "public")["id"]
 	router := p.make(p.t, network, "routers", "router", object{"name": "router", "external_gateway_info": object{"network_id": outside}})
 	p.do(p.t, http.MethodPut, network, "routers/"+router["id"].(string)+"/add_router_interface", object{"subnet_id": private})
 	p.make(p.t, network, "security-groups", "security_group", object{"name": "ssh"})
 	p.make(p.t, compute, "os-keypairs", "keypair", object{"name": "lab", "type": "ssh"})
 	return p
+}
+
+// dualNetwork creates the network "dual", which has IPv6 too.
+func (p *project) dualNetwork() {
+	p.t.Helper()
+	p.network("dual", "127.82.0.0/16")
+	p.make(p.t, network, "subnets", "subnet", object{"name": "dual6", "network_id": p.find(p.t, network, "networks?name=dual", "networks", "dual")["id"],
+		"ip_version": 6, "cidr": "fd82::/64", "ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"})
 }
 
 // network creates a network and returns the ID of its subnet. It disables DHCP, which refuses loopback addresses.

@@ -79,6 +79,7 @@ provider "openstack" "acme" {
 func TestOpenStackServersAreAsConfigured(t *testing.T) {
 	t.Parallel()
 	p := newProject(t).createUsualObjects()
+	p.dualNetwork()
 	p.applicationCredential()
 	before := p.things()
 	tiny := text(p.find(t, image, "images?name=tiny", "images", "tiny")["id"])

@@ -50,7 +50,7 @@ func (at *place) keygen(name string) {
 // play starts and stops servers as instances appear and disappear.
 func (s *sshd) play(stop chan struct{}) {
 	defer s.only(nil)
-	tick := time.NewTicker(500 * time.Millisecond)
+	tick := time.NewTicker(2 * time.Second) // a list of servers costs Nova and Neutron a third of a second
 	defer tick.Stop()
 	for {
 		select {

@@ -300,11 +300,13 @@ func (l *load) leftovers(ctx context.Context) (left []string) {
 func (l *load) awaitNoLeftovers(within time.Duration) {
 	l.t.Helper()
 	var left []string
-	for began := time.Now(); time.Since(began) < within; time.Sleep(200 * time.Millisecond) {
-		if left = l.leftovers(context.WithoutCancel(l.over)); len(left) == 0 {
-			l.t.Logf("settled after %s", time.Since(began).Round(time.Millisecond))
-			return
-		}
+	began := time.Now()
+	if testutil.Poll(within, func() bool {
+		left = l.leftovers(context.WithoutCancel(l.over))
+		return len(left) == 0
+	}) {
+		l.t.Logf("settled after %s", time.Since(began).Round(time.Millisecond))
+		return
 	}
 	for _, one := range left {
 		l.t.Errorf("after %s: %s", within, one)

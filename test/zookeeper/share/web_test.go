@@ -88,7 +88,7 @@ func TestNodepoolEndpointsAnswerAsNodepool(t *testing.T) {
 			}
 		}
 		for accept, read := range map[string]func(string) string{"application/json": normalJSON, "*/*": normalText} {
-			if !within(10*time.Second, same(accept, read)) {
+			if !testutil.Poll(10*time.Second, same(accept, read)) {
 				t.Errorf("%s (%s) (-Nodepool +npctl):\n%s", path, accept, cmp.Diff(want, got))
 			}
 			for _, name := range []string{"Content-Type", "Access-Control-Allow-Origin"} {
@@ -106,16 +106,6 @@ func TestNodepoolEndpointsAnswerAsNodepool(t *testing.T) {
 			t.Errorf("/ready at %s: %s", address, body)
 		}
 	}
-}
-
-// within reports whether a condition becomes true in time.
-func within(limit time.Duration, so func() bool) bool {
-	for deadline := time.Now().Add(limit); !so(); time.Sleep(testutil.Interval) {
-		if time.Now().After(deadline) {
-			return false
-		}
-	}
-	return true
 }
 
 func fetch(t *testing.T, at, accept string) (http.Header, string) {

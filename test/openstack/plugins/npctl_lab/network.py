@@ -3,6 +3,11 @@ from neutron.services.l3_router import l3_router_plugin
 from neutron_lib import constants
 from neutron_lib.api.definitions import portbindings
 from neutron_lib.plugins.ml2 import api
+from sqlalchemy.orm import RelationshipProperty, strategies
+
+# Most of neutron's models load their relations with subqueries, which SQLAlchemy compiles anew for each query: a third of
+# neutron's CPU time. SELECT IN loads the same rows.
+RelationshipProperty.strategy_for(lazy='subquery')(strategies.SelectInLoader)
 
 
 class MechanismDriver(api.MechanismDriver):
