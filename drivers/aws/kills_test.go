@@ -51,7 +51,7 @@ func killSetup(t *testing.T, offer map[string]cty.Value) drivertest.Setup {
 	return s
 }
 
-// Kills of fleets and imports are in test/aws.
+// Kills of fleets and imports are in test/clouds.
 func TestMotoContractOfKills(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Setup { return killSetup(t, nil) }, "Kills", "ImageKills")
 }

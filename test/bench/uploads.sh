@@ -5,7 +5,7 @@
 #   NPCTL            the npctl to measure (default bin/npctl)
 #   MIB              size of the image in MiB (default 1024); TMPDIR needs three times the space
 #   REPEAT           number of measurements of each command; the fastest counts (default 3)
-#   NPCTL_OPENSTACK  the client to use; without it one is installed from PyPI into NPCTL_VENV
+#   NPCTL_OPENSTACK  the client to use; without it one is installed from PyPI
 #
 # Two clouds receive the bytes. Glance of the "sink" discards them, so the figures show the client and the socket. Glance
 # of the "sandbox" hashes them like the real one, in one process on the same machine. Sockets are loopback sockets without
@@ -19,15 +19,7 @@ mib=${MIB:-1024} repeat=${REPEAT:-3} bytes=$((${MIB:-1024} << 20))
 npctl=$(realpath "${NPCTL:-bin/npctl}")
 [ -x "$npctl" ] || { echo "$npctl is not there: run make build" >&2; exit 1; }
 command -v qemu-img >/dev/null || apt_install qemu-utils
-if [ -z "${NPCTL_OPENSTACK:-}" ]; then
-	venv=${NPCTL_VENV:-${TMPDIR:-/tmp}/npctl-openstackclient}
-	if [ ! -x "$venv/bin/openstack" ]; then
-		python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv
-		python3 -m venv "$venv"
-		"$venv/bin/pip" install --quiet --disable-pip-version-check python-openstackclient
-	fi
-	NPCTL_OPENSTACK=$venv/bin/openstack
-fi
+NPCTL_OPENSTACK=${NPCTL_OPENSTACK:-$(test/lib/venv.sh openstackclient python-openstackclient)/bin/openstack}
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/npctl-bench.XXXXXX")
 pids=()

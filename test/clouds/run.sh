@@ -9,7 +9,7 @@
 # Azure, Compute Engine and IBM Cloud are those of azuretest, gcetest and ibmvpctest. Installs all of these from PyPI and npm below
 # the temporary directory. Fails if anything is missing. Passes its arguments, such as -run, to go test.
 #
-#   NPCTL_MOTO_VENV, NPCTL_AZURITE, NPCTL_GCPLOCAL_VENV   directories of moto, Azurite and gcplocal
+#   NPCTL_AZURITE   directory of Azurite
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
@@ -17,24 +17,9 @@ cd "$here/../.."
 . test/lib/ports.sh
 . test/openstack/lib/apt.sh
 
-venv() { # directory, modules, packages of PyPI
-  local dir=$1 modules=$2
-  shift 2
-  (
-    flock 8 # another script may create it at the same time
-    "$dir/bin/python" -c "import $modules" 2>/dev/null && exit
-    python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv >&2
-    python3 -m venv --clear "$dir"
-    "$dir/bin/pip" install --quiet --disable-pip-version-check "$@"
-  ) 8>"$dir.lock"
-}
-
-temporary=${TMPDIR:-/tmp}
-moto=${NPCTL_MOTO_VENV:-$temporary/npctl-moto-5.2.5}
-gcplocal=${NPCTL_GCPLOCAL_VENV:-$temporary/npctl-gcplocal-0.1.0}
-azurite=${NPCTL_AZURITE:-$temporary/npctl-azurite-3.37.0}
-venv "$moto" moto,flask,awscli 'moto[server]==5.2.5' awscli
-venv "$gcplocal" gcplocal 'gcplocal==0.1.0'
+moto=$(test/lib/venv.sh moto 'moto[server]==5.2.5' awscli)
+gcplocal=$(test/lib/venv.sh gcplocal gcplocal==0.1.0)
+azurite=${NPCTL_AZURITE:-${TMPDIR:-/tmp}/npctl-azurite-3.37.0}
 (
   flock 8
   if [ ! -x "$azurite/node_modules/.bin/azurite-blob" ]; then
@@ -73,4 +58,4 @@ export AWS_ENDPOINT_URL=http://127.0.0.1:$open NPCTL_TEST_AWS_AUTH=http://127.0.
 export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION=us-east-1
 export -n AWS_PROFILE
 export NPCTL_TEST_AZURITE=http://127.0.0.1:$blobs NPCTL_TEST_GCPLOCAL=http://127.0.0.1:$google
-go_test "$@" ./drivers/aws ./drivers/azure ./drivers/gce ./drivers/ibmvpc ./test/aws ./test/azure ./test/gce ./test/ibmvpc
+go_test "$@" ./drivers/aws ./drivers/azure ./drivers/gce ./drivers/ibmvpc ./test/clouds

@@ -4,8 +4,7 @@
 #   ./install.sh --list    print the package names
 #   ./install.sh --python  print the path of a Python with the gear library, after installing the library if needed
 #
-#   NPCTL_GEAR_PYTHON   the Python to use; without it the script creates one in NPCTL_VENV, with gear from PyPI
-#   NPCTL_VENV          virtual environment, kept for later runs (default below the temporary directory)
+#   NPCTL_GEAR_PYTHON   the Python to use; without it the script creates a virtual environment with gear from PyPI
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../openstack/lib/apt.sh"
@@ -18,16 +17,7 @@ packages=(
 )
 
 python_with_gear() {
-  local python=${NPCTL_GEAR_PYTHON:-}
-  if [ -z "$python" ]; then
-    local venv=${NPCTL_VENV:-${TMPDIR:-/tmp}/npctl-gear}
-    python=$venv/bin/python
-    if ! "$python" -c 'import gear' 2>/dev/null; then
-      python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv >&2
-      python3 -m venv "$venv"
-      "$python" -m pip install --quiet --disable-pip-version-check gear==0.16.0 >&2
-    fi
-  fi
+  local python=${NPCTL_GEAR_PYTHON:-$("$here/../lib/venv.sh" gear gear==0.16.0)/bin/python}
   "$python" -c 'import gear' || { echo "$python has no gear library" >&2; return 1; }
   echo "$python"
 }

@@ -2,22 +2,12 @@
 # Runs the real openstack command line client against the sandbox cloud: in the tests of drivers/sandbox/sandboxcloud, and against
 # the program `npctl sandbox`. Fails if it cannot.
 #
-#   NPCTL_OPENSTACK   the client to use; without it the script installs one from PyPI into NPCTL_VENV
-#   NPCTL_VENV        virtual environment, kept for later runs (default below the temporary directory)
+#   NPCTL_OPENSTACK   the client to use; without it the script installs one from PyPI
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . test/lib/gotest.sh
-. test/openstack/lib/apt.sh
 
-if [ -z "${NPCTL_OPENSTACK:-}" ]; then
-	venv=${NPCTL_VENV:-${TMPDIR:-/tmp}/npctl-openstackclient}
-	if [ ! -x "$venv/bin/openstack" ]; then
-		python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv
-		python3 -m venv "$venv"
-		"$venv/bin/pip" install --quiet --disable-pip-version-check python-openstackclient
-	fi
-	NPCTL_OPENSTACK=$venv/bin/openstack
-fi
+NPCTL_OPENSTACK=${NPCTL_OPENSTACK:-$(test/lib/venv.sh openstackclient python-openstackclient)/bin/openstack}
 export NPCTL_OPENSTACK
 "$NPCTL_OPENSTACK" --version
 

@@ -4,9 +4,6 @@
 #   ./install.sh --list               print the package names
 #   ./install.sh --zuul [VERSION]     print the path of the virtual environment with that version of Zuul, after creating it
 #   ./install.sh --nodepool [VERSION] print the path of the one with that version of Nodepool
-#
-#   NPCTL_NODEPOOL_VENV   directory of Nodepool's environments, plus the version (default below the temporary directory).
-#                         NPCTL_VENV is the same for Zuul, see ../zuul/install.sh.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../openstack/lib/apt.sh"
@@ -21,17 +18,7 @@ packages=(
 )
 
 # Nodepool 11 needs cachetools without declaring it: formerly another of its dependencies installed it.
-nodepool_venv() { # version
-  local dir=${NPCTL_NODEPOOL_VENV:-${TMPDIR:-/tmp}/npctl-nodepool}-$1
-  exec 8>"$dir.lock" && flock 8 # another script may create it at the same time
-  if ! "$dir/bin/python" -c 'import nodepool.driver.statemachine' 2>/dev/null; then
-    python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv >&2
-    rm -rf "$dir"
-    python3 -m venv "$dir"
-    "$dir/bin/pip" install --quiet --disable-pip-version-check "nodepool==$1" cachetools >&2 || { rm -rf "$dir"; return 1; }
-  fi
-  echo "$dir"
-}
+nodepool_venv() { "$here/../lib/venv.sh" nodepool "nodepool==$1" cachetools; } # version
 
 case ${1:-} in
   --list) printf '%s\n' "${packages[@]}" ;;

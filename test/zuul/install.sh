@@ -3,9 +3,6 @@
 #   ./install.sh                 install Debian packages as root, or print the missing packages
 #   ./install.sh --list          print the package names
 #   ./install.sh --venv VERSION  print the path of the virtual environment with that version of Zuul, after creating it
-#
-#   NPCTL_VENV   directory of the virtual environments, plus the version (default below the temporary
-#                directory)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../openstack/lib/apt.sh"
@@ -16,17 +13,7 @@ packages=(
   bubblewrap git curl                                      # zuul-scheduler does not start without bwrap and git
 )
 
-venv() { # version
-  local dir=${NPCTL_VENV:-${TMPDIR:-/tmp}/npctl-zuul}-$1
-  exec 8>"$dir.lock" && flock 8 # another script may create it at the same time
-  if [ ! -x "$dir/bin/zuul-web" ]; then
-    python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv >&2
-    rm -rf "$dir"
-    python3 -m venv "$dir"
-    "$dir/bin/pip" install --quiet --disable-pip-version-check "zuul==$1" psycopg2-binary >&2 || { rm -rf "$dir"; return 1; }
-  fi
-  echo "$dir"
-}
+venv() { "$here/../lib/venv.sh" zuul "zuul==$1" psycopg2-binary; } # version
 
 case ${1:-} in
   --list) printf '%s\n' "${packages[@]}" ;;

@@ -6,9 +6,7 @@
 #   ./install.sh --ansible VERSION  print the path of Ansible for that version of Zuul, after creating it
 #   ./install.sh --lint             print the path of a virtual environment with ansible-lint, after creating it
 #
-#   NPCTL_ANSIBLE_ROOT   directory of Ansible, plus the version of Zuul (default below the temporary directory).
-#                        NPCTL_VENV is the same for Zuul's environments, see ../install.sh.
-#   NPCTL_LINT_VENV      the same for ansible-lint, plus its version
+#   NPCTL_VENVS   directory of Ansible, see ../../lib/venv.sh
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../../openstack/lib/apt.sh"
@@ -28,7 +26,7 @@ zuul() { "$here/../install.sh" --venv "$1"; }
 # too. No job uses them, so they are links to the same environment. It uses Debian's Python, because isolated jobs can
 # access no other one.
 ansible() { # version of Zuul
-  local root=${NPCTL_ANSIBLE_ROOT:-${TMPDIR:-/tmp}/npctl-ansible}-$1 zuul used others other
+  local root=${NPCTL_VENVS:-${TMPDIR:-/tmp}}/npctl-ansible-$1 zuul used others other
   exec 8>"$root.lock" && flock 8 # another script may create it at the same time
   if ! compgen -G "$root/*/bin/ansible-playbook" >/dev/null; then
     zuul=$(zuul "$1")
@@ -48,17 +46,7 @@ print(m.default_version, *(v for v, default in m.getSupportedVersions() if not d
 }
 
 # lint has a fixed version: a new one has new rules, which a change should not meet by chance.
-lint() {
-  local version=26.10.1 dir
-  dir=${NPCTL_LINT_VENV:-${TMPDIR:-/tmp}/npctl-ansible-lint}-$version
-  exec 8>"$dir.lock" && flock 8 # another script may create it at the same time
-  if ! "$dir/bin/ansible-lint" --version >/dev/null 2>&1; then
-    rm -rf "$dir"
-    python3 -m venv "$dir"
-    "$dir/bin/pip" install --quiet --disable-pip-version-check "ansible-lint==$version" >&2 || { rm -rf "$dir"; return 1; }
-  fi
-  echo "$dir"
-}
+lint() { "$here/../../lib/venv.sh" ansible-lint ansible-lint==26.10.1; }
 
 case ${1:-} in
   --list) printf '%s\n' "${packages[@]}" ;;

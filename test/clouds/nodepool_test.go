@@ -1,6 +1,6 @@
 //go:build integration
 
-package aws
+package clouds
 
 import (
 	"bufio"
@@ -15,7 +15,7 @@ import (
 	"github.com/npctl/npctl/internal/testutil"
 )
 
-// nodepoolConfig is the configuration of Nodepool for the nodes of onDemand.
+// nodepoolConfig is the configuration of Nodepool for the nodes of TestCallsOfAHundredNodes/aws.
 const nodepoolConfig = `
 zookeeper-servers: [{host: unused}]
 labels: [{name: small}]
@@ -24,7 +24,7 @@ providers:
     driver: aws
     region-name: us-east-1
     rate: 100
-    cloud-images: [{name: amazon, image-id: ` + image + `, username: ec2-user}]
+    cloud-images: [{name: amazon, image-id: ` + ami + `, username: ec2-user}]
     pools:
       - name: main
         host-key-checking: false
@@ -80,8 +80,7 @@ provider.join()
 
 // TestCallsOfAHundredNodesOfNodepool counts the calls of Nodepool's driver for the same nodes.
 func TestCallsOfAHundredNodesOfNodepool(t *testing.T) {
-	l := newLab(t, "")
-	l.cli(nil, "ec2", "create-key-pair", "--key-name", "ci")
+	l := newMoto(t, "")
 	file := filepath.Join(l.Dir, "nodepool.yaml")
 	testutil.WriteFile(t, file, nodepoolConfig)
 	ctx, cancel := context.WithTimeout(t.Context(), testutil.Patience)

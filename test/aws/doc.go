@@ -1,2 +1,0 @@
-// Package aws tests whole npctl processes with the driver aws against moto, see test/clouds/run.sh.
-package aws
