@@ -84,7 +84,10 @@ func (rp *requestPlanner) optionAt(r *resources.Request, s *poolState, have []st
 		return o, ""
 	}
 	if !r.Fresh {
-		rp.reuse(o, r, have)
+		if rp.reuse(o, r, have); rp.listedTooLongAgo(o, r) {
+			rp.draft.relist[s.at.provider], o.blocker, o.blocked = true, tooOld, true
+			return o, ""
+		}
 	}
 	if o.zone == "" && len(r.Labels) > 1 {
 		zones, known := zonesLeft(o, r)
@@ -169,6 +172,21 @@ func (rp *requestPlanner) reuse(o *option, r *resources.Request, have []string) 
 	if most > 0 {
 		o.nodes = best
 	}
+}
+
+// listedTooLongAgo reports whether a newer listing must show that the ready nodes of an option still exist. A listing that started
+// after the request was created is always new enough, however long it took.
+func (rp *requestPlanner) listedTooLongAgo(o *option, r *resources.Request) bool {
+	seen := &rp.world.seen
+	view, looked := rp.world.view(o.at.provider)
+	if seen.MaxListingAge == 0 || !looked || !slices.ContainsFunc(o.nodes, func(id string) bool { return id != "" }) {
+		return false
+	}
+	since := r.Created
+	if since.After(seen.Now) { // the clock of another host
+		since = seen.Now
+	}
+	return view.ListedAt.Before(since.Add(-seen.MaxListingAge))
 }
 
 // launchesIn reports whether the zone can launch the nodes that the request lacks in addition to nodes and have.
@@ -271,7 +289,7 @@ func (rp *requestPlanner) waitForRoom(r *resources.Request, options []*option) {
 		rp.poolHasWaiters[o.at] = true
 	}
 	for _, o := range options {
-		if rp.reserved[o.at] || !rp.world.reachable(o.at.provider) {
+		if rp.reserved[o.at] || !rp.world.reachable(o.at.provider) || o.blocker == tooOld {
 			continue
 		}
 		rp.noteCapacityWaiter(r, o)
@@ -404,7 +422,7 @@ func (rp *requestPlanner) noteCapacityWaiter(r *resources.Request, o *option) {
 
 // reserve reserves capacity of the pool for the first request that has waited for reserveAfter.
 func (rp *requestPlanner) reserve(r *resources.Request, o *option) {
-	if rp.reserved[o.at] || rp.world.seen.Now.Sub(r.Created) < reserveAfter {
+	if rp.reserved[o.at] || o.blocker == tooOld || rp.world.seen.Now.Sub(r.Created) < reserveAfter {
 		return
 	}
 	rp.allocate(o)

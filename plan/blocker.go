@@ -21,6 +21,9 @@ type blocker struct {
 // notListed is the blocker of a provider without a current listing.
 var notListed = &blocker{text: "the provider could not be listed"}
 
+// tooOld is the blocker of ready nodes that only an old listing shows.
+var tooOld = &blocker{text: "the newest listing of the provider is too old to hand out its ready nodes"}
+
 // notResponding is the blocker of a provider during an outage.
 var notResponding = &blocker{text: "the provider does not respond"}
 

@@ -151,10 +151,11 @@ type draft struct {
 	replaceAddresses map[Address]bool         // -replace addresses, and whether an object matches
 	deletedBy        map[resources.Key]string // record → ID of the step that removes it
 	updatedRecords   map[resources.Key]bool   // records that a step updates
+	relist           map[string]bool          // see Plan.Relist
 }
 
 func newDraft(w *world) *draft {
-	d := &draft{world: w, index: map[string]int{}, replaceAddresses: map[Address]bool{}, updatedRecords: map[resources.Key]bool{}}
+	d := &draft{world: w, index: map[string]int{}, replaceAddresses: map[Address]bool{}, updatedRecords: map[resources.Key]bool{}, relist: map[string]bool{}}
 	for _, a := range w.opt.Replace {
 		d.replaceAddresses[a] = false
 	}

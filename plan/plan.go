@@ -52,6 +52,8 @@ type Plan struct {
 	Consent *Consent `json:"-"`
 	// Waiting lists the pools that lack the capacity for waiting requests that they could serve.
 	Waiting []resources.Placement `json:"-"`
+	// Relist names the providers whose ready nodes a request can have only after a newer listing.
+	Relist []string `json:"-"`
 }
 
 // Meta describes the origin of a plan.
@@ -255,6 +257,7 @@ type Observed struct {
 	OtherBuilders    map[string]bool                 // in a shared store: IDs of the registered builders of other npctl processes
 	NodepoolBuilders []string                        // in a shared store: hosts of the registered builders of other programs
 	StoreReconnected bool                            // the store recovered just now; others may not have registered again
+	MaxListingAge    time.Duration                   // how much older than a request a listing may be that shows its ready nodes; 0: no limit
 	ForeignClaims    map[resources.Key]bool          // records that other processes have claimed; the plan skips them
 	RequestedBuilds  []string                        // images with a build request
 	OwnClaims        map[resources.Key]bool          // records that this process had claimed after the records were read

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -74,12 +75,35 @@ func TestRequests(t *testing.T) {
 		change func(*resources.Desired, *Observed, *Options)
 		want   string
 
+		relist   []string
 		problems int
 	}{
 		"a ready node is given at once": {
 			ready: []string{"0000000011", "0000000012"},
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				o.Records.Requests = []*resources.Request{request("1", "small")}
+			},
+			want: `serve request 1 at cloud/main ["0000000011"]
+`},
+		"a ready node of an old listing waits for a newer one": {
+			ready: []string{"0000000011"},
+			change: func(_ *resources.Desired, o *Observed, opt *Options) {
+				o.Records.Requests, o.MaxListingAge, opt.Explain = []*resources.Request{request("1", "small"), request("2", "metal")}, time.Minute, true
+				v := o.Providers["cloud"]
+				v.ListedAt = now.Add(-2 * time.Minute)
+				o.Providers["cloud"] = v
+			},
+			want: `serve request 2 at lab/main ["0000000003"]
+request.1 waits: cloud/main: the newest listing of the provider is too old to hand out its ready nodes
+`,
+			relist: []string{"cloud"}},
+		"a listing that is at most as old as allowed before the request is new enough": {
+			ready: []string{"0000000011"},
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				o.Records.Requests, o.MaxListingAge = []*resources.Request{request("1", "small")}, time.Minute
+				v := o.Providers["cloud"]
+				v.ListedAt = now.Add(-61 * time.Second)
+				o.Providers["cloud"] = v
 			},
 			want: `serve request 1 at cloud/main ["0000000011"]
 `},
@@ -516,6 +540,9 @@ delete node 0000000012
 			p := Compute(d, o, opt)
 			if diff := cmp.Diff(test.want, answers(p)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+			if !slices.Equal(p.Relist, test.relist) {
+				t.Errorf("providers to list are %q, want %q", p.Relist, test.relist)
 			}
 			if len(p.Problems) != test.problems {
 				t.Errorf("problems %+v, want %d", p.Problems, test.problems)

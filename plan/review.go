@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ func finish(w *world, d *draft, waiting []resources.Placement) Plan {
 	slices.Sort(d.kept.addresses)
 	unchanged := Unchanged{addresses: slices.Compact(d.kept.addresses),
 		nodes: slices.DeleteFunc(d.kept.nodes, func(n *resources.Node) bool { return d.deletedBy[n.Key()] != "" })}
-	p := Plan{Steps: d.steps, Notes: d.notes, Problems: d.problems, Unchanged: unchanged, Deferred: d.deferred, InProgress: w.seen.LockHolder, Waiting: waiting}
+	p := Plan{Steps: d.steps, Notes: d.notes, Problems: d.problems, Unchanged: unchanged, Deferred: d.deferred, InProgress: w.seen.LockHolder, Waiting: waiting, Relist: slices.Sorted(maps.Keys(d.relist))}
 	if len(w.opt.Remove) > 0 {
 		p.Problems = d.unremovable // other problems do not prevent a removal
 	}

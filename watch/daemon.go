@@ -287,7 +287,9 @@ type Options struct {
 	Tasks []Task
 	// Refresh is the time between two listings of a provider without a trigger; 0 means 1 minute.
 	Refresh time.Duration
-	Log     *slog.Logger
+	// MaxListingAge is how much older than a request a listing may be that shows the ready nodes it gets; 0: no limit.
+	MaxListingAge time.Duration
+	Log           *slog.Logger
 	// OnPass, when set, is called with each pass, for example for metrics.
 	OnPass func(Pass)
 	// OnStep, when set, is called with each step event, one call at a time.

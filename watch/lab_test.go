@@ -57,6 +57,7 @@ type lab struct {
 
 	around  func(http.RoundTripper) http.RoundTripper // wraps the calls of daemons, when set
 	refresh time.Duration                             // of daemons
+	listing time.Duration                             // MaxListingAge of daemons
 	log     *slog.Logger                              // of daemons, when set
 	static  drivers.Driver                            // for static machines
 	builder builders.Builder                          // of images
@@ -145,7 +146,7 @@ func (l *lab) daemonWith(life *life) (*watch.Daemon, func(orderly bool)) {
 	}
 	e := reconcile.New(reconcile.Options{Desired: desired, Store: mortalStore{store, life}, Drivers: l.drivers(),
 		Builders: map[string]builders.Builder{"exec": l.builder}, DataDir: filepath.Join(l.dir, "data"), WrapTransport: transport, Log: l.log, Now: l.now})
-	d, err := watch.New(l.t.Context(), watch.Options{Engine: e, Load: l.load, Refresh: l.refresh, Tasks: l.tasks, Log: l.log})
+	d, err := watch.New(l.t.Context(), watch.Options{Engine: e, Load: l.load, Refresh: l.refresh, MaxListingAge: l.listing, Tasks: l.tasks, Log: l.log})
 	testutil.Must(l.t, err)
 	ctx, stop := context.WithCancel(l.t.Context())
 	done := make(chan error, 1)

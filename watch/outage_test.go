@@ -259,3 +259,29 @@ func TestDaemonIsReadyWhenEveryProviderHasResponded(t *testing.T) {
 		}
 	})
 }
+
+// TestReadyNodeOfAnOldListingIsNotHandedOut: the server of a ready node disappears while the provider is listed once an hour. The
+// next request gets another node.
+func TestReadyNodeOfAnOldListingIsNotHandedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, fleet, sandboxcloud.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second})
+		l.refresh, l.listing = time.Hour, 2*time.Minute
+		d, end := l.daemon()
+		defer end()
+		var lost *resources.Node
+		testutil.Await(t, "a node is ready", func() bool {
+			for _, n := range d.Last().Observed.Records.Nodes {
+				if n.State == resources.StateReady && !n.Static {
+					lost = n
+				}
+			}
+			return lost != nil
+		})
+		time.Sleep(10 * time.Minute)
+		testutil.Must(t, l.driver.Clouds["one"].Remove(lost.ExternalID))
+		r := l.fulfilled(d, l.asks(d, watch.NewRequest{Labels: []string{"small"}}))
+		if r.State != resources.StateFulfilled || len(r.Nodes) != 1 || r.Nodes[0] == lost.ID {
+			t.Errorf("without the server of node %s the request is %s with nodes %q", lost.ID, r.State, r.Nodes)
+		}
+	})
+}

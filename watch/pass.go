@@ -34,9 +34,12 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	d.images.startPass(len(d.observer.Engine().Desired.Images) > 0)
 	engine, seen, filesErr := d.observer.Observe()
 	d.logFilesError(filesErr)
-	seen.StoreReconnected = reconnected
+	seen.StoreReconnected, seen.MaxListingAge = reconnected, d.MaxListingAge
 	p := d.decide(engine.Desired, seen)
 	d.logPlan(engine, p)
+	for _, provider := range p.Relist {
+		d.triggers.trigger(provider)
+	}
 	todo := p
 	todo.Steps = runnableSteps(p, sync.OnceValue(func() bool { return d.providersListed(engine.Desired, seen.Now) }))
 	decided := time.Since(started)

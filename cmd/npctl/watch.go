@@ -57,6 +57,7 @@ type watchCommand struct {
 	metricsListen, nodepoolListen       string
 	statsd, statsdPrefix                string
 	refresh, grace, stall               time.Duration
+	listingAge                          time.Duration
 	lockTimeout                         time.Duration
 	parallelism                         int
 	takeOver, shadow, allowDestroy      bool
@@ -74,6 +75,7 @@ func newWatchCommand(a *app) *cli.Command {
 		&cli.StringSliceFlag{Name: "serve", Category: categoryService, Destination: &c.tasks, Usage: "serve `nodes` or images only; with a shared state, -provider alone means nodes"},
 		&cli.BoolFlag{Name: "shadow", Category: categoryService, Destination: &c.shadow, Usage: "change nothing: compare decisions about requests that other processes serve; needs a shared state"},
 		&cli.DurationFlag{Name: "refresh", Category: categoryRun, Destination: &c.refresh, Value: time.Minute, Validator: atLeast(time.Second), Usage: "`DURATION` between two listings of an idle provider"},
+		&cli.DurationFlag{Name: "max-listing-age", Category: categoryRun, Destination: &c.listingAge, Value: 2 * time.Minute, Validator: atLeast(time.Second), Usage: "hand out a ready node only if the newest listing of its provider is at most `DURATION` older than the request"},
 		&cli.DurationFlag{Name: "grace", Category: categoryRun, Destination: &c.grace, Value: 30 * time.Second, Usage: "`DURATION` to wait for running steps after SIGTERM"},
 		&cli.DurationFlag{Name: "stall", Category: categoryRun, Destination: &c.stall, Value: 15 * time.Minute, Validator: atLeast(time.Millisecond), Usage: "report a stall when requests wait for a `DURATION` in which nothing was launched or served"},
 		c.reloadOnChangeFlag(categoryService),

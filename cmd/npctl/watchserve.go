@@ -78,7 +78,7 @@ func (c *watchCommand) serve(ctx context.Context, s *session) error {
 		onPass = func(p watch.Pass) { m.Pass(p); stats.Pass(p) }
 		onStep = func(e reconcile.Event) { m.Step(e); stats.Step(e) }
 	}
-	d, err := watch.New(ctx, watch.Options{Engine: s.engine, Load: c.loadConfiguration, Providers: c.providers, Tasks: c.does(), Refresh: c.refresh, Log: c.log,
+	d, err := watch.New(ctx, watch.Options{Engine: s.engine, Load: c.loadConfiguration, Providers: c.providers, Tasks: c.does(), Refresh: c.refresh, MaxListingAge: c.listingAge, Log: c.log,
 		AllowDestroy: c.allowDestroy, Stall: c.stall, Shadow: c.shadow, Compared: m.Compared, OnPass: onPass, OnStep: onStep, OnTaken: m.RequestTaken, RequestRefused: m.RequestRefused, Reloaded: c.reloaded(m)})
 	if err != nil {
 		return err

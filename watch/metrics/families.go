@@ -89,7 +89,7 @@ var families = []Family{
 	{Name: "npctl_quota_limit", Kind: Gauge, Labels: []string{"provider", "resource"},
 		Help: "Quota of the provider's project: instances, cores, ram_mib, volumes, volume_gb, addresses. +Inf means unlimited."},
 	{Name: "npctl_quota_used", Kind: Gauge, Labels: []string{"provider", "resource"},
-		Help: "Use of the quota by npctl and others, as of the newest listing.", Watch: "near the limit while requests wait"},
+		Help: "Use of the quota by npctl and others, with launches and deletions since the newest listing.", Watch: "near the limit while requests wait"},
 	{Name: "npctl_pool_max_servers", Kind: Gauge, Labels: []string{"provider", "pool"},
 		Help: "max_servers of the pool; absent without a limit."},
 	{Name: "npctl_leaks", Kind: Gauge, Labels: []string{"provider", "type"},
