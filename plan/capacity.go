@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -67,24 +68,21 @@ func (c *capacity) capacityBlocker(p *poolOffer) *blocker {
 	return nil
 }
 
-// setQuota sets the remaining quota of each provider. Foreign instances count as used, and deletedBy names the records
-// that the plan deletes. The cloud's figures are read after the listing, and instances may be deleted in between: listed
-// instances count, and sinceListing gives back the known deletions.
+// setQuota sets the remaining quota of each provider. deletedBy names the records that the plan deletes.
 func (c *capacity) setQuota(deletedBy map[resources.Key]string) {
 	for name := range c.world.seen.Providers {
 		view := c.world.seen.Providers[name]
 		if view.Err != "" {
 			continue
 		}
-		used := view.Quota.Used
-		var listed resources.ResourceAmounts
-		for i := range view.Instances {
-			each := view.Instances[i].Resources
-			each.Instances = max(each.Instances, 1)
-			listed = listed.Plus(each)
+		staying := func(yield func(*resources.Node) bool) {
+			for _, n := range c.world.nodes[name] {
+				if deletedBy[n.Key()] == "" && !yield(n) {
+					return
+				}
+			}
 		}
-		used.Instances, used.Cores, used.RAM = max(used.Instances, listed.Instances), max(used.Cores, listed.Cores), max(used.RAM, listed.RAM)
-		left := remaining(view.Quota.Limit, used)
+		left := remaining(view.Quota.Limit, view.used(staying, c.world.instances))
 		for _, offer := range view.Offers { // sums keep a resource without limit unlimited
 			for other := range offer.Resources.Other {
 				if _, limited := left.Other[other]; !limited {
@@ -97,8 +95,63 @@ func (c *capacity) setQuota(deletedBy map[resources.Key]string) {
 			}
 		}
 		c.free[name] = &left
-		c.sinceListing(name, &view, deletedBy)
 	}
+}
+
+// QuotaUsed returns how much of a provider's quota is in use now, with the nodes that are being launched.
+func QuotaUsed(seen *Observed, provider string) resources.ResourceAmounts {
+	view, shown, byServer := seen.Providers[provider], map[string]*resources.Instance{}, map[string]*resources.Instance{}
+	for i := range view.Instances {
+		byServer[view.Instances[i].ID] = &view.Instances[i]
+		if marks := view.Instances[i].Marks; marks.Installation == seen.Installation && marks.Kind == resources.KindNode {
+			shown[marks.ID] = &view.Instances[i]
+		}
+	}
+	var nodes []*resources.Node
+	for _, n := range seen.Records.Nodes {
+		if n.Provider != provider {
+			continue
+		}
+		nodes = append(nodes, n)
+		if imported := byServer[n.ExternalID]; imported != nil {
+			shown[n.ID] = imported
+		}
+	}
+	return view.used(slices.Values(nodes), shown)
+}
+
+// used returns the amounts of the quota in use: those of the cloud or of the listed instances, whichever is more, because
+// instances may be deleted between both; then changes since the listing: nodes that it does not show yet, and deleted
+// instances. shown holds the listed instances by node ID.
+func (v *ProviderView) used(nodes iter.Seq[*resources.Node], shown map[string]*resources.Instance) resources.ResourceAmounts {
+	used := v.Quota.Used
+	var listed, deleted resources.ResourceAmounts
+	for i := range v.Instances {
+		instance := &v.Instances[i]
+		each := instance.Resources
+		each.Instances = max(each.Instances, 1)
+		listed = listed.Plus(each)
+		switch {
+		case v.DeletingInstances[instance.ID]:
+			deleted = deleted.Plus(computeOnly(each))
+		case v.DeletedInstances[instance.ID]:
+			deleted = deleted.Plus(each)
+		}
+	}
+	used.Instances, used.Cores, used.RAM = max(used.Instances, listed.Instances), max(used.Cores, listed.Cores), max(used.RAM, listed.RAM)
+	for n := range nodes {
+		instance := shown[n.ID]
+		switch {
+		case n.Static:
+		case instance == nil:
+			used = used.Plus(Amounts(n))
+		case instance.Status == resources.StatusPending: // its volumes and addresses appear some time after it
+			each := Amounts(n)
+			used = used.Plus(resources.ResourceAmounts{Volumes: each.Volumes, VolumeGB: each.VolumeGB,
+				Addresses: max(each.Addresses-instance.Resources.Addresses, 0)})
+		}
+	}
+	return used.Minus(deleted)
 }
 
 const noLimit = 1 << 40
@@ -121,39 +174,6 @@ func remaining(limit, used resources.ResourceAmounts) resources.ResourceAmounts 
 		rest.Other[name] = left(n, used.Other[name])
 	}
 	return rest
-}
-
-// sinceListing accounts for changes that the cloud's figures do not show yet: nodes being launched, and instances
-// deleted since the listing.
-func (c *capacity) sinceListing(provider string, view *ProviderView, deletedBy map[resources.Key]string) {
-	free := c.free[provider]
-	for _, n := range c.world.nodes[provider] {
-		if n.Static || deletedBy[n.Key()] != "" {
-			continue
-		}
-		unseen := Amounts(n)
-		if instance, shown := c.world.instances[n.ID]; shown { // its volumes and addresses appear some time after it
-			if instance.Status != resources.StatusPending {
-				continue
-			}
-			unseen = resources.ResourceAmounts{Volumes: unseen.Volumes, VolumeGB: unseen.VolumeGB,
-				Addresses: max(unseen.Addresses-instance.Resources.Addresses, 0)}
-		}
-		*free = free.Minus(unseen)
-	}
-	if len(view.DeletedInstances) == 0 {
-		return
-	}
-	for i := range view.Instances {
-		if instance := &view.Instances[i]; view.DeletedInstances[instance.ID] {
-			each := instance.Resources
-			each.Instances = max(each.Instances, 1)
-			if view.DeletingInstances[instance.ID] {
-				each = computeOnly(each)
-			}
-			*free = free.Plus(each)
-		}
-	}
 }
 
 // computeOnly omits volumes and addresses: a cloud detaches them before the instance is gone, so the figures may

@@ -33,31 +33,37 @@ func TestQuotaOfUnfinishedAndDeletedInstances(t *testing.T) {
 		limit, used resources.ResourceAmounts
 		change      func(*Observed)
 		want        string // why the request waits; empty if it does not
+		instances   int64  // in use now
 	}{
 		"an instance has no address yet": {
-			limit: resources.ResourceAmounts{Instances: 9, Cores: 9, Addresses: 1}, used: resources.ResourceAmounts{Instances: 1, Cores: 2},
+			instances: 1,
+			limit:     resources.ResourceAmounts{Instances: 9, Cores: 9, Addresses: 1}, used: resources.ResourceAmounts{Instances: 1, Cores: 2},
 			change: func(o *Observed) {
 				making(o, "0000000011", resources.ResourceAmounts{Instances: 1, Cores: 2}, resources.StatusPending)
 			},
 			want: "quota: 0 floating IPs left and 1 needed",
 		},
 		"an instance has its address": {
-			limit: resources.ResourceAmounts{Instances: 9, Cores: 9, Addresses: 2}, used: resources.ResourceAmounts{Instances: 1, Cores: 2, Addresses: 1},
+			instances: 1,
+			limit:     resources.ResourceAmounts{Instances: 9, Cores: 9, Addresses: 2}, used: resources.ResourceAmounts{Instances: 1, Cores: 2, Addresses: 1},
 			change: func(o *Observed) { making(o, "0000000011", addressed, resources.StatusPending) },
 		},
 		"the driver shows no addresses": {
-			limit: resources.ResourceAmounts{Instances: 9, Cores: 9, Addresses: 2}, used: resources.ResourceAmounts{Instances: 1, Cores: 2, Addresses: 1},
+			instances: 1,
+			limit:     resources.ResourceAmounts{Instances: 9, Cores: 9, Addresses: 2}, used: resources.ResourceAmounts{Instances: 1, Cores: 2, Addresses: 1},
 			change: func(o *Observed) {
 				making(o, "0000000011", resources.ResourceAmounts{Instances: 1, Cores: 2}, resources.StatusReady)
 			},
 		},
 		"the figures are older than the listing": {
-			limit:  resources.ResourceAmounts{Instances: 2, Cores: 3, Addresses: 9},
-			change: func(o *Observed) { making(o, "0000000011", addressed, resources.StatusReady) },
-			want:   "quota: 1 cores left and 2 needed",
+			instances: 1,
+			limit:     resources.ResourceAmounts{Instances: 2, Cores: 3, Addresses: 9},
+			change:    func(o *Observed) { making(o, "0000000011", addressed, resources.StatusReady) },
+			want:      "quota: 1 cores left and 2 needed",
 		},
 		"an instance went between the listing and the figures": {
-			limit: resources.ResourceAmounts{Instances: 1, Cores: 9, Addresses: 9},
+			instances: 1,
+			limit:     resources.ResourceAmounts{Instances: 1, Cores: 9, Addresses: 9},
 			change: func(o *Observed) {
 				gone(o, "0000000099", true)
 				making(o, "0000000011", resources.ResourceAmounts{}, resources.StatusPending)
@@ -83,6 +89,9 @@ func TestQuotaOfUnfinishedAndDeletedInstances(t *testing.T) {
 			o.Providers["cloud"] = view
 			o.Records.Requests = []*resources.Request{request("1", "small")}
 			test.change(&o)
+			if used := QuotaUsed(&o, "cloud"); used.Instances != test.instances {
+				t.Errorf("%+v is in use, want %d instances", used, test.instances)
+			}
 			got := answers(Compute(d, o, Options{Explain: true}))
 			if waits := strings.Contains(got, "request.1 waits: cloud/main: "+test.want); test.want != "" && !waits {
 				t.Errorf("want the request to wait: %s; got\n%s", test.want, got)
@@ -91,5 +100,21 @@ func TestQuotaOfUnfinishedAndDeletedInstances(t *testing.T) {
 				t.Errorf("launch is %t; got\n%s", begun, got)
 			}
 		})
+	}
+}
+
+// TestQuotaUsedNow has a listing from before two launches and a deletion: status, metrics and "npctl why" show the result of both.
+func TestQuotaUsedNow(t *testing.T) {
+	_, o := idle("0000000011", "0000000012", "0000000013")
+	v := o.Providers["cloud"]
+	v.Instances, v.Quota.Used = v.Instances[:1], resources.ResourceAmounts{Instances: 3} // two of others
+	v.DeletedInstances = map[string]bool{v.Instances[0].ID: true}
+	o.Providers["cloud"] = v
+	o.Records.Nodes = o.Records.Nodes[:0:0]
+	for _, id := range []string{"0000000012", "0000000013"} {
+		o.Records.Nodes = append(o.Records.Nodes, readyNode(id))
+	}
+	if used := QuotaUsed(&o, "cloud"); used.Instances != 4 {
+		t.Errorf("%d instances are in use, want two of others and two launched ones", used.Instances)
 	}
 }
