@@ -48,7 +48,7 @@ func TestRealBuildThatIgnoresSIGTERMIsKilledWhenItsTimeIsOver(t *testing.T) {
 	checkNothingLeft(t, j)
 }
 
-func TestRealLogOfGigabytesIsLimited(t *testing.T) {
+func TestRealEndlessLogIsLimited(t *testing.T) {
 	const memory = 32 << 20
 	j := realJob(t, map[string]cty.Value{"elements": buildertest.Words("debian-tiny", "endless-log")})
 	path := filepath.Join(t.TempDir(), "log")

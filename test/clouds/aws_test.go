@@ -39,7 +39,7 @@ var amazon = cloud{
 	change:  `instance_types=["t3.medium"]`,
 	changes: "instance_types",
 	unknown: []unknown{
-		{[]string{"key_name=cj", `instance_types=["t3.smal"]`}, []string{"t3.small", `"ci"`, "npctl.hcl"}},
+		{[]string{"key_name=cj", `instance_types=["t3.smal"]`}, []string{"t3.small", "did you mean ci?", "npctl.hcl"}},
 		{[]string{"profile=absent"}, []string{"absent"}},
 	},
 	onDemand: `
