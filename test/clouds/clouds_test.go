@@ -130,7 +130,7 @@ func TestExampleIsAppliedDriftedAndDestroyed(t *testing.T) {
 func TestUnknownNamesAreProblemsOfThePlan(t *testing.T) {
 	each(t, func(t *testing.T, name string, c cloud) {
 		l := c.open(t, testutil.ReadFile(t, "../../examples/"+name+".hcl"))
-		usual := append(l.Args, variables(c.example...)...)
+		usual := slices.Concat(l.Args, variables(c.example...))
 		for _, one := range c.unknown {
 			l.Args = append(slices.Clone(usual), variables(one.args...)...)
 			l.MustContain(l.Run(1, "plan"), one.says...)

@@ -94,7 +94,7 @@ npctl_provider_frozen{provider="rack"} 1
 npctl_provider_launch_failures{provider="cloud"} 3
 npctl_quota_limit{provider="cloud",resource="instances"} 10
 npctl_quota_limit{provider="cloud",resource="cores"} +Inf
-npctl_quota_used{provider="cloud",resource="instances"} 4
+npctl_quota_used{provider="cloud",resource="instances"} 6
 npctl_pool_max_servers{pool="main",provider="cloud"} 5
 npctl_leaks{provider="cloud",type="port"} 2
 npctl_leaks{provider="rack",type="server"} 0
