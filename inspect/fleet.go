@@ -64,7 +64,8 @@ func (w *Fleet) addObserved(p *wire.Provider) {
 		p.Error = view.Err
 	}
 	if !view.ListedAt.IsZero() {
-		p.ListedAt, p.Quota = view.ListedAt, &wire.Quota{Limit: view.Quota.Limit, Used: plan.QuotaUsed(&w.Observed, p.Name)}
+		quota := wire.Quota(w.Observed.Quota(p.Name))
+		p.ListedAt, p.Quota = view.ListedAt, &quota
 	}
 }
 

@@ -189,7 +189,7 @@ func (e *explanation) provider(name string) error {
 	view := e.Observed.Providers[name]
 	if !view.ListedAt.IsZero() {
 		e.fact("last listed", e.since(view.ListedAt)+" ago")
-		e.fact("quota", quotaText(resources.Quota{Limit: view.Quota.Limit, Used: plan.QuotaUsed(&e.Observed, name)}))
+		e.fact("quota", quotaText(e.Observed.Quota(name)))
 	}
 	e.fact("used by npctl", fmt.Sprintf("%s, %s, %d MiB", text.Count(use.Instances, "instance", "instances"), text.Count(use.Cores, "core", "cores"), use.RAM))
 	e.notes("note", func(at plan.Address) bool {

@@ -98,17 +98,17 @@ func (c *capacity) setQuota(deletedBy map[resources.Key]string) {
 	}
 }
 
-// QuotaUsed returns how much of a provider's quota is in use now, with the nodes that are being launched.
-func QuotaUsed(seen *Observed, provider string) resources.ResourceAmounts {
-	view, shown, byServer := seen.Providers[provider], map[string]*resources.Instance{}, map[string]*resources.Instance{}
+// Quota returns the quota of a provider and how much of it is in use now, with the nodes that are being launched.
+func (o *Observed) Quota(provider string) resources.Quota {
+	view, shown, byServer := o.Providers[provider], map[string]*resources.Instance{}, map[string]*resources.Instance{}
 	for i := range view.Instances {
 		byServer[view.Instances[i].ID] = &view.Instances[i]
-		if marks := view.Instances[i].Marks; marks.Installation == seen.Installation && marks.Kind == resources.KindNode {
+		if marks := view.Instances[i].Marks; marks.Installation == o.Installation && marks.Kind == resources.KindNode {
 			shown[marks.ID] = &view.Instances[i]
 		}
 	}
 	var nodes []*resources.Node
-	for _, n := range seen.Records.Nodes {
+	for _, n := range o.Records.Nodes {
 		if n.Provider != provider {
 			continue
 		}
@@ -117,7 +117,7 @@ func QuotaUsed(seen *Observed, provider string) resources.ResourceAmounts {
 			shown[n.ID] = imported
 		}
 	}
-	return view.used(slices.Values(nodes), shown)
+	return resources.Quota{Limit: view.Quota.Limit, Used: view.used(slices.Values(nodes), shown)}
 }
 
 // used returns the amounts of the quota in use: those of the cloud or of the listed instances, whichever is more, because

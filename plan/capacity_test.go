@@ -89,7 +89,7 @@ func TestQuotaOfUnfinishedAndDeletedInstances(t *testing.T) {
 			o.Providers["cloud"] = view
 			o.Records.Requests = []*resources.Request{request("1", "small")}
 			test.change(&o)
-			if used := QuotaUsed(&o, "cloud"); used.Instances != test.instances {
+			if used := o.Quota("cloud").Used; used.Instances != test.instances {
 				t.Errorf("%+v is in use, want %d instances", used, test.instances)
 			}
 			got := answers(Compute(d, o, Options{Explain: true}))
@@ -105,16 +105,12 @@ func TestQuotaOfUnfinishedAndDeletedInstances(t *testing.T) {
 
 // TestQuotaUsedNow has a listing from before two launches and a deletion: status, metrics and "npctl why" show the result of both.
 func TestQuotaUsedNow(t *testing.T) {
-	_, o := idle("0000000011", "0000000012", "0000000013")
-	v := o.Providers["cloud"]
-	v.Instances, v.Quota.Used = v.Instances[:1], resources.ResourceAmounts{Instances: 3} // two of others
-	v.DeletedInstances = map[string]bool{v.Instances[0].ID: true}
+	_, o := idle("0000000012", "0000000013")
+	v, deleted := o.Providers["cloud"], instance("0000000011")
+	v.Instances, v.Quota.Used = []resources.Instance{deleted}, resources.ResourceAmounts{Instances: 3} // two of others
+	v.DeletedInstances = map[string]bool{deleted.ID: true}
 	o.Providers["cloud"] = v
-	o.Records.Nodes = o.Records.Nodes[:0:0]
-	for _, id := range []string{"0000000012", "0000000013"} {
-		o.Records.Nodes = append(o.Records.Nodes, readyNode(id))
-	}
-	if used := QuotaUsed(&o, "cloud"); used.Instances != 4 {
+	if used := o.Quota("cloud").Used; used.Instances != 4 {
 		t.Errorf("%d instances are in use, want two of others and two launched ones", used.Instances)
 	}
 }

@@ -66,7 +66,9 @@ provider "aws" "amazon" {
   }
 }
 `,
-	calls: map[string]callsOf{"RunInstances": {100, 100}, "TerminateInstances": {1, 5}},
+	// The search for leaks, which the daemon makes first and then once a minute, is not counted, as it is not for Nodepool.
+	firstCall: "DescribeHosts",
+	calls:     map[string]callsOf{"RunInstances": {100, 100}, "TerminateInstances": {1, 5}},
 }
 
 // moto is an emptied moto behind a proxy, with the key pair "ci".
@@ -88,12 +90,7 @@ func newMoto(t *testing.T, configuration string) *moto {
 	testutil.Must(t, err)
 	testutil.Must(t, answer.Body.Close())
 	m := &moto{imports: &awstest.Imports{}}
-	m.lab = &lab{foreign: m.foreign, owned: m.numbers, remove: m.terminate, changed: m.areMedium, shows: m.shows,
-		Recorder: &program.Recorder{Next: awstest.Moto{Next: http.DefaultTransport, Imports: m.imports}, Name: awstest.ActionOf}}
-	// The search for leaks, which the daemon makes first and then once a minute, is not counted, as it is not for Nodepool.
-	m.ready = func() {
-		testutil.Await(t, "leaks are searched for", func() bool { return m.Count("DescribeHosts") > 0 })
-	}
+	m.lab = &lab{peer: m, Recorder: &program.Recorder{Next: awstest.Moto{Next: http.DefaultTransport, Imports: m.imports}, Name: awstest.ActionOf}}
 	m.Place = program.NewPlace(t, npctl, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=secret-of-the-test", "AWS_REGION=us-east-1", "AWS_DEFAULT_REGION=us-east-1",
 		"AWS_ENDPOINT_URL="+(&gate.Gate{}).Serve(t, "aws", url, m.Recorder))
 	m.Secrets = []string{"secret-of-the-test"}
@@ -146,7 +143,7 @@ func (m *moto) ids() map[string][]string {
 	return found
 }
 
-func (m *moto) numbers() map[string]int {
+func (m *moto) owned() map[string]int {
 	m.T.Helper()
 	numbers := map[string]int{}
 	for kind, ids := range m.ids() {
@@ -155,12 +152,12 @@ func (m *moto) numbers() map[string]int {
 	return numbers
 }
 
-func (m *moto) terminate() {
+func (m *moto) remove() {
 	m.T.Helper()
 	m.cli(nil, "ec2", "terminate-instances", "--instance-ids", m.ids()["instance"][0])
 }
 
-func (m *moto) areMedium() bool {
+func (m *moto) changed() bool {
 	m.T.Helper()
 	var types []string
 	m.cli(&types, "ec2", "describe-instances", "--filters", "Name=tag-key,Values=npctl_installation", "Name=instance-state-name,Values=running", "--query", "Reservations[].Instances[].InstanceType")
@@ -202,7 +199,7 @@ func (m *moto) shows(t *testing.T, n resources.Node) {
 		Tags            []struct{ Key, Value string }
 	}
 	m.cli(&instance, "ec2", "describe-instances", "--instance-ids", n.ExternalID, "--query", "Reservations[].Instances[]")
-	if len(instance) != 1 || instance[0].PublicIPAddress != n.Addresses.PublicIPv4 || n.Zone == "" {
+	if len(instance) != 1 || instance[0].PublicIPAddress != n.Addresses.PublicIPv4 || n.Region != "us-east-1" || n.Zone == "" {
 		t.Fatalf("the aws command shows %+v, npctl %+v", instance, n)
 	}
 	for _, want := range []struct{ Key, Value string }{{"npctl_node_id", n.ID}, {"Name", "np" + n.ID}, {"purpose", "ci"}, {"requestor", "tester"}} {
@@ -254,6 +251,6 @@ func TestKilledAtEveryCall(t *testing.T) {
 			return awstest.Moto{Next: next, Imports: m.imports}
 		}}
 	// moto creates no tags of the volumes of fleets
-	f.Everywhere(t, map[string]int{"instance": 1, "snapshot": 1, "image": 1, "template": 1}, m.numbers)
+	f.Everywhere(t, map[string]int{"instance": 1, "snapshot": 1, "image": 1, "template": 1}, m.owned)
 	stay()
 }

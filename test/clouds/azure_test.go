@@ -21,6 +21,7 @@ import (
 var azure = cloud{
 	open:    func(t *testing.T, configuration string) *lab { return newAzure(t, configuration).lab },
 	node:    map[string]int{"vm": 1, "nic": 1, "ip": 1, "disk": 1},
+	late:    true,
 	example: []string{"resource_group=ci", "network=lab", "ssh_public_key=ssh-ed25519 key", `vm_sizes=["Standard_D2s_v5"]`},
 	change:  `vm_sizes=["Standard_D4s_v5"]`,
 	changes: "vm_sizes",
@@ -58,7 +59,7 @@ provider "azure" "blue" {
   }
 }
 `,
-	calls: map[string]callsOf{"": {300, 500}, "VirtualMachinesClient.BeginCreateOrUpdate": {100, 100}, "DisksClient.BeginUpdate": {100, 100}},
+	calls: map[string]callsOf{"": {300, 500}, ".Begin": {300, 300}, "VirtualMachinesClient.BeginCreateOrUpdate": {100, 100}, "DisksClient.BeginUpdate": {100, 100}},
 }
 
 // azureLab is a cloud that the processes reach by HTTPS.
@@ -70,7 +71,7 @@ type azureLab struct {
 func newAzure(t *testing.T, configuration string) *azureLab {
 	t.Helper()
 	a := &azureLab{cloud: azuretest.New()}
-	a.lab = &lab{Place: program.NewPlace(t, npctl), Recorder: &program.Recorder{}, owned: a.numbers, foreign: a.foreign, remove: a.removeMachine, changed: a.areD4, shows: a.shows}
+	a.lab = &lab{Place: program.NewPlace(t, npctl), Recorder: &program.Recorder{}, peer: a}
 	a.cloud.MaxCores(100)
 	server := a.cloud.Serve(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +92,7 @@ func newAzure(t *testing.T, configuration string) *azureLab {
 	return a
 }
 
-func (a *azureLab) numbers() map[string]int {
+func (a *azureLab) owned() map[string]int {
 	found := map[string]int{}
 	for name, tags := range a.cloud.Objects() {
 		kind, _, _ := strings.Cut(name, " ")
@@ -123,11 +124,11 @@ func (a *azureLab) machines() (names []string) {
 	return names
 }
 
-// removeMachine deletes a machine. Azure deletes its other objects, too.
-func (a *azureLab) removeMachine() {
+// remove deletes a machine. Azure deletes its other objects, too.
+func (a *azureLab) remove() {
 	a.T.Helper()
 	a.call(http.MethodDelete, a.machines()[0])
-	a.mustHave(map[string]int{"vm": 1, "nic": 1, "ip": 1, "disk": 1})
+	a.awaitObjects(map[string]int{"vm": 1, "nic": 1, "ip": 1, "disk": 1})
 }
 
 // call makes a request for a machine, as another client would, and returns the body of the response.
@@ -148,7 +149,7 @@ func (a *azureLab) call(method, machine string) string {
 	return string(text)
 }
 
-func (a *azureLab) areD4() bool {
+func (a *azureLab) changed() bool {
 	a.T.Helper()
 	return !slices.ContainsFunc(a.machines(), func(name string) bool { return !strings.Contains(a.call(http.MethodGet, name), "Standard_D4s_v5") })
 }

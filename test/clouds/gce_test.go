@@ -23,6 +23,7 @@ import (
 var google = cloud{
 	open:    newGCE,
 	node:    map[string]int{"instances": 1, "disks": 1},
+	late:    true,
 	example: []string{"project=" + gcetest.Project, `machine_types=["e2-small"]`},
 	change:  `machine_types=["e2-medium"]`,
 	changes: "machine_types",
@@ -84,8 +85,7 @@ func newGCE(t *testing.T, configuration string) *lab {
 	t.Helper()
 	server := gcetest.New(t)
 	g := &gce{}
-	g.lab = &lab{Recorder: &program.Recorder{Next: http.DefaultTransport, Name: actionOf}, owned: g.numbers, foreign: g.foreign, remove: g.removeInstance,
-		changed: g.areMedium, shows: g.shows}
+	g.lab = &lab{Recorder: &program.Recorder{Next: http.DefaultTransport, Name: actionOf}, peer: g}
 	key := server.Credentials(t)
 	g.Place = program.NewPlace(t, npctl, "GOOGLE_APPLICATION_CREDENTIALS="+key)
 	g.Secrets = []string{"PRIVATE KEY", "ya29."}
@@ -115,8 +115,8 @@ func (g *gce) instances() (all []*compute.Instance) {
 	return all
 }
 
-// numbers returns the numbers of instances with ownership labels and of their boot disks.
-func (g *gce) numbers() map[string]int {
+// owned returns the numbers of instances with ownership labels and of their boot disks.
+func (g *gce) owned() map[string]int {
 	g.T.Helper()
 	list, err := g.other.Disks.AggregatedList(gcetest.Project).Filter(ownedFilter).Do()
 	testutil.Must(g.T, err)
@@ -132,16 +132,16 @@ func (g *gce) numbers() map[string]int {
 	return numbers
 }
 
-// removeInstance deletes an instance. Compute Engine deletes its disk, too.
-func (g *gce) removeInstance() {
+// remove deletes an instance. Compute Engine deletes its disk, too.
+func (g *gce) remove() {
 	g.T.Helper()
 	gone := g.instances()[0]
 	_, err := g.other.Instances.Delete(gcetest.Project, base(gone.Zone), gone.Name).Do()
 	testutil.Must(g.T, err)
-	g.mustHave(map[string]int{"instances": 1, "disks": 1})
+	g.awaitObjects(map[string]int{"instances": 1, "disks": 1})
 }
 
-func (g *gce) areMedium() bool {
+func (g *gce) changed() bool {
 	g.T.Helper()
 	return !slices.ContainsFunc(g.instances(), func(i *compute.Instance) bool { return base(i.MachineType) != "e2-medium" })
 }

@@ -17,6 +17,7 @@ import (
 var ibm = cloud{
 	open:    newIBM,
 	node:    map[string]int{"instances": 1, "volumes": 1, "floating_ips": 1},
+	late:    true,
 	example: []string{"region=" + ibmvpctest.Region, "vpc=" + ibmvpctest.VPC, "image=ibm-debian-12-minimal-*", "key=ci"},
 	change:  `profiles=["bx2-4x16"]`,
 	changes: "profiles",
@@ -62,8 +63,7 @@ type vpc struct {
 func newIBM(t *testing.T, configuration string) *lab {
 	t.Helper()
 	v := &vpc{server: ibmvpctest.New(t)}
-	v.lab = &lab{Place: program.NewPlace(t, npctl), Recorder: &program.Recorder{Next: http.DefaultTransport, Name: callOf}, owned: v.numbers, foreign: v.foreign,
-		remove: v.removeInstance, changed: v.haveMemory, shows: v.shows}
+	v.lab = &lab{Place: program.NewPlace(t, npctl), Recorder: &program.Recorder{Next: http.DefaultTransport, Name: callOf}, peer: v}
 	proxy := (&gate.Gate{}).Serve(t, "ibm", v.server.URL, v.Recorder)
 	for name, value := range v.server.Env() {
 		v.Env = append(v.Env, name+"="+strings.Replace(value, v.server.URL, proxy, 1))
@@ -80,8 +80,8 @@ func callOf(r *http.Request) string {
 	return r.Method + " " + collection
 }
 
-// numbers counts the objects with names of npctl.
-func (v *vpc) numbers() map[string]int {
+// owned counts the objects with names of npctl.
+func (v *vpc) owned() map[string]int {
 	numbers := map[string]int{}
 	count := func(kind string, names []string) {
 		for _, name := range names {
@@ -97,14 +97,14 @@ func (v *vpc) numbers() map[string]int {
 	return numbers
 }
 
-// removeInstance deletes an instance. Its floating IP stays.
-func (v *vpc) removeInstance() {
+// remove deletes an instance. Its floating IP stays.
+func (v *vpc) remove() {
 	names := v.server.Names("instances")
 	ours := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, "npctl-") })
 	v.server.Remove("instances", v.server.ID("instances", names[ours]))
 }
 
-func (v *vpc) haveMemory() bool {
+func (v *vpc) changed() bool {
 	all := true
 	v.server.Modify("instances", func(d map[string]any) {
 		if name, _ := d["name"].(string); strings.HasPrefix(name, "npctl-") && d["memory"] != int64(16) {

@@ -184,7 +184,7 @@ func (s scrape) providers() {
 		s.gauge("npctl_provider_launch_failures", float64(failures), p.Name)
 		if !view.ListedAt.IsZero() {
 			s.gauge("npctl_provider_listed_timestamp_seconds", unix(view.ListedAt), p.Name)
-			s.quota(p.Name, resources.Quota{Limit: view.Quota.Limit, Used: plan.QuotaUsed(&s.Observed, p.Name)})
+			s.quota(p.Name, s.Observed.Quota(p.Name))
 		}
 		for j := range p.Pools {
 			if most := p.Pools[j].MaxServers; most != nil {
