@@ -315,7 +315,7 @@ func TestLockedRecordIsSkippedForAWhile(t *testing.T) {
 		t.Helper()
 		s.claimErr = func() error { tries++; return &state.LockedError{} }
 		seen := plan.Observed{Installation: "here"}
-		NewObserver(r, "", nil).Refresh(&seen)
+		NewObserver(r, "", noneFrozen).Refresh(&seen)
 		r.Start(t.Context(), plan.Plan{Steps: []plan.Step{step}}, seen)
 		r.steps.Wait()
 	}
@@ -342,7 +342,7 @@ func TestADepartureIsKnownForAsLongAsAnOlderListingIsUsed(t *testing.T) {
 	}
 	gone := func(listed time.Time) bool {
 		seen := plan.Observed{Providers: map[string]plan.ProviderView{"cloud": {ListedAt: listed}}}
-		NewObserver(r, "", nil).Refresh(&seen)
+		NewObserver(r, "", noneFrozen).Refresh(&seen)
 		return seen.Providers["cloud"].DeletedInstances["server"]
 	}
 	listed := now

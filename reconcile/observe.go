@@ -152,7 +152,7 @@ func (o *Observer) kept() (*Engine, plan.Observed) {
 
 // complete adds what is read at once.
 func (o *Observer) complete(e *Engine, seen *plan.Observed) error {
-	seen.Formats, seen.Frozen = e.Formats(), o.frozen()
+	seen.Formats = e.Formats()
 	err := e.addFiles(seen)
 	o.Refresh(seen)
 	return err
@@ -194,8 +194,8 @@ func (l *recordCache) sight(ctx context.Context, there []*resources.Sighting, go
 	return l.drop(ctx, gone...)
 }
 
-// Refresh replaces the time, the records and the activity of processes in an observed state: running steps, failed launches, and
-// the instances that were deleted since their provider was listed.
+// Refresh replaces the time, the records, the frozen providers and the activity of processes in an observed state:
+// running steps, failed launches, and the instances that were deleted since their provider was listed.
 func (o *Observer) Refresh(seen *plan.Observed) {
 	r := o.runner
 	r.mu.Lock()
@@ -208,6 +208,7 @@ func (o *Observer) Refresh(seen *plan.Observed) {
 	}
 	r.mu.Unlock()
 	seen.Records, seen.Busy = r.cache.snapshot()
+	seen.Frozen = o.frozen() // after the records are read: a frozen provider must not serve a request made after its freeze
 	if shared := r.Shared(); shared != nil {
 		r.using().addShared(seen, shared)
 		seen.OwnClaims = r.cache.claims.keys()
