@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the Debian packages and the Python environments of the integration targets at once. Each target also installs its
-# own, so this only moves the time: .ci/run does it while it compiles. As root, on Debian 12.
+# own, so this only moves the time: .ci/run does it while OpenStack starts. As root, on Debian 12.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . test/openstack/lib/apt.sh
