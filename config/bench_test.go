@@ -39,3 +39,24 @@ func BenchmarkLoad(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkLoadStaticNodes shows whether the cost of a node depends on their number.
+func BenchmarkLoadStaticNodes(b *testing.B) {
+	for _, nodes := range []int{1000, 10000} {
+		var src strings.Builder
+		src.WriteString("label \"metal\" {}\nprovider \"static\" \"rack\" {\n  pool \"main\" {\n")
+		for i := range nodes {
+			fmt.Fprintf(&src, "    node \"m%d\" {\n      labels = [\"metal\"]\n    }\n", i)
+		}
+		src.WriteString("  }\n}\n")
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			opts := write(b, map[string]string{"main.hcl": src.String()})
+			for b.Loop() {
+				if _, diags := Load(opts); diags.HasErrors() {
+					b.Fatal(diags)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*nodes), "µs/node")
+		})
+	}
+}

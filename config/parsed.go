@@ -59,6 +59,7 @@ type parsedPool struct {
 	at     hcl.Range
 	offers []parsedOffer
 	nodes  []parsedNode
+	named  map[string]resources.Source // of nodes, by name
 }
 
 type parsedOffer struct {

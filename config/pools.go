@@ -47,7 +47,7 @@ func (r *providerReader) pools(p *parsedProvider, parts []part, scope *hcl.EvalC
 func (r *providerReader) pool(p *parsedProvider, one instance, ctx *hcl.EvalContext, static cty.Value, provider values) *parsedPool {
 	at := one.block.DefRange()
 	c, all := r.body(one.block, ctx, p.specs.pool)
-	made := &parsedPool{at: at, Pool: resources.Pool{Name: one.name, Priority: p.Priority, Config: all.of(p.specs.Pool), Source: r.sourceOf(at)}}
+	made := &parsedPool{at: at, named: map[string]resources.Source{}, Pool: resources.Pool{Name: one.name, Priority: p.Priority, Config: all.of(p.specs.Pool), Source: r.sourceOf(at)}}
 	all.decode(&made.Pool)
 	r.digest("provider."+p.Name+".pool."+one.name, "", at, all)
 	around := &poolContext{provider: p, pool: all, shown: map[string]string{}, hashed: map[string]cty.Value{
@@ -151,11 +151,9 @@ func hashOffer(image, label cty.Value, around map[string]cty.Value) resources.Ha
 // node creates a static node.
 func (r *providerReader) node(p *parsedProvider, pool *parsedPool, one instance, ctx *hcl.EvalContext) {
 	s, at := p.specs, one.block.DefRange()
-	for _, other := range pool.nodes {
-		if other.Name == one.name {
-			r.sameName(one, "node", other.Source)
-			return
-		}
+	if earlier, ok := pool.named[one.name]; ok {
+		r.sameName(one, "node", earlier)
+		return
 	}
 	c, all := r.body(one.block, ctx, s.node)
 	made := parsedNode{at: at, labelsAt: *c.rangeOf("labels"), StaticNode: resources.StaticNode{
@@ -187,6 +185,7 @@ func (r *providerReader) node(p *parsedProvider, pool *parsedPool, one instance,
 	showStatic(made.Static, "", both, all)
 	r.digest("provider."+p.Name+".pool."+pool.Name+".node."+one.name, "", at, all)
 	pool.nodes = append(pool.nodes, made)
+	pool.named[made.Name] = made.Source
 }
 
 // withFormerLabels returns the attributes of a static node before each of the moves of its labels.
