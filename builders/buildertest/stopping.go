@@ -45,9 +45,18 @@ func (r *run) checkNothingLeft(t *testing.T, atLeast int) {
 	}
 }
 
+// noted is the file in which the tool notes its processes.
+func (r *run) noted() string { return filepath.Join(r.job.Dir, r.job.Name+".pids") }
+
+// begun reports whether the tool has noted that many processes.
+func (r *run) begun(processes int) bool {
+	text, _ := os.ReadFile(r.noted())
+	return strings.Count(string(text), "\n") >= processes
+}
+
 func (r *run) pids(t *testing.T) []int {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(r.job.Dir, r.job.Name+".pids"))
+	text, err := os.ReadFile(r.noted())
 	if err != nil {
 		t.Fatalf("the tool noted no processes: %v\nlog:\n%s", err, r.log)
 	}
@@ -82,10 +91,14 @@ func cancelLeavesNothing(t *testing.T, h Harness) {
 	h.cancelled(t, "hang").checkNothingLeft(t, 2)
 }
 
+// timeoutLeavesNothing repeats the build with a longer timeout while the tool had not begun when the timeout was over.
 func timeoutLeavesNothing(t *testing.T, h Harness) {
-	r := h.job(t, "hang")
-	r.job.Timeout = 500 * time.Millisecond
-	r.build(t.Context(), t, h.New()).mustFail(t, "timeout after 500ms")
+	var r *run
+	for timeout := 500 * time.Millisecond; r == nil || !r.begun(2) && timeout < testutil.Patience; timeout *= 4 {
+		r = h.job(t, "hang")
+		r.job.Timeout = timeout
+		r.build(t.Context(), t, h.New()).mustFail(t, "timeout after "+timeout.String())
+	}
 	if !errors.Is(r.err, context.DeadlineExceeded) {
 		t.Errorf("error is %v, want it to wrap context.DeadlineExceeded", r.err)
 	}
@@ -177,10 +190,7 @@ func sweepAfterKill(t *testing.T, h Harness) {
 	victim.Env = append(os.Environ(), victimVariable+"="+images)
 	testutil.Must(t, victim.Start())
 	r := &run{log: &log{}, job: builders.Job{Dir: filepath.Join(images, "img-1"), Name: "img-1"}}
-	testutil.Await(t, "the tool of the interrupted build", func() bool {
-		text, _ := os.ReadFile(filepath.Join(r.job.Dir, "img-1.pids"))
-		return strings.Count(string(text), "\n") == 3
-	})
+	testutil.Await(t, "the tool of the interrupted build", func() bool { return r.begun(3) })
 	_ = victim.Process.Kill()
 	_ = victim.Wait()
 	for range 2 {

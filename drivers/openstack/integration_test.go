@@ -249,7 +249,7 @@ func TestRealDeleteThatFailsIsSeenAndRepeated(t *testing.T) {
 
 func TestRealFloatingIPThatNovaShowsLate(t *testing.T) {
 	c := mustOpen(t, os.Getenv("OS_CLOUD"), nil)
-	misbehave(t, `[{"on": "floating-ip", "name": "np-late", "seconds": 20}]`)
+	misbehave(t, `[{"on": "floating-ip", "name": "np-late", "action": "hang"}]`)
 	spec, made := realServer(t, c, "np-late", map[string]cty.Value{"auto_floating_ip": cty.True})
 	for deadline := time.Now().Add(testutil.Patience); !c.attached.isActive(made.ID); time.Sleep(300 * time.Millisecond) {
 		if _, err := c.List(t.Context()); err != nil || time.Now().After(deadline) {
