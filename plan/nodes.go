@@ -143,8 +143,15 @@ func (w *world) broken(n *resources.Node) (Reason, []Fact) {
 		return ReasonFailed, facts("fault", instance.Fault)
 	case found && instance.Status == resources.StatusDeleting:
 		return ReasonLost, facts("server", n.ExternalID)
-	case found && n.State == resources.StateReady && n.StateTime.Before(view.ListedAt):
-		return unusable(n, instance, view.ListedAt)
+	case n.State != resources.StateReady:
+		return "", nil
+	case found && n.StateTime.Before(view.ListedAt):
+		if reason, evidence := unusable(n, instance, view.ListedAt); reason != "" {
+			return reason, evidence
+		}
+	}
+	if machine := w.machines.of(n); machine != nil && w.unusableMachine(machine, n.StateTime) != "" {
+		return ReasonNotReady, facts("runs on node", machine.ID)
 	}
 	return "", nil
 }
@@ -265,6 +272,9 @@ func (np *nodePlanner) releaseFromRequest(n *resources.Node) {
 func (w *world) useExpired(n *resources.Node) Reason {
 	switch n.State {
 	case resources.StateInUse:
+		if w.seen.Records.IsSource(n.Requestor) && !w.machines.inUse[n] && w.unusableMachine(n, n.StateTime) != "" {
+			return ReasonNotReady // its provider would launch further nodes on it
+		}
 		if n.Lease != nil && w.seen.Now.After(n.Lease.Until) || n.Lease == nil && w.userGone(n) {
 			return ReasonLeaseExpired
 		}

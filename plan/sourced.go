@@ -3,6 +3,7 @@ package plan
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/npctl/npctl/resources"
 )
@@ -39,6 +40,50 @@ func (r *Records) BackingOf(n *resources.Node) (*resources.Node, *resources.Requ
 func isOn(n *resources.Node, request, requestor string) bool {
 	_, provider, ok := resources.SourceOf(requestor)
 	return ok && n.Provider == provider && request != "" && strings.HasPrefix(n.ExternalID, request+"-")
+}
+
+// machines is the nodes that providers use, and what runs on them.
+type machines struct {
+	byRequest map[string]*resources.Node // by the name of the provider and the request by which it obtained the node
+	inUse     map[*resources.Node]bool   // a node in service runs on it
+}
+
+func machinesOf(nodes []*resources.Node) *machines {
+	m := &machines{byRequest: map[string]*resources.Node{}, inUse: map[*resources.Node]bool{}}
+	for _, n := range nodes {
+		if _, provider, ok := resources.SourceOf(n.Requestor); ok && n.State.IsInService() && n.Request != "" {
+			m.byRequest[provider+" "+n.Request] = n
+		}
+	}
+	for _, n := range nodes {
+		if at := m.of(n); at != nil && n.State.IsInService() {
+			m.inUse[at] = true
+		}
+	}
+	return m
+}
+
+// of returns the node on which a node runs, or nil.
+func (m *machines) of(n *resources.Node) *resources.Node {
+	return m.byRequest[n.Provider+" "+n.ExternalID[:max(strings.LastIndexByte(n.ExternalID, '-'), 0)]]
+}
+
+// unusableMachine returns why no job can use the nodes that run on a node, or "". It ignores listings that are older than a
+// time.
+func (w *world) unusableMachine(at *resources.Node, since time.Time) Reason {
+	view, looked := w.view(at.Provider)
+	if !looked || !since.Before(view.ListedAt) {
+		return ""
+	}
+	if reason, _ := w.broken(at); reason != "" {
+		return reason
+	}
+	instance, found := w.instances[at.ID]
+	if !found || !at.StateTime.Before(view.ListedAt) {
+		return ""
+	}
+	reason, _ := unusable(at, instance, view.ListedAt)
+	return reason
 }
 
 // IsSource reports whether a provider is the requestor, and not a client.
