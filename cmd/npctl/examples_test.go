@@ -6,36 +6,31 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
 	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/examples"
 	"github.com/npctl/npctl/internal/testutil"
 )
 
 const examplesDir = "../../examples"
 
-func TestStartersAreTheExamples(t *testing.T) {
+func TestStartersExist(t *testing.T) {
 	for _, s := range starterKinds {
-		from, name := s.kind, s.file
-		want := testutil.ReadFile(t, filepath.Join(examplesDir, name))
-		got, err := starters.ReadFile("starter/" + name)
-		testutil.Must(t, err)
-		if diff := cmp.Diff(want, string(got)); diff != "" {
-			t.Errorf("init -from=%s writes something else than examples/%s (-example +starter): cp %s/%s starter/\n%s",
-				from, name, examplesDir, name, diff)
+		if _, err := examples.Files.ReadFile(s.file); err != nil {
+			t.Errorf("init -from=%s: %v", s.kind, err)
 		}
 	}
 }
 
 func TestEveryExampleHasItsTest(t *testing.T) {
-	examples, err := filepath.Glob(filepath.Join(examplesDir, "*.hcl"))
-	if err != nil || len(examples) < 4 {
-		t.Fatalf("examples are %q, %v", examples, err)
+	paths, err := filepath.Glob(filepath.Join(examplesDir, "*.hcl"))
+	if err != nil || len(paths) < 4 {
+		t.Fatalf("examples are %q, %v", paths, err)
 	}
 	script := testutil.ReadFile(t, "testdata/script/examples.txtar")
-	for _, path := range examples {
+	for _, path := range paths {
 		if !strings.Contains(script, "$EXAMPLES/"+filepath.Base(path)) {
 			t.Errorf("examples.txtar does nothing with %s", path)
 		}

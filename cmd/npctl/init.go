@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,13 +12,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/examples"
 	"github.com/npctl/npctl/internal/syntax"
 )
-
-// starters are the configurations to start from: the examples of the same names.
-//
-//go:embed starter/*.hcl
-var starters embed.FS
 
 // starter is a configuration to start from: the example of that name.
 type starter struct {
@@ -89,7 +84,7 @@ func (a *app) init(from string) error {
 	if err := checkEmpty(dir); err != nil {
 		return err
 	}
-	text, err := starters.ReadFile("starter/" + starterKinds[i].file)
+	text, err := examples.Files.ReadFile(starterKinds[i].file)
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,7 @@ var arrows = map[string][]string{
 	"internal/*":           {"internal/*", "resources", "resources/schema"},
 	shared:                 {},
 	"cmd/*":                {"*"},
+	"examples":             {}, // the texts that npctl init writes
 	"test/*":               {"*"},
 }
 
