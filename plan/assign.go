@@ -237,13 +237,13 @@ func (rp *requestPlanner) missing(o *option, r *resources.Request, have []string
 		}
 	}
 	if o.blocker == nil && o.missing > 0 {
-		o.blocker = rp.roomBlocker(o)
+		o.blocker = rp.capacityBlocker(o)
 	}
 	return ""
 }
 
-// roomBlocker returns the limit that leaves no capacity now for the nodes to launch, or nil.
-func (rp *requestPlanner) roomBlocker(o *option) *blocker {
+// capacityBlocker returns the limit that leaves no capacity now for the nodes to launch, or nil.
+func (rp *requestPlanner) capacityBlocker(o *option) *blocker {
 	if rp.reserved[o.at] {
 		return &blocker{text: "free capacity is reserved for a request that has waited longer"}
 	}
@@ -275,9 +275,9 @@ func (rp *requestPlanner) allocate(o *option) {
 	}
 }
 
-// waitForRoom makes a request wait for capacity. After reserveAfter its pool reserves capacity for it. If idle nodes
+// waitForCapacity makes a request wait for capacity. After reserveAfter its pool reserves capacity for it. If idle nodes
 // fill the pool, evictIdleNodes removes them.
-func (rp *requestPlanner) waitForRoom(r *resources.Request, options []*option) {
+func (rp *requestPlanner) waitForCapacity(r *resources.Request, options []*option) {
 	if rp.world.opt.Explain {
 		var reasons []string
 		for _, o := range options {

@@ -420,7 +420,7 @@ func TestBuildWithoutUploadsIsSuperseded(t *testing.T) {
 	}
 	d.Images[0].Keep = 3
 	if p := Compute(d, o, Options{}); len(p.Steps) > 0 {
-		t.Errorf("with keep = 3 there is room for it:\n%s", lines(p))
+		t.Errorf("with keep = 3 there is capacity for it:\n%s", lines(p))
 	}
 }
 

@@ -121,7 +121,7 @@ func (rp *requestPlanner) requested(r *resources.Request) {
 	case overTenant != nil:
 		rp.explainWait(r, overTenant)
 	case len(options) > 0:
-		rp.waitForRoom(r, options)
+		rp.waitForCapacity(r, options)
 		rp.permanentlyBlocked[shape] = shape != "" && !rp.world.opt.Explain
 	}
 }

@@ -135,7 +135,7 @@ func TestRequestsInSharedStore(t *testing.T) {
 			func(d *resources.Desired, o *Observed, _ *resources.Request) {
 				o.StoreReconnected, d.Providers[0].Pools[0].MaxServers = true, ptr(0)
 			}, "decline request 1 (cloud/main: the request is too large: max_servers is 0 and 0 are taken)\n"},
-		"it waits for room": {
+		"it waits for capacity": {
 			func(d *resources.Desired, o *Observed, _ *resources.Request) { full(d, o) },
 			"request.1 waits: cloud/main: max_servers is 1 and 1 are taken\n"},
 		"a deadline ends it": {
@@ -175,7 +175,7 @@ func TestPoolsThatRequestsWaitForAreNamed(t *testing.T) {
 	among(&o)
 	o.Records.Requests = []*resources.Request{request("1", "small")}
 	if p := Compute(d, o, Options{}); p.Waiting != nil {
-		t.Errorf("waiting %v though there is room", p.Waiting)
+		t.Errorf("waiting %v though there is capacity", p.Waiting)
 	}
 	d.Providers[0].Pools[0].MaxServers = ptr(1)
 	addReady(&o, "0000000011").State = resources.StateInUse

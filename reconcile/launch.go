@@ -131,7 +131,7 @@ func (l *nodeLaunch) run(ctx context.Context) error {
 		return l.giveUp(ctx, err)
 	}
 	for {
-		if err := l.awaitRoom(ctx); errors.Is(err, drivers.ErrQuota) {
+		if err := l.awaitCapacity(ctx); errors.Is(err, drivers.ErrQuota) {
 			return l.giveUp(ctx, fmt.Errorf("launch node %s: %w", l.node.ID, err))
 		} else if err != nil {
 			return ErrInterrupted
@@ -424,10 +424,10 @@ func (l *nodeLaunch) console(ctx context.Context) (path string) {
 }
 
 const (
-	// roomTimeout is how long the next launch attempt waits for the capacity that the failed instance uses.
-	roomTimeout = time.Minute
-	// roomPoll is the time between two checks.
-	roomPoll = time.Second
+	// capacityTimeout is how long the next launch attempt waits for the capacity that the failed instance uses.
+	capacityTimeout = time.Minute
+	// capacityPoll is the time between two checks.
+	capacityPoll = time.Second
 )
 
 // continueWithNewNode passes the record of a failed attempt to cleanUp and continues the launch with a new record, so
@@ -453,22 +453,22 @@ func (l *nodeLaunch) continueWithNewNode(ctx context.Context, cause error) error
 	return nil
 }
 
-// awaitRoom waits, before an attempt that follows a failed one, until the limits of the pool and the quota have
+// awaitCapacity waits, before an attempt that follows a failed one, until the limits of the pool and the quota have
 // capacity for the node in addition to the instances being deleted. An earlier run may have ended during this wait.
-func (l *nodeLaunch) awaitRoom(ctx context.Context) error {
+func (l *nodeLaunch) awaitCapacity(ctx context.Context) error {
 	if l.node.Attempt == 0 || l.node.ExternalID != "" {
 		return nil
 	}
-	limit, cancel := context.WithTimeout(ctx, roomTimeout)
+	limit, cancel := context.WithTimeout(ctx, capacityTimeout)
 	defer cancel()
 	for {
-		why := l.lacksRoom(limit)
+		why := l.lacksCapacity(limit)
 		if why == "" {
 			return nil
 		}
 		l.x.progress(l.step)("waiting for capacity for the next attempt", 0, 0)
 		select {
-		case <-time.After(roomPoll):
+		case <-time.After(capacityPoll):
 		case <-limit.Done():
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -478,8 +478,8 @@ func (l *nodeLaunch) awaitRoom(ctx context.Context) error {
 	}
 }
 
-// lacksRoom returns the limit that leaves no capacity for the node, or "".
-func (l *nodeLaunch) lacksRoom(ctx context.Context) string {
+// lacksCapacity returns the limit that leaves no capacity for the node, or "".
+func (l *nodeLaunch) lacksCapacity(ctx context.Context) string {
 	var use resources.ResourceAmounts
 	for _, n := range all[resources.Node](l.x.cache) {
 		if n.Provider == l.node.Provider && n.Pool == l.node.Pool && n.ID != l.node.ID && !n.Static {

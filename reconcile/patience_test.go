@@ -122,7 +122,7 @@ func TestApplyEndsAfterItsAttemptsThoughNoServerIsDeleted(t *testing.T) {
 	})
 }
 
-func TestAttemptWaitsForRoom(t *testing.T) {
+func TestAttemptWaitsForCapacity(t *testing.T) {
 	crowded := strings.Replace(oneCloud(), `pool "main" {`, "pool \"main\" {\n    max_servers = 1", 1)
 	synctest.Test(t, func(t *testing.T) {
 		l := failing(t, crowded, 1)
@@ -149,7 +149,7 @@ func TestAttemptWaitsForRoom(t *testing.T) {
 		soon, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		if _, _, err := l.run(soon, plan.Options{}); err == nil || soon.Err() == nil {
-			t.Errorf("the run was to end while it waits for room: %v", err)
+			t.Errorf("the run was to end while it waits for capacity: %v", err)
 		}
 		if n := l.nodes(); len(n) != 2 {
 			t.Errorf("nodes are %+v, want the failed one and its successor", n)

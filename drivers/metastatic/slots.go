@@ -151,7 +151,7 @@ func (f *fleet) choose(s labelSettings, waiting bool, now time.Time) (slot, bool
 	var best *backing
 	for _, id := range slices.Sorted(maps.Keys(f.backing)) {
 		b := f.backing[id]
-		if b.hasRoom(s, waiting, now) && (best == nil || before(b, best)) {
+		if b.hasCapacity(s, waiting, now) && (best == nil || before(b, best)) {
 			best = b
 		}
 	}
@@ -165,8 +165,8 @@ func (f *fleet) choose(s labelSettings, waiting bool, now time.Time) (slot, bool
 	return free, true
 }
 
-// hasRoom reports whether the backing node may get another slot. waiting permits a request without a node.
-func (b *backing) hasRoom(s labelSettings, waiting bool, now time.Time) bool {
+// hasCapacity reports whether the backing node may get another slot. waiting permits a request without a node.
+func (b *backing) hasCapacity(s labelSettings, waiting bool, now time.Time) bool {
 	if !slices.Contains(b.labels, s.BackingLabel) || int64(len(b.slots)) >= s.MaxParallelJobs {
 		return false
 	}

@@ -130,7 +130,7 @@ func Plan() plan.Plan {
 	p.Notes = []plan.Note{
 		{Severity: plan.Info, Code: "look-alike", Address: "provider.vexxhost.server.77aa", Text: `server "npctl-0000000099" looks like a node and has none of our ownership tags; npctl ignores it`},
 		{Severity: plan.Warning, Code: "deferred", Address: "provider.ovh", Text: "provider ovh could not be listed, so nothing is planned for it: authenticate: 503 Service Unavailable", Source: source(70)},
-		{Severity: plan.Warning, Code: "below-min-ready", Address: "label.arm-large", Text: "2 nodes are wanted and no pool has room for them", Source: source(9)},
+		{Severity: plan.Warning, Code: "below-min-ready", Address: "label.arm-large", Text: "2 nodes are wanted and no pool has capacity for them", Source: source(9)},
 	}
 	p.Problems = []plan.Problem{{Address: "provider.rax.pool.main.label.debian-small", Provider: "rax", Text: `flavor = "v3-startr-2": no such flavor`,
 		Hint: "did you mean v3-starter-2, v3-starter-4?", Source: source(44)}}
