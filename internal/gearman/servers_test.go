@@ -1,6 +1,7 @@
 package gearman_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -304,5 +305,49 @@ func TestInvalidListingsAreErrors(t *testing.T) {
 	want := map[string]gearman.Function{"with\ttab": {Queued: 2, Running: 1, Workers: 2}, "plain": {}}
 	if diff := cmp.Diff(want, status); diff != "" || err != nil {
 		t.Errorf("status (-want +got):\n%s%v", diff, err)
+	}
+}
+
+// TestAnswerOfALeavingWorkerIsReceived: the worker answers between the query of the workers and that of the job, and leaves.
+func TestAnswerOfALeavingWorkerIsReceived(t *testing.T) {
+	var left atomic.Bool
+	server := listen(t, func(c net.Conn) {
+		r := bufio.NewReader(c)
+		send := func(kind gearman.Type, args ...string) { _, _ = c.Write(gearman.Response(kind, args...).Append(nil)) }
+		for {
+			first, err := r.Peek(1)
+			if err != nil {
+				return
+			}
+			if first[0] != 0 { // a text command
+				_, _ = r.ReadString('\n')
+				workers := 1
+				if left.Load() {
+					workers = 0
+				}
+				fmt.Fprintf(c, "f\t1\t0\t%d\n.\n", workers)
+				continue
+			}
+			p, err := gearman.ReadPacket(r, 1<<20)
+			if err != nil {
+				return
+			}
+			switch {
+			case p.Type == gearman.SubmitJob && left.Load():
+				t.Error("the job is submitted again")
+			case p.Type == gearman.SubmitJob:
+				send(gearman.JobCreated, "H:1")
+			case p.Type == gearman.GetStatus && !left.Swap(true):
+				send(gearman.StatusRes, "H:1", "1", "0", "0", "0")
+			case p.Type == gearman.GetStatus:
+				send(gearman.WorkComplete, "H:1", "done")
+				send(gearman.StatusRes, "H:1", "0", "0", "0", "0")
+			}
+		}
+	})
+	j := job("f")
+	j.Unique = ""
+	if got, err := gearman.New(quick(t, server)).Do(withTimeout(t), j); string(got) != "done" || err != nil {
+		t.Errorf("the result is %q, %v", got, err)
 	}
 }

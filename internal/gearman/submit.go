@@ -12,10 +12,13 @@ import (
 type submission struct {
 	Job
 	conn    *conn
+	sent    time.Time
 	handle  string
 	running bool
 	joined  bool // the server already had the job
 	lost    bool // its worker was lost since the last check
+	queries int  // of the status, without a response yet
+	idle    bool // there was no worker for the function before the last query
 	result  []byte
 }
 
@@ -29,7 +32,7 @@ func (c *Client) submit(ctx context.Context, server string, job Job) ([]byte, er
 		return nil, retryableError{err}
 	}
 	defer conn.shut()
-	s := &submission{Job: job, conn: conn}
+	s := &submission{Job: job, conn: conn, sent: time.Now()}
 	// With this option, gearmand forwards the text of exceptions. Servers without it respond with an error, or not at
 	// all.
 	if err := conn.send(Request(OptionReq, "exceptions")); err != nil {
@@ -87,18 +90,26 @@ func (s *submission) blame(err error) error {
 	return fmt.Errorf("%s: %w", s.Function, err)
 }
 
-// check queries the status of the job, and gives up a queue without workers.
+// check queries the status of the job. A queue without workers is given up when the response shows that the job waits in it: the
+// last worker may have answered the job, and have left after that.
 func (s *submission) check(ctx context.Context, c *Client) error {
-	if s.handle == "" {
-		return retryableError{&serverError{s.conn.server, fmt.Errorf("it did not take the job within %s", c.options.Check)}}
+	if s.handle == "" { // a busy server may be slow: a job submitted again can be done twice
+		if limit := 2 * c.options.KeepAlive; time.Since(s.sent) > limit {
+			return retryableError{&serverError{s.conn.server, fmt.Errorf("it did not take the job within %s", limit)}}
+		}
+		return nil
 	}
-	s.lost = false
+	s.lost, s.idle = false, false
 	if !s.running {
 		functions, err := c.options.status(ctx, s.conn.server)
-		if err == nil && functions[s.Function].Workers == 0 {
-			return retryableError{&serverError{s.conn.server, fmt.Errorf("%s: %w any more", s.Function, ErrNoWorker)}}
-		}
+		s.idle = err == nil && functions[s.Function].Workers == 0
 	}
+	return s.query()
+}
+
+// query requests the status.
+func (s *submission) query() error {
+	s.queries++
 	if err := s.conn.send(Request(GetStatus, s.handle)); err != nil {
 		return retryableError{err}
 	}
@@ -110,10 +121,7 @@ func (s *submission) take(p Packet) error {
 	switch p.Type {
 	case JobCreated:
 		s.handle = p.Args[0]
-		if err := s.conn.send(Request(GetStatus, s.handle)); err != nil { // did it join a running job?
-			return retryableError{err}
-		}
-		return nil
+		return s.query() // did it join a running job?
 	case Error:
 		if s.handle == "" {
 			return &serverError{s.conn.server, &refusedError{p.Args[0], p.Args[1]}}
@@ -161,6 +169,7 @@ func (s *submission) status(args []string) error {
 	if args[0] != s.handle {
 		return nil
 	}
+	s.queries--
 	if args[1] == "0" {
 		err := &serverError{s.conn.server, ErrForgotten}
 		if s.joined {
@@ -169,6 +178,9 @@ func (s *submission) status(args []string) error {
 		return err
 	}
 	running := args[2] != "0"
+	if s.idle && s.queries == 0 && !running {
+		return retryableError{&serverError{s.conn.server, fmt.Errorf("%s: %w any more", s.Function, ErrNoWorker)}}
+	}
 	s.lost = s.running && !running
 	s.setRunning(running)
 	return nil
