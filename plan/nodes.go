@@ -98,6 +98,8 @@ func (np *nodePlanner) node(n *resources.Node) {
 	switch {
 	case inService && !np.world.opt.Destroy && np.world.useExpired(n) != "":
 		np.endUse(n)
+	case inService && !np.world.opt.Destroy && np.world.mustRetire(n):
+		np.retire(n)
 	case np.world.owns(n) && n.State == resources.StateReady && !np.world.opt.Destroy:
 		np.capacity.count(n)
 		np.draft.kept.nodes = append(np.draft.kept.nodes, n)
@@ -139,12 +141,12 @@ func (w *world) broken(n *resources.Node) (Reason, []Fact) {
 	switch {
 	case looked && !found && n.StateTime.Before(view.ListedAt):
 		return ReasonLost, facts("server", n.ExternalID)
-	case found && instance.Status == resources.StatusFailed:
-		return ReasonFailed, facts("fault", instance.Fault)
 	case found && instance.Status == resources.StatusDeleting:
 		return ReasonLost, facts("server", n.ExternalID)
-	case n.State != resources.StateReady:
+	case n.State != resources.StateReady: // its user may have stopped it, and returns it
 		return "", nil
+	case found && instance.Status == resources.StatusFailed:
+		return ReasonFailed, facts("fault", instance.Fault)
 	case found && n.StateTime.Before(view.ListedAt):
 		if reason, evidence := unusable(n, instance, view.ListedAt); reason != "" {
 			return reason, evidence
@@ -272,9 +274,6 @@ func (np *nodePlanner) releaseFromRequest(n *resources.Node) {
 func (w *world) useExpired(n *resources.Node) Reason {
 	switch n.State {
 	case resources.StateInUse:
-		if w.seen.Records.IsSource(n.Requestor) && !w.machines.inUse[n] && w.unusableMachine(n, n.StateTime) != "" {
-			return ReasonNotReady // its provider would launch further nodes on it
-		}
 		if n.Lease != nil && w.seen.Now.After(n.Lease.Until) || n.Lease == nil && w.userGone(n) {
 			return ReasonLeaseExpired
 		}
@@ -295,6 +294,18 @@ func (np *nodePlanner) endUse(n *resources.Node) {
 	np.draft.add(Step{ID: "end use of node " + n.ID, Address: nodeAddress(n.ID), Action: ActionUpdate, Thing: ThingNode, Reason: np.world.useExpired(n),
 		Provider: n.Provider, Pool: n.Pool, Label: strings.Join(n.Labels, ","), Record: n.Key(),
 		Evidence: []Fact{{"state", string(n.State)}, {"since", clock(n.StateTime)}}})
+}
+
+// mustRetire reports whether the provider that uses a node must launch no further nodes on it. It returns the node when the others
+// have ended.
+func (w *world) mustRetire(n *resources.Node) bool {
+	return !n.Retired && w.seen.Records.IsSource(n.Requestor) && w.unusableMachine(n, n.StateTime) != ""
+}
+
+func (np *nodePlanner) retire(n *resources.Node) {
+	np.capacity.count(n)
+	np.draft.add(Step{ID: "retire node " + n.ID, Address: nodeAddress(n.ID), Action: ActionUpdate, Thing: ThingNode, Reason: ReasonNotReady,
+		Provider: n.Provider, Pool: n.Pool, Label: strings.Join(n.Labels, ","), Record: n.Key(), Evidence: []Fact{{"server", n.ExternalID}}})
 }
 
 func (w *world) label(name string) *resources.Label {

@@ -42,30 +42,22 @@ func isOn(n *resources.Node, request, requestor string) bool {
 	return ok && n.Provider == provider && request != "" && strings.HasPrefix(n.ExternalID, request+"-")
 }
 
-// machines is the nodes that providers use, and what runs on them.
-type machines struct {
-	byRequest map[string]*resources.Node // by the name of the provider and the request by which it obtained the node
-	inUse     map[*resources.Node]bool   // a node in service runs on it
-}
+// machines contains the nodes that providers use, by the name of the provider and the request by which it obtained the node.
+type machines map[string]*resources.Node
 
-func machinesOf(nodes []*resources.Node) *machines {
-	m := &machines{byRequest: map[string]*resources.Node{}, inUse: map[*resources.Node]bool{}}
+func machinesOf(nodes []*resources.Node) machines {
+	m := machines{}
 	for _, n := range nodes {
 		if _, provider, ok := resources.SourceOf(n.Requestor); ok && n.State.IsInService() && n.Request != "" {
-			m.byRequest[provider+" "+n.Request] = n
-		}
-	}
-	for _, n := range nodes {
-		if at := m.of(n); at != nil && n.State.IsInService() {
-			m.inUse[at] = true
+			m[provider+" "+n.Request] = n
 		}
 	}
 	return m
 }
 
 // of returns the node on which a node runs, or nil.
-func (m *machines) of(n *resources.Node) *resources.Node {
-	return m.byRequest[n.Provider+" "+n.ExternalID[:max(strings.LastIndexByte(n.ExternalID, '-'), 0)]]
+func (m machines) of(n *resources.Node) *resources.Node {
+	return m[n.Provider+" "+n.ExternalID[:max(strings.LastIndexByte(n.ExternalID, '-'), 0)]]
 }
 
 // unusableMachine returns why no job can use the nodes that run on a node, or "". It ignores listings that are older than a
@@ -79,7 +71,12 @@ func (w *world) unusableMachine(at *resources.Node, since time.Time) Reason {
 		return reason
 	}
 	instance, found := w.instances[at.ID]
-	if !found || !at.StateTime.Before(view.ListedAt) {
+	switch {
+	case !found:
+		return ""
+	case instance.Status == resources.StatusFailed:
+		return ReasonFailed
+	case !at.StateTime.Before(view.ListedAt):
 		return ""
 	}
 	reason, _ := unusable(at, instance, view.ListedAt)

@@ -10,9 +10,9 @@ import (
 )
 
 // TestNodesOnAnUnusableMachineEnd: provider slots runs nodes on a node of cloud. They end with it, before a client receives one.
-// The machine itself ends when no job runs on it.
+// The machine is retired: provider slots launches no further nodes on it, and returns it.
 func TestNodesOnAnUnusableMachineEnd(t *testing.T) {
-	const slot, machine = "delete node.0000000009: not-ready", "update node.0000000001: not-ready"
+	const slot, machine, lost = "delete node.0000000009: not-ready", "update node.0000000001: not-ready", "forget node.0000000001: lost"
 	moved := func(n *resources.Node, i *resources.Instance) {
 		n.Addresses, i.Addresses = resources.Addresses{PublicIPv4: "198.51.100.1"}, resources.Addresses{PublicIPv4: "198.51.100.9"}
 	}
@@ -23,11 +23,14 @@ func TestNodesOnAnUnusableMachineEnd(t *testing.T) {
 		"usable":          {func(*resources.Node, *resources.Instance, *resources.Node) {}, nil},
 		"another address": {func(n *resources.Node, i *resources.Instance, _ *resources.Node) { moved(n, i) }, []string{slot, machine}},
 		"failed": {func(_ *resources.Node, i *resources.Instance, _ *resources.Node) { i.Status = resources.StatusFailed },
-			[]string{slot, "delete node.0000000001: failed"}},
+			[]string{slot, machine}},
+		"being deleted": {func(_ *resources.Node, i *resources.Instance, _ *resources.Node) { i.Status = resources.StatusDeleting },
+			[]string{slot, lost}},
 		"a job runs on it": {func(n *resources.Node, i *resources.Instance, slot *resources.Node) {
 			moved(n, i)
 			slot.State = resources.StateInUse
-		}, nil},
+		}, []string{machine}},
+		"retired": {func(n *resources.Node, i *resources.Instance, _ *resources.Node) { moved(n, i); n.Retired = true }, []string{slot}},
 		"ready since the listing": {func(n *resources.Node, i *resources.Instance, slot *resources.Node) {
 			moved(n, i)
 			slot.StateTime = now.Add(time.Second)
@@ -48,7 +51,7 @@ func TestNodesOnAnUnusableMachineEnd(t *testing.T) {
 				Marks: resources.OwnerTags{Installation: o.Installation, Kind: resources.KindNode, ID: s.ID, Provider: "slots"}}}}
 			test.change(n, &o.Providers["cloud"].Instances[0], s)
 			text := lines(Compute(d, o, Options{}))
-			for _, step := range []string{slot, machine, "delete node.0000000001: failed"} {
+			for _, step := range []string{slot, machine, lost} {
 				if planned, want := strings.Contains(text, step), slices.Contains(test.want, step); planned != want {
 					t.Errorf("%q is planned: %v, want %v:\n%s", step, planned, want, text)
 				}

@@ -12,6 +12,7 @@ import (
 func TestReadyNodeIsOneThatAJobCanUseNow(t *testing.T) {
 	const deleted = "delete node.0000000001: "
 	pending := func(_ *resources.Node, i *resources.Instance) { i.Status = resources.StatusPending }
+	failed := func(_ *resources.Node, i *resources.Instance) { i.Status = resources.StatusFailed }
 	moved := func(n *resources.Node, i *resources.Instance) {
 		n.Addresses = resources.Addresses{Interface: "198.51.100.1", PublicIPv4: "198.51.100.1", PrivateIPv4: "10.0.0.1"}
 		i.Addresses = resources.Addresses{Interface: "198.51.100.1", PublicIPv4: "198.51.100.9", PrivateIPv4: "10.0.0.1"}
@@ -32,6 +33,9 @@ func TestReadyNodeIsOneThatAJobCanUseNow(t *testing.T) {
 		"ready since the listing": {func(n *resources.Node, i *resources.Instance) { pending(n, i); n.StateTime = now.Add(time.Second) }, ""},
 		"pending, in use":         {func(n *resources.Node, i *resources.Instance) { pending(n, i); n.State = resources.StateInUse }, ""},
 		"another address, in use": {func(n *resources.Node, i *resources.Instance) { moved(n, i); n.State = resources.StateInUse }, ""},
+		"failed":                  {failed, deleted + "failed"},
+		"stopped, in use":         {func(n *resources.Node, i *resources.Instance) { failed(n, i); n.State = resources.StateInUse }, ""},
+		"stopped, on hold":        {func(n *resources.Node, i *resources.Instance) { failed(n, i); n.State = resources.StateHold }, ""},
 		"pending, on hold":        {func(n *resources.Node, i *resources.Instance) { pending(n, i); n.State = resources.StateHold }, ""},
 		"floating IP removed":     {func(n *resources.Node, i *resources.Instance) { pending(n, i); i.AddressLate = true }, deleted + "not-ready"},
 		"floating IP not shown yet": {func(n *resources.Node, i *resources.Instance) {

@@ -37,7 +37,7 @@ type world struct {
 	requestNodes map[string][]*resources.Node // by ID of the pending or fulfilled request
 	requests     map[string]*resources.Request
 	unneeded     map[string]*resources.UnneededNode // by request
-	machines     *machines
+	machines     machines
 	names        []string                           // all providers that are configured or have records
 	moved        map[resources.Key]resources.Record // records with earlier names of moved blocks
 	ownProviders map[string]bool                    // in a shared store: providers with a block or a provider record; else nil: all

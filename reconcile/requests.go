@@ -110,7 +110,8 @@ func (w requestRecords) decline(ctx context.Context, s plan.Step) error {
 	return w.cache.replace(ctx, state.Op{Record: r, Revision: at, Release: w.cache.claims.has(s.Record)})
 }
 
-// updateNode takes a node from a request that no longer exists, or from its user after the lease or hold has expired.
+// updateNode takes a node from a request that no longer exists, or from its user after the lease or hold has expired, or retires a
+// node that a provider uses.
 func (w requestRecords) updateNode(ctx context.Context, s plan.Step) error {
 	n, at := find[resources.Node](w.cache, s.Record)
 	if n == nil {
@@ -129,6 +130,11 @@ func (w requestRecords) updateNode(ctx context.Context, s plan.Step) error {
 		}
 		n.State, n.StateTime, n.Lease = resources.StateUsed, now, nil
 		n.Comment = s.Reason.Text()
+	case plan.ReasonNotReady:
+		if !n.State.IsInService() {
+			return fmt.Errorf("%s: %w", s.Record, errChanged)
+		}
+		n.Retired = true
 	default:
 		return fmt.Errorf("this npctl cannot update a node because %s", s.Reason.Text())
 	}

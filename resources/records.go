@@ -274,7 +274,7 @@ type Node struct {
 	Phases     Phases            `json:"phases,omitzero"`     // duration of the parts of the launch
 	Shares     bool              `json:"shares,omitempty"`    // it is the slot Slot of a machine that other nodes share
 	IdleSince  time.Time         `json:"idle_since,omitzero"` // of a backing node: when its last slot was deleted
-	Retired    bool              `json:"retired,omitempty"`   // a backing node that gets no more slots, because one did not answer
+	Retired    bool              `json:"retired,omitempty"`   // a backing node that gets no more slots: one did not answer, or the cloud does not list it as ready
 	Importing  State             `json:"importing,omitempty"` // while the server of another owner is imported: the state that the node gets
 
 	// Zuul and Nodepool write the following fields. npctl shows them and never changes them.

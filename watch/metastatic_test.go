@@ -282,6 +282,62 @@ func TestDeletedBackingNodeTakesItsSlotsWithIt(t *testing.T) {
 	})
 }
 
+// TestReadySlotOfAStoppedServerIsReplaced: the server is deleted once no job runs on it.
+func TestReadySlotOfAStoppedServerIsReplaced(t *testing.T) {
+	for name, used := range map[string]bool{"unused": false, "a job uses the other slot": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSlotLab(t, strings.Replace(slotFleet, `label "job" {}`, "label \"job\" {\n  min_ready = 1\n}", 1), &life{})
+				defer func() { s.stop(true) }()
+				if used {
+					s.take("a")
+				}
+				time.Sleep(2 * time.Minute)
+				stopped := s.stopServers()
+				time.Sleep(10 * time.Minute)
+				if used {
+					records := s.records()
+					i := slices.IndexFunc(records.Nodes, func(n *resources.Node) bool { return n.Requestor == "a" })
+					if i < 0 || s.servers("one") != 2 {
+						t.Fatalf("the job has lost its server:\n%s", s.describe())
+					}
+					s.giveBack(records.Nodes[i])
+					time.Sleep(10 * time.Minute)
+				}
+				if now := s.backing(); len(stopped) != 1 || len(now) != 1 || now[0] == stopped[0] || s.servers("one") != 1 {
+					t.Errorf("servers %v were stopped, slots are on %v\n%s", stopped, now, s.describe())
+				}
+			})
+		})
+	}
+}
+
+// stopServers stops the servers of cloud one and returns their IDs.
+func (s *slotLab) stopServers() (ids []string) {
+	s.t.Helper()
+	things, err := s.driver.Clouds["one"].Inventory()
+	testutil.Must(s.t, err)
+	for _, thing := range things {
+		if thing.Type == "server" {
+			testutil.Must(s.t, s.driver.Clouds["one"].SetServerStatus(thing.ID, "SHUTOFF", ""))
+			ids = append(ids, thing.ID)
+		}
+	}
+	return ids
+}
+
+// backing returns the cloud IDs of the nodes on which slots are.
+func (s *slotLab) backing() (ids []string) {
+	s.t.Helper()
+	records := s.records()
+	for _, n := range records.Nodes {
+		if len(records.SlotsOf(n)) > 0 {
+			ids = append(ids, n.ExternalID)
+		}
+	}
+	return ids
+}
+
 // TestFailedBackingNodeFailsTheRequest: the reason reaches the request of the job.
 func TestFailedBackingNodeFailsTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -59,7 +59,7 @@ func (b *backing) unneeded(s labelSettings, configured bool, now time.Time) stri
 	case !configured:
 		return "no label has it as backing_label"
 	case b.isRetired():
-		return "a slot on it did not answer"
+		return "a slot on it did not answer, or its cloud reported that it was not ready"
 	case b.node != nil && s.MaxAge > 0 && age >= s.MaxAge:
 		return fmt.Sprintf("its age %s exceeds max_age %s", round(age), s.MaxAge)
 	case b.node != nil && age < s.MinRetentionTime || idle < s.GraceTime:
