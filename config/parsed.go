@@ -59,7 +59,6 @@ type parsedPool struct {
 	at     hcl.Range
 	offers []parsedOffer
 	nodes  []parsedNode
-	named  map[string]resources.Source // of nodes, by name
 }
 
 type parsedOffer struct {

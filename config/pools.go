@@ -20,6 +20,7 @@ type poolContext struct {
 	// provider.
 	hashed map[string]cty.Value
 	shown  map[string]string
+	seen   map[string]resources.Source // label or node blocks of the pool, by type and name
 }
 
 // pools creates the pools of a provider.
@@ -47,10 +48,10 @@ func (r *providerReader) pools(p *parsedProvider, parts []part, scope *hcl.EvalC
 func (r *providerReader) pool(p *parsedProvider, one instance, ctx *hcl.EvalContext, static cty.Value, provider values) *parsedPool {
 	at := one.block.DefRange()
 	c, all := r.body(one.block, ctx, p.specs.pool)
-	made := &parsedPool{at: at, named: map[string]resources.Source{}, Pool: resources.Pool{Name: one.name, Priority: p.Priority, Config: all.of(p.specs.Pool), Source: r.sourceOf(at)}}
+	made := &parsedPool{at: at, Pool: resources.Pool{Name: one.name, Priority: p.Priority, Config: all.of(p.specs.Pool), Source: r.sourceOf(at)}}
 	all.decode(&made.Pool)
 	r.digest("provider."+p.Name+".pool."+one.name, "", at, all)
-	around := &poolContext{provider: p, pool: all, shown: map[string]string{}, hashed: map[string]cty.Value{
+	around := &poolContext{provider: p, pool: all, shown: map[string]string{}, seen: map[string]resources.Source{}, hashed: map[string]cty.Value{
 		"driver": cty.StringVal(p.specs.kind), "provider": static, "pool": staticOf(p.specs.poolOnly, all),
 	}}
 	showStatic(around.shown, "provider.", p.specs.Provider, provider)
@@ -80,7 +81,7 @@ func (r *providerReader) poolPart(pool *parsedPool, part part, around *poolConte
 		if part.block.Type == "label" {
 			r.offer(pool, one, ctx, around)
 		} else {
-			r.node(p, pool, one, ctx)
+			r.node(pool, one, ctx, around)
 		}
 	}
 }
@@ -89,12 +90,11 @@ func (r *providerReader) poolPart(pool *parsedPool, part part, around *poolConte
 func (r *providerReader) offer(pool *parsedPool, one instance, ctx *hcl.EvalContext, around *poolContext) {
 	s := around.provider.specs
 	at := one.block.DefRange()
-	for _, other := range pool.offers {
-		if other.Label == one.name {
-			r.problem(at.Ptr(), "Duplicate label", fmt.Sprintf("The pool offers the label %q already, at %s.", one.name, other.Source))
-			return
-		}
+	if other, twice := around.seen["label "+one.name]; twice {
+		r.problem(at.Ptr(), "Duplicate label", fmt.Sprintf("The pool offers the label %q already, at %s.", one.name, other))
+		return
 	}
+	around.seen["label "+one.name] = r.sourceOf(at)
 	c := r.bodies.decode(one.block.Body, ctx, s.offer, at)
 	all := r.bodies.complete(c, around.pool)
 	r.bodies.checkNeeded(s.Label, c, all)
@@ -149,12 +149,14 @@ func hashOffer(image, label cty.Value, around map[string]cty.Value) resources.Ha
 }
 
 // node creates a static node.
-func (r *providerReader) node(p *parsedProvider, pool *parsedPool, one instance, ctx *hcl.EvalContext) {
+func (r *providerReader) node(pool *parsedPool, one instance, ctx *hcl.EvalContext, around *poolContext) {
+	p := around.provider
 	s, at := p.specs, one.block.DefRange()
-	if earlier, ok := pool.named[one.name]; ok {
-		r.sameName(one, "node", earlier)
+	if other, twice := around.seen["node "+one.name]; twice {
+		r.sameName(one, "node", other)
 		return
 	}
+	around.seen["node "+one.name] = r.sourceOf(at)
 	c, all := r.body(one.block, ctx, s.node)
 	made := parsedNode{at: at, labelsAt: *c.rangeOf("labels"), StaticNode: resources.StaticNode{
 		Name: one.name, Config: all.of(s.Node), Source: r.sourceOf(at), Static: map[string]string{},
@@ -185,7 +187,6 @@ func (r *providerReader) node(p *parsedProvider, pool *parsedPool, one instance,
 	showStatic(made.Static, "", both, all)
 	r.digest("provider."+p.Name+".pool."+pool.Name+".node."+one.name, "", at, all)
 	pool.nodes = append(pool.nodes, made)
-	pool.named[made.Name] = made.Source
 }
 
 // withFormerLabels returns the attributes of a static node before each of the moves of its labels.

@@ -123,7 +123,6 @@ func (np *nodePlanner) node(n *resources.Node) {
 
 // broken returns the reason to delete a node that is not usable any more, regardless of the configuration.
 func (w *world) broken(n *resources.Node) (Reason, []Fact) {
-	view, looked := w.view(n.Provider)
 	instance, found := w.instances[n.ID]
 	switch n.State {
 	case resources.StateDeleting:
@@ -138,31 +137,46 @@ func (w *world) broken(n *resources.Node) (Reason, []Fact) {
 		}
 		return "", nil
 	}
-	switch {
-	case looked && !found && n.StateTime.Before(view.ListedAt):
+	if w.isGone(n) {
 		return ReasonLost, facts("server", n.ExternalID)
-	case found && instance.Status == resources.StatusDeleting:
-		return ReasonLost, facts("server", n.ExternalID)
-	case n.State != resources.StateReady: // its user may have stopped it, and returns it
-		return "", nil
-	case found && instance.Status == resources.StatusFailed:
-		return ReasonFailed, facts("fault", instance.Fault)
-	case found && n.StateTime.Before(view.ListedAt):
-		if reason, evidence := unusable(n, instance, view.ListedAt); reason != "" {
-			return reason, evidence
-		}
 	}
-	if machine := w.machines.of(n); machine != nil && w.unusableMachine(machine, n.StateTime) != "" {
-		return ReasonNotReady, facts("runs on node", machine.ID)
+	if n.State != resources.StateReady { // its user may have stopped it, and returns it
+		return "", nil
+	}
+	if reason, evidence := w.unusable(n); reason != "" {
+		return reason, evidence
+	}
+	if backing := w.backing.of(n); backing != nil && w.isUnusableBacking(backing, n.StateTime) {
+		return ReasonNotReady, facts("backing node", backing.ID)
 	}
 	return "", nil
+}
+
+// isGone reports whether the listing shows that the server of a launched node does not exist, or is being deleted.
+func (w *world) isGone(n *resources.Node) bool {
+	if instance, found := w.instances[n.ID]; found {
+		return instance.Status == resources.StatusDeleting
+	}
+	view, looked := w.view(n.Provider)
+	return looked && n.StateTime.Before(view.ListedAt)
 }
 
 // settleTime is the time for which a ready node may be listed without the addresses that it has.
 const settleTime = 2 * time.Minute
 
-// unusable returns why a job could not use a ready node, or "". A node in use is left to its user.
-func unusable(n *resources.Node, i *resources.Instance, listed time.Time) (Reason, []Fact) {
+// unusable returns why a job could not use a launched node, or "".
+func (w *world) unusable(n *resources.Node) (Reason, []Fact) {
+	i, found := w.instances[n.ID]
+	view, _ := w.view(n.Provider)
+	listed := view.ListedAt
+	switch {
+	case !found:
+		return "", nil
+	case i.Status == resources.StatusFailed:
+		return ReasonFailed, facts("fault", i.Fault)
+	case !n.StateTime.Before(listed):
+		return "", nil
+	}
 	noAddress := n.Addresses.Interface != "" && i.Addresses.Interface == "" // a launch waits for it, too
 	if i.Status == resources.StatusPending || noAddress {
 		if (i.AddressLate || noAddress) && listed.Sub(n.StateTime) < settleTime {
@@ -299,7 +313,7 @@ func (np *nodePlanner) endUse(n *resources.Node) {
 // mustRetire reports whether the provider that uses a node must launch no further nodes on it. It returns the node when the others
 // have ended.
 func (w *world) mustRetire(n *resources.Node) bool {
-	return !n.Retired && w.seen.Records.IsSource(n.Requestor) && w.unusableMachine(n, n.StateTime) != ""
+	return !n.Retired && w.seen.Records.IsSource(n.Requestor) && w.isUnusableBacking(n, n.StateTime)
 }
 
 func (np *nodePlanner) retire(n *resources.Node) {

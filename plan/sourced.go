@@ -39,48 +39,40 @@ func (r *Records) BackingOf(n *resources.Node) (*resources.Node, *resources.Requ
 
 func isOn(n *resources.Node, request, requestor string) bool {
 	_, provider, ok := resources.SourceOf(requestor)
-	return ok && n.Provider == provider && request != "" && strings.HasPrefix(n.ExternalID, request+"-")
+	return ok && n.Provider == provider && request != "" && backingRequest(n) == request
 }
 
-// machines contains the nodes that providers use, by the name of the provider and the request by which it obtained the node.
-type machines map[string]*resources.Node
+// backingRequest returns the ID of the request for the backing node of a slot. Of other nodes it is the ID of no request.
+func backingRequest(slot *resources.Node) string {
+	return slot.ExternalID[:max(strings.LastIndexByte(slot.ExternalID, '-'), 0)]
+}
 
-func machinesOf(nodes []*resources.Node) machines {
-	m := machines{}
+// backingNodes contains the backing nodes in service, by the name of the provider that uses them and its request.
+type backingNodes map[string]*resources.Node
+
+func backingNodesOf(nodes []*resources.Node) backingNodes {
+	b := backingNodes{}
 	for _, n := range nodes {
 		if _, provider, ok := resources.SourceOf(n.Requestor); ok && n.State.IsInService() && n.Request != "" {
-			m[provider+" "+n.Request] = n
+			b[provider+" "+n.Request] = n
 		}
 	}
-	return m
+	return b
 }
 
 // of returns the node on which a node runs, or nil.
-func (m machines) of(n *resources.Node) *resources.Node {
-	return m[n.Provider+" "+n.ExternalID[:max(strings.LastIndexByte(n.ExternalID, '-'), 0)]]
+func (b backingNodes) of(n *resources.Node) *resources.Node {
+	return b[n.Provider+" "+backingRequest(n)]
 }
 
-// unusableMachine returns why no job can use the nodes that run on a node, or "". It ignores listings that are older than a
-// time.
-func (w *world) unusableMachine(at *resources.Node, since time.Time) Reason {
-	view, looked := w.view(at.Provider)
-	if !looked || !since.Before(view.ListedAt) {
-		return ""
+// isUnusableBacking reports whether a listing after the given time shows that no job can use the slots of a backing node.
+func (w *world) isUnusableBacking(backing *resources.Node, after time.Time) bool {
+	view, looked := w.view(backing.Provider)
+	if !looked || !after.Before(view.ListedAt) {
+		return false
 	}
-	if reason, _ := w.broken(at); reason != "" {
-		return reason
-	}
-	instance, found := w.instances[at.ID]
-	switch {
-	case !found:
-		return ""
-	case instance.Status == resources.StatusFailed:
-		return ReasonFailed
-	case !at.StateTime.Before(view.ListedAt):
-		return ""
-	}
-	reason, _ := unusable(at, instance, view.ListedAt)
-	return reason
+	reason, _ := w.unusable(backing)
+	return reason != "" || w.isGone(backing)
 }
 
 // IsSource reports whether a provider is the requestor, and not a client.

@@ -9,32 +9,31 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// TestNodesOnAnUnusableMachineEnd: provider slots runs nodes on a node of cloud. They end with it, before a client receives one.
-// The machine is retired: provider slots launches no further nodes on it, and returns it.
-func TestNodesOnAnUnusableMachineEnd(t *testing.T) {
-	const slot, machine, lost = "delete node.0000000009: not-ready", "update node.0000000001: not-ready", "forget node.0000000001: lost"
+// TestReadySlotsOfAnUnusableBackingNodeEnd: no client receives one. The backing node is retired: it gets no further slots.
+func TestReadySlotsOfAnUnusableBackingNodeEnd(t *testing.T) {
+	const slot, backing, lost = "delete node.0000000009: not-ready", "update node.0000000001: not-ready", "forget node.0000000001: lost"
 	moved := func(n *resources.Node, i *resources.Instance) {
 		n.Addresses, i.Addresses = resources.Addresses{PublicIPv4: "198.51.100.1"}, resources.Addresses{PublicIPv4: "198.51.100.9"}
 	}
 	for name, test := range map[string]struct {
-		change func(machine *resources.Node, listed *resources.Instance, slot *resources.Node)
+		change func(backing *resources.Node, listed *resources.Instance, slot *resources.Node)
 		want   []string
 	}{
 		"usable":          {func(*resources.Node, *resources.Instance, *resources.Node) {}, nil},
-		"another address": {func(n *resources.Node, i *resources.Instance, _ *resources.Node) { moved(n, i) }, []string{slot, machine}},
+		"another address": {func(n *resources.Node, i *resources.Instance, _ *resources.Node) { moved(n, i) }, []string{slot, backing}},
 		"failed": {func(_ *resources.Node, i *resources.Instance, _ *resources.Node) { i.Status = resources.StatusFailed },
-			[]string{slot, machine}},
+			[]string{slot, backing}},
 		"being deleted": {func(_ *resources.Node, i *resources.Instance, _ *resources.Node) { i.Status = resources.StatusDeleting },
 			[]string{slot, lost}},
 		"a job runs on it": {func(n *resources.Node, i *resources.Instance, slot *resources.Node) {
 			moved(n, i)
 			slot.State = resources.StateInUse
-		}, []string{machine}},
+		}, []string{backing}},
 		"retired": {func(n *resources.Node, i *resources.Instance, _ *resources.Node) { moved(n, i); n.Retired = true }, []string{slot}},
 		"ready since the listing": {func(n *resources.Node, i *resources.Instance, slot *resources.Node) {
 			moved(n, i)
 			slot.StateTime = now.Add(time.Second)
-		}, []string{machine}},
+		}, []string{backing}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, o := fleet(), settled()
@@ -51,7 +50,7 @@ func TestNodesOnAnUnusableMachineEnd(t *testing.T) {
 				Marks: resources.OwnerTags{Installation: o.Installation, Kind: resources.KindNode, ID: s.ID, Provider: "slots"}}}}
 			test.change(n, &o.Providers["cloud"].Instances[0], s)
 			text := lines(Compute(d, o, Options{}))
-			for _, step := range []string{slot, machine, lost} {
+			for _, step := range []string{slot, backing, lost} {
 				if planned, want := strings.Contains(text, step), slices.Contains(test.want, step); planned != want {
 					t.Errorf("%q is planned: %v, want %v:\n%s", step, planned, want, text)
 				}

@@ -37,7 +37,7 @@ type world struct {
 	requestNodes map[string][]*resources.Node // by ID of the pending or fulfilled request
 	requests     map[string]*resources.Request
 	unneeded     map[string]*resources.UnneededNode // by request
-	machines     machines
+	backing      backingNodes
 	names        []string                           // all providers that are configured or have records
 	moved        map[resources.Key]resources.Record // records with earlier names of moved blocks
 	ownProviders map[string]bool                    // in a shared store: providers with a block or a provider record; else nil: all
@@ -82,7 +82,7 @@ func newWorld(declared resources.Desired, seen Observed, opt Options) *world {
 		requestNodes: map[string][]*resources.Node{},
 		requests:     map[string]*resources.Request{},
 		unneeded:     map[string]*resources.UnneededNode{},
-		machines:     machinesOf(seen.Records.Nodes),
+		backing:      backingNodesOf(seen.Records.Nodes),
 	}
 	w.indexDesired(want)
 	if seen.Shared {

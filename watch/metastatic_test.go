@@ -271,12 +271,8 @@ func TestDeletedBackingNodeTakesItsSlotsWithIt(t *testing.T) {
 		s := newSlotLab(t, slotFleet, &life{})
 		defer func() { s.stop(true) }()
 		s.take("a")
-		things, err := s.driver.Clouds["one"].Inventory()
-		testutil.Must(t, err)
-		for _, thing := range things {
-			if thing.Type == "server" {
-				testutil.Must(t, s.driver.Clouds["one"].Remove(thing.ID))
-			}
+		for _, id := range s.serverIDs() {
+			testutil.Must(t, s.driver.Clouds["one"].Remove(id))
 		}
 		s.awaitEmpty()
 	})
@@ -293,7 +289,10 @@ func TestReadySlotOfAStoppedServerIsReplaced(t *testing.T) {
 					s.take("a")
 				}
 				time.Sleep(2 * time.Minute)
-				stopped := s.stopServers()
+				stopped := s.serverIDs()
+				for _, id := range stopped {
+					testutil.Must(t, s.driver.Clouds["one"].SetServerStatus(id, "SHUTOFF", ""))
+				}
 				time.Sleep(10 * time.Minute)
 				if used {
 					records := s.records()
@@ -312,14 +311,13 @@ func TestReadySlotOfAStoppedServerIsReplaced(t *testing.T) {
 	}
 }
 
-// stopServers stops the servers of cloud one and returns their IDs.
-func (s *slotLab) stopServers() (ids []string) {
+// serverIDs returns the IDs of the servers of cloud one.
+func (s *slotLab) serverIDs() (ids []string) {
 	s.t.Helper()
 	things, err := s.driver.Clouds["one"].Inventory()
 	testutil.Must(s.t, err)
 	for _, thing := range things {
 		if thing.Type == "server" {
-			testutil.Must(s.t, s.driver.Clouds["one"].SetServerStatus(thing.ID, "SHUTOFF", ""))
 			ids = append(ids, thing.ID)
 		}
 	}

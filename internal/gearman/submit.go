@@ -12,13 +12,13 @@ import (
 type submission struct {
 	Job
 	conn    *conn
-	sent    time.Time
+	sent    time.Time // when it was submitted
 	handle  string
 	running bool
 	joined  bool // the server already had the job
 	lost    bool // its worker was lost since the last check
 	queries int  // of the status, without a response yet
-	idle    bool // there was no worker for the function before the last query
+	alone   bool // there was no worker for the function before the last query
 	result  []byte
 }
 
@@ -99,10 +99,10 @@ func (s *submission) check(ctx context.Context, c *Client) error {
 		}
 		return nil
 	}
-	s.lost, s.idle = false, false
+	s.lost, s.alone = false, false
 	if !s.running {
 		functions, err := c.options.status(ctx, s.conn.server)
-		s.idle = err == nil && functions[s.Function].Workers == 0
+		s.alone = err == nil && functions[s.Function].Workers == 0
 	}
 	return s.query()
 }
@@ -178,7 +178,7 @@ func (s *submission) status(args []string) error {
 		return err
 	}
 	running := args[2] != "0"
-	if s.idle && s.queries == 0 && !running {
+	if s.alone && s.queries == 0 && !running {
 		return retryableError{&serverError{s.conn.server, fmt.Errorf("%s: %w any more", s.Function, ErrNoWorker)}}
 	}
 	s.lost = s.running && !running
