@@ -236,13 +236,9 @@ func runningBuildIsJoined(t *testing.T, w world) {
 	if got := receive(t, first, "the interrupted build"); !errors.Is(got.err, context.Canceled) {
 		t.Errorf("got %+v", got)
 	}
+	clients(t, w.options, 0) // a server that still counts the interrupted client would hide that the next one is missing
 	second := build(withTimeout(t), w.options, job("debian"))
-	for found := (protocol.Found{}); found.Clients == 0; {
-		var err error
-		if found, err = protocol.New(w.options).Find(withTimeout(t), id); err != nil {
-			t.Fatal(err)
-		}
-	}
+	clients(t, w.options, 1)
 	open <- nil
 	if got := receive(t, second, "the build"); got.artifact.Host != "h1" || got.err != nil {
 		t.Errorf("got %+v", got)
@@ -250,6 +246,17 @@ func runningBuildIsJoined(t *testing.T, w world) {
 	if len(begun)+len(otherBegun) > 0 {
 		t.Error("the build was made twice")
 	}
+}
+
+// clients waits until the given number of clients waits for the running build.
+func clients(t *testing.T, o protocol.Options, want int) {
+	t.Helper()
+	var found protocol.Found
+	var err error
+	testutil.Await(t, "the state of the servers", func() bool {
+		found, err = protocol.New(o).Find(withTimeout(t), id)
+		return err == nil && found.Running && found.Clients == want
+	}, func() string { return fmt.Sprintf("%d clients of the build: %+v, %v", want, found, err) })
 }
 
 func runningBuildIsMadeOnceByAHost(t *testing.T, w world) {
