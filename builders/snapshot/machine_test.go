@@ -185,6 +185,7 @@ func (m *machine) command(ctx context.Context, c sandboxssh.Command) int {
 			return status
 		}
 	}
+	line := strings.ReplaceAll(c.Line, "/dev/shm", m.dir) // the memory of a machine ends with it
 	input, err := os.CreateTemp(m.dir, "stdin")
 	if err != nil {
 		return 250
@@ -192,7 +193,7 @@ func (m *machine) command(ctx context.Context, c sandboxssh.Command) int {
 	_, _ = io.Copy(input, c.Stdin)
 	_ = input.Close()
 	err = process.Run(ctx, process.Spec{
-		Args: []string{"/bin/sh", "-c", "exec <" + input.Name() + "; " + c.Line}, Dir: m.dir, Grace: 100 * time.Millisecond,
+		Args: []string{"/bin/sh", "-c", "exec <" + input.Name() + "; " + line}, Dir: m.dir, Grace: 100 * time.Millisecond,
 		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + m.dir, "TMPDIR=" + m.dir, "TOOL_OUTPUT=" + m.output},
 		Log: &withoutEnd{to: c.Stdout}, LogLimit: 1 << 40,
 	})

@@ -427,6 +427,16 @@ func TestLabelsThatNodepoolDoesNotServeStayUnserved(t *testing.T) {
 	}
 }
 
+func TestChildrenOfAnImageWithoutElementsAreBuilt(t *testing.T) {
+	const yaml = "labels: [{name: l}]\ndiskimages:\n  - {name: base, env-vars: {A: b}}\n  - {name: child, parent: base, elements: [vm]}\n" +
+		"providers:\n  - name: p\n    cloud: c\n    diskimages: [{name: base}, {name: child}]\n    pools: [{name: m, labels: [{name: l, diskimage: child, min-ram: 1}]}]\n"
+	text, _ := converted(t, Input{YAML: []byte(yaml)}) // equal, so that the child inherits no element and no pause
+	wantLines(t, text, `diskimage "base-common" {`, `abstract = true`, `env = { A = "b" }`, `pause = true # until it has elements`, `elements = ["none"]`, `elements = ["vm"]`)
+	if n := strings.Count(text, "parent = diskimage.base-common"); n != 2 {
+		t.Errorf("%d images inherit what both have in common:\n%s", n, text)
+	}
+}
+
 func TestKeysThatNodepoolOverwritesAreReported(t *testing.T) {
 	text, r := corpusFile(t, "aws-overwritten-keys.yaml")
 	wantLines(t, text, `instance_types = ["t3.large", "t3a.large"]`, `name = ["ubuntu*"]`)

@@ -55,7 +55,7 @@ func (c *images) translate(o *output, root *node, s secrets) {
 	if c.err() != nil {
 		return
 	}
-	c.addElements()
+	c.addElements(o)
 	c.secretEnv(o, s)
 	c.elementPaths(o)
 	for _, im := range c.all {
@@ -161,14 +161,17 @@ func (c *images) directories(e *entry, builder *block) {
 
 // addElements completes images for which nodepool.yaml has no elements, as in the configuration of a launcher without
 // a builder.
-func (c *images) addElements() {
-	for _, name := range c.order {
+func (c *images) addElements(o *output) {
+	for _, name := range slices.Clone(c.order) {
 		im, found := c.all[name], false
 		for at := im; at != nil && !found; at = c.all[at.parent] {
 			_, found = at.builder.get("elements")
 		}
 		if found || im.abstract {
 			continue
+		}
+		if slices.ContainsFunc(c.order, func(child string) bool { return c.all[child].parent == name }) {
+			c.split(o, im)
 		}
 		note := "the image has no elements, so npctl cannot build it; import the builder's configuration, or run npctl watch -serve=nodes"
 		im.builder.items = append(im.builder.items, item{name: "elements", expr: `["none"]`, comment: []string{"# nodepool.yaml has no elements: complete them, or build the image elsewhere."}})
@@ -179,6 +182,29 @@ func (c *images) addElements() {
 			im.b.items = append([]item{{name: "pause", expr: "true", beside: "# until it has elements"}}, im.b.items...)
 		}
 	}
+}
+
+// split moves all attributes of an image to an abstract image, which becomes its parent and that of its children. So the children do not
+// inherit what addElements adds to the image.
+func (c *images) split(o *output, im *image) {
+	common := &image{name: im.name + "-common", parent: im.parent, abstract: true, n: im.n, builder: im.builder}
+	for c.all[common.name] != nil {
+		common.name += "-common"
+	}
+	common.b = newBlock("diskimage", common.name)
+	common.b.set("abstract", "true")
+	common.b.items = append(common.b.items, im.b.items...)
+	parent := ref("diskimage", common.name)
+	for _, name := range c.order {
+		if child := c.all[name]; child.parent == im.name {
+			child.parent, child.b.item("parent").expr = common.name, parent
+		}
+	}
+	im.parent, im.builder = common.name, newBlock("builder", "dib")
+	im.b.items = []item{{name: "parent", expr: parent}}
+	im.b.add(im.builder)
+	c.all[common.name], c.order = common, slices.Insert(c.order, slices.Index(c.order, im.name), common.name)
+	o.images = slices.Insert(o.images, slices.Index(o.images, im.b), common.b)
 }
 
 // falsy reports whether Nodepool ignores the value in a diskimage.
