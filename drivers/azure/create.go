@@ -239,10 +239,8 @@ func (c *Cloud) Advance(ctx context.Context, _ drivers.Spec, seen resources.Inst
 	if seen.Status != resources.StatusPending {
 		return seen, nil
 	}
-	disk, tags := c.recent.takeUntagged(seen.ID)
-	if disk == "" {
-		return seen, nil
-	}
-	_, err := c.disks.BeginUpdate(ctx, c.group, disk, armcompute.DiskUpdate{Tags: pointers(tags)}, nil)
-	return seen, wrap("tag disk "+disk, err)
+	return seen, c.recent.tagDisk(seen.ID, func(d diskTags) error {
+		_, err := c.disks.BeginUpdate(ctx, c.group, d.disk, armcompute.DiskUpdate{Tags: pointers(d.tags)}, nil)
+		return wrap("tag disk "+d.disk, err)
+	})
 }

@@ -88,6 +88,7 @@ func (a *account) listAddresses(ctx context.Context) ([]publicIP, error) {
 // List implements drivers.Cloud with one list each of virtual machines, their power states, disks, network interfaces and public
 // addresses.
 func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
+	began := time.Now()
 	all, err := c.inventory(ctx)
 	if err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 	if err := c.addFaults(ctx, instances, all); err != nil {
 		return nil, err
 	}
-	c.recent.set(instances, untagged)
+	c.recent.set(began, instances, untagged)
 	return instances, nil
 }
 
@@ -277,18 +278,28 @@ func (all inventory) untaggedDisks() map[string]diskTags {
 
 // recentList keeps the newest list. Its zero value is usable.
 type recentList struct {
-	mu       sync.Mutex
-	at       time.Time            // guarded by mu
-	list     []resources.Instance // guarded by mu
-	withTags map[string]diskTags  // guarded by mu
+	mu       sync.Mutex           // guards the fields below
+	at       time.Time            // when the list was complete
+	list     []resources.Instance // the newest list
+	withTags map[string]diskTags  // by virtual machine: its OS disk, if the list shows the disk without tags
+	tagged   map[string]time.Time // by virtual machine: when its disk was tagged; zero: the call has not returned yet
 }
 
 // recent is the age up to which the quota uses a list: the reconciler lists instances right before it reads the quota.
 const recent = 5 * time.Second
 
-func (r *recentList) set(list []resources.Instance, untagged map[string]diskTags) {
+// set stores a list that was begun at the given time. Another list may have been made and used since: a disk that was tagged
+// because of that one is not tagged again.
+func (r *recentList) set(began time.Time, list []resources.Instance, untagged map[string]diskTags) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for id, at := range r.tagged {
+		if at.IsZero() || began.Before(at) {
+			delete(untagged, id)
+		} else {
+			delete(r.tagged, id)
+		}
+	}
 	r.at, r.list, r.withTags = time.Now(), list, untagged
 }
 
@@ -298,14 +309,29 @@ func (r *recentList) get() ([]resources.Instance, bool) {
 	return r.list, !r.at.IsZero() && time.Since(r.at) < recent
 }
 
-// takeUntagged returns the OS disk of an instance of the newest list that lacks tags, and these tags. It returns them once
-// for each list.
-func (r *recentList) takeUntagged(id string) (disk string, tags map[string]string) {
+// tagDisk calls tag with the OS disk of a virtual machine and its tags, if the newest list shows the disk without them: once for each
+// list that was begun after the previous call.
+func (r *recentList) tagDisk(id string, tag func(diskTags) error) error {
+	r.mu.Lock()
+	d, lacks := r.withTags[id]
+	if lacks {
+		delete(r.withTags, id)
+		if r.tagged == nil {
+			r.tagged = map[string]time.Time{}
+		}
+		r.tagged[id] = time.Time{}
+	}
+	r.mu.Unlock()
+	if !lacks {
+		return nil
+	}
+	err := tag(d)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	d := r.withTags[id]
-	delete(r.withTags, id)
-	return d.disk, d.tags
+	if r.tagged[id] = time.Now(); err != nil {
+		delete(r.tagged, id)
+	}
+	return err
 }
 
 // faults are the reasons of failed virtual machines. Its zero value is usable.
