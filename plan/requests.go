@@ -147,8 +147,7 @@ func (rp *requestPlanner) accept(r *resources.Request, o *option, at resources.P
 	}
 	var needs []string
 	if have == nil || !slices.Equal(nodes, have) {
-		s := rp.serveStep(r, at, nodes)
-		s.Reason = ReasonRequestWaiting
+		s := serveStep(r, at, nodes, ReasonRequestWaiting)
 		if id := rp.draft.add(s); have == nil {
 			needs = []string{id}
 		}
@@ -161,9 +160,15 @@ func (rp *requestPlanner) accept(r *resources.Request, o *option, at resources.P
 	}
 }
 
-func (rp *requestPlanner) serveStep(r *resources.Request, at resources.Placement, nodes []string) Step {
-	return Step{ID: "serve request " + r.ID, Address: requestAddress(r.ID), Action: ActionServe, Thing: ThingRequest, Provider: at.Provider,
-		Pool: at.Pool, Zone: at.Zone, Label: strings.Join(r.Labels, ","), Nodes: nodes, Record: r.Key(), Request: r.ID}
+// FulfillStep returns the step that fulfills a pending request with its nodes, which are ready.
+func FulfillStep(r *resources.Request, nodes []string) Step {
+	return serveStep(r, r.Placement, nodes, ReasonNodesReady)
+}
+
+func serveStep(r *resources.Request, at resources.Placement, nodes []string, reason Reason) Step {
+	return Step{ID: "serve request " + r.ID, Address: requestAddress(r.ID), Action: ActionServe, Thing: ThingRequest, Reason: reason,
+		Provider: at.Provider, Pool: at.Pool, Zone: at.Zone, Label: strings.Join(r.Labels, ","), Nodes: nodes, Record: r.Key(), Request: r.ID,
+		EventID: r.EventID}
 }
 
 func (rp *requestPlanner) launchFor(r *resources.Request, o *option, i int, needs []string) {
@@ -188,9 +193,7 @@ func (rp *requestPlanner) pending(r *resources.Request) {
 	}
 	nodes, ready := rp.nodesOf(r)
 	if ready == len(r.Labels) {
-		s := rp.serveStep(r, r.Placement, nodes)
-		s.Reason = ReasonNodesReady
-		rp.draft.add(s)
+		rp.draft.add(FulfillStep(r, nodes))
 		return
 	}
 	if why := rp.noProgress(r, nodes); why != nil {
@@ -226,21 +229,35 @@ func (rp *requestPlanner) pending(r *resources.Request) {
 // ready.
 func (rp *requestPlanner) nodesOf(r *resources.Request) (nodes []string, ready int) {
 	nodes = make([]string, len(r.Labels))
-	for _, n := range rp.world.requestNodes[r.ID] {
-		if rp.draft.deletedBy[n.Key()] != "" || n.State == resources.StateFailed || n.State == resources.StateAborted || n.State == resources.StateDeleting {
+	staying := slices.DeleteFunc(slices.Clone(rp.world.requestNodes[r.ID]), func(n *resources.Node) bool { return rp.draft.deletedBy[n.Key()] != "" })
+	for i, n := range MatchLabels(r.Labels, staying) {
+		if n == nil {
 			continue
 		}
-		for i, label := range r.Labels {
-			if nodes[i] == "" && slices.Contains(n.Labels, label) {
-				nodes[i] = n.ID
-				if n.State == resources.StateReady && (!rp.world.seen.Shared || !rp.world.busy(n.Key())) { // the requestor will claim it
-					ready++
-				}
+		nodes[i] = n.ID
+		if n.State == resources.StateReady && (!rp.world.seen.Shared || !rp.world.busy(n.Key())) { // the requestor will claim it
+			ready++
+		}
+	}
+	return nodes, ready
+}
+
+// MatchLabels returns for each label of a request one of the request's nodes, or nil. It leaves out nodes that failed or are being
+// deleted.
+func MatchLabels(labels []string, nodes []*resources.Node) []*resources.Node {
+	matched := make([]*resources.Node, len(labels))
+	for _, n := range nodes {
+		if n.State == resources.StateFailed || n.State == resources.StateAborted || n.State == resources.StateDeleting {
+			continue
+		}
+		for i, label := range labels {
+			if matched[i] == nil && slices.Contains(n.Labels, label) {
+				matched[i] = n
 				break
 			}
 		}
 	}
-	return nodes, ready
+	return matched
 }
 
 // decline records that further pools will not serve the request. If no other pool is left, the request fails with all

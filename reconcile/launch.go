@@ -360,7 +360,8 @@ func (l *nodeLaunch) described(i resources.Instance) resources.Node {
 	return n
 }
 
-// ready records the node as ready and releases its claim.
+// ready records the node as ready and releases its claim. In a daemon, the same commit fulfills the request of the node if this was
+// the last of its nodes.
 func (l *nodeLaunch) ready(ctx context.Context, described resources.Node) error {
 	now := l.x.Now()
 	*l.node = described
@@ -368,6 +369,16 @@ func (l *nodeLaunch) ready(ctx context.Context, described resources.Node) error 
 	n.State, n.StateTime, n.Seconds, n.Error = resources.StateReady, now, now.Sub(l.started).Seconds(), ""
 	op := l.x.cache.ops([]resources.Record{n})[0]
 	op.Release = l.x.cache.claims.store != nil
+	if request, serve, ok := (requestRecords{l.x.cache, l.x.Now}).fulfillment(n); ok && l.x.continuous {
+		_, err := l.x.cache.commit(ctx, "", []state.Op{op, request})
+		if err == nil {
+			l.x.report(Event{Kind: EventStart, Step: serve})
+			l.x.reportEnd(serve, serve.Request, nil, l.x.Now().Sub(now), 0)
+		}
+		if !errors.Is(err, state.ErrConflict) {
+			return err
+		}
+	} // otherwise the request has changed; the next plan serves it
 	_, err := l.x.cache.commit(ctx, "", []state.Op{op})
 	return err
 }

@@ -343,6 +343,28 @@ func (l *recordCache) snapshot() (plan.Records, map[resources.Key]bool) {
 	return l.sorted.Clone(), busy
 }
 
+// isBusy reports whether a step works on a record.
+func (l *recordCache) isBusy(key resources.Key) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.busy[key] != ""
+}
+
+// nodesOf returns the nodes of a request, with ready in place of the record with the same ID. The caller must not change them.
+func (l *recordCache) nodesOf(request string, ready *resources.Node) (nodes []*resources.Node) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range l.sorted.Nodes {
+		switch {
+		case n.ID == ready.ID:
+			nodes = append(nodes, ready)
+		case n.Request == request:
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
 // get returns a copy of a record of type T. The caller may change it and pass it to put.
 func get[T any](l *recordCache, key resources.Key) (*T, bool) {
 	record, _ := find[T](l, key)

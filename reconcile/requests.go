@@ -41,7 +41,7 @@ func (x *execution) serve(ctx context.Context, s plan.Step) error {
 // give writes the nodes of the request and returns its new state.
 func (w requestRecords) give(ctx context.Context, s plan.Step) (resources.State, error) {
 	r, at := find[resources.Request](w.cache, s.Record)
-	if r == nil {
+	if r == nil || r.State == resources.StateFulfilled { // canceled, or fulfilled with its last launch
 		return "", fmt.Errorf("%s: %w", s.Record, errChanged)
 	}
 	before, held := r.State, w.cache.claims.has(s.Record)
@@ -72,7 +72,7 @@ func (w requestRecords) give(ctx context.Context, s plan.Step) (resources.State,
 		r.PendingSince = now
 	}
 	if ready == len(r.Labels) {
-		r.State, r.StateTime, r.Nodes, r.Ready = resources.StateFulfilled, now, s.Nodes, now
+		fulfill(r, s.Nodes, now)
 	} else if r.State != resources.StatePending {
 		r.State, r.StateTime = resources.StatePending, now
 	}
@@ -91,12 +91,41 @@ func (w requestRecords) give(ctx context.Context, s plan.Step) (resources.State,
 	return r.State, nil
 }
 
+func fulfill(r *resources.Request, nodes []string, now time.Time) {
+	r.State, r.StateTime, r.Nodes, r.Ready = resources.StateFulfilled, now, nodes, now
+}
+
+// fulfillment returns the operation that fulfills the request of a node when the node becomes ready, and the step that the next plan
+// would have for it. It returns false if the request lacks other nodes, or another step works on it.
+func (w requestRecords) fulfillment(ready *resources.Node) (state.Op, plan.Step, bool) {
+	r, at := find[resources.Request](w.cache, resources.Key{Kind: resources.KindRequest, ID: ready.Request})
+	if ready.Request == "" || r == nil || r.State != resources.StatePending || w.cache.isBusy(r.Key()) {
+		return state.Op{}, plan.Step{}, false
+	}
+	nodes := []*resources.Node{ready}
+	if len(r.Labels) > 1 {
+		nodes = w.cache.nodesOf(r.ID, ready)
+	}
+	ids := make([]string, len(r.Labels))
+	for i, n := range plan.MatchLabels(r.Labels, nodes) {
+		if n == nil || n != ready && (n.State != resources.StateReady || w.cache.claims.has(n.Key())) {
+			return state.Op{}, plan.Step{}, false
+		}
+		ids[i] = n.ID
+	}
+	fulfill(r, ids, w.now())
+	return state.Op{Record: r, Revision: at, Release: w.cache.claims.has(r.Key())}, plan.FulfillStep(r, ids), true
+}
+
 // decline records the pools that decline a request. A request that no pool is left for or that has no more use fails.
 func (w requestRecords) decline(ctx context.Context, s plan.Step) error {
 	defer w.cache.claims.release(ctx, s.Record)
 	r, at := find[resources.Request](w.cache, s.Record)
 	if r == nil {
 		return nil // it was canceled
+	}
+	if r.State == resources.StateFulfilled && s.Reason != plan.ReasonNeverTaken && s.Reason != plan.ReasonDestroy {
+		return fmt.Errorf("%s: %w", s.Record, errChanged) // it was fulfilled with its last launch
 	}
 	r.Declined = s.Declined
 	if s.Reason == plan.ReasonDeclined {

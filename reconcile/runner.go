@@ -15,15 +15,15 @@ import (
 )
 
 // Runner executes steps during the lifetime of a daemon. Each pass of the daemon starts those steps of a newer plan
-// that need no other step; the remaining steps are planned again and start once their needs are met. A step keeps the
-// configuration that it started with.
+// that need no other step, and the launches for the requests that it accepts; the remaining steps are planned again and start once
+// their needs are met. A step keeps the configuration that it started with.
 type Runner struct {
 	*sharedRun
 	steps sync.WaitGroup
 
 	mu                   sync.Mutex // guards the fields below
 	engine               *Engine
-	running              map[string]runningStep // by step ID
+	running              map[string]*runningStep // by step ID
 	launching            launchFailures
 	failing              map[string]*resources.Failure          // by step ID, of steps that are not launches
 	reloaded             time.Time                              // when the configuration was replaced; zero if it was not
@@ -49,7 +49,7 @@ func NewRunner(ctx context.Context, e *Engine) (*Runner, error) {
 	}
 	shared.continuous = true
 	e.sources.use(shared)
-	return &Runner{sharedRun: shared, engine: e, running: map[string]runningStep{}, launching: launchFailures{},
+	return &Runner{sharedRun: shared, engine: e, running: map[string]*runningStep{}, launching: launchFailures{},
 		failing: map[string]*resources.Failure{}, endedAt: map[string]uint64{},
 		lockedElsewhereUntil: map[string]time.Time{}, deletedInstances: map[string]map[string]instanceDeletion{}, listingEnded: map[string]time.Time{}, listingStarted: map[string]time.Time{}}, nil
 }
@@ -57,7 +57,9 @@ func NewRunner(ctx context.Context, e *Engine) (*Runner, error) {
 // runningStep is a step in progress.
 type runningStep struct {
 	plan.Step
-	done chan struct{} // closed when the step has ended
+	needs *runningStep  // accepts the request that the launch is for; nil for any other step
+	done  chan struct{} // closed when the step has ended
+	err   error         // valid then
 }
 
 // UseEngine sets the engine of the steps that start from now on. Steps that failed under the previous configuration are
@@ -98,8 +100,9 @@ func (r *Runner) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, er
 	return r.cache.commit(ctx, "", ops)
 }
 
-// Start starts the steps that need no other step and are not running, and returns them. It returns after these steps
-// have written their first records, so that the next plan takes them into account.
+// Start starts the steps that need no other step and are not running, then the launches that only need one of these to accept their
+// request, and returns them. It returns after these steps have written their first records, so that the next plan takes them into
+// account.
 func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []plan.Step {
 	r.mu.Lock()
 	engine := r.engine
@@ -111,7 +114,9 @@ func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 	maps.DeleteFunc(r.endedAt, func(_ string, at uint64) bool { return at <= seen.StepEpoch })
 	maps.DeleteFunc(r.lockedElsewhereUntil, func(_ string, until time.Time) bool { return !engine.Now().Before(until) })
 	var begun []plan.Step
-	under := map[string]int{} // long-running steps by provider
+	var starting []*runningStep
+	accepting := map[string]*runningStep{} // started steps that accept a request and have no nodes to check, by step ID
+	under := map[string]int{}              // long-running steps by provider
 	for _, s := range r.running {
 		if !stepKindOf(&s.Step).brief {
 			under[s.Provider]++
@@ -119,21 +124,29 @@ func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 	}
 	for _, s := range p.Steps {
 		long := !stepKindOf(&s).brief
-		if len(s.Needs)+len(s.After) > 0 || r.stopping || long && under[s.Provider] >= maxStartedPerProvider {
+		var needs *runningStep
+		if s.Action == plan.ActionLaunch && len(s.Needs) == 1 {
+			needs = accepting[s.Needs[0]]
+		}
+		if needs == nil && len(s.Needs) > 0 || len(s.After) > 0 || r.stopping || long && under[s.Provider] >= maxStartedPerProvider {
 			continue
 		}
 		if s.Action == plan.ActionLaunch { // each plan numbers its launches from the start, so the number identifies nothing
 			r.launches++
 			s.ID = fmt.Sprintf("%s (%d)", s.ID, r.launches)
 		}
-		if _, already := r.running[s.ID]; already || r.endedAt[s.ID] > seen.StepEpoch || !r.lockedElsewhereUntil[s.ID].IsZero() {
+		if r.running[s.ID] != nil || r.endedAt[s.ID] > seen.StepEpoch || !r.lockedElsewhereUntil[s.ID].IsZero() {
 			continue // the plan may not know the result of the previous run of the step yet
 		}
-		r.running[s.ID] = runningStep{s, make(chan struct{})}
+		started := &runningStep{Step: s, needs: needs, done: make(chan struct{})}
+		r.running[s.ID] = started
+		if s.Action == plan.ActionServe && !slices.ContainsFunc(s.Nodes, func(id string) bool { return id != "" }) {
+			accepting[s.ID] = started
+		}
 		if long {
 			under[s.Provider]++
 		}
-		begun = append(begun, s)
+		begun, starting = append(begun, s), append(starting, started)
 	}
 	r.mu.Unlock()
 	x := &execution{Engine: engine, sharedRun: r.sharedRun, seen: seen}
@@ -143,7 +156,7 @@ func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 		}
 	}
 	var noted sync.WaitGroup
-	for _, s := range begun {
+	for _, s := range starting {
 		noted.Add(1)
 		r.steps.Go(func() { r.step(ctx, x, s, sync.OnceFunc(noted.Done)) })
 	}
@@ -155,17 +168,28 @@ func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 // above the limit are planned again when others have ended.
 const maxStartedPerProvider = 500
 
-// step executes one step. It calls noted once the intent of the step is in the store.
-func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func()) {
+// step executes one step, after the one that it needs. It calls noted once the intent of the step is in the store.
+func (r *Runner) step(ctx context.Context, x *execution, s *runningStep, noted func()) {
 	defer noted()
 	started, began, failures := time.Now(), x.Now(), 0
-	id, err := x.runStep(ctx, s, stepRun{noted: noted, ended: func(_ string, err error) { failures = r.note(s, began, err) }})
+	var id string
+	var err error
+	if s.needs != nil {
+		<-s.needs.done
+		err = s.needs.err
+	}
+	if err != nil {
+		err = fmt.Errorf("its request was not accepted: %w: %w", errChanged, err)
+	} else {
+		id, err = x.runStep(ctx, s.Step, stepRun{noted: noted, ended: func(_ string, err error) { failures = r.note(s.Step, began, err) }})
+	}
 	r.mu.Lock()
-	close(r.running[s.ID].done)
+	s.err = err
+	close(s.done)
 	delete(r.running, s.ID)
 	r.stepEpoch++
 	r.endedAt[s.ID] = r.stepEpoch
-	if !stepKindOf(&s).brief && errors.Is(err, state.ErrLocked) {
+	if !stepKindOf(&s.Step).brief && errors.Is(err, state.ErrLocked) {
 		r.lockedElsewhereUntil[s.ID] = x.Now().Add(lockedElsewherePause)
 	}
 	r.mu.Unlock()
@@ -173,7 +197,7 @@ func (r *Runner) step(ctx context.Context, x *execution, s plan.Step, noted func
 		x.Log.Debug("step outdated", "step", s.ID, "error", err)
 		return
 	}
-	x.reportEnd(s, id, err, time.Since(started), failures)
+	x.reportEnd(s.Step, id, err, time.Since(started), failures)
 }
 
 // note records the result of a step for the planner. It returns the number of consecutive failures of the step:
@@ -293,8 +317,4 @@ func (r *Runner) LastPostponed(provider string) (last time.Time) {
 }
 
 // Busy reports whether a step works on a record.
-func (r *Runner) Busy(key resources.Key) bool {
-	r.cache.mu.Lock()
-	defer r.cache.mu.Unlock()
-	return r.cache.busy[key] != ""
-}
+func (r *Runner) Busy(key resources.Key) bool { return r.cache.isBusy(key) }

@@ -286,7 +286,7 @@ func (r *Runner) Follow(ctx context.Context, news func(resources.Record)) error 
 func (r *Runner) Abandon(of func(*plan.Step) bool) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var steps []runningStep
+	var steps []*runningStep
 	for _, s := range r.running {
 		if of(&s.Step) {
 			steps = append(steps, s)

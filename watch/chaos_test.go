@@ -33,6 +33,7 @@ type life struct {
 	commits atomic.Int64
 	dieAt   int64 // number of the commit at which the daemon is killed; 0: none
 	late    bool  // the kill comes after the effect of that commit
+	told    func([]state.Op)
 }
 
 func (k *life) transport(inner http.RoundTripper) http.RoundTripper {
@@ -63,6 +64,9 @@ func (s mortalStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry
 		return nil, errDead
 	}
 	entries, err := s.Store.Commit(ctx, ops...)
+	if s.life.told != nil && err == nil {
+		s.life.told(ops)
+	}
 	if last {
 		s.life.over.Store(true)
 		return nil, errDead

@@ -43,13 +43,17 @@ func TestSuspendedDaemonStartsNothingAndResumes(t *testing.T) {
 		if _, err := d.Suspend(t.Context()); !errors.Is(err, watch.ErrSuspended) {
 			t.Errorf("parked twice: %v", err)
 		}
+		if got, err := d.Clients.Request(r.ID); err != nil || got.State != resources.StateFulfilled {
+			t.Errorf("after its last launch the request is %s: %v", got.State, err)
+		}
+		later := l.asks(d, watch.NewRequest{Labels: []string{"small"}})
 		time.Sleep(5 * time.Minute)
-		if got, err := d.Clients.Request(r.ID); err != nil || got.State != resources.StatePending {
+		if got, err := d.Clients.Request(later); err != nil || got.State != resources.StateRequested {
 			t.Errorf("while parked the request became %s: %v", got.State, err)
 		}
 		release()
 		release() // a repeated call changes nothing
-		if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled {
+		if got := l.fulfilled(d, later); got.State != resources.StateFulfilled {
 			t.Errorf("request is %s: %s", got.State, got.Error)
 		}
 		if release, err = d.Suspend(t.Context()); err != nil {
