@@ -221,11 +221,14 @@ func (w *world) isForeign(provider string) bool {
 
 // owns reports whether the node is reserved for a pending or fulfilled request.
 func (w *world) owns(n *resources.Node) bool {
-	if n.Request == "" || n.State.IsInService() || n.State == resources.StateUsed {
-		return false
-	}
-	r := w.requests[n.Request]
-	if r == nil || r.State != resources.StatePending && r.State != resources.StateFulfilled {
+	return n.Request != "" && Owns(w.requests[n.Request], n)
+}
+
+// Owns reports whether a node is reserved for a request, which may be nil. A node of a pool or zone that the request has left, because
+// that declined it or stopped responding, is not.
+func Owns(r *resources.Request, n *resources.Node) bool {
+	if r == nil || n.Request != r.ID || n.State.IsInService() || n.State == resources.StateUsed ||
+		r.State != resources.StatePending && r.State != resources.StateFulfilled {
 		return false
 	}
 	if r.State == resources.StateFulfilled && slices.Contains(r.Nodes, n.ID) {

@@ -22,6 +22,8 @@ func TestLastReadyNodeFulfillsItsRequest(t *testing.T) {
 		return &resources.Node{ID: id, State: state, Labels: []string{label}, Provider: "p", Pool: "main", Request: "r"}
 	}
 	ready := node("1", resources.StateReady, "a")
+	elsewhere := node("2", resources.StateReady, "b")
+	elsewhere.Pool = "left"
 	now := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
 		request *resources.Request
@@ -29,15 +31,18 @@ func TestLastReadyNodeFulfillsItsRequest(t *testing.T) {
 		busy    bool
 		want    []string // nodes of the fulfilled request; nil: it stays as it is
 	}{
-		"one node":            {request: request(resources.StatePending, "a"), want: []string{"1"}},
-		"others are ready":    {request: request(resources.StatePending, "b", "a"), others: []*resources.Node{node("2", resources.StateReady, "b")}, want: []string{"2", "1"}},
-		"another is launched": {request: request(resources.StatePending, "b", "a"), others: []*resources.Node{node("2", resources.StateBuilding, "b")}},
-		"another has failed":  {request: request(resources.StatePending, "b", "a"), others: []*resources.Node{node("2", resources.StateFailed, "b")}},
-		"another lacks":       {request: request(resources.StatePending, "a", "a")},
-		"not accepted yet":    {request: request(resources.StateRequested, "a")},
-		"failed since":        {request: request(resources.StateFailed, "a")},
-		"a step works on it":  {request: request(resources.StatePending, "a"), busy: true},
-		"canceled":            {},
+		"one node":             {request: request(resources.StatePending, "a"), want: []string{"1"}},
+		"others are ready":     {request: request(resources.StatePending, "b", "a"), others: []*resources.Node{node("2", resources.StateReady, "b")}, want: []string{"2", "1"}},
+		"another is launched":  {request: request(resources.StatePending, "b", "a"), others: []*resources.Node{node("2", resources.StateBuilding, "b")}},
+		"another has failed":   {request: request(resources.StatePending, "b", "a"), others: []*resources.Node{node("2", resources.StateFailed, "b")}},
+		"another is elsewhere": {request: request(resources.StatePending, "b", "a"), others: []*resources.Node{elsewhere}},
+		"it has left the pool": {request: &resources.Request{ID: "r", State: resources.StatePending, Labels: []string{"a"},
+			Placement: resources.Placement{Provider: "other", Pool: "main"}}},
+		"another lacks":      {request: request(resources.StatePending, "a", "a")},
+		"not accepted yet":   {request: request(resources.StateRequested, "a")},
+		"failed since":       {request: request(resources.StateFailed, "a")},
+		"a step works on it": {request: request(resources.StatePending, "a"), busy: true},
+		"canceled":           {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cache := &recordCache{claims: newClaims(nil), revisions: map[resources.Key]state.Revision{}, records: map[resources.Key]resources.Record{},

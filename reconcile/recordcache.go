@@ -350,15 +350,16 @@ func (l *recordCache) isBusy(key resources.Key) bool {
 	return l.busy[key] != ""
 }
 
-// nodesOf returns the nodes of a request, with ready in place of the record with the same ID. The caller must not change them.
-func (l *recordCache) nodesOf(request string, ready *resources.Node) (nodes []*resources.Node) {
+// nodesOf returns the nodes that are reserved for a request, with ready in place of the record with the same ID. The caller must not
+// change them.
+func (l *recordCache) nodesOf(r *resources.Request, ready *resources.Node) (nodes []*resources.Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, n := range l.sorted.Nodes {
-		switch {
-		case n.ID == ready.ID:
-			nodes = append(nodes, ready)
-		case n.Request == request:
+		if n.ID == ready.ID {
+			n = ready
+		}
+		if plan.Owns(r, n) {
 			nodes = append(nodes, n)
 		}
 	}

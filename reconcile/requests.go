@@ -99,12 +99,12 @@ func fulfill(r *resources.Request, nodes []string, now time.Time) {
 // would have for it. It returns false if the request lacks other nodes, or another step works on it.
 func (w requestRecords) fulfillment(ready *resources.Node) (state.Op, plan.Step, bool) {
 	r, at := find[resources.Request](w.cache, resources.Key{Kind: resources.KindRequest, ID: ready.Request})
-	if ready.Request == "" || r == nil || r.State != resources.StatePending || w.cache.isBusy(r.Key()) {
+	if ready.Request == "" || r == nil || r.State != resources.StatePending || !plan.Owns(r, ready) || w.cache.isBusy(r.Key()) {
 		return state.Op{}, plan.Step{}, false
 	}
 	nodes := []*resources.Node{ready}
 	if len(r.Labels) > 1 {
-		nodes = w.cache.nodesOf(r.ID, ready)
+		nodes = w.cache.nodesOf(r, ready)
 	}
 	ids := make([]string, len(r.Labels))
 	for i, n := range plan.MatchLabels(r.Labels, nodes) {
