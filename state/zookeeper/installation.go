@@ -116,21 +116,24 @@ func (in *installation) resume(ctx context.Context) error {
 		return nil // read-only, and there was no state
 	}
 	h, _, err := in.readHead(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case h != nil && h.Lineage == in.lineage:
+	}
+	exists := h != nil && h.Lineage == in.lineage
+	switch {
+	case exists && in.session.readOnly:
 		return nil
 	case h == nil && !in.session.readOnly:
 		in.opts.Log.Warn("ZooKeeper has no state of npctl any more; npctl creates an empty one with the same lineage", "lineage", in.lineage)
-		if err := in.ensureOwn(ctx, in.lineage); err != nil {
-			return err
-		}
-		return in.ensureDirs(ctx)
+	case !exists:
+		err = h.checkLineage(in.opts, in.lineage)
+		in.opts.Log.Error("npctl does not use the state in ZooKeeper", "error", err)
+		return err
 	}
-	err = h.checkLineage(in.opts, in.lineage)
-	in.opts.Log.Error("npctl does not use the state in ZooKeeper", "error", err)
-	return err
+	if err := in.ensureOwn(ctx, in.lineage); err != nil { // another process that creates the state again may still be at it
+		return err
+	}
+	return in.ensureDirs(ctx)
 }
 
 // initialize creates npctl's own znodes and reads the lineage. The first process chooses the lineage.

@@ -158,6 +158,22 @@ func TestReconnectionFindsMissedChanges(t *testing.T) {
 	}
 }
 
+// If the data of ZooKeeper was lost, a process may find the head of the state before another process has created the rest.
+func TestReconnectionCompletesTheState(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t)
+	proxy := lab.StartProxy(t, tr.servers()[0])
+	s := tr.open(t, through(proxy), silent)
+	proxy.Block()
+	testutil.Await(t, "the connection is seen to be gone", func() bool { return !s.Connected() })
+	for _, path := range []string{"/nodepool/nodes", "/npctl/serial"} {
+		testutil.Must(t, tr.raw.Delete(tr.chroot+path, -1))
+	}
+	proxy.Unblock()
+	testutil.Await(t, "it is connected again", s.Connected)
+	one(t, s, state.Op{Record: node(resources.StateReady)})
+}
+
 func TestLocksAreLostAfterTheSessionTimeout(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t)
