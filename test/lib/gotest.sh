@@ -5,7 +5,7 @@
 # It lists every test by name and appends the output to $NPCTL_TEST_LOG, if set. Packages run one after the other, because
 # they share services. The tests run bin/npctl, which it builds first.
 go_test() { # arguments of go test: flags, with their values after =, and packages
-  local tags=${GO_TEST_TAGS:-integration} flags=() patterns=() packages package names tests=0
+  local tags=${GO_TEST_TAGS:-integration} flags=() patterns=() packages package names tests=0 failed=0
   while [ $# != 0 ]; do
     case $1 in
       -run | -bench | -benchtime | -parallel | -timeout) flags+=("$1=$2") && shift ;;
@@ -25,9 +25,10 @@ go_test() { # arguments of go test: flags, with their values after =, and packag
     names=$(tagged_tests "$package") || return
     [ -n "$names" ] || continue
     tests=1
-    run_tests "${flags[@]}" -run="^($names)\$" "$package" || return
+    run_tests "${flags[@]}" -run="^($names)\$" "$package" || failed=1 # the other packages show more
   done
   [ $tests = 1 ] || { echo "no test in ${patterns[*]} has a build tag of: $tags" >&2; return 1; }
+  return $failed
 }
 
 run_tests() { # arguments of go test
