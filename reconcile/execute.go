@@ -24,6 +24,7 @@ type sharedRun struct {
 	pollers    *pollers
 	hookSlots  chan struct{}     // of node hooks
 	shortages  drivers.Shortages // of zones, by offer
+	joint      sync.Mutex        // serializes the commits that make nodes of requests for several nodes ready
 	continuous bool              // set by Runner: its unfinished steps are planned again
 }
 

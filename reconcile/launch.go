@@ -369,6 +369,10 @@ func (l *nodeLaunch) ready(ctx context.Context, described resources.Node) error 
 	n.State, n.StateTime, n.Seconds, n.Error = resources.StateReady, now, now.Sub(l.started).Seconds(), ""
 	op := l.x.cache.ops([]resources.Record{n})[0]
 	op.Release = l.x.cache.claims.store != nil
+	if r, ok := get[resources.Request](l.x.cache, resources.Key{Kind: resources.KindRequest, ID: n.Request}); ok && len(r.Labels) > 1 {
+		l.x.joint.Lock() // nodes often become ready at the same moment, and the last one must see the others
+		defer l.x.joint.Unlock()
+	}
 	if request, serve, ok := (requestRecords{l.x.cache, l.x.Now}).fulfillment(n); ok && l.x.continuous {
 		_, err := l.x.cache.commit(ctx, "", []state.Op{op, request})
 		if err == nil {
