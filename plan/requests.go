@@ -153,6 +153,9 @@ func (rp *requestPlanner) accept(r *resources.Request, o *option, at resources.P
 		}
 	}
 	rp.allocate(o)
+	if have == nil && slices.ContainsFunc(rp.world.formerNodes[r.ID], func(n *resources.Node) bool { return n.Provider == o.at.provider && n.Pool == o.at.pool }) {
+		return // they become nodes of the request again; the next plan launches what is missing then
+	}
 	for i := range r.Labels {
 		if nodes[i] == "" {
 			rp.launchFor(r, o, i, needs)

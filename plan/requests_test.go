@@ -570,3 +570,23 @@ func TestStepsOfARequestHaveItsEventID(t *testing.T) {
 		t.Errorf("%d steps are for the request, want 2", found)
 	}
 }
+
+// A request that is served anew may have nodes in the pool that it had before: another process locks one, or it is being launched.
+func TestRequestThatReturnsToItsPoolLaunchesNoSecondNode(t *testing.T) {
+	for _, state := range []resources.State{resources.StateInit, resources.StateBuilding, resources.StateReady, resources.StateDeleting} {
+		d, o := idle("7")
+		r := request("r", "small")
+		o.Records.Requests = []*resources.Request{r}
+		left := o.Records.Nodes[len(o.Records.Nodes)-1]
+		left.State, left.Request = state, r.ID
+		o.Busy = map[resources.Key]bool{left.Key(): true}
+		got := answers(Compute(d, o, Options{}))
+		if serves, launches := strings.Contains(got, "serve request r"), strings.Contains(got, "launch request r"); !serves || launches != (state == resources.StateDeleting) {
+			t.Errorf("with a node that is %s:\n%s", state, got)
+		}
+		r.State, r.Placement, r.PendingSince = resources.StatePending, resources.Placement{Provider: left.Provider, Pool: left.Pool}, now
+		if got := answers(Compute(d, o, Options{})); strings.Contains(got, "launch request r") != (state == resources.StateDeleting) {
+			t.Errorf("pending, with a node that is %s:\n%s", state, got)
+		}
+	}
+}

@@ -35,6 +35,7 @@ type world struct {
 	parts        map[string][]leak // ports, floating IPs and volumes of nodes, by node ID
 	files        map[string]bool
 	requestNodes map[string][]*resources.Node // by ID of the pending or fulfilled request
+	formerNodes  map[string][]*resources.Node // by ID of a request that has left their pool, and may return there
 	requests     map[string]*resources.Request
 	unneeded     map[string]*resources.UnneededNode // by request
 	backing      backingNodes
@@ -80,6 +81,7 @@ func newWorld(declared resources.Desired, seen Observed, opt Options) *world {
 		files:        map[string]bool{},
 		parts:        map[string][]leak{},
 		requestNodes: map[string][]*resources.Node{},
+		formerNodes:  map[string][]*resources.Node{},
 		requests:     map[string]*resources.Request{},
 		unneeded:     map[string]*resources.UnneededNode{},
 		backing:      backingNodesOf(seen.Records.Nodes),
@@ -181,6 +183,8 @@ func (w *world) indexRecords(r Records) {
 		}
 		if w.owns(n) {
 			w.requestNodes[n.Request] = append(w.requestNodes[n.Request], n)
+		} else if n.Request != "" && (n.State == resources.StateInit || n.State == resources.StateBuilding || n.State == resources.StateReady) {
+			w.formerNodes[n.Request] = append(w.formerNodes[n.Request], n)
 		}
 		w.nodes[n.Provider] = append(w.nodes[n.Provider], n)
 		known[n.Provider] = true
