@@ -154,7 +154,7 @@ func (rp *requestPlanner) accept(r *resources.Request, o *option, at resources.P
 	}
 	rp.allocate(o)
 	if have == nil && slices.ContainsFunc(rp.world.formerNodes[r.ID], func(n *resources.Node) bool { return n.Provider == o.at.provider && n.Pool == o.at.pool }) {
-		return // they become nodes of the request again; the next plan launches what is missing then
+		return // they become nodes of the request again; the next plan launches the missing ones
 	}
 	for i := range r.Labels {
 		if nodes[i] == "" {

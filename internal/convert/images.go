@@ -185,7 +185,7 @@ func (c *images) addElements(o *output) {
 }
 
 // split moves all attributes of an image to an abstract image, which becomes its parent and that of its children. So the children do not
-// inherit what addElements adds to the image.
+// inherit the additions of addElements.
 func (c *images) split(o *output, im *image) {
 	common := &image{name: im.name + "-common", parent: im.parent, abstract: true, n: im.n, builder: im.builder}
 	for c.all[common.name] != nil {
