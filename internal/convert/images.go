@@ -170,7 +170,7 @@ func (c *images) addElements(o *output) {
 		if found || im.abstract {
 			continue
 		}
-		if slices.ContainsFunc(c.order, func(child string) bool { return c.all[child].parent == name }) {
+		if c.isParent(name) {
 			c.split(o, im)
 		}
 		note := "the image has no elements, so npctl cannot build it; import the builder's configuration, or run npctl watch -serve=nodes"
@@ -182,6 +182,11 @@ func (c *images) addElements(o *output) {
 			im.b.items = append([]item{{name: "pause", expr: "true", beside: "# until it has elements"}}, im.b.items...)
 		}
 	}
+}
+
+// isParent reports whether an image has children.
+func (c *images) isParent(name string) bool {
+	return slices.ContainsFunc(c.order, func(child string) bool { return c.all[child].parent == name })
 }
 
 // split moves all attributes of an image to an abstract image, which becomes its parent and that of its children. So the children do not
@@ -308,7 +313,7 @@ func (c *images) secretEnv(o *output, s secrets) {
 		}
 		if expr != "" {
 			c.all[name].builder.set("secret_env", expr)
-			if slices.ContainsFunc(c.order, func(child string) bool { return c.all[child].parent == name }) {
+			if c.isParent(name) {
 				c.amend(e, Changed, secretEnvNote+"; images with this parent inherit the variables, in Nodepool they do not", toGlobal)
 			}
 		}
