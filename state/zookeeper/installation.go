@@ -119,16 +119,14 @@ func (in *installation) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	exists := h != nil && h.Lineage == in.lineage
-	switch {
-	case exists && in.session.readOnly:
-		return nil
-	case h == nil && !in.session.readOnly:
+	if h == nil && !in.session.readOnly {
 		in.opts.Log.Warn("ZooKeeper has no state of npctl any more; npctl creates an empty one with the same lineage", "lineage", in.lineage)
-	case !exists:
-		err = h.checkLineage(in.opts, in.lineage)
+	} else if err := h.checkLineage(in.opts, in.lineage); err != nil {
 		in.opts.Log.Error("npctl does not use the state in ZooKeeper", "error", err)
 		return err
+	}
+	if in.session.readOnly {
+		return nil
 	}
 	if err := in.ensureOwn(ctx, in.lineage); err != nil { // another process that creates the state again may still be at it
 		return err
