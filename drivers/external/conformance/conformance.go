@@ -152,14 +152,11 @@ func (r *run) listed(ctx context.Context, c drivers.Cloud, marks resources.Owner
 	return list[0], nil
 }
 
-// eventually repeats a function until it returns no error.
+// eventually repeats a function until it returns no error, for at least the settle time after its first attempt: programs
+// may need longer than that for one attempt.
 func (r *run) eventually(ctx context.Context, do func() error) error {
-	deadline := time.Now().Add(r.Settle)
-	for {
-		err := do()
-		if err == nil {
-			return nil
-		}
+	err := do()
+	for deadline := time.Now().Add(r.Settle); err != nil; err = do() {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("after %s: %w", r.Settle, err)
 		}
@@ -169,6 +166,7 @@ func (r *run) eventually(ctx context.Context, do func() error) error {
 		case <-time.After(r.Poll):
 		}
 	}
+	return nil
 }
 
 // tidy deletes all instances of the run.

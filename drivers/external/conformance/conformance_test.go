@@ -56,7 +56,7 @@ func TestBrokenProgramsAreFound(t *testing.T) {
 		"error for a missing machine": {`if [ -e "$root/$NPCTL_INSTANCE.json" ]; then`, `if [ ! -e "$root/$NPCTL_INSTANCE.json" ]; then error rejected missing; else`,
 			"delete of a missing instance is no error"},
 		"empty list":       {`for file in "$root"/*.json; do`, `for file in "$root"/*.none; do`, "the instance becomes ready"},
-		"shared file":      {`>"$root/$id.$$"`, `>"$root/$id.$$"; mv "$root/$id.$$" "$root/$id.$$.x"; sleep 0.05; mv "$root/$id.$$.x" "$root/shared"; sleep 0.05; mv "$root/shared" "$root/$id.$$"`, "creates at the same time do not disturb each other"},
+		"shared file":      {`>"$root/$id.$$"`, `>"$root/$id.$$"; mv "$root/$id.$$" "$root/$id.$$.x"; sleep 0.3; mv "$root/$id.$$.x" "$root/shared"; sleep 0.3; mv "$root/shared" "$root/$id.$$"`, "creates at the same time do not disturb each other"},
 		"another size":     {`small) resources='{"instances": 1, "cores": 1`, `small) resources='{"instances": 1, "cores": '$(date +%N | tr -d 0)'`, "the instance uses the resources of the offer"},
 		"no address":       {`"interface": "127.0.0.1", `, ``, "the instance becomes ready"},
 		"quota of nothing": {`"limit": {"instances": %s}`, `"limit": {"instances": %s, "cores": 0}`, "the quota has limits"},
@@ -71,14 +71,17 @@ func TestBrokenProgramsAreFound(t *testing.T) {
 			}
 			program := filepath.Join(t.TempDir(), "driver.sh")
 			testutil.WriteProgram(t, program, strings.Replace(reference, test.old, test.changed, 1))
-			var failed []string
+			var failed []Result
 			Run(t.Context(), options(t, program), func(r Result) {
 				if r.Status == Failed {
-					failed = append(failed, r.Check)
+					failed = append(failed, r)
 				}
 			})
-			if first := strings.Join(failed[:min(len(failed), 1)], ""); first != test.check {
-				t.Errorf("failed checks are %q, want %q first", failed, test.check)
+			if failed == nil {
+				failed = []Result{{}}
+			}
+			if failed[0].Check != test.check {
+				t.Errorf("failed checks are %+v, want %q first", failed, test.check)
 			}
 		})
 	}
