@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -59,7 +60,7 @@ func serializeCalls(g *gate.Gate, kind string) {
 		select {
 		case turn <- struct{}{}:
 			return nil
-		case <-time.After(time.Minute):
+		case <-time.After(testutil.Patience):
 			return gate.ErrCut
 		}
 	}, func(call string) error {
@@ -73,16 +74,13 @@ func serializeCalls(g *gate.Gate, kind string) {
 // checkWhy fails the test unless npctl why soon prints the reason why a request waits.
 func (at *place) checkWhy(request, want string) {
 	at.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(300 * time.Millisecond) {
+	var said string
+	testutil.Await(at.t, fmt.Sprintf("npctl why request/%s says %q", request, want), func() bool {
 		cmd, stdout, stderr := at.command(at.t.Context(), "why", "request/"+request)
 		err := cmd.Run()
-		if err == nil && strings.Contains(stdout.String(), want) {
-			break
-		}
-		if time.Now().After(end) {
-			at.t.Fatalf("npctl why request/%s does not say %q: %v\n%s%s", request, want, err, stdout, stderr)
-		}
-	}
+		said = fmt.Sprintf("%v\n%s%s", err, stdout, stderr)
+		return err == nil && strings.Contains(stdout.String(), want)
+	}, func() string { return said })
 	if state := at.stateOf(request); state != "requested" {
 		at.t.Errorf("request %s is %s", request, state)
 	}

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/gate"
@@ -22,7 +21,7 @@ import (
 )
 
 // runLimit is the time limit of one npctl command.
-const runLimit = 2 * time.Minute
+const runLimit = testutil.Patience
 
 // place is a directory with a configuration in which npctl runs. Its calls pass a gate.
 type place struct {

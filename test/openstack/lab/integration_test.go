@@ -106,35 +106,28 @@ func (u *user) byName(ctx context.Context, name string) []servers.Server {
 
 func (u *user) remove(name string) {
 	ctx := context.Background()
-	for range 300 {
+	testutil.Await(u.t, "server "+name+" is gone", func() bool {
 		all := u.byName(ctx, name)
-		if len(all) == 0 {
-			return
-		}
 		for _, s := range all {
 			_ = servers.Delete(ctx, u.compute, s.ID).ExtractErr()
 		}
-		time.Sleep(200 * time.Millisecond)
-	}
-	u.t.Errorf("server %s is not gone after a minute", name)
+		return len(all) == 0
+	})
 }
 
 // wait polls a server until as returns true. as receives nil if the server does not exist.
 func (u *user) wait(id, what string, as func(*servers.Server) bool) {
 	u.t.Helper()
 	var s *servers.Server
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	testutil.Await(u.t, "the server is "+what, func() bool {
 		var err error
 		s, err = servers.Get(u.t.Context(), u.compute, id).Extract()
 		if gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
 			s, err = nil, nil
 		}
 		check(u.t, err)
-		if as(s) {
-			return
-		}
-	}
-	u.t.Fatalf("server is not %s after a minute: %+v", what, s)
+		return as(s)
+	}, func() string { return fmt.Sprintf("it is %+v", s) })
 }
 
 func is(status string) func(*servers.Server) bool {
@@ -173,12 +166,7 @@ func TestTimedOutCreateCompletesLater(t *testing.T) {
 		t.Fatalf("server exists already: %+v", found)
 	}
 	check(t, resume())
-	for end := time.Now().Add(time.Minute); len(u.byName(t.Context(), u.prefix+"late")) == 0; {
-		if time.Now().After(end) {
-			t.Fatal("server did not come after a minute")
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	testutil.Await(t, "the server exists", func() bool { return len(u.byName(t.Context(), u.prefix+"late")) > 0 })
 }
 
 func TestAcceptedDeleteFails(t *testing.T) {
@@ -262,11 +250,11 @@ func TestFailedVolumes(t *testing.T) {
 	v, err := volumes.Create(t.Context(), u.storage, volumes.CreateOpts{Name: name, Size: 1}, nil).Extract()
 	check(t, err)
 	defer func() { check(t, volumes.Delete(context.Background(), u.storage, v.ID, nil).ExtractErr()) }()
-	for end := time.Now().Add(time.Minute); v.Status != "error"; time.Sleep(100 * time.Millisecond) {
-		if v, err = volumes.Get(t.Context(), u.storage, v.ID).Extract(); err != nil || time.Now().After(end) {
-			t.Fatalf("volume is %+v, %v, want error", v, err)
-		}
-	}
+	testutil.Await(t, "the volume has failed", func() bool {
+		v, err = volumes.Get(t.Context(), u.storage, v.ID).Extract()
+		check(t, err)
+		return v.Status == "error"
+	})
 }
 
 func TestPausedComputeDelaysDelete(t *testing.T) {

@@ -103,7 +103,7 @@ func (s *site) launch(options ...string) *program.Process {
 func (s *site) npctl(arguments ...string) (out string, code int) {
 	s.t.Helper()
 	var text, talk bytes.Buffer
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), testutil.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, npctl, append([]string{"-chdir=" + s.dir}, arguments...)...)
 	cmd.Stdout, cmd.Stderr = &text, &talk

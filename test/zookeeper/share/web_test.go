@@ -88,7 +88,7 @@ func TestNodepoolEndpointsAnswerAsNodepool(t *testing.T) {
 			}
 		}
 		for accept, read := range map[string]func(string) string{"application/json": normalJSON, "*/*": normalText} {
-			if !testutil.Poll(10*time.Second, same(accept, read)) {
+			if !testutil.Poll(testutil.Patience, same(accept, read)) {
 				t.Errorf("%s (%s) (-Nodepool +npctl):\n%s", path, accept, cmp.Diff(want, got))
 			}
 			for _, name := range []string{"Content-Type", "Access-Control-Allow-Origin"} {
