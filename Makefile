@@ -49,7 +49,7 @@ check: lint vuln docs-check test race ## everything a change has to pass before 
 lint: ## golangci-lint (with gofmt and go vet), npctl for Windows and macOS, functions that nothing calls
 	go run ./test/platforms windows/amd64 darwin/arm64
 	go run $(GOLANGCI) run --build-tags $(TAGS) ./...
-	@dead=$$(go run $(DEADCODE) -test -tags $(TAGS) ./...) && test -z "$$dead" || { echo "$$dead"; exit 1; }
+	@dead=$$(GOGC=400 go run $(DEADCODE) -test -tags $(TAGS) ./...) && test -z "$$dead" || { echo "$$dead"; exit 1; }
 
 vuln: ## govulncheck, where its database can be reached
 	@if curl -fsI -m 10 https://vuln.go.dev/index/modules.json >/dev/null 2>&1; then go run $(GOVULNCHECK) ./...; \

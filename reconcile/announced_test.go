@@ -34,15 +34,10 @@ import (
 // TestPlanAnnouncesEveryCallToTheCloud applies random configurations, with several providers and pools for each
 // label, limits, priorities, requests, replacements and providers that do not respond. The text, the Markdown and the
 // JSON of each plan must announce exactly the requests that the clouds receive: their number, placement and attributes.
-// NPCTL_SEEDS=100 runs a hundred seeds, NPCTL_SEED=7 only the seventh.
 func TestPlanAnnouncesEveryCallToTheCloud(t *testing.T) {
-	first, last := 1, number("NPCTL_SEEDS", 8)
-	if only := number("NPCTL_SEED", 0); only > 0 {
-		first, last = only, only
-	}
-	for seed := first; seed <= last; seed++ {
+	for _, seed := range testutil.Seeds(8) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { announced(t, rand.New(rand.NewPCG(uint64(seed), 0))) }) //nolint:gosec // G115: small
+			synctest.Test(t, func(t *testing.T) { announced(t, rand.New(rand.NewPCG(seed, 0))) })
 		})
 	}
 }

@@ -3,8 +3,6 @@ package reconcile_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,24 +15,13 @@ import (
 
 // TestFaultsLeaveNothingBehind applies random configurations to clouds that fail in random ways, while servers vanish
 // and break. Once the clouds work again, a few applies must reach the desired state: no duplicates, no leaks, no change
-// of foreign objects, and an empty next plan. NPCTL_SEEDS=100 runs a hundred seeds, NPCTL_SEED=7 only the seventh.
+// of foreign objects, and an empty next plan.
 func TestFaultsLeaveNothingBehind(t *testing.T) {
-	first, last := 1, number("NPCTL_SEEDS", 8)
-	if only := number("NPCTL_SEED", 0); only > 0 {
-		first, last = only, only
-	}
-	for seed := first; seed <= last; seed++ {
+	for _, seed := range testutil.Seeds(8) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { faulty(t, rand.New(rand.NewPCG(uint64(seed), 0))) }) //nolint:gosec // G115: small
+			synctest.Test(t, func(t *testing.T) { faulty(t, rand.New(rand.NewPCG(seed, 0))) })
 		})
 	}
-}
-
-func number(name string, otherwise int) int {
-	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
-		return n
-	}
-	return otherwise
 }
 
 // menu holds the faults to draw from. Each occurs only a few times.

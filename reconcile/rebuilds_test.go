@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -88,19 +89,14 @@ func leaking(p plan.Plan) bool {
 	return slices.ContainsFunc(p.Notes, func(n plan.Note) bool { return n.Code == "leak-sighted" })
 }
 
-// TestRebuildsWithRandomMishaps draws the retention, the cause of each rebuild and the mishaps. NPCTL_SEEDS=100 runs a
-// hundred seeds, NPCTL_SEED=7 only the seventh.
+// TestRebuildsWithRandomMishaps draws the retention, the cause of each rebuild and the mishaps.
 func TestRebuildsWithRandomMishaps(t *testing.T) {
 	m := newMill(t)
-	first, last := 1, number("NPCTL_SEEDS", 3)
-	if only := number("NPCTL_SEED", 0); only > 0 {
-		first, last = only, only
-	}
-	for seed := first; seed <= last; seed++ {
+	for _, seed := range testutil.Seeds(3) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				// any six consecutive seeds cover all combinations of keep and delete_after_upload
-				randomRebuilds(t, m, rand.New(rand.NewPCG(uint64(seed), 0)), 1+seed%3, seed%2 == 1) //nolint:gosec // G115: small
+				randomRebuilds(t, m, rand.New(rand.NewPCG(seed, 0)), 1+int(seed%3), seed%2 == 1) //nolint:gosec // G115: small
 			})
 		})
 	}

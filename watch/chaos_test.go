@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -169,11 +167,7 @@ type chaos struct {
 }
 
 func TestChaos(t *testing.T) {
-	seeds := 1
-	if n, err := strconv.Atoi(os.Getenv("NPCTL_SEEDS")); err == nil {
-		seeds = n
-	}
-	for seed := range uint64(seeds) {
+	for _, seed := range testutil.Seeds(1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { runChaos(t, seed) })
 		})

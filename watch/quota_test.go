@@ -48,7 +48,7 @@ func (s *slowCalls) around(inner http.RoundTripper) http.RoundTripper {
 // deletion of nodes.
 func TestNoCallExceedsTheQuota(t *testing.T) {
 	for _, quota := range []struct{ instances, addresses int64 }{{3, 2}, {2, 3}} {
-		for seed := range uint64(5) {
+		for _, seed := range testutil.Seeds(5) {
 			t.Run(fmt.Sprintf("%d instances, %d addresses, seed %d", quota.instances, quota.addresses, seed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { rushAt(t, quota.instances, quota.addresses, seed) })
 			})

@@ -95,8 +95,6 @@ type Setup struct {
 	Lacks []string
 	// Settle is the time within which the cloud completes an accepted operation; default 30 s.
 	Settle time.Duration
-	// Poll is the interval between two checks; default 20 ms.
-	Poll time.Duration
 	// Many is the number of instances in the test of parallel calls; default 8.
 	Many int
 	// ImageSize is the size of test images in bytes; default 1 MiB.
@@ -184,7 +182,6 @@ type suite struct {
 func newSuite(t *testing.T, s Setup) *suite {
 	t.Helper()
 	s.Settle = orDefault(s.Settle, 30*time.Second)
-	s.Poll = orDefault(s.Poll, 20*time.Millisecond)
 	s.Many = orDefault(s.Many, 8)
 	s.ImageSize = orDefault(s.ImageSize, 1<<20)
 	s.ImageFormat = orDefault(s.ImageFormat, "raw")

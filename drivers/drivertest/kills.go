@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/testutil"
@@ -164,15 +163,15 @@ func (j *job) launch(ctx context.Context, c drivers.Cloud) error {
 	if j.nothingDone = drivers.IsNothingDone(err); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(j.Settle); time.Now().Before(deadline); time.Sleep(j.Poll) {
+	if !testutil.Poll(j.Settle, func() bool {
 		if made, err = j.listed(ctx, c, j.spec.Marks.ID); err == nil {
 			made, err = c.Advance(ctx, j.spec, made)
 		}
-		if err != nil || made.Status == resources.StatusReady {
-			return err
-		}
+		return err != nil || made.Status == resources.StatusReady
+	}) {
+		return fmt.Errorf("after %s instance %s is %s", j.Settle, made.ID, made.Status)
 	}
-	return fmt.Errorf("after %s instance %s is %s", j.Settle, made.ID, made.Status)
+	return err
 }
 
 // maybeCreated is MaybeCreated of the next attempt. A client that was killed has recorded no proof that nothing was done.

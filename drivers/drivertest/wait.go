@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -16,16 +16,9 @@ func contextWithoutCancel(t *testing.T) context.Context { return context.Without
 // eventually repeats a check until it returns no error.
 func (s *suite) eventually(t *testing.T, look func() error) {
 	t.Helper()
-	deadline := time.Now().Add(s.Settle)
-	for {
-		err := look()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s: %v", s.Settle, err)
-		}
-		time.Sleep(s.Poll)
+	var err error
+	if !testutil.Poll(s.Settle, func() bool { err = look(); return err == nil }) {
+		t.Fatalf("after %s: %v", s.Settle, err)
 	}
 }
 
@@ -95,22 +88,20 @@ func (s *suite) gone(t *testing.T, c drivers.Cloud, id string) {
 }
 
 func (s *suite) deleteInstances(ctx context.Context, t *testing.T) {
-	deadline := time.Now().Add(s.Settle)
-	for {
-		list, err := s.ours(ctx, s.Cloud)
-		if err == nil && len(list) == 0 {
-			return
+	var list []resources.Instance
+	var err error
+	if !testutil.Poll(s.Settle, func() bool {
+		if list, err = s.ours(ctx, s.Cloud); err == nil && len(list) == 0 {
+			return true
 		}
 		for _, i := range list {
 			if i.Status != resources.StatusDeleting {
 				err = s.Cloud.Delete(ctx, i.ID, i.Marks)
 			}
 		}
-		if time.Now().After(deadline) {
-			t.Errorf("cleanup: %d instances remain: %v", len(list), err)
-			return
-		}
-		time.Sleep(s.Poll)
+		return false
+	}) {
+		t.Errorf("cleanup: %d instances remain: %v", len(list), err)
 	}
 }
 

@@ -199,7 +199,6 @@ func setup(t *testing.T, attributes map[string]cty.Value) drivertest.Setup {
 		LoseNextAnswer: func(*testing.T) { l.mu.Lock(); defer l.mu.Unlock(); l.lose = "POST /v1/instances" },
 		Calls:          func() int { l.mu.Lock(); defer l.mu.Unlock(); return len(l.calls) },
 		Alone:          true,
-		Poll:           time.Millisecond,
 	}
 }
 

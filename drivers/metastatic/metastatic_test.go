@@ -184,7 +184,7 @@ func TestContract(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
 		s := newSource()
 		s.wait = 10 * time.Millisecond
-		return drivertest.Setup{Cloud: open(t, s), Config: offer(nil), Settle: 10 * time.Second, Poll: 2 * time.Millisecond,
+		return drivertest.Setup{Cloud: open(t, s), Config: offer(nil), Settle: 10 * time.Second,
 			Lacks: []string{"images", "cloud images", "sweeper", "console", "access", "snapshots", "adopter", "amounts"},
 			Rejected: map[string]func(*drivers.Spec){
 				"unknown label": func(s *drivers.Spec) { s.Config = offer(map[string]cty.Value{"backing_label": cty.StringVal("hosts")}) },

@@ -110,7 +110,6 @@ func realSetup(t *testing.T, name string, config cty.Value) drivertest.Setup {
 		Calls:          func() int { return int(w.calls.Load()) },
 		Alone:          true,
 		Settle:         2 * time.Minute,
-		Poll:           300 * time.Millisecond,
 		Many:           2,
 	}
 }
@@ -158,7 +157,7 @@ func foreignServer(t *testing.T, c *Cloud, image string) string {
 // others returns a project through which tests act like other users of the cloud.
 func others(t *testing.T, c *Cloud) *openstacktest.Project {
 	t.Helper()
-	p := &openstacktest.Project{Compute: c.compute, Settle: 2 * time.Minute, Poll: 300 * time.Millisecond}
+	p := &openstacktest.Project{Compute: c.compute, Settle: 2 * time.Minute}
 	for kind, to := range map[string]**gophercloud.ServiceClient{serviceNetwork: &p.Network, serviceVolume: &p.Volume, serviceImage: &p.Image} {
 		var err error
 		if *to, err = c.service(kind); err != nil {

@@ -99,7 +99,6 @@ func (p place) setup(t *testing.T) drivertest.Setup {
 		Alone: true,
 		Lacks: []string{"sweeper", "access", "snapshots", "adopter"},
 		Many:  4,
-		Poll:  50 * time.Millisecond,
 	}
 }
 

@@ -159,7 +159,7 @@ func (w *world) setup(t *testing.T, provider, label map[string]cty.Value) driver
 			action := map[string]sandboxcloud.Action{"cut": sandboxcloud.Truncate, "changed": sandboxcloud.Corrupt}[how]
 			writeFaults(t, faults, sandboxcloud.Fault{Operation: "image.download", Action: action, Times: 1})
 		},
-		Calls: func() int { return int(w.calls.Load()) }, Alone: true, Settle: 10 * time.Second, Poll: 5 * time.Millisecond,
+		Calls: func() int { return int(w.calls.Load()) }, Alone: true, Settle: 10 * time.Second,
 		ImageSize: 1 << 18,
 	}
 }
@@ -181,7 +181,7 @@ func (w *world) others(t *testing.T) *openstacktest.Project {
 	provider.HTTPClient = http.Client{Transport: w.beside.Transport()}
 	err = gopheropenstack.Authenticate(t.Context(), provider, gophercloud.AuthOptions{IdentityEndpoint: access.AuthURL, Username: access.Username,
 		Password: access.Password, DomainName: access.Domain, TenantName: access.Project})
-	p := &openstacktest.Project{Settle: 10 * time.Second, Poll: 5 * time.Millisecond}
+	p := &openstacktest.Project{Settle: 10 * time.Second}
 	for _, one := range []struct {
 		to   **gophercloud.ServiceClient
 		make func(*gophercloud.ProviderClient, gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error)

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -20,8 +21,7 @@ import (
 // it is far longer than any condition takes on a busy machine, so it proves no promise about time.
 const Patience = 5 * time.Minute
 
-// Await polls a condition until it holds. It fails the test after Patience, with the details. The longer it takes, the rarer the
-// polls are: many of them start processes or ask services, on the processors that the condition waits for.
+// Await polls a condition until it holds. It fails the test after Patience, with the details.
 func Await(t testing.TB, what string, so func() bool, details ...func() string) {
 	t.Helper()
 	if !Poll(Patience, so) {
@@ -32,17 +32,39 @@ func Await(t testing.TB, what string, so func() bool, details ...func() string) 
 	}
 }
 
-// Poll polls a condition until it holds or the limit is over, and returns whether it held.
+// Poll polls a condition until it holds or the limit is over, and returns whether it held. The longer the wait and one poll take,
+// the rarer the polls are: many of them start processes or ask services, on the processors that the condition waits for.
 func Poll(limit time.Duration, so func() bool) bool {
-	began := time.Now()
-	for !so() {
-		past := time.Since(began)
+	for began := time.Now(); ; {
+		asked := time.Now()
+		if so() {
+			return true
+		}
+		past, took := time.Since(began), time.Since(asked)
 		if past > limit {
 			return false
 		}
-		time.Sleep(min(max(past/16, 25*time.Millisecond), 500*time.Millisecond))
+		time.Sleep(max(min(past/16, 500*time.Millisecond), min(2*took, 2*time.Second), 5*time.Millisecond))
 	}
-	return true
+}
+
+// Seeds returns the seeds of a test that draws at random, from 1 on: count of them, or as many as NPCTL_SEEDS says. With NPCTL_SEED=7
+// it is only 7.
+func Seeds(count int) (seeds []uint64) {
+	number := func(name string, otherwise int) int {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
+			return n
+		}
+		return otherwise
+	}
+	first, last := 1, number("NPCTL_SEEDS", count)
+	if only := number("NPCTL_SEED", 0); only > 0 {
+		first, last = only, only
+	}
+	for seed := first; seed <= last; seed++ {
+		seeds = append(seeds, uint64(seed)) //nolint:gosec // G115: positive
+	}
+	return seeds
 }
 
 // T is what a test of the standard library and one of rapid have in common.

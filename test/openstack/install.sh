@@ -8,6 +8,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 packages=(
   mariadb-server rabbitmq-server memcached             # infrastructure services
+  python3-sqlalchemy-ext                               # a fifth less CPU time for rows of the database
   keystone uwsgi-core uwsgi-plugin-python3             # identity
   glance-api placement-api                             # images, resource accounting
   nova-api nova-conductor nova-scheduler python3-nova  # compute; nova-compute would install libvirt and qemu

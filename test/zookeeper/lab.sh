@@ -85,7 +85,7 @@ serves() { say "$1" srvr | grep -q Mode; }
 bring_up() { # server...
   local i
   for i; do launch "$i"; done
-  for i; do wait_for "zookeeper-$i" 60 serves "$i"; done
+  for i; do wait_for "zookeeper-$i" serves "$i"; done
 }
 
 settings() {

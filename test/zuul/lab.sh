@@ -60,7 +60,7 @@ case $1 in
     tenants
     start scheduler - "$venv/bin/zuul-scheduler" -f -c "$DIR/zuul.conf"
     start web "$web" "$venv/bin/zuul-web" -f -c "$DIR/zuul.conf"
-    wait_for web 120 tenants_are_there "$web"
+    wait_for web tenants_are_there "$web"
     running scheduler || { show_log scheduler; die "scheduler has ended"; }
     tools "$venv" "$web"
     echo "zuul-web listens at http://$ADDRESS:$web/" ;;

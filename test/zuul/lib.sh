@@ -12,7 +12,7 @@ postgres() {
     { cat "$LOG/initdb.log" >&2; die "initdb failed"; }
   start postgres - runuser -u postgres -- "$bin/postgres" -D "$DIR/postgres/data" -c listen_addresses= -c fsync=off \
     -c unix_socket_directories="$DIR/postgres"
-  wait_for postgres 30 psql -h "$DIR/postgres" -U zuul -c 'create database zuul' postgres
+  wait_for postgres psql -h "$DIR/postgres" -U zuul -c 'create database zuul' postgres
 }
 
 # meeting_place starts the ZooKeeper; its settings are in DIR/zookeeper/env.sh.

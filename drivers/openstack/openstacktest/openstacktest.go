@@ -3,6 +3,7 @@
 package openstacktest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 
 	"github.com/npctl/npctl/drivers/drivertest"
+	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -23,7 +25,6 @@ type Project struct {
 	Compute, Network, Volume, Image *gophercloud.ServiceClient
 
 	Settle time.Duration // the longest that something may take; default a minute
-	Poll   time.Duration // default 20 ms
 }
 
 // Names of what the sandbox and the real lab are filled with.
@@ -361,23 +362,9 @@ func (p *Project) removeLater(t *testing.T, client *gophercloud.ServiceClient, p
 // until waits for something to be so.
 func (p *Project) until(t *testing.T, what string, check func() error) {
 	t.Helper()
-	settle, poll := p.Settle, p.Poll
-	if settle == 0 {
-		settle = time.Minute
-	}
-	if poll == 0 {
-		poll = 20 * time.Millisecond
-	}
-	deadline := time.Now().Add(settle)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Errorf("%s: after %s: %v", what, settle, err)
-			return
-		}
-		time.Sleep(poll)
+	settle := cmp.Or(p.Settle, time.Minute)
+	var err error
+	if !testutil.Poll(settle, func() bool { err = check(); return err == nil }) {
+		t.Errorf("%s: after %s: %v", what, settle, err)
 	}
 }

@@ -46,10 +46,10 @@ stop() { # name seconds
   rm -f "$RUN/$1.pid"
 }
 
-# wait_for runs a command until it succeeds, the program dies or time is up.
-wait_for() { # name seconds command...
-  local name=$1 limit=$((SECONDS + $2))
-  shift 2
+# wait_for runs a command until it succeeds or the program dies, for five minutes.
+wait_for() { # name command...
+  local name=$1 limit=$((SECONDS + 300))
+  shift
   until "$@" >/dev/null 2>&1; do
     running "$name" || { show_log "$name"; die "$name has ended"; }
     ((SECONDS < limit)) || { show_log "$name"; die "$name does not answer: $*"; }

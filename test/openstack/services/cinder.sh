@@ -12,4 +12,4 @@ cinder_start() {
     cinder-volume $(config_of cinder)
 }
 
-cinder_wait() { wait_for cinder-api 300 answers "$PORT_CINDER"; }
+cinder_wait() { wait_for cinder-api answers "$PORT_CINDER"; }

@@ -9,4 +9,4 @@ glance_start() {
   start glance "$PORT_GLANCE" glance-api $(config_of glance)
 }
 
-glance_wait() { wait_for glance 300 answers "$PORT_GLANCE"; }
+glance_wait() { wait_for glance answers "$PORT_GLANCE"; }

@@ -28,4 +28,4 @@ keystone_start() {
     uwsgi --ini "$ETC/keystone/uwsgi.ini"
 }
 
-keystone_wait() { wait_for keystone 300 answers "$PORT_KEYSTONE"; }
+keystone_wait() { wait_for keystone answers "$PORT_KEYSTONE"; }

@@ -23,7 +23,7 @@ mariadb_start() {
   start mariadb - mariadbd --defaults-file="$ETC/mariadb.cnf"
 }
 
-mariadb_wait() { wait_for mariadb 300 sql -e 'select 1'; }
+mariadb_wait() { wait_for mariadb sql -e 'select 1'; }
 
 mariadb_create_databases() {
   local name

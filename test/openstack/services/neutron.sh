@@ -10,4 +10,4 @@ neutron_start() {
     neutron-server $(config_of neutron)
 }
 
-neutron_wait() { wait_for neutron 300 answers "$PORT_NEUTRON"; }
+neutron_wait() { wait_for neutron answers "$PORT_NEUTRON"; }

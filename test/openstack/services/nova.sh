@@ -36,14 +36,14 @@ nova_start_computes() {
   done
 }
 
-nova_wait() { wait_for nova-api 300 answers "$PORT_NOVA"; }
+nova_wait() { wait_for nova-api answers "$PORT_NOVA"; }
 
 # The scheduler knows a host after its mapping to a cell.
 nova_map_hosts() {
   local wanted
   wanted=$(wc -w <<<"$COMPUTES")
   [ "$(nova_count nova_api.host_mappings)" -lt "$wanted" ] || return 0
-  wait_for nova-conductor 300 nova_hosts_reported "$wanted"
+  wait_for nova-conductor nova_hosts_reported "$wanted"
   nova-manage $(config_of nova) cell_v2 discover_hosts --verbose >"$LOG/discover-hosts.log" 2>&1 ||
     { show_log discover-hosts; die "nova-manage cell_v2 discover_hosts failed"; }
 }

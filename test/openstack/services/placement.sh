@@ -15,4 +15,4 @@ placement_start() {
     uwsgi --ini "$ETC/placement/uwsgi.ini"
 }
 
-placement_wait() { wait_for placement 300 answers "$PORT_PLACEMENT"; }
+placement_wait() { wait_for placement answers "$PORT_PLACEMENT"; }

@@ -25,4 +25,4 @@ rabbitmq_start() {
     /usr/lib/rabbitmq/bin/rabbitmq-server
 }
 
-rabbitmq_wait() { wait_for rabbitmq 300 listening "$PORT_RABBITMQ"; }
+rabbitmq_wait() { wait_for rabbitmq listening "$PORT_RABBITMQ"; }

@@ -114,7 +114,7 @@ case $1 in
     settings "$finger" "$web" "$ansible" "$images"
     start images - python3 -m http.server "$images" --bind "$ADDRESS" --directory "$DIR/images"
     for name in scheduler merger executor web; do begin "$name" "$venv"; done
-    wait_for web 180 is_up "$web"
+    wait_for web is_up "$web"
     for name in scheduler merger executor; do
       running "$name" || { show_log "$name"; die "$name has ended"; }
     done
