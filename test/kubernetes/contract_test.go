@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -207,15 +208,20 @@ func foreign(t *testing.T, namespace string) string {
 	return made.Metadata.Name
 }
 
+// fillQuota lets a quota refuse new pods. The quota in the database is not proof enough: admission sees it a little later, and
+// its end, too.
 func fillQuota(t *testing.T, namespace string) {
 	t.Helper()
-	path := "/api/v1/namespaces/" + namespace + "/resourcequotas"
-	testutil.Must(t, kube.Request(http.MethodPost, path, map[string]any{"metadata": map[string]any{"name": "full"}, "spec": map[string]any{"hard": map[string]string{"pods": "0"}}}, nil))
-	t.Cleanup(func() { testutil.Must(t, kube.Request(http.MethodDelete, path+"/full", nil, nil)) })
-	testutil.Await(t, "the quota is in force", func() bool {
-		var quota struct {
-			Status struct{ Hard map[string]string }
-		}
-		return kube.Request(http.MethodGet, path+"/full", nil, &quota) == nil && quota.Status.Hard["pods"] == "0"
+	base := "/api/v1/namespaces/" + namespace
+	pod := map[string]any{"metadata": map[string]any{"generateName": "probe-"}, "spec": map[string]any{"containers": []any{map[string]any{"name": "a", "image": "debian:12"}}}}
+	refuses := func() bool {
+		err := kube.Request(http.MethodPost, base+"/pods?dryRun=All", pod, nil)
+		return err != nil && strings.Contains(err.Error(), "exceeded quota")
+	}
+	testutil.Must(t, kube.Request(http.MethodPost, base+"/resourcequotas", map[string]any{"metadata": map[string]any{"name": "full"}, "spec": map[string]any{"hard": map[string]string{"pods": "0"}}}, nil))
+	t.Cleanup(func() {
+		testutil.Must(t, kube.Request(http.MethodDelete, base+"/resourcequotas/full", nil, nil))
+		testutil.Await(t, "the quota has ended", func() bool { return !refuses() })
 	})
+	testutil.Await(t, "the quota is in force", refuses)
 }
