@@ -122,6 +122,16 @@ func (d *decoratedSweeper) DeleteLeftover(ctx context.Context, l resources.Lefto
 	return d.around(ctx, call, func(ctx context.Context) error { return d.inner.DeleteLeftover(ctx, l) })
 }
 
+type decoratedFinisher struct {
+	inner  Finisher
+	around Decorator
+}
+
+func (d *decoratedFinisher) FinishDeletion(ctx context.Context, id string) error {
+	_, err := do(ctx, d.around, Call{Name: "finish_deletion", Subject: id}, func(ctx context.Context) (struct{}, error) { return struct{}{}, d.inner.FinishDeletion(ctx, id) })
+	return err
+}
+
 type decoratedConsole struct {
 	inner  Console
 	around Decorator
@@ -269,6 +279,11 @@ func ResolverOf(c Cloud) (Resolver, bool) {
 // SweeperOf returns the Cloud's sweeper, decorated as the Cloud is.
 func SweeperOf(c Cloud) (Sweeper, bool) {
 	return abilityOf(c, func(inner Sweeper, around Decorator) Sweeper { return &decoratedSweeper{inner, around} })
+}
+
+// FinisherOf returns the Cloud's finisher, decorated as the Cloud is.
+func FinisherOf(c Cloud) (Finisher, bool) {
+	return abilityOf(c, func(inner Finisher, around Decorator) Finisher { return &decoratedFinisher{inner, around} })
 }
 
 // ConsoleOf returns the Cloud's console, decorated as the Cloud is.

@@ -167,6 +167,13 @@ type Sweeper interface {
 	DeleteLeftover(ctx context.Context, l resources.Leftover) error
 }
 
+// Finisher is a Cloud whose deleted instances leave objects that it can delete only when the instance is gone, such as a host.
+type Finisher interface {
+	// FinishDeletion deletes what an instance that this Cloud has deleted leaves. Call it when a List no longer contains the
+	// instance. It may be called again after an error; what remains then is a Leftover.
+	FinishDeletion(ctx context.Context, id string) error
+}
+
 // Locator is a Cloud that knows its location, so that npctl detects a provider block that now refers to another
 // cloud.
 type Locator interface {

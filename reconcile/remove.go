@@ -151,7 +151,7 @@ func (x *execution) instanceRemover(s plan.Step, cloud drivers.Cloud) instanceRe
 	})}
 }
 
-// remove deletes every instance of d and waits until none is listed. Listings may lag behind: an instance that
+// remove deletes every instance of d, waits until none is listed and deletes what they leave. Listings may lag behind: an instance that
 // no listing has shown counts as gone only after two listings without it. An instance without the expected ownership
 // tags belongs to another owner; it is not deleted and counts as gone.
 func (r instanceRemover) remove(ctx context.Context, d deletionTarget) error {
@@ -183,12 +183,22 @@ func (r instanceRemover) remove(ctx context.Context, d deletionTarget) error {
 		}
 	}
 	r.waits()
-	missing, shown := 0, false
+	missing, shown, unfinished := 0, false, 0
 	return r.poller.await(ctx, func(now listing) (bool, error) {
 		left := now.left(d, foreign)
 		if len(left) == 0 {
 			missing++
-			return shown || missing > 1, nil
+			if !shown && missing == 1 {
+				return false, nil
+			}
+			err := r.finish(ctx, asked, foreign)
+			if unfinished++; err != nil && unfinished < deletesAtMost {
+				return false, nil
+			}
+			if err != nil {
+				r.log.Warn("a deleted instance leaves an object, which is a leak now", "step", r.step.ID, "provider", r.step.Provider, "error", err)
+			}
+			return true, nil
 		}
 		missing, shown = 0, true
 		for _, i := range left {
@@ -209,6 +219,25 @@ func (r instanceRemover) remove(ctx context.Context, d deletionTarget) error {
 		}
 		return false, nil
 	})
+}
+
+// finish deletes what the deleted instances leave, if the driver has such objects.
+func (r instanceRemover) finish(ctx context.Context, asked map[string]int, foreign map[string]bool) error {
+	finisher, ok := drivers.FinisherOf(r.cloud)
+	if !ok {
+		return nil
+	}
+	var failed error
+	for id := range asked {
+		if foreign[id] {
+			continue
+		}
+		if err := r.claims.awaitConnected(ctx, r.step.ID); err != nil {
+			return err
+		}
+		failed = errors.Join(failed, finisher.FinishDeletion(ctx, id))
+	}
+	return failed
 }
 
 // left returns the instances of d that are in the listing.

@@ -31,7 +31,7 @@ type Cloud struct {
 	names     *names
 	quotas    *quotas
 	endings   endings
-	ended     endedHosts
+	ended     endedInstances
 	templates usedTemplates
 	shortages drivers.Shortages
 }

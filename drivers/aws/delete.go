@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -14,7 +15,10 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-var _ drivers.BatchDeleter = (*Cloud)(nil)
+var (
+	_ drivers.BatchDeleter = (*Cloud)(nil)
+	_ drivers.Finisher     = (*Cloud)(nil)
+)
 
 // Delete implements drivers.Cloud.
 func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerTags) error {
@@ -22,8 +26,8 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 }
 
 // DeleteBatch implements drivers.BatchDeleter: one DescribeInstances reads the ownership tags, one TerminateInstances
-// deletes. EC2 deletes the root volume and the network interface, List deletes the dedicated host and the launch
-// template without instances.
+// deletes. EC2 deletes the root volume and the network interface, FinishDeletion the dedicated host and the launch template
+// without instances.
 func (c *Cloud) DeleteBatch(ctx context.Context, expected map[string]resources.OwnerTags) (failed map[string]error) {
 	failed = map[string]error{}
 	found, err := c.ec2.instances(ctx, []types.Filter{filter("instance-id", slices.Sorted(maps.Keys(expected))...)})
@@ -42,7 +46,7 @@ func (c *Cloud) DeleteBatch(ctx context.Context, expected map[string]resources.O
 		i, exists := byID[id]
 		if !exists || i.State != nil && i.State.Name == types.InstanceStateNameTerminated {
 			c.endings.forget(id)
-			c.end(i)
+			c.ended.add(i)
 			continue
 		}
 		if err := drivers.CheckOwner("instance", id, ownerOf(i), tags); err != nil {
@@ -63,15 +67,65 @@ func (c *Cloud) DeleteBatch(ctx context.Context, expected map[string]resources.O
 			continue
 		}
 		c.endings.forget(id)
-		c.end(byID[id])
+		c.ended.add(byID[id])
 	}
 	return failed
 }
 
-// end notes the objects that List deletes after a deleted instance.
-func (c *Cloud) end(i types.Instance) {
-	c.ended.add(i)
-	c.templates.end(i)
+// endedInstances remembers what the instances leave that this process has deleted. Its zero value is usable.
+type endedInstances struct {
+	mu   sync.Mutex
+	byID map[string]endedInstance // guarded by mu
+}
+
+type endedInstance struct {
+	marks          resources.OwnerTags
+	host, template string // ID of the dedicated host and name of the launch template, or ""
+}
+
+func (e *endedInstances) add(i types.Instance) {
+	one := endedInstance{marks: ownerOf(i), template: tagMap(i.Tags)[tagTemplate]}
+	if i.Placement != nil {
+		one.host = aws.ToString(i.Placement.HostId)
+	}
+	if one.marks.Installation == "" || one.host == "" && one.template == "" {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.byID == nil {
+		e.byID = map[string]endedInstance{}
+	}
+	e.byID[aws.ToString(i.InstanceId)] = one
+}
+
+func (e *endedInstances) get(id string) endedInstance {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.byID[id]
+}
+
+func (e *endedInstances) forget(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.byID, id)
+}
+
+// FinishDeletion implements drivers.Finisher: it releases the dedicated host and deletes a launch template that nothing uses.
+func (c *Cloud) FinishDeletion(ctx context.Context, id string) error {
+	ended := c.ended.get(id)
+	if ended.host != "" {
+		if err := c.deleteHost(ctx, ended.host, id, ended.marks); err != nil && !errors.Is(err, drivers.ErrNotOurs) {
+			return err
+		}
+	}
+	if ended.template != "" && !c.templates.isUsed(ended.template) {
+		if err := c.deleteUnusedTemplate(ctx, ended.template); err != nil {
+			return err
+		}
+	}
+	c.ended.forget(id)
+	return nil
 }
 
 // terminate deletes instances with one call. A missing instance is no error, if it is the only one.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 
@@ -227,62 +226,47 @@ func (w *sweeper) deleteTemplate(ctx context.Context, id string) error {
 	return unlessMissing(wrap("delete launch template "+id, err))
 }
 
-// usedTemplates are the launch templates that this process uses. Its zero value is usable.
+// usedTemplates counts the users of launch templates. Its zero value is usable.
 type usedTemplates struct {
-	mu    sync.Mutex
-	users map[string]int  // guarded by mu; calls of Create, by name
-	ended map[string]bool // guarded by mu; templates of instances that this process has deleted
+	mu        sync.Mutex
+	calls     map[string]int  // guarded by mu; calls of Create, by name
+	instances map[string]bool // guarded by mu; templates of the instances in the last List
 }
 
+// use adds change to the calls that use a template.
 func (u *usedTemplates) use(name string, change int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.users == nil {
-		u.users = map[string]int{}
+	if u.calls == nil {
+		u.calls = map[string]int{}
 	}
-	u.users[name] += change
+	if u.calls[name] += change; u.calls[name] == 0 {
+		delete(u.calls, name)
+	}
 }
 
-func (u *usedTemplates) end(i types.Instance) {
-	name := tagMap(i.Tags)[tagTemplate]
-	if name == "" {
-		return
-	}
+func (u *usedTemplates) listed(all []types.Instance) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.ended == nil {
-		u.ended = map[string]bool{}
+	u.instances = map[string]bool{}
+	for _, i := range all {
+		if i.State != nil && i.State.Name != types.InstanceStateNameShuttingDown {
+			u.instances[tagMap(i.Tags)[tagTemplate]] = true
+		}
 	}
-	u.ended[name] = true
 }
 
-// unused returns, once, the templates of deleted instances that no call and no listed instance uses.
-func (u *usedTemplates) unused(listed []types.Instance) (names []string) {
+func (u *usedTemplates) isUsed(name string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for name := range u.ended {
-		isUser := func(i types.Instance) bool {
-			return i.State != nil && i.State.Name != types.InstanceStateNameShuttingDown && tagMap(i.Tags)[tagTemplate] == name
-		}
-		if u.users[name] == 0 && !slices.ContainsFunc(listed, isUser) {
-			names = append(names, name)
-			delete(u.ended, name)
-		}
-	}
-	return names
+	return u.calls[name] > 0 || u.instances[name]
 }
 
-// deleteUnusedTemplates deletes the templates of deleted instances. After an error they are leftovers.
-func (c *Cloud) deleteUnusedTemplates(ctx context.Context, listed []types.Instance) {
-	names := c.templates.unused(listed)
-	if len(names) == 0 {
-		return
-	}
-	found, err := c.leftTemplates(ctx, append(ownedFilter(), filter("launch-template-name", names...)))
+// deleteUnusedTemplate deletes a template that no instance uses.
+func (c *Cloud) deleteUnusedTemplate(ctx context.Context, name string) error {
+	found, err := c.leftTemplates(ctx, append(ownedFilter(), filter("launch-template-name", name)))
 	for _, l := range found {
 		err = errors.Join(err, c.deleteTemplate(ctx, l.ID))
 	}
-	if err != nil {
-		c.log.Warn("launch templates without instances are not deleted yet", "error", err)
-	}
+	return err
 }

@@ -2,11 +2,8 @@ package aws
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -127,75 +124,17 @@ func (w *sweeper) releaseHost(ctx context.Context, id string) error {
 	return nil
 }
 
-// endedHosts are the hosts of instances that this process has deleted. Its zero value is usable.
-type endedHosts struct {
-	mu  sync.Mutex
-	all map[string]endedHost // guarded by mu; by ID
-}
-
-type endedHost struct {
-	marks resources.OwnerTags
-	since time.Time
-}
-
-// maxRelease is the time after which a host is left to Leftovers. EC2 keeps those of Macs for 24 hours.
-const maxRelease = 10 * time.Minute
-
-func (e *endedHosts) add(i types.Instance) {
-	marks := ownerOf(i)
-	if i.Placement == nil || i.Placement.HostId == nil || marks.Installation == "" {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.all == nil {
-		e.all = map[string]endedHost{}
-	}
-	e.all[*i.Placement.HostId] = endedHost{marks, time.Now()}
-}
-
-// empty returns the hosts on which no listed instance is.
-func (e *endedHosts) empty(list []resources.Instance) map[string]resources.OwnerTags {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	hosts := map[string]resources.OwnerTags{}
-	for id, h := range e.all {
-		if time.Since(h.since) > maxRelease {
-			delete(e.all, id)
-		} else if !slices.ContainsFunc(list, func(i resources.Instance) bool { return i.HostID == id }) {
-			hosts[id] = h.marks
-		}
-	}
-	return hosts
-}
-
-func (e *endedHosts) forget(id string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.all, id)
-}
-
-// releaseEnded releases the hosts of deleted instances. After an error the next List repeats it.
-func (c *Cloud) releaseEnded(ctx context.Context, list []resources.Instance) {
-	for id, marks := range c.ended.empty(list) {
-		err := c.deleteHost(ctx, id, marks)
-		if err == nil || errors.Is(err, drivers.ErrNotOurs) {
-			c.ended.forget(id)
-		}
-		if err != nil {
-			c.log.Warn("a dedicated host is not released yet", "host", id, "error", err)
-		}
-	}
-}
-
-// deleteHost releases a host with these ownership tags.
-func (c *Cloud) deleteHost(ctx context.Context, id string, marks resources.OwnerTags) error {
+// deleteHost releases the host of a deleted instance, unless another instance is on it.
+func (c *Cloud) deleteHost(ctx context.Context, id, instance string, marks resources.OwnerTags) error {
 	found, err := c.hosts(ctx, &ec2.DescribeHostsInput{HostIds: []string{id}})
 	if isMissing(err) || err == nil && len(found) == 0 {
 		return nil
 	}
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(found[0].Instances, func(i types.HostInstance) bool { return aws.ToString(i.InstanceId) != instance }) {
+		return nil
 	}
 	if err := drivers.CheckOwner("host", id, ownerOfHost(found[0]), marks); err != nil {
 		return err

@@ -53,7 +53,7 @@ func killSetup(t *testing.T, offer map[string]cty.Value) drivertest.Setup {
 
 // Kills of fleets and imports are in test/clouds.
 func TestMotoContractOfKills(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) drivertest.Setup { return killSetup(t, nil) }, "Kills", "ImageKills")
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup { return killSetup(t, nil) }, "Kills", "ImageKills", "Foreign")
 }
 
 func TestMotoContractOfKillsOfDedicatedHosts(t *testing.T) {
@@ -61,5 +61,5 @@ func TestMotoContractOfKillsOfDedicatedHosts(t *testing.T) {
 		s := killSetup(t, map[string]cty.Value{"dedicated_host": cty.True, "availability_zones": words(motoZone)})
 		s.Foreign = nil // a released instance stays on its host, which cannot be released then
 		return s
-	}, "Kills")
+	}, "Kills", "Foreign")
 }

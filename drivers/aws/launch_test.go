@@ -61,14 +61,12 @@ func TestMotoNodesOfAnOfferShareALaunchTemplate(t *testing.T) {
 		t.Errorf("a launch template with instances is a leftover: %v", left)
 	}
 	for n, id := range ids[:2] {
-		testutil.Must(t, c.Delete(t.Context(), id, nodeSpec(fmt.Sprint("fleet-", n), nil).Marks))
+		deleteWhole(t, c, id, nodeSpec(fmt.Sprint("fleet-", n), nil).Marks)
 	}
-	_, err := c.List(t.Context())
-	testutil.Must(t, err)
 	if w.calls["DeleteLaunchTemplate"] != 0 {
 		t.Error("a launch template with an instance was deleted")
 	}
-	_, err = sdk(t).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: ids[2:]})
+	_, err := sdk(t).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: ids[2:]})
 	testutil.Must(t, err)
 	left := leftoversOf(t, c, resources.LeftoverLaunchTemplate)
 	if len(left) != 1 || left[0].Marks.Installation != "integration" || left[0].Marks.ID != left[0].Name {
@@ -87,12 +85,19 @@ func TestMotoNodesOfAnOfferShareALaunchTemplate(t *testing.T) {
 	last := nodeSpec("fleet-9", spot)
 	made, err := c.Create(t.Context(), last)
 	testutil.Must(t, err)
-	testutil.Must(t, c.Delete(t.Context(), made.ID, last.Marks))
-	_, err = c.List(t.Context())
-	testutil.Must(t, err)
+	deleteWhole(t, c, made.ID, last.Marks)
 	if left := leftoversOf(t, c, resources.LeftoverLaunchTemplate); len(left) != 0 {
 		t.Errorf("leftovers after the deletion of the last instance: %v", left)
 	}
+}
+
+// deleteWhole deletes an instance and what it leaves.
+func deleteWhole(t *testing.T, c *Cloud, id string, marks resources.OwnerTags) {
+	t.Helper()
+	testutil.Must(t, c.Delete(t.Context(), id, marks))
+	_, err := c.List(t.Context())
+	testutil.Must(t, err)
+	testutil.Must(t, c.FinishDeletion(t.Context(), id))
 }
 
 // hostStates returns the states of all dedicated hosts.
@@ -132,6 +137,10 @@ func TestMotoDedicatedHostIsReleasedWithItsInstance(t *testing.T) {
 	testutil.Must(t, c.Delete(t.Context(), made.ID, spec.Marks))
 	_, err = c.List(t.Context())
 	testutil.Must(t, err)
+	if states := hostStates(t); len(states) != 2 || states[1] == "released" {
+		t.Errorf("hosts after a listing are %v: a listing changes nothing", states)
+	}
+	testutil.Must(t, c.FinishDeletion(t.Context(), made.ID))
 	if states := hostStates(t); len(states) != 2 || states[0] != "released" || states[1] != "released" {
 		t.Errorf("hosts after the deletion are %v", states)
 	}

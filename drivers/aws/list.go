@@ -29,8 +29,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 		return nil, err
 	}
 	c.quotas.instances.set(list)
-	c.releaseEnded(ctx, list)
-	c.deleteUnusedTemplates(ctx, found)
+	c.templates.listed(found)
 	return append(list, failed...), nil
 }
 

@@ -31,7 +31,7 @@ func foreignTests() []test {
 // seesChanges reports whether the suite can notice a change by a read.
 func (s *suite) seesChanges() bool { return s.Kill != nil || s.Files != nil }
 
-// readingChangesNothing reads a project that has all kinds of objects.
+// readingChangesNothing reads a project that has all kinds of objects, also by a client that has deleted an instance.
 func readingChangesNothing(t *testing.T, s *suite) {
 	node, upload, content := s.foreignSpecs()
 	if s.Neighbours != nil {
@@ -48,6 +48,28 @@ func readingChangesNothing(t *testing.T, s *suite) {
 		s.LeaveBehind(t, s.spec().Marks)
 	}
 	s.checkReads(t, "of all kinds of objects")
+	if s.Kill == nil {
+		return
+	}
+	k := &testutil.Killer{}
+	c := s.Kill(t, k)
+	spec := s.spec()
+	_, err := c.Create(t.Context(), spec)
+	testutil.Must(t, err)
+	made := s.ready(t, c, spec)
+	testutil.Must(t, c.Delete(t.Context(), made.ID, spec.Marks))
+	s.eventually(t, func() error { // a listing by c could change something already
+		list, err := s.ours(t.Context(), s.Cloud)
+		if slices.ContainsFunc(list, func(i resources.Instance) bool { return i.ID == made.ID }) {
+			err = fmt.Errorf("instance %s is listed", made.ID)
+		}
+		return err
+	})
+	k.Revive(1)
+	err = s.readAll(t.Context(), c)
+	if where, changed := k.Died(); changed || err != nil {
+		t.Errorf("reading the project by the client that has deleted an instance: changes %q, error %v", where, err)
+	}
 }
 
 // foreignSpecs are a node and an upload.

@@ -73,6 +73,7 @@ func (s *suite) ready(t *testing.T, c drivers.Cloud, spec drivers.Spec) resource
 	return now
 }
 
+// gone waits until a deleted instance is gone, and deletes what it leaves.
 func (s *suite) gone(t *testing.T, c drivers.Cloud, id string) {
 	t.Helper()
 	s.eventually(t, func() error {
@@ -85,11 +86,22 @@ func (s *suite) gone(t *testing.T, c drivers.Cloud, id string) {
 		}
 		return nil
 	})
+	s.eventually(t, func() error { return finish(t.Context(), c, id) })
+}
+
+// finish deletes what a deleted instance leaves, if the driver has such objects.
+func finish(ctx context.Context, c drivers.Cloud, id string) error {
+	finisher, ok := drivers.FinisherOf(c)
+	if !ok {
+		return nil
+	}
+	return finisher.FinishDeletion(ctx, id)
 }
 
 func (s *suite) deleteInstances(ctx context.Context, t *testing.T) {
 	var list []resources.Instance
 	var err error
+	deleted := map[string]bool{}
 	if !testutil.Poll(s.Settle, func() bool {
 		if list, err = s.ours(ctx, s.Cloud); err == nil && len(list) == 0 {
 			return true
@@ -97,11 +109,17 @@ func (s *suite) deleteInstances(ctx context.Context, t *testing.T) {
 		for _, i := range list {
 			if i.Status != resources.StatusDeleting {
 				err = s.Cloud.Delete(ctx, i.ID, i.Marks)
+				deleted[i.ID] = true
 			}
 		}
 		return false
 	}) {
 		t.Errorf("cleanup: %d instances remain: %v", len(list), err)
+	}
+	for id := range deleted {
+		if err := finish(ctx, s.Cloud, id); err != nil {
+			t.Errorf("cleanup: %v", err)
+		}
 	}
 }
 
