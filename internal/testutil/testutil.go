@@ -44,7 +44,7 @@ func Poll(limit time.Duration, so func() bool) bool {
 		if past > limit {
 			return false
 		}
-		time.Sleep(max(min(past/16, 500*time.Millisecond), min(2*took, 2*time.Second), 5*time.Millisecond))
+		time.Sleep(max(min(past/16, 500*time.Millisecond), min(4*took, 2*time.Second), 5*time.Millisecond))
 	}
 }
 
