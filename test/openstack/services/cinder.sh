@@ -2,7 +2,7 @@
 
 cinder_configure() { configure_service cinder; }
 
-cinder_sync() { cinder-manage $(config_of cinder) db sync; }
+cinder_sync() { tables cinder cinder-manage $(config_of cinder) db sync; }
 
 cinder_start() {
   mkdir -p "$DATA/cinder"

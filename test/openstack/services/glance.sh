@@ -2,7 +2,7 @@
 
 glance_configure() { configure_service glance; }
 
-glance_sync() { glance-manage $(config_of glance) db_sync; }
+glance_sync() { tables glance glance-manage $(config_of glance) db_sync; }
 
 glance_start() {
   mkdir -p "$DATA"/glance/{images,staging,cache}

@@ -12,7 +12,7 @@ keystone_sync() {
   local owner="--keystone-user $(id -un) --keystone-group $(id -gn)"
   mkdir -p "$DATA"/keystone/{fernet,credential}-keys
   chmod 700 "$DATA"/keystone/*-keys
-  $manage db_sync
+  tables keystone $manage db_sync
   $manage fernet_setup $owner
   $manage credential_setup $owner
   $manage bootstrap \

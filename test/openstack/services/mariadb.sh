@@ -34,3 +34,23 @@ mariadb_create_databases() {
     done
   } | sql
 }
+
+# tables runs a command that creates the tables of databases, or restores what the command has made before with the same versions
+# of the services and the same addresses: the commands execute every migration since the first release.
+tables() { # databases command...
+  local databases=$1 cache version new
+  shift
+  version=$({ echo "$MYSQL_SOCKET $TRANSPORT_URL"; dpkg-query -W mariadb-server python3-{keystone,glance,placement,nova,neutron,cinder}; } |
+    sha256sum | head -c 12)
+  cache=${TMPDIR:-/tmp}/npctl-openstack-tables-$version
+  mkdir -p "$cache"
+  cache+=/${databases// /-}.sql
+  if [ -e "$cache" ]; then
+    sql <"$cache"
+    return
+  fi
+  "$@"
+  new=$(mktemp "$cache.XXXXXX") # other labs may start at the same time
+  mariadb-dump --no-defaults -S "$MYSQL_SOCKET" -u "$(id -un)" --skip-comments --databases $databases >"$new"
+  mv "$new" "$cache"
+}

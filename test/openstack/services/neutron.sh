@@ -2,7 +2,7 @@
 
 neutron_configure() { configure_service neutron; }
 
-neutron_sync() { neutron-db-manage $(config_of neutron) upgrade heads; }
+neutron_sync() { tables neutron neutron-db-manage $(config_of neutron) upgrade heads; }
 
 neutron_start() {
   mkdir -p "$DATA/neutron"

@@ -10,7 +10,9 @@ nova_configure() {
   done
 }
 
-nova_sync() {
+nova_sync() { tables 'nova_api nova nova_cell0' nova_tables; }
+
+nova_tables() {
   local manage="nova-manage $(config_of nova)"
   $manage api_db sync
   $manage cell_v2 map_cell0 --database_connection "$(database_url nova_cell0)"

@@ -8,7 +8,7 @@ placement_configure() {
   configure_uwsgi placement /usr/bin/placement-api "$PORT_PLACEMENT" 2
 }
 
-placement_sync() { placement-manage --config-file "$ETC/placement/placement.conf" db sync; }
+placement_sync() { tables placement placement-manage --config-file "$ETC/placement/placement.conf" db sync; }
 
 placement_start() {
   start placement "$PORT_PLACEMENT" env OS_PLACEMENT_CONFIG_DIR="$ETC/placement" \
