@@ -1,6 +1,7 @@
 package statsd
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -187,14 +188,30 @@ func imageStep(e *reconcile.Event) []metric {
 	}
 }
 
-// leaked returns the metric of a deleted leak.
-func leaked(s *plan.Step) metric {
-	name := map[string]string{"server": "instances", "image": "images", resources.LeftoverPort: "ports", resources.LeftoverFloatingIP: "floatingips",
-		resources.LeftoverVolume: "volumes"}[s.Type]
-	if name == "" {
-		name = s.Type + "s"
+// leakNames are Nodepool's names of leaked objects by driver and type. Those of the driver "" apply to all drivers.
+var leakNames = map[string]map[string]string{
+	"":              {serverType: "instances", resources.LeftoverFloatingIP: "floatingips"},
+	"aws":           {imageType: "amis"},
+	"azure":         {serverType: "INSTANCEs", resources.LeftoverPort: "nics", resources.LeftoverFloatingIP: "pips", resources.LeftoverVolume: "disks"},
+	"kubernetes":    {serverType: "nodes"},
+	"openshift":     {serverType: "nodes"},
+	"openshiftpods": {serverType: "nodes"},
+}
+
+// Types of leaks that are no leftovers.
+const (
+	serverType = "server"
+	imageType  = "image"
+)
+
+// leaked returns the metric of a deleted leak in a provider of a driver. Leaked image files, which have no provider, have no
+// metric.
+func leaked(s *plan.Step, driver string) []metric {
+	if s.Provider == "" {
+		return nil
 	}
-	return metric{"provider." + s.Provider + ".leaked." + name, 1, "c"}
+	name := cmp.Or(leakNames[driver][s.Type], leakNames[""][s.Type], s.Type+"s")
+	return []metric{{"provider." + s.Provider + ".leaked." + name, 1, "c"}}
 }
 
 // segment returns text as one part of a name.

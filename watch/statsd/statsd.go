@@ -107,10 +107,20 @@ func (r *Reporter) Step(e reconcile.Event) {
 		r.mu.Unlock()
 		r.send(launch(s.Provider, "", inspect.RequestorOf(&last.Observed, s.Request), launchError(e.Err, r.Classify(e.Err)), e.Took))
 	case e.Kind == reconcile.EventDone && s.Action == plan.ActionDelete && s.Reason == plan.ReasonLeaked:
-		r.send([]metric{leaked(s)})
+		r.send(leaked(s, r.driverOf(s.Provider)))
 	case e.Kind == reconcile.EventDone || e.Kind == reconcile.EventFailed:
 		r.send(imageStep(&e))
 	}
+}
+
+// driverOf returns the driver of a provider in the newest pass, or "".
+func (r *Reporter) driverOf(provider string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p, known := r.last.Desired.Provider(provider); known {
+		return p.Driver
+	}
+	return ""
 }
 
 // send queues metrics in packets. It drops them when the queue is full.

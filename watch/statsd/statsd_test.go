@@ -27,7 +27,7 @@ func pass(after time.Duration) watch.Pass {
 		Desired: resources.Desired{
 			Settings: resources.Settings{TenantLimits: []resources.TenantLimit{{Tenant: "example.com", MaxServers: &three, MaxCores: &cores}}},
 			Images:   []resources.Image{{Name: "debian", Kind: resources.DiskImage}},
-			Providers: []resources.Provider{{Name: "one", Pools: []resources.Pool{{Name: "main", MaxServers: &three,
+			Providers: []resources.Provider{{Name: "one", Driver: "openstack", Pools: []resources.Pool{{Name: "main", MaxServers: &three,
 				Offers: []resources.Offer{{Label: "small", Image: resources.ImageRef{Kind: resources.DiskImage, Name: "debian"}}}}}}},
 		},
 		Observed: plan.Observed{Now: start.Add(after), RequestedBuilds: []string{"debian"}, Records: plan.Records{
@@ -117,6 +117,44 @@ func TestNamesAreThoseOfNodepool(t *testing.T) {
 	}
 	if count() != 1 {
 		t.Errorf("gauges were sent %d times in one second", count())
+	}
+}
+
+// The names are those of Nodepool's drivers, also the spelling of azure, and "s" behind the type of other objects.
+func TestLeaksHaveTheNamesOfNodepoolsDrivers(t *testing.T) {
+	all := map[string]map[string]string{
+		"aws": {serverType: "instances", imageType: "amis", resources.LeftoverVolume: "volumes", resources.LeftoverSnapshot: "snapshots", resources.LeftoverObject: "objects",
+			resources.LeftoverHost: "hosts", resources.LeftoverPort: "ports", resources.LeftoverLaunchTemplate: "launch_templates"},
+		"azure": {serverType: "INSTANCEs", imageType: "images", resources.LeftoverPort: "nics", resources.LeftoverFloatingIP: "pips",
+			resources.LeftoverVolume: "disks"},
+		"gce": {serverType: "instances", resources.LeftoverVolume: "volumes"},
+		"ibmvpc": {serverType: "instances", imageType: "images", resources.LeftoverFloatingIP: "floatingips", resources.LeftoverVolume: "volumes",
+			resources.LeftoverObject: "objects"},
+		"kubernetes":    {serverType: "nodes"},
+		"openshift":     {serverType: "nodes"},
+		"openshiftpods": {serverType: "nodes"},
+		"openstack": {serverType: "instances", imageType: "images", resources.LeftoverFloatingIP: "floatingips", resources.LeftoverPort: "ports",
+			resources.LeftoverVolume: "volumes"},
+	}
+	s := newServer(t)
+	r := newReporter(t, Options{Address: s.conn.LocalAddr().String()})
+	p := pass(0)
+	p.Desired.Providers = nil
+	for driver := range all {
+		p.Desired.Providers = append(p.Desired.Providers, resources.Provider{Name: driver, Driver: driver})
+	}
+	r.Pass(p)
+	for driver, names := range all {
+		for kind, name := range names {
+			r.Step(reconcile.Event{Kind: reconcile.EventDone, Step: plan.Step{Action: plan.ActionDelete, Reason: plan.ReasonLeaked, Provider: driver, Type: kind}})
+			s.await("nodepool.provider." + driver + ".leaked." + name + ":1|c")
+		}
+	}
+}
+
+func TestLeakedFilesHaveNoMetric(t *testing.T) {
+	if all := leaked(&plan.Step{Type: "file"}, ""); len(all) != 0 {
+		t.Errorf("got %v", all)
 	}
 }
 
