@@ -1,10 +1,12 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -13,8 +15,9 @@ import (
 type blocker struct {
 	text     string // if it is not a limit
 	resource string
-	limit    int64 // the limit; of a quota: the amount left
-	needed   int64 // the amount in use; of a quota: the amount needed
+	one      string // the resource of a quota in the singular, if that is another word
+	limit    int64  // the limit; of a quota: the amount left
+	needed   int64  // the amount in use; of a quota: the amount needed
 	quota    bool
 }
 
@@ -35,7 +38,7 @@ func (l *blocker) String() string {
 	case l.text != "":
 		return l.text
 	case l.quota:
-		return fmt.Sprintf("quota: %d %s left and %d needed", max(l.limit, 0), l.resource, l.needed)
+		return fmt.Sprintf("quota: %s left and %d needed", text.Count(max(l.limit, 0), cmp.Or(l.one, l.resource), l.resource), l.needed)
 	default:
 		return fmt.Sprintf("%s is %d and %d are taken", l.resource, l.limit, l.needed)
 	}
@@ -68,17 +71,17 @@ func overLimits(p *resources.Pool, use, more resources.ResourceAmounts) *blocker
 func overQuota(left, more resources.ResourceAmounts) *blocker {
 	switch {
 	case more.Instances > left.Instances:
-		return &blocker{resource: "instances", limit: left.Instances, needed: more.Instances, quota: true}
+		return &blocker{resource: "instances", one: "instance", limit: left.Instances, needed: more.Instances, quota: true}
 	case more.Cores > left.Cores:
-		return &blocker{resource: "cores", limit: left.Cores, needed: more.Cores, quota: true}
+		return &blocker{resource: "cores", one: "core", limit: left.Cores, needed: more.Cores, quota: true}
 	case more.RAM > left.RAM:
 		return &blocker{resource: "ram", limit: left.RAM, needed: more.RAM, quota: true}
 	case more.Volumes > left.Volumes:
-		return &blocker{resource: "volumes", limit: left.Volumes, needed: more.Volumes, quota: true}
+		return &blocker{resource: "volumes", one: "volume", limit: left.Volumes, needed: more.Volumes, quota: true}
 	case more.VolumeGB > left.VolumeGB:
 		return &blocker{resource: "volume_gb", limit: left.VolumeGB, needed: more.VolumeGB, quota: true}
 	case more.Addresses > left.Addresses:
-		return &blocker{resource: "floating IPs", limit: left.Addresses, needed: more.Addresses, quota: true}
+		return &blocker{resource: "floating IPs", one: "floating IP", limit: left.Addresses, needed: more.Addresses, quota: true}
 	}
 	for _, name := range slices.Sorted(maps.Keys(more.Other)) {
 		if limit, ok := left.Other[name]; ok && more.Other[name] > limit {

@@ -59,7 +59,7 @@ func TestQuotaOfUnfinishedAndDeletedInstances(t *testing.T) {
 			instances: 1,
 			limit:     resources.ResourceAmounts{Instances: 2, Cores: 3, Addresses: 9},
 			change:    func(o *Observed) { making(o, "0000000011", addressed, resources.StatusReady) },
-			want:      "quota: 1 cores left and 2 needed",
+			want:      "quota: 1 core left and 2 needed",
 		},
 		"an instance went between the listing and the figures": {
 			instances: 1,

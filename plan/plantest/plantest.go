@@ -128,7 +128,7 @@ func Plan() plan.Plan {
 			Record: resources.Key{Kind: resources.KindBuild, ID: "11112222333344445555666677778888"}, Needs: []string{"build diskimage.debian-bookworm"}},
 	)
 	p.Notes = []plan.Note{
-		{Severity: plan.Info, Code: "look-alike", Address: "provider.vexxhost.server.77aa", Text: `server "npctl-0000000099" looks like a node and has none of our ownership tags; npctl ignores it`},
+		{Severity: plan.Info, Code: "look-alike", Address: "provider.vexxhost.server.77aa", Text: `server "npctl-0000000099" looks like a node but has no ownership tags of npctl; npctl ignores it`},
 		{Severity: plan.Warning, Code: "deferred", Address: "provider.ovh", Text: "provider ovh could not be listed, so nothing is planned for it: authenticate: 503 Service Unavailable", Source: source(70)},
 		{Severity: plan.Warning, Code: "below-min-ready", Address: "label.arm-large", Text: "2 nodes are wanted and no pool has capacity for them", Source: source(9)},
 	}
