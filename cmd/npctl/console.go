@@ -30,7 +30,7 @@ It queries no cloud, changes nothing, and opens the state only for an expression
 Examples:
   npctl console
   npctl console -expr='[for n in state.nodes : n.hostname if n.state == "in-use"]'
-  echo 'cidrsubnet(var.network, 8, 2)' | npctl console -var-file=prod.vars.hcl
+  echo 'upper(var.region)' | npctl console -var=region=east
   npctl console -json -expr=desired.labels | jq '.value | keys'
 
 Exit codes: 0 all expressions have a value, 1 on an error, 130 interrupted.`

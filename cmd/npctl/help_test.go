@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +12,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 // everyCommand calls visit with every command, the root first.
@@ -109,5 +113,24 @@ func TestDurationText(t *testing.T) {
 		if got := durationText(d); got != want {
 			t.Errorf("%v is %q, want %q", d, got, want)
 		}
+	}
+}
+
+func TestExamplesOfConsoleAreValid(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "npctl.hcl")
+	testutil.Must(t, os.WriteFile(config, []byte("variable \"region\" {}\nlabel \"small\" {}\n"), 0o600))
+	_, examples, _ := strings.Cut(consoleDescription, "Examples:\n")
+	examples, _, _ = strings.Cut(examples, "\n\n")
+	count := 0
+	for _, m := range regexp.MustCompile(`(?m)^  (?:echo|npctl console(?: -json)? -expr=) ?(?:'([^'\n]+)'|(\S+))`).FindAllStringSubmatch(examples, -1) {
+		var out bytes.Buffer
+		a := newApp(streams{strings.NewReader(""), &out, &out}, func(string) (string, bool) { return "", false })
+		count++
+		if code := a.run(t.Context(), []string{"npctl", "console", "-config=" + config, "-var=region=east", "-expr=" + m[1] + m[2]}); code != 0 {
+			t.Errorf("%s: exit code %d\n%s", m[0], code, out.String())
+		}
+	}
+	if want := strings.Count(examples, "\n"); count != want { // all but the first line, which has no expression
+		t.Errorf("%d of %d examples were evaluated:\n%s", count, want, examples)
 	}
 }
