@@ -271,7 +271,7 @@ func (d *draft) orderSharedMoves() {
 	}
 }
 
-// placeOfLostHash returns the pool and labels of a node whose image is renamed and whose offer is not configured, or "".
+// placeOfLostHash returns the pool and labels of a node with a renamed image and without a configured offer, or "".
 // The hash of such a node keeps the earlier name, and only a move that is still there later can replace it.
 func placeOfLostHash(want resources.Desired, before, after resources.Record) string {
 	from, ok := before.(*resources.Node)

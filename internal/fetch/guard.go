@@ -20,7 +20,7 @@ type ForbiddenAddressError struct {
 func (e *ForbiddenAddressError) Error() string { return fmt.Sprintf("%s is %s", e.Host, e.What) }
 
 // Guard returns a transport like inner that does not connect to this host, to link-local addresses or to the metadata
-// service of a cloud, regardless of name or redirect: users who choose the address must not reach them. Private
+// service of a cloud, regardless of name or redirect: a user can choose the address, and must not reach them. Private
 // networks are permitted.
 func Guard(inner *http.Transport) *Guarded {
 	direct, proxied := inner.Clone(), inner

@@ -189,7 +189,7 @@ func RemoveTree(ctx context.Context, dir string) error {
 	return err
 }
 
-// run runs a program as root, through sudo if npctl is not root: users who build images have that permission.
+// run runs a program as root, through sudo if npctl is not root: users that build images have that permission.
 func run(ctx context.Context, args ...string) error {
 	if os.Geteuid() != 0 {
 		args = append([]string{"sudo", "-n"}, args...)

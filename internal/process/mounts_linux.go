@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// ownMounts requests a process group and a private mount namespace. It returns nil for users other than root, who may
-// not have one.
+// ownMounts requests a process group and a private mount namespace. It returns nil for users other than root, which
+// may not have one.
 func ownMounts() *syscall.SysProcAttr {
 	if os.Geteuid() != 0 {
 		return nil

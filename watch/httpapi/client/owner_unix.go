@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// ownerOf returns the ID of the user who owns a file.
+// ownerOf returns the ID of the owner of a file.
 func ownerOf(info os.FileInfo) (int, bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
