@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/internal/sandboxssh"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
@@ -89,34 +90,54 @@ provider "static" "rack" {
 	}
 }
 
-// TestStaticNodeIsAssignedWithItsPresentHostKeys reinstalls a machine without host_keys, so that it has another key than at its
-// last check.
-func TestStaticNodeIsAssignedWithItsPresentHostKeys(t *testing.T) {
-	var config atomic.Pointer[ssh.ServerConfig]
-	install := func() (line string) {
-		_, private, err := ed25519.GenerateKey(rand.Reader)
-		testutil.Must(t, err)
-		key, err := ssh.NewSignerFromKey(private)
-		testutil.Must(t, err)
-		c := &ssh.ServerConfig{NoClientAuth: true}
-		c.AddHostKey(key)
-		config.Store(c)
-		return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// sshMachine answers SSH at a port of all loopback addresses.
+type sshMachine struct {
+	t           testing.TB
+	listener    net.Listener
+	config      atomic.Pointer[ssh.ServerConfig]
+	connections atomic.Int64
+}
+
+func newSSHMachine(t testing.TB) *sshMachine {
+	t.Helper()
+	listener, err := sandboxssh.Listen(t.Context(), 0)
 	testutil.Must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
+	m := &sshMachine{t: t, listener: listener}
 	go func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			_, _, _, _ = ssh.NewServerConn(conn, config.Load())
+			m.connections.Add(1)
+			_, _, _, _ = ssh.NewServerConn(conn, m.config.Load())
 			_ = conn.Close()
 		}
 	}()
-	first := install()
+	return m
+}
+
+// install gives the machine a new host key and returns it.
+func (m *sshMachine) install() (line string) {
+	m.t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	testutil.Must(m.t, err)
+	key, err := ssh.NewSignerFromKey(private)
+	testutil.Must(m.t, err)
+	c := &ssh.ServerConfig{NoClientAuth: true}
+	c.AddHostKey(key)
+	m.config.Store(c)
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
+}
+
+func (m *sshMachine) port() int { return m.listener.Addr().(*net.TCPAddr).Port }
+
+// TestStaticNodeIsAssignedWithItsPresentHostKeys reinstalls a machine without host_keys, so that it has another key than at its
+// last check.
+func TestStaticNodeIsAssignedWithItsPresentHostKeys(t *testing.T) {
+	machine := newSSHMachine(t)
+	first := machine.install()
 	l := newLab(t, fmt.Sprintf(`
 npctl { images_dir = "images" }
 label "metal" {}
@@ -129,7 +150,7 @@ provider "static" "rack" {
     }
   }
 }
-`, listener.Addr().(*net.TCPAddr).Port), sandboxcloud.Options{})
+`, machine.port()), sandboxcloud.Options{})
 	d, end := l.daemon()
 	defer end()
 	keys := func() []string {
@@ -141,7 +162,7 @@ provider "static" "rack" {
 		return nil
 	}
 	testutil.Await(l.t, "the machine is ready with its key", func() bool { return slices.Equal(keys(), []string{first}) })
-	second := install()
+	second := machine.install()
 	l.ahead.Store(int64(10 * time.Minute))
 	r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal"}})
 	testutil.Must(t, err)
@@ -150,5 +171,75 @@ provider "static" "rack" {
 	}
 	if nodes, err := d.Clients.Take(t.Context(), r.ID, "me", 0); err != nil || !slices.Equal(nodes[0].HostKeys, []string{second}) {
 		t.Errorf("the node is assigned with the keys %v, %v; want %s", nodes[0].HostKeys, err, second)
+	}
+}
+
+// cloudOf is a cloud with one ready node, whose image names the port of its machine.
+func cloudOf(m *sshMachine, checking bool) string {
+	return strings.NewReplacer("builder \"exec\"", fmt.Sprintf("connection_port = %d\n  builder \"exec\"", m.port()),
+		"host_key_checking = false\n    max_servers", fmt.Sprintf("host_key_checking = %t\n    max_servers", checking)).Replace(fleet)
+}
+
+// readySmall waits for a ready, unassigned node with the label small.
+func (l *lab) readySmall(d *watch.Daemon) (ready resources.Node) {
+	l.t.Helper()
+	testutil.Await(l.t, "a node is ready", func() bool {
+		for _, n := range d.Last().Observed.Records.Nodes {
+			if n.Provider == "one" && n.State == resources.StateReady && n.Request == "" {
+				ready = *n
+				return true
+			}
+		}
+		return false
+	})
+	return ready
+}
+
+// TestReadyNodeWithAnotherHostKeyIsDeletedAndNotAssigned: another machine answers at the address of a ready node.
+func TestReadyNodeWithAnotherHostKeyIsDeletedAndNotAssigned(t *testing.T) {
+	machine := newSSHMachine(t)
+	first := machine.install()
+	l := newLab(t, cloudOf(machine, true), sandboxcloud.Options{})
+	d, end := l.daemon()
+	defer end()
+	before := l.readySmall(d)
+	if !slices.Equal(before.HostKeys, []string{first}) {
+		t.Fatalf("the node has the keys %v, want %s", before.HostKeys, first)
+	}
+	second := machine.install()
+	l.ahead.Store(int64(10 * time.Minute)) // the scan at its launch is too old to rely on
+	r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small"}})
+	testutil.Must(t, err)
+	if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled {
+		t.Fatalf("request is %s: %s", got.State, got.Error)
+	}
+	nodes, err := d.Clients.Take(t.Context(), r.ID, "me", 0)
+	if err != nil || len(nodes) != 1 || nodes[0].ID == before.ID || !slices.Equal(nodes[0].HostKeys, []string{second}) {
+		t.Fatalf("the request for a node gets %v, %v; want another node than %s, with the key %s", nodes, err, before.ID, second)
+	}
+	testutil.Await(t, "the node is deleted", func() bool {
+		inCloud, err := l.driver.Clouds["one"].Inventory()
+		testutil.Must(t, err)
+		return !slices.ContainsFunc(d.Last().Observed.Records.Nodes, func(n *resources.Node) bool { return n.ID == before.ID }) &&
+			!slices.ContainsFunc(inCloud, func(o sandboxcloud.Thing) bool { return o.ID == before.ExternalID })
+	})
+}
+
+// TestNodeWithoutHostKeyCheckingIsNotProbed: a pool with host_key_checking = false has nodes that npctl cannot reach.
+func TestNodeWithoutHostKeyCheckingIsNotProbed(t *testing.T) {
+	machine := newSSHMachine(t)
+	machine.install()
+	l := newLab(t, cloudOf(machine, false), sandboxcloud.Options{})
+	d, end := l.daemon()
+	defer end()
+	before := l.readySmall(d)
+	l.ahead.Store(int64(10 * time.Minute))
+	r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small"}})
+	testutil.Must(t, err)
+	if got := l.fulfilled(d, r.ID); got.State != resources.StateFulfilled || !slices.Equal(got.Nodes, []string{before.ID}) {
+		t.Errorf("request is %s with %v: %s; want node %s", got.State, got.Nodes, got.Error, before.ID)
+	}
+	if n := machine.connections.Load(); n > 0 {
+		t.Errorf("npctl connected %d times to a node that it must not probe", n)
 	}
 }
