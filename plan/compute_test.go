@@ -287,6 +287,30 @@ note unmanaged provider.cloud
 			},
 			want: "launch node.0000000002: unfinished [node/0000000002]\n",
 		},
+		"a launch continues after a failed attempt": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				n := o.Records.Nodes[1]
+				n.State, n.Attempt, n.Error = resources.StateBuilding, 1, "no valid host"
+			},
+			want: "launch node.0000000002: attempt-failed [node/0000000002]\n",
+		},
+		"a launch continues after an attempt without a response": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				n := o.Records.Nodes[1]
+				n.State, n.Attempt, n.UnansweredAttempts, n.Error = resources.StateBuilding, 1, 1, "no answer within 1m0s"
+			},
+			want: "launch node.0000000002: unanswered [node/0000000002]\n",
+		},
+		"the server of a failed attempt is deleted because it failed, and others because an earlier step did not delete them": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				d.Labels[0].MinReady = 0
+				for _, n := range o.Records.Nodes[:2] {
+					n.State = resources.StateDeleting
+				}
+				o.Records.Nodes[0].Error = "no valid host"
+			},
+			want: "delete node.0000000001: failed [node/0000000001]\ndelete node.0000000002: unfinished [node/0000000002]\n",
+		},
 		"two instances of one node: the recorded one stays": {
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				v := o.Providers["cloud"]

@@ -126,7 +126,10 @@ func (w *world) broken(n *resources.Node) (Reason, []Fact) {
 	instance, found := w.instances[n.ID]
 	switch n.State {
 	case resources.StateDeleting:
-		return ReasonUnfinished, nil
+		if n.Error == "" {
+			return ReasonUnfinished, nil
+		}
+		return ReasonFailed, facts("error", n.Error) // such as the server of a failed attempt
 	case resources.StateUsed:
 		return ReasonUsed, nil
 	case resources.StateFailed, resources.StateAborted:
