@@ -26,6 +26,14 @@ type Service struct {
 	Leader    func(provider string) (state.Holder, bool) // returns the leader of a provider while this process is a standby; may be nil
 }
 
+// LockHolder describes a process that holds the lock of the state, or returns nil for none.
+func LockHolder(h *state.Holder) *plan.LockHolder {
+	if h == nil {
+		return nil
+	}
+	return &plan.LockHolder{Operation: h.Operation, Who: h.UserHost, Host: h.Host, PID: h.PID, Since: h.Since}
+}
+
 // Providers describes the configured and recorded providers, sorted by name.
 func (w *Fleet) Providers(by Service) []wire.Provider {
 	byName := map[string]*wire.Provider{}

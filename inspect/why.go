@@ -158,6 +158,17 @@ func (e *explanation) providerProblems(provider string) bool {
 	return true
 }
 
+// lockHolder adds the process that may be changing one of the object's records, which have these states. It returns "" if there
+// is none.
+func (e *explanation) lockHolder(states ...resources.State) string {
+	h := e.Observed.LockHolder
+	if !slices.ContainsFunc(states, h.MayChange) {
+		return ""
+	}
+	e.wait(plan.CodeInProgress, "%s by %s (process %d on %s) holds the lock of the state and may be working on it", h.Operation, h.Who, h.PID, h.Host)
+	return h.Operation + " by " + h.Who
+}
+
 // deleted explains a deleted object from the events that the journal still has.
 func (e *explanation) deleted() {
 	e.State = "gone"
@@ -334,6 +345,7 @@ func (e *explanation) node(id string) error {
 	e.State = string(n.State)
 	e.steps(func(s *plan.Step) bool { return s.Record == n.Key() || slices.Contains(s.Nodes, id) })
 	e.nodeFacts(n)
+	e.lockHolder(n.State)
 	e.providerProblems(n.Provider)
 	since := e.since(n.StateTime)
 	switch n.State {

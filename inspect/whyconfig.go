@@ -101,6 +101,7 @@ func (e *explanation) image(name string) error {
 	for _, b := range builds {
 		states[b.State]++
 	}
+	present := slices.Collect(maps.Keys(states))
 	e.fact("builds", CountsText(states))
 	if len(builds) > 0 {
 		e.fact("newest build", fmt.Sprintf("%s, %s for %s", builds[0].ID[:min(8, len(builds[0].ID))], builds[0].State, e.since(builds[0].StateTime)))
@@ -109,8 +110,10 @@ func (e *explanation) image(name string) error {
 		if u.Image == name {
 			e.fact("upload to "+u.Provider, fmt.Sprintf("%s for %s, of build %s", u.State, e.since(u.StateTime), u.Build[:min(8, len(u.Build))]))
 			e.relate("provider/" + u.Provider)
+			present = append(present, u.State)
 		}
 	}
+	holder := e.lockHolder(present...)
 	paused, failure := e.imageRecord(name)
 	suffix := "." + name
 	e.notes("note", func(at plan.Address) bool {
@@ -122,6 +125,8 @@ func (e *explanation) image(name string) error {
 		e.State, e.Summary = "not configured", "It is no longer configured; npctl deletes it as soon as nothing uses it."
 	case len(e.Running) > 0:
 		e.State, e.Summary = "running", fmt.Sprintf("%s is running: %s.", e.Running[0].Action, e.Running[0].Text)
+	case holder != "":
+		e.State, e.Summary = "running", holder+" is running."
 	case paused || e.Desired.Images[i].Pause:
 		e.State, e.Summary = "paused", "It is paused, so it is not built."
 	case len(e.Planned) > 0:

@@ -44,6 +44,23 @@ func TestPendingNodeWaitsForTheReasonOfItsCloud(t *testing.T) {
 	}
 }
 
+// TestLockHolderMayBeWorkingOnANode: an apply launches a node, so no earlier step has left it unfinished.
+func TestLockHolderMayBeWorkingOnANode(t *testing.T) {
+	for state, want := range map[resources.State]bool{resources.StateInit: true, resources.StateBuilding: true, resources.StateDeleting: true, resources.StateReady: false} {
+		node := &resources.Node{ID: "0000000001", State: state, Provider: "cloud", Pool: "main", Labels: []string{"small"}}
+		in := WhyInput{Fleet: Fleet{Observed: plan.Observed{Records: plan.Records{Nodes: []*resources.Node{node}},
+			LockHolder: &plan.LockHolder{Operation: "apply", Who: "ann@here", Host: "here", PID: 7}}}}
+		why, err := Why("node/0000000001", in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := "apply by ann@here (process 7 on here) holds the lock of the state and may be working on it"
+		if got := slices.Contains(why.Waits, wire.Wait{Code: "in-progress", Text: text}); got != want {
+			t.Errorf("a node that is %s waits for %+v", state, why.Waits)
+		}
+	}
+}
+
 func TestNodeThatKeepsItsEarlierNameSaysWhatItWaitsFor(t *testing.T) {
 	from, _ := resources.ParseBlockRef("label.small")
 	to, _ := resources.ParseBlockRef("label.little")

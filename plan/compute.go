@@ -88,6 +88,16 @@ type LockHolder struct {
 	Since     time.Time `json:"since"`
 }
 
+// MayChange reports whether the lock holder, if there is one, may be changing a record in this state.
+func (h *LockHolder) MayChange(s resources.State) bool {
+	switch s {
+	case resources.StateInit, resources.StateBuilding, resources.StateUploading, resources.StateDeleting:
+		return h != nil
+	default:
+		return false
+	}
+}
+
 // markLockHolderBusy marks the records as busy that the lock holder may be changing. The state does not contain which
 // ones it works on.
 func markLockHolderBusy(seen Observed) Observed {
@@ -99,8 +109,7 @@ func markLockHolderBusy(seen Observed) Observed {
 		seen.Busy = map[resources.Key]bool{}
 	}
 	mark := func(key resources.Key, in resources.State) {
-		switch in {
-		case resources.StateInit, resources.StateBuilding, resources.StateUploading, resources.StateDeleting:
+		if seen.LockHolder.MayChange(in) {
 			seen.Busy[key] = true
 		}
 	}

@@ -56,7 +56,7 @@ func (a *app) loadState(ctx context.Context, v variableOptions, how detail) (w i
 	defer s.close()
 	w.Desired = config.Desired
 	if how > namesOnly {
-		if w.Observed, err = s.engine.Observe(ctx, false); err != nil {
+		if w.Observed, err = s.observeWithLock(ctx, false); err != nil {
 			return w, err
 		}
 		w.Next = plan.Compute(w.Desired, w.Observed, plan.Options{NoRefresh: true})

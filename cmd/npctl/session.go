@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
@@ -88,22 +89,27 @@ func (s *session) plan(ctx context.Context, o *planOptions, opt plan.Options) (p
 
 // compute observes the records and clouds and computes the plan.
 func (s *session) compute(ctx context.Context, o *planOptions, opt plan.Options) (plan.Plan, error) {
+	var err error
+	if s.seen, err = s.observeWithLock(ctx, o.refresh); err != nil {
+		return plan.Plan{}, err
+	}
+	return plan.Compute(s.config.Desired, s.seen, opt), nil
+}
+
+// observeWithLock is observe with the process that holds the lock of the state.
+func (s *session) observeWithLock(ctx context.Context, refresh bool) (plan.Observed, error) {
 	worker, err := s.lockHolder(ctx) // before observe: if it ends in between, its unfinished records would look abandoned
 	if err != nil {
-		return plan.Plan{}, err
+		return plan.Observed{}, err
 	}
-	seen, err := s.observe(ctx, o.refresh)
+	seen, err := s.observe(ctx, refresh)
 	if err != nil {
-		return plan.Plan{}, err
+		return seen, err
 	}
-	if seen.LockHolder, err = s.lockHolder(ctx); err != nil {
-		return plan.Plan{}, err
-	}
-	if seen.LockHolder == nil {
+	if seen.LockHolder, err = s.lockHolder(ctx); seen.LockHolder == nil {
 		seen.LockHolder = worker
 	}
-	s.seen = seen
-	return plan.Compute(s.config.Desired, seen, opt), nil
+	return seen, err
 }
 
 // observe returns the observed state. If npctl watch is running, that includes its activity and that of other processes
@@ -130,7 +136,7 @@ func (s *session) lockHolder(ctx context.Context) (*plan.LockHolder, error) {
 	if err != nil || holder == nil || holder.ID == s.app.lockID {
 		return nil, err
 	}
-	return &plan.LockHolder{Operation: holder.Operation, Who: holder.UserHost, Host: holder.Host, PID: holder.PID, Since: holder.Since}, nil
+	return inspect.LockHolder(holder), nil
 }
 
 // showWaiting prints the names of the providers on a terminal while they are listed.

@@ -161,9 +161,9 @@ func writeJSON(w io.Writer, v any) error {
 // addOperations adds the described operations.
 func (s *Server) addOperations() {
 	a := s.newAPI()
-	status := statusRoutes{s.daemon, s.Version, time.Now(), s.Metrics, s.locks.suspendedBy}
+	status := statusRoutes{s.daemon, s.Version, time.Now(), s.Metrics, s.locks.suspender}
 	requests, nodes, events := requestRoutes{s.daemon}, nodeRoutes{s.daemon}, newEventRoutes(s.daemon)
-	images, providers, explainer := imageRoutes{s.daemon}, providerRoutes{s.daemon}, whyRoutes{s.daemon, make(chan struct{}, 1)}
+	images, providers, explainer := imageRoutes{s.daemon}, providerRoutes{s.daemon}, whyRoutes{s.daemon, make(chan struct{}, 1), s.locks.suspender}
 	var description []byte
 
 	add(a, anonymous, "GET /livez", "live", "Liveness check: reports whether the daemon completes passes.", status.live)

@@ -213,13 +213,12 @@ func (l *locks) list() []wire.Lock {
 	return list
 }
 
-// suspendedBy describes the holder for which the daemon is suspended; it is empty if the daemon is not suspended.
-func (l *locks) suspendedBy() string {
+// suspender returns the client for which the daemon is suspended, or nil if the daemon is not suspended.
+func (l *locks) suspender() *state.Holder {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one := l.held[stateLock]
-	if one == nil {
-		return ""
+	if one := l.held[stateLock]; one != nil {
+		return &one.Holder
 	}
-	return one.Holder.Operation + " by " + one.Holder.UserHost
+	return nil
 }

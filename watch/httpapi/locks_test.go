@@ -50,6 +50,12 @@ func TestDaemonStartsNothingDuringApply(t *testing.T) {
 	if steps, err := l.Steps(t.Context()); err != nil || len(steps) != 0 {
 		t.Errorf("steps %+v run, %v", steps, err)
 	}
+	entries, err := s.Commit(t.Context(), state.Op{Record: &resources.Node{State: resources.StateBuilding, Provider: "one", Pool: "main", Labels: []string{"small"}}})
+	testutil.Must(t, err)
+	why, err := l.Why(t.Context(), "node/"+entries[0].Record.Key().ID)
+	if err != nil || len(why.Waits) == 0 || why.Waits[0].Code != "in-progress" || !strings.Contains(why.Waits[0].Text, "apply by me@here") || len(why.Planned) > 0 {
+		t.Errorf("a node that the apply launches waits for %+v, planned is %+v, %v", why.Waits, why.Planned, err)
+	}
 	testutil.Must(t, lock.Unlock(t.Context()))
 	if got, err := l.WaitRequest(t.Context(), r.ID); err != nil || got.State != resources.StateFulfilled {
 		t.Errorf("request is %s: %v", got.State, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -25,11 +26,11 @@ const aliveWithin = time.Minute
 
 // statusRoutes answers the calls about the state of the daemon.
 type statusRoutes struct {
-	daemon      *watch.Daemon
-	version     string // of npctl
-	started     time.Time
-	exporter    http.Handler // nil: no metrics
-	suspendedBy func() string
+	daemon    *watch.Daemon
+	version   string // of npctl
+	started   time.Time
+	exporter  http.Handler // nil: no metrics
+	suspender func() *state.Holder
 }
 
 func (r statusRoutes) live(context.Context, *none) (h wire.Health, err error) {
@@ -65,7 +66,10 @@ func (r statusRoutes) status(context.Context, *none) (wire.Status, error) {
 	w.Observed.Records, _ = r.daemon.Runner().Records()
 	s := w.Status(pass.Plan)
 	s.Version, s.PID, s.Host, s.Started, s.Now = r.version, os.Getpid(), host(), r.started, time.Now()
-	s.Running, s.SuspendedBy = len(r.daemon.Runner().Running()), r.suspendedBy()
+	s.Running = len(r.daemon.Runner().Running())
+	if h := r.suspender(); h != nil {
+		s.SuspendedBy = h.Operation + " by " + h.UserHost
+	}
 	s.PassSeconds, s.PassAt = pass.Took.Seconds(), r.daemon.LastPassEnd()
 	if counts := r.daemon.Comparisons(); counts != nil { // this daemon is a shadow
 		s.Shadow = map[string]int{}
@@ -140,8 +144,9 @@ const eventsOfWhy = 50
 
 // whyRoutes explains the state of objects.
 type whyRoutes struct {
-	daemon *watch.Daemon
-	slot   chan struct{} // one call at a time computes a plan
+	daemon    *watch.Daemon
+	slot      chan struct{} // one call at a time computes a plan
+	suspender func() *state.Holder
 }
 
 func (y whyRoutes) why(ctx context.Context, in *explain) (wire.Why, error) {
@@ -166,7 +171,7 @@ func (y whyRoutes) explanation(ctx context.Context, subject string) (inspect.Why
 	}
 	in := inspect.WhyInput{Fleet: providerRoutes{y.daemon}.fleet(), Running: y.daemon.Runner().Running()}
 	y.daemon.Observer().Refresh(&in.Observed)
-	in.Now = in.Observed.Now
+	in.Now, in.Observed.LockHolder = in.Observed.Now, inspect.LockHolder(y.suspender())
 	in.Plan = plan.Compute(in.Desired, y.daemon.ShadowObserved(in.Desired, in.Observed), plan.Options{HonorBackoff: true, Explain: true})
 	events := y.daemon.Journal.Since(0, subject)
 	in.Events = []wire.Event{}
