@@ -251,6 +251,9 @@ func (e *explanation) requested(r *resources.Request) {
 	for _, label := range slices.Compact(slices.Sorted(slices.Values(r.Labels))) {
 		for _, o := range e.offers(label) {
 			e.relate("provider/" + o.Provider)
+			if image := uploadedImage(o); image != "" && CurrentUpload(e.Observed.Records, image, o.Provider) == nil {
+				e.relate("image/" + image)
+			}
 			troubled = e.providerProblems(o.Provider) || troubled
 			for _, p := range o.Problems {
 				e.wait("problem", "%s/%s: %s", o.Provider, o.Pool, p)

@@ -66,14 +66,21 @@ func (e *explanation) offered(o wire.Offer) {
 	what := text.Count(o.Slots, "slot", "slots") + " of static nodes"
 	if !o.Static {
 		what = strings.TrimSpace(o.Image + " " + o.Flavor)
-		if _, image, _ := strings.Cut(o.Image, "."); image != "" && !strings.HasPrefix(o.Image, string(resources.CloudImage)) {
-			e.relate("image/" + image)
-		}
+		e.relate("image/" + uploadedImage(o))
 	}
 	e.fact("offered by "+at, what)
 	for _, p := range o.Problems {
 		e.wait("problem", "%s: %s", at, p)
 	}
+}
+
+// uploadedImage returns the image that an offer boots from, or "" if npctl does not upload it.
+func uploadedImage(o wire.Offer) string {
+	kind, image, _ := strings.Cut(o.Image, ".")
+	if kind == string(resources.CloudImage) {
+		return ""
+	}
+	return image
 }
 
 // CountsText formats numbers by state, such as "2 ready, 1 in-use".

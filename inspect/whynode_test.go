@@ -85,6 +85,29 @@ func TestNodeThatKeepsItsEarlierNameSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
+// TestRequestThatWaitsForAnImageNamesIt: the image explains why no pool can serve the request.
+func TestRequestThatWaitsForAnImageNamesIt(t *testing.T) {
+	ref := resources.ImageRef{Kind: resources.DiskImage, Name: "broken"}
+	in := WhyInput{Fleet: Fleet{Desired: resources.Desired{Images: []resources.Image{{Name: "broken", Kind: resources.DiskImage}},
+		Providers: []resources.Provider{{Name: "cloud", Pools: []resources.Pool{{Name: "main", Offers: []resources.Offer{{Label: "small", Image: ref}}}}}}},
+		Observed: plan.Observed{Records: plan.Records{Requests: []*resources.Request{{ID: "1", State: resources.StateRequested, Labels: []string{"small"}}}}}}}
+	related := func() []string {
+		t.Helper()
+		why, err := Why("request/1", in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return why.Related
+	}
+	if got := related(); !slices.Contains(got, "image/broken") {
+		t.Errorf("a request without an image has the related subjects %v", got)
+	}
+	in.Observed.Records.Uploads = []*resources.Upload{{ID: "1", Image: "broken", Provider: "cloud", State: resources.StateReady}}
+	if got := related(); slices.Contains(got, "image/broken") {
+		t.Errorf("a request with an image has the related subjects %v", got)
+	}
+}
+
 func TestFailingBuildIsNotAsWanted(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	in := WhyInput{Now: now, Fleet: Fleet{Desired: resources.Desired{Images: []resources.Image{{Name: "broken"}}},
