@@ -165,6 +165,12 @@ func (w *Fleet) Status(p plan.Plan) wire.Status {
 	for _, problem := range p.Problems {
 		s.Problems = append(s.Problems, string(problem.Address)+": "+problem.Text)
 	}
+	for i := range w.Desired.Images {
+		img := &w.Desired.Images[i]
+		for _, failing := range imageFailures(ImageRecord(w.Observed.Records, img.Name), w.Observed.Now) {
+			s.Problems = append(s.Problems, img.Ref().String()+": "+failing.Text)
+		}
+	}
 	return s
 }
 

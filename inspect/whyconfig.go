@@ -158,16 +158,25 @@ func (e *explanation) imageRecord(name string) (paused bool, failure *resources.
 			paused = true
 			e.wait("paused", "%s", strings.TrimSuffix("it is paused by command: "+r.PauseReason, ": "))
 		}
-		if failure = r.Failure; failure != nil {
-			e.wait("build-failed", "its build failed %s, last %s ago: %s", text.Count(failure.Count, "time", "times"), e.since(failure.Time), plan.FirstLine(failure.Error))
-		}
-		for _, provider := range slices.Sorted(maps.Keys(r.Uploads)) {
-			if f := r.Uploads[provider]; f != nil {
-				e.wait("upload-failed", "its upload to %s failed %s, last %s ago: %s", provider, text.Count(f.Count, "time", "times"), e.since(f.Time), plan.FirstLine(f.Error))
-			}
-		}
+		failure = r.Failure
+		e.Waits = append(e.Waits, imageFailures(r, e.in.Now)...)
 	}
 	return paused, failure
+}
+
+// imageFailures describes the failures of an image since its last successes: of its builds, then of its uploads.
+func imageFailures(r *resources.ImageRecord, now time.Time) (failing []wire.Wait) {
+	add := func(code, what string, f *resources.Failure) {
+		if f != nil {
+			failing = append(failing, wire.Wait{Code: code, Text: fmt.Sprintf("its %s failed %s, last %s ago: %s",
+				what, text.Count(f.Count, "time", "times"), rounded(max(0, now.Sub(f.Time))), plan.FirstLine(f.Error))})
+		}
+	}
+	add("build-failed", "build", r.Failure)
+	for _, provider := range slices.Sorted(maps.Keys(r.Uploads)) {
+		add("upload-failed", "upload to "+provider, r.Uploads[provider])
+	}
+	return failing
 }
 
 // usedBy adds the labels that boot from an image, with their providers.

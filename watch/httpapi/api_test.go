@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -344,4 +345,15 @@ func TestLabelWithASlashIsServed(t *testing.T) {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
 	}
+}
+
+func TestStatusNamesFailingBuilds(t *testing.T) {
+	l := newLab(t, strings.Replace(fleet, "printf image", "exit 3; printf image", 1), nil)
+	l.await("the status names the image", func() bool {
+		status, err := l.Status(t.Context())
+		testutil.Must(t, err)
+		return slices.ContainsFunc(status.Problems, func(p string) bool {
+			return strings.HasPrefix(p, "diskimage.debian: its build failed 1 time, last ") && strings.Contains(p, "exit code 3")
+		})
+	})
 }

@@ -62,8 +62,8 @@ func (r statusRoutes) metrics(ctx context.Context, _ *none) (string, error) {
 
 func (r statusRoutes) status(context.Context, *none) (wire.Status, error) {
 	pass := r.daemon.Last()
-	w := inspect.Fleet{Observed: pass.Observed}
-	w.Observed.Records, _ = r.daemon.Runner().Records()
+	w := providerRoutes{r.daemon}.fleet()
+	w.Observed.Now = r.daemon.Engine.Now()
 	s := w.Status(pass.Plan)
 	s.Version, s.PID, s.Host, s.Started, s.Now = r.version, os.Getpid(), host(), r.started, time.Now()
 	s.Running = len(r.daemon.Runner().Running())
