@@ -27,6 +27,7 @@ type Image struct {
 	Providers  []ImageProvider     `json:"providers"`
 	Failures   []ImageFailure      `json:"failures"`
 	Due        *time.Time          `json:"rebuild_due,omitempty"`
+	Retry      *time.Time          `json:"next_attempt,omitempty"` // of a planned build that failed
 	Next       []ImageStep         `json:"next_steps"`
 	Notes      []ImageNote         `json:"notes"`
 	Builds     []ImageBuild        `json:"builds,omitempty"`
@@ -201,6 +202,15 @@ func (w ImageInput) Image(ref resources.ImageRef) Image {
 	w.addProviders(&f, img)
 	w.addFailures(&f, record)
 	w.addNext(&f)
+	if img != nil {
+		hashes := plan.ImageHashes(img.Hashes, w.Observed.Inputs[img.Name].Hash)
+		if slices.ContainsFunc(f.Next, func(s ImageStep) bool {
+			return s.Action == plan.ActionBuild && plan.DelaysBuild(record.Failure, hashes, s.Reason, w.Observed.Now)
+		}) {
+			next := plan.NextBuildAttempt(record.Failure)
+			f.Retry = &next
+		}
+	}
 	if img != nil && img.Kind == resources.DiskImage && img.RebuildAge > 0 && f.Newest != nil {
 		due := f.Newest.Since.Add(img.RebuildAge)
 		f.Due = &due

@@ -48,13 +48,24 @@ func (p backoff) next(f *resources.Failure) time.Time {
 // NextBuildAttempt returns when a failed build is repeated.
 func NextBuildAttempt(f *resources.Failure) time.Time { return buildBackoff.next(f) }
 
+// DelaysBuild reports whether a failure delays a build with these hashes. A changed image is built at once, and so is a
+// requested one, unless the failure is that of a requested build.
+func DelaysBuild(f *resources.Failure, hashes resources.Hashes, reason Reason, now time.Time) bool {
+	return buildBackoff.delays(f, now) && hashes.Match(f.Hash) && (reason != ReasonRequested || f.Requested)
+}
+
 // clockSlack is the tolerance for future times that another process, or an earlier reading of the clock, wrote.
 const clockSlack = time.Minute
 
-// inBackoff reports whether the next attempt has to wait. A failure dated in the future was recorded before the clock
+// delays reports whether the next attempt has to wait. A failure dated in the future was recorded before the clock
 // was set back: its true time is unknown, so it delays nothing.
+func (p backoff) delays(f *resources.Failure, now time.Time) bool {
+	return f != nil && !f.Time.After(now.Add(clockSlack)) && now.Before(p.next(f))
+}
+
+// inBackoff reports whether the plan postpones the next attempt.
 func (w *world) inBackoff(f *resources.Failure, p backoff) bool {
-	return w.opt.HonorBackoff && f != nil && !f.Time.After(w.seen.Now.Add(clockSlack)) && w.seen.Now.Before(p.next(f))
+	return w.opt.HonorBackoff && p.delays(f, w.seen.Now)
 }
 
 // withoutFailing removes failed steps in backoff and the steps that need them.

@@ -211,7 +211,7 @@ func (ip *imagePlanner) buildBlocked(img *resources.Image, due dueBuild, unfinis
 		ip.draft.note(Info, "paused", at, img.Source, "%s is paused, so it is not built though %s", at, due.reason.Text())
 	case ip.world.seen.Builders != nil && !slices.Contains(ip.world.seen.Builders, img.Builder):
 		ip.draft.note(Warning, "no-builder", at, img.Source, "%s needs builder %q, which this npctl cannot run", at, img.Builder)
-	case (due.reason != ReasonRequested || due.stored && failure != nil && failure.Requested) && ip.world.inBackoff(failure, buildBackoff) && ip.hashes(img).Match(failure.Hash):
+	case ip.world.opt.HonorBackoff && (due.reason != ReasonRequested || due.stored) && DelaysBuild(failure, ip.hashes(img), due.reason, ip.world.seen.Now):
 		ip.draft.note(Warning, NoteFailing, at, img.Source, "%s has failed %s; it is tried again after %s: %s", at,
 			times(failure.Count), clock(buildBackoff.next(failure)), FirstLine(failure.Error))
 	default:

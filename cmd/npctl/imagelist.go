@@ -17,8 +17,8 @@ const imageListDescription = `Shows every configured or recorded image: its buil
 the number of providers in which that build is ready, the time of the next build, and the failures
 since its last success. No cloud is queried.
 
-"now" under NEXT BUILD means that npctl apply would build it. Cloud images are not listed, since npctl does
-not build them.
+"now" under NEXT BUILD means that npctl apply would build it. After a failure, npctl watch waits until the
+displayed time, and npctl apply does not. Cloud images are not listed, since npctl does not build them.
 
 Examples:
   npctl image list
@@ -105,6 +105,9 @@ func pauseText(p *inspect.ImagePause) string {
 
 // nextText returns when the next build is due.
 func nextText(f *inspect.Image, now time.Time) string {
+	if f.Retry != nil {
+		return "in " + until(now, *f.Retry)
+	}
 	for _, s := range f.Next {
 		if s.Action == plan.ActionBuild {
 			return "now"

@@ -71,11 +71,14 @@ func keepsText(s *inspect.ImageSettings) string {
 	return keeps
 }
 
-// nextBuild returns when the next build is due: now if the next plan builds the image, else the time that rebuild_age
-// sets.
+// nextBuild returns when the next build is due: now if the next plan builds the image and no failure delays that, else the
+// time that rebuild_age sets.
 func (p *imagePage) nextBuild() string {
 	f := p.facts
 	for _, s := range f.Next {
+		if s.Action == plan.ActionBuild && f.Retry != nil {
+			return fmt.Sprintf("%s, in %s, after the failure; npctl apply does not wait: %s", f.Retry.Local().Format(time.DateTime), until(p.now, *f.Retry), s.Text)
+		}
 		if s.Action == plan.ActionBuild {
 			return "now: " + s.Text
 		}
