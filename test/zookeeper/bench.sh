@@ -2,7 +2,7 @@
 # Measures npctl watch and a real nodepool-launcher one after the other, each on a new real ZooKeeper and with the same
 # client. Prints one row of load for each driver and number of clients: name, clients, requests/s, latency p50 / p95 / p99,
 # gone p50 / p95 (seconds), CPU seconds of the process for 1,000 requests, packets that ZooKeeper received for each request,
-# number of these from the clients, MiB of the process. Then prints the CPU use of an idle process.
+# number of these from the clients, MiB of anonymous memory. Then prints the CPU use of an idle process.
 #
 #   NPCTL_BENCH_CLIENTS   numbers of clients (default "1 10 50")
 #   NPCTL_BENCH_TIME      duration of each measurement (default 20s, after 5 s of warm-up)

@@ -66,7 +66,7 @@ func bench(ctx context.Context, arguments []string, out io.Writer) error {
 func report(out io.Writer, name string, o load.Options, r load.Result) {
 	fmt.Fprintf(out, "| %s | %d | %.4g | %s / %s / %s | %s / %s | %.3g | %.3g | %.3g | %d |\n", name, o.Clients, r.Rate,
 		seconds(r.Latency.P50), seconds(r.Latency.P95), seconds(r.Latency.P99), seconds(r.Gone.P50), seconds(r.Gone.P95),
-		r.CPU, r.Packets, r.Own, r.RSS>>20)
+		r.CPU, r.Packets, r.Own, r.Memory>>20)
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }

@@ -30,17 +30,17 @@ type Options struct {
 
 // Result is the result of the measured time.
 type Result struct {
-	Requests  int // number of fulfilled requests
-	Failed    int // number of failed requests
-	Errors    []string
-	Shared    int     // how often a second client received a node of another client
-	Rate      float64 // fulfilled requests per second
-	Latency   Percentiles
-	Gone      Percentiles // from unlocked and used until the record was gone or the node was ready again
-	Packets   float64     // packets that ZooKeeper received for each request, from all clients
-	Own       float64     // of these, sent by the clients of the run
-	CPU       float64     // CPU seconds of PID for 1,000 requests
-	RSS, Peak int64       // memory of PID at the end, and its maximum, in bytes
+	Requests int // number of fulfilled requests
+	Failed   int // number of failed requests
+	Errors   []string
+	Shared   int     // how often a second client received a node of another client
+	Rate     float64 // fulfilled requests per second
+	Latency  Percentiles
+	Gone     Percentiles // from unlocked and used until the record was gone or the node was ready again
+	Packets  float64     // packets that ZooKeeper received for each request, from all clients
+	Own      float64     // of these, sent by the clients of the run
+	CPU      float64     // CPU seconds of PID for 1,000 requests
+	Memory   int64       // anonymous memory of PID at the end, in bytes
 }
 
 // maxErrors is the number of errors that a run keeps verbatim.

@@ -27,7 +27,7 @@ func TestLoadMeasuresNodepool(t *testing.T) {
 	if len(got.Errors) > 0 || got.Failed > 0 || got.Shared > 0 {
 		t.Errorf("errors %v, %d failed, %d shared", got.Errors, got.Failed, got.Shared)
 	}
-	if got.Requests == 0 || got.Latency.P50 == 0 || got.Gone.P50 == 0 || got.CPU == 0 || got.RSS == 0 || got.Packets <= got.Own || got.Own == 0 {
+	if got.Requests == 0 || got.Latency.P50 == 0 || got.Gone.P50 == 0 || got.CPU == 0 || got.Memory == 0 || got.Packets <= got.Own || got.Own == 0 {
 		t.Errorf("something was not measured: %+v", got)
 	}
 	if left, err := zuul.Children(t.Context(), "/nodepool/requests"); err != nil || len(left) > 0 {

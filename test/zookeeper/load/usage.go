@@ -30,7 +30,7 @@ type usage struct {
 	at            time.Time
 	packets, sent int64
 	cpu           time.Duration
-	rss, peak     int64
+	memory        int64
 }
 
 func (r *run) usage(ctx context.Context) (usage, error) {
@@ -94,7 +94,7 @@ func (u *usage) process(pid int) error {
 	if err != nil {
 		return err
 	}
-	u.rss, u.peak = kilobytes(string(status), "VmRSS:"), kilobytes(string(status), "VmHWM:")
+	u.memory = kilobytes(string(status), "RssAnon:")
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (r *run) summary(before, after usage) Result {
 	s := r.result
 	s.Requests = len(r.latency)
 	s.Latency, s.Gone = percentiles(r.latency), percentiles(r.gone)
-	s.RSS, s.Peak = after.rss, after.peak
+	s.Memory = after.memory
 	s.Rate = float64(s.Requests) / after.at.Sub(before.at).Seconds()
 	if s.Requests > 0 {
 		each := 1 / float64(s.Requests)
