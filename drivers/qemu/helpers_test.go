@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -95,6 +96,10 @@ func (p place) setup(t *testing.T) drivertest.Setup {
 			if killed, err := killHolder(c.file(i.ID, filePID)); err != nil || !killed {
 				t.Errorf("kill the process of %s: %t, %v", i.ID, killed, err)
 			}
+		}, "stopped": func(t *testing.T, i resources.Instance) {
+			pid, err := holderOf(c.file(i.ID, filePID))
+			testutil.Must(t, err)
+			testutil.Must(t, syscall.Kill(pid, syscall.SIGSTOP))
 		}},
 		Alone: true,
 		Lacks: []string{"sweeper", "access", "snapshots", "adopter"},

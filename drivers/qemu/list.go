@@ -1,6 +1,7 @@
 package qemu
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -34,7 +35,11 @@ func (c *Cloud) instance(m machine) resources.Instance {
 	}
 	switch {
 	case c.isLocked(m.ID):
-		if pid, err := holderOf(c.file(m.ID, filePID)); err == nil && pid != 0 {
+		switch pid, err := holderOf(c.file(m.ID, filePID)); {
+		case err != nil || pid == 0:
+		case isStopped(pid):
+			i.Status, i.Fault = resources.StatusFailed, fmt.Sprintf("the QEMU process %d is stopped (SIGSTOP)", pid)
+		default:
 			i.Status = resources.StatusReady
 		}
 	case c.hasRun(m.ID):
@@ -44,6 +49,13 @@ func (c *Cloud) instance(m machine) resources.Instance {
 		}
 	}
 	return i
+}
+
+// isStopped reports whether a signal has stopped a process, as /proc of Linux shows it.
+func isStopped(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, after, found := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
+	return err == nil && found && bytes.HasPrefix(after, []byte("T"))
 }
 
 // hasRun reports whether QEMU was started for the machine: QEMU creates the file of the console.
