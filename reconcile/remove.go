@@ -62,14 +62,10 @@ func (x *execution) removeNode(ctx context.Context, s plan.Step, node *resources
 	return x.cache.drop(ctx, node.Key())
 }
 
-// machineOf returns the deletion target of a node.
+// machineOf returns the deletion target of a node. A node without a hash was launched, or its record written, by another program.
 func (x *execution) machineOf(n *resources.Node) deletionTarget {
-	d := deletionTarget{external: n.ExternalID, marks: resources.OwnerTags{Installation: x.seen.Installation, Kind: resources.KindNode, ID: n.ID}, record: n.ID}
-	marked := func(i resources.Instance) bool { return i.ID == n.ExternalID && i.Marks.Installation != "" }
-	if n.Hash == "" && !slices.ContainsFunc(x.seen.Providers[n.Provider].Instances, marked) {
-		d.marks = resources.OwnerTags{} // another program has launched it, and only the record proves that it belongs to the provider
-	}
-	return d
+	marks := resources.OwnerTags{Installation: x.seen.Installation, Kind: resources.KindNode, ID: n.ID}
+	return deletionTarget{external: n.ExternalID, marks: marks, record: n.ID, unmarked: n.Hash == ""}
 }
 
 // deleteLeftover deletes an object of ours that has no record.
@@ -132,6 +128,7 @@ type deletionTarget struct {
 	external string              // the cloud's ID; may be empty if the tags are sufficient
 	marks    resources.OwnerTags // required tags of the instance with this ID
 	record   string              // ID in the tags of further instances to delete; empty: none
+	unmarked bool                // the instance with the cloud's ID may have no tags: then only the record proves that it is npctl's
 }
 
 // instanceRemover deletes instances for one step.
@@ -164,6 +161,9 @@ func (r instanceRemover) remove(ctx context.Context, d deletionTarget) error {
 		}
 		asked[id]++
 		err := r.cloud.Delete(ctx, id, marks)
+		if errors.Is(err, drivers.ErrNotOurs) && d.unmarked && id == d.external {
+			err = r.cloud.Delete(ctx, id, resources.OwnerTags{})
+		}
 		if errors.Is(err, drivers.ErrNotOurs) {
 			r.log.Warn("instance belongs to another owner; not deleted", "step", r.step.ID, "provider", r.step.Provider, "instance", id, "error", err)
 			foreign[id] = true
