@@ -25,6 +25,7 @@ const (
 	openHeaderTime       = 5 * time.Second
 	openAnswerTime       = 30 * time.Second
 	openHeaderSize       = 8 << 10
+	openEndTime          = 2 * time.Second
 	aliveWithin          = time.Minute // since the last pass
 )
 
@@ -149,20 +150,9 @@ func (w *service) serveNodepool(ctx context.Context, l net.Listener) error {
 
 // serveOpen serves a handler without authentication until ctx is done.
 func (w *service) serveOpen(ctx context.Context, l net.Listener, handler http.Handler) error {
-	server := &http.Server{Handler: handler, ConnState: connlimit.ConnState, ReadHeaderTimeout: openHeaderTime, ReadTimeout: openHeaderTime, WriteTimeout: openAnswerTime,
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: openHeaderTime, ReadTimeout: openHeaderTime, WriteTimeout: openAnswerTime,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: openHeaderSize, ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelDebug)}
-	stop := context.AfterFunc(ctx, func() {
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer cancel()
-		if server.Shutdown(limit) != nil {
-			_ = server.Close()
-		}
-	})
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return connlimit.Serve(ctx, server, l, openEndTime)
 }
 
 // livez reports whether passes complete.

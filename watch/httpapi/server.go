@@ -104,25 +104,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: headerTime, ReadTimeout: s.BodyTime, IdleTimeout: idleTime, MaxHeaderBytes: headerSize,
-		ErrorLog:  slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), // mostly errors of clients
-		ConnState: connlimit.ConnState,
+		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), // mostly errors of clients
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.WithoutCancel(ctx), servingKey{}, serving{local: local, ending: ctx.Done()})
 		},
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("serve %s: %w", l.Addr(), err)
-	case <-ctx.Done():
-	}
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
-	defer cancel()
-	if err := server.Shutdown(limit); err != nil {
-		_ = server.Close() // a client does not read its response
-	}
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+	if err := connlimit.Serve(ctx, server, l, shutdownTime); err != nil {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	}
 	return nil
