@@ -238,6 +238,10 @@ func (r *rehearsal) endTraffic() {
 	r.ended.Wait()
 }
 
+// minReadyPriority begins the IDs of requests for min-ready of Nodepool's launcher. It repeats such a request for new nodes until it
+// has seen the ready node of the first one, and ends launches when its configuration changes, so some of these nodes have no job.
+const minReadyPriority = "900-"
+
 // follow records the lives of nodes.
 func (r *rehearsal) follow() {
 	nodes := r.nodes()
@@ -250,7 +254,7 @@ func (r *rehearsal) follow() {
 			r.lives[n.ID] = life
 		}
 		life.sharedNode = n
-		life.used = life.used || n.State == "in-use" || n.State == "used"
+		life.used = life.used || n.State == "in-use" || n.State == "used" || strings.HasPrefix(n.User, minReadyPriority)
 	}
 }
 
