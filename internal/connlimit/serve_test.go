@@ -40,6 +40,7 @@ func TestAcceptedConnectionIsAnsweredDuringTheEnd(t *testing.T) {
 	testutil.Must(t, err)
 	r, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	testutil.Must(t, err)
+	defer r.Body.Close() //nolint:errcheck // of a test
 	if text, err := io.ReadAll(r.Body); string(text) != "answer" || err != nil || !r.Close {
 		t.Errorf("the response is %q, %v, closes the connection: %t", text, err, r.Close)
 	}
