@@ -3,7 +3,7 @@
 //
 // A new connection above a limit replaces the connection that has been idle for the longest time: first among those of the
 // same address, then among those of the address with the most connections. If none is idle, the new connection is closed.
-// A connection with a request in progress is never closed.
+// A connection with a request in progress is never closed. Serve ends a server without dropping requests.
 package connlimit
 
 import (
