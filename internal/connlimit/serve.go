@@ -39,11 +39,11 @@ func Serve(ctx context.Context, s *http.Server, l net.Listener, limit time.Durat
 		return err
 	case <-ctx.Done():
 	}
+	s.SetKeepAlivesEnabled(false) // the next response on a connection is its last one
 	_ = l.Close()
 	if err := <-ended; !errors.Is(err, net.ErrClosed) {
 		return err
 	}
-	s.SetKeepAlivesEnabled(false)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	for ctx.Err() == nil && f.any() {
