@@ -205,7 +205,8 @@ func RetryAfterOf(err error) time.Duration {
 
 // Limit permits perSecond calls per second, first come, first served, with bursts of one second's calls; 0 means no
 // limit. Checks of static machines do not count, because they connect to the machine and not to an API. Drivers answer
-// most lookups of names from a cache, so a lookup counts only if it has sent a request, and waits afterwards.
+// most lookups of names from a cache, and most instances leave nothing, so a lookup and the end of a deletion count only if they have
+// sent a request, and wait afterwards.
 func Limit(perSecond float64) Decorator {
 	if perSecond <= 0 {
 		return func(ctx context.Context, _ Call, next func(context.Context) error) error { return next(ctx) }
@@ -215,7 +216,7 @@ func Limit(perSecond float64) Decorator {
 		switch call.Name {
 		case callCheck:
 			return next(ctx)
-		case callResolveOffer, callResolveImage:
+		case callResolveOffer, callResolveImage, callFinishDeletion:
 			counted, sent := countRequests(ctx)
 			err := next(counted)
 			if sent.Load() > 0 {

@@ -409,6 +409,24 @@ func (n *cachedNames) ResolveImage(context.Context, resources.CloudImageSpec) (r
 	return resources.RemoteImage{}, nil, nil
 }
 
+// leavesNothing is a Cloud whose instances leave nothing, so that FinishDeletion sends no request.
+type leavesNothing struct{ drivers.Cloud }
+
+func (leavesNothing) FinishDeletion(context.Context, string) error { return nil }
+
+func TestEndOfADeletionWithoutARequestTakesNoToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, ok := drivers.FinisherOf(drivers.Decorate(leavesNothing{}, drivers.DecorateOptions{Rate: 1}))
+		start := time.Now()
+		for range 100 {
+			testutil.Must(t, f.FinishDeletion(t.Context(), "i-1"))
+		}
+		if took := time.Since(start); !ok || took != 0 {
+			t.Errorf("100 ends of deletions without a request took %s", took)
+		}
+	})
+}
+
 func TestRateLimitsOnlyLookupsThatSendRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := drivers.Decorate(&cachedNames{}, drivers.DecorateOptions{Rate: 1})

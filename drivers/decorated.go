@@ -78,10 +78,11 @@ func (d *decoratedImages) ListImages(ctx context.Context) ([]resources.RemoteIma
 	return do(ctx, d.around, Call{Name: "list_images", Weight: paged}, d.inner.ListImages)
 }
 
-// The calls that look up names.
+// The calls that often send no request.
 const (
-	callResolveOffer = "resolve_offer"
-	callResolveImage = "resolve_image"
+	callResolveOffer   = "resolve_offer"
+	callResolveImage   = "resolve_image"
+	callFinishDeletion = "finish_deletion"
 )
 
 type decoratedResolver struct {
@@ -128,8 +129,7 @@ type decoratedFinisher struct {
 }
 
 func (d *decoratedFinisher) FinishDeletion(ctx context.Context, id string) error {
-	_, err := do(ctx, d.around, Call{Name: "finish_deletion", Subject: id}, func(ctx context.Context) (struct{}, error) { return struct{}{}, d.inner.FinishDeletion(ctx, id) })
-	return err
+	return d.around(ctx, Call{Name: callFinishDeletion, Subject: id}, func(ctx context.Context) error { return d.inner.FinishDeletion(ctx, id) })
 }
 
 type decoratedConsole struct {

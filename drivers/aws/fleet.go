@@ -250,8 +250,13 @@ func (u *usedTemplates) listed(all []types.Instance) {
 	defer u.mu.Unlock()
 	u.instances = map[string]bool{}
 	for _, i := range all {
-		if i.State != nil && i.State.Name != types.InstanceStateNameShuttingDown {
-			u.instances[tagMap(i.Tags)[tagTemplate]] = true
+		if i.State == nil || i.State.Name == types.InstanceStateNameShuttingDown {
+			continue
+		}
+		for _, t := range i.Tags {
+			if aws.ToString(t.Key) == tagTemplate {
+				u.instances[aws.ToString(t.Value)] = true
+			}
 		}
 	}
 }
