@@ -19,7 +19,7 @@ import (
 const ipv6Network = 64
 
 // Listen limits the connections that l accepts. The server on l must have ConnState as its hook, which reports idle
-// connections.
+// connections, as Serve gives it.
 func Listen(l net.Listener, total, perClient int) net.Listener {
 	return &listener{Listener: l, total: total, perClient: perClient, conns: map[netip.Addr]map[*conn]struct{}{}}
 }

@@ -2,11 +2,12 @@ package sandboxcloud
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/npctl/npctl/internal/connlimit"
 )
 
 // shutdownGrace is the time that active calls have to end at shutdown.
@@ -22,19 +23,7 @@ func Serve(ctx context.Context, listener net.Listener, cloud *Cloud) error {
 	server := &http.Server{
 		Handler: cloud.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err := <-failed:
-		return fmt.Errorf("serve sandbox: %w", err)
-	case <-ctx.Done():
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
-	defer cancel()
-	if err := server.Shutdown(grace); err != nil {
-		_ = server.Close() // calls that hang because of a fault
-	}
-	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+	if err := connlimit.Serve(ctx, server, listener, shutdownGrace); err != nil { // it also ends calls that hang because of a fault
 		return fmt.Errorf("serve sandbox: %w", err)
 	}
 	return nil
