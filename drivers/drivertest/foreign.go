@@ -58,13 +58,7 @@ func readingChangesNothing(t *testing.T, s *suite) {
 	testutil.Must(t, err)
 	made := s.ready(t, c, spec)
 	testutil.Must(t, c.Delete(t.Context(), made.ID, spec.Marks))
-	s.eventually(t, func() error { // a listing by c could change something already
-		list, err := s.ours(t.Context(), s.Cloud)
-		if slices.ContainsFunc(list, func(i resources.Instance) bool { return i.ID == made.ID }) {
-			err = fmt.Errorf("instance %s is listed", made.ID)
-		}
-		return err
-	})
+	s.unlisted(t, s.Cloud, made.ID) // a listing by c could change something already
 	k.Revive(1)
 	err = s.readAll(t.Context(), c)
 	if where, changed := k.Died(); changed || err != nil {

@@ -76,6 +76,13 @@ func (s *suite) ready(t *testing.T, c drivers.Cloud, spec drivers.Spec) resource
 // gone waits until a deleted instance is gone, and deletes what it leaves.
 func (s *suite) gone(t *testing.T, c drivers.Cloud, id string) {
 	t.Helper()
+	s.unlisted(t, c, id)
+	s.eventually(t, func() error { return finish(t.Context(), c, id) })
+}
+
+// unlisted waits until an instance is not listed.
+func (s *suite) unlisted(t *testing.T, c drivers.Cloud, id string) {
+	t.Helper()
 	s.eventually(t, func() error {
 		list, err := c.List(t.Context())
 		if err != nil {
@@ -86,7 +93,6 @@ func (s *suite) gone(t *testing.T, c drivers.Cloud, id string) {
 		}
 		return nil
 	})
-	s.eventually(t, func() error { return finish(t.Context(), c, id) })
 }
 
 // finish deletes what a deleted instance leaves, if the driver has such objects.
