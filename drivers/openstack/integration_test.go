@@ -100,8 +100,18 @@ func realSetup(t *testing.T, name string, config cty.Value) drivertest.Setup {
 		LeaveBehind: func(t *testing.T, m resources.OwnerTags) resources.Leftover {
 			return leavePort(t, c, m)
 		},
-		ForeignImage:   func(t *testing.T) drivertest.Foreign { return others(t, c).ForeignImage(t) },
-		Attach:         func(t *testing.T, instance string) []drivertest.Foreign { return others(t, c).Attach(t, instance) },
+		ForeignImage: func(t *testing.T) drivertest.Foreign { return others(t, c).ForeignImage(t) },
+		Attach:       func(t *testing.T, instance string) []drivertest.Foreign { return others(t, c).Attach(t, instance) },
+		Kill: func(t *testing.T, k *testutil.Killer) drivers.Cloud {
+			return mustOpen(t, name, func(next http.RoundTripper) http.RoundTripper { return k.Transport(next, openstacktest.ChangeOf) })
+		},
+		Objects: others(t, c).Objects,
+		Neighbours: func(t *testing.T, node drivers.Spec, upload drivers.ImageSpec) []drivertest.Foreign {
+			return others(t, c).Neighbours(t, node, upload, "small")
+		},
+		Copies: func(t *testing.T, kind resources.Kind, original string) []drivertest.Foreign {
+			return others(t, c).Copies(t, kind == resources.KindUpload, original, "small")
+		},
 		Use:            func(t *testing.T, l resources.Leftover) { others(t, c).UsePort(t, l.ID) },
 		LoseNextAnswer: func(*testing.T) { w.lose.Store(true) },
 		FillQuota:      func(t *testing.T) { setQuota(t, "npctl", "instances=0") },
@@ -288,7 +298,7 @@ func TestRealCloud(t *testing.T) {
 	}
 	t.Run("Plain", func(t *testing.T) {
 		drivertest.Run(t, func(t *testing.T) drivertest.Setup { return realSetup(t, name, offerConfig(nil)) },
-			"Images", "Resolver", "Sweeper", "Console", "Snapshots", "NodeUser", "Errors")
+			"Images", "Resolver", "Sweeper", "Console", "Snapshots", "NodeUser", "Errors", "Foreign", "Copies")
 	})
 	// On the sandbox, the suite runs without attributes and with each one by itself.
 	t.Run("EveryAttribute", func(t *testing.T) {

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -237,7 +235,7 @@ func TestContract(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			drivertest.Run(t, func(t *testing.T) drivertest.Setup { return setup(t, nil, one.label) }, one.groups...)
+			drivertest.RunInBubble(t, func(t *testing.T) drivertest.Setup { return setup(t, nil, one.label) }, one.groups...)
 		})
 	}
 }
@@ -245,7 +243,7 @@ func TestContract(t *testing.T) {
 // Decorators affect a stream that outlives its call, so the snapshot tests also run on a decorated Cloud.
 func TestSnapshotsWorkThroughDecorators(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+	drivertest.RunInBubble(t, func(t *testing.T) drivertest.Setup {
 		s := setup(t, nil, nil)
 		s.Cloud = drivers.Decorate(s.Cloud, drivers.DecorateOptions{Attempts: 1})
 		return s
@@ -264,7 +262,7 @@ func TestContractOnSlowCloud(t *testing.T) {
 		"address_time": cty.StringVal("15ms"), "image_time": cty.StringVal("15ms"),
 		"fault": cty.ListVal([]cty.Value{lag("server.create", "late_listing"), lag("server.delete", "late_listing"), lag("image.delete", "late_listing")}),
 	}
-	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+	drivertest.RunInBubble(t, func(t *testing.T) drivertest.Setup {
 		return setup(t, provider, map[string]cty.Value{"auto_floating_ip": cty.True})
 	})
 }
@@ -272,44 +270,36 @@ func TestContractOnSlowCloud(t *testing.T) {
 // A plan makes no changing call, also with floating IPs and ports.
 func TestContractBesideNeighbours(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
+	drivertest.RunInBubble(t, func(t *testing.T) drivertest.Setup {
 		w := newWorld(t)
 		s := w.setup(t, nil, map[string]cty.Value{"auto_floating_ip": cty.True, "create_ports": cty.True})
-		s.Kill = func(t *testing.T, k *testutil.Killer) drivers.Cloud {
-			env := drivers.Env{Provider: "sandbox", Dir: w.dir, WrapTransport: func(next http.RoundTripper) http.RoundTripper { return k.Transport(next, changes) }}
-			c, err := driver().Open(t.Context(), env, providerConfig(nil))
-			testutil.Must(t, err)
-			return c
-		}
-		s.Neighbours = func(t *testing.T, node drivers.Spec, _ drivers.ImageSpec) []drivertest.Foreign {
-			all := []drivertest.Foreign{w.others(t).ForeignImage(t)}
-			for _, name := range []string{node.Hostname, node.Hostname + "-old"} {
-				id, err := w.beside.AddServer(sandboxcloud.ForeignServer{Name: name})
-				testutil.Must(t, err)
-				all = append(all, drivertest.Foreign{ID: id, Stays: func() error { return staysIn(t.Context(), s.Cloud, id) }})
-			}
-			return all
+		s.Kill = w.kill
+		s.Neighbours = func(t *testing.T, node drivers.Spec, upload drivers.ImageSpec) []drivertest.Foreign {
+			return w.others(t).Neighbours(t, node, upload, "small")
 		}
 		return s
 	}, "Foreign")
 }
 
-// staysIn returns an error unless a server without ownership tags is listed.
-func staysIn(ctx context.Context, c drivers.Cloud, id string) error {
-	list, err := c.List(ctx)
-	i := slices.IndexFunc(list, func(i resources.Instance) bool { return i.ID == id })
-	if err == nil && (i < 0 || list[i].Status == resources.StatusDeleting || list[i].Marks != (resources.OwnerTags{})) {
-		err = fmt.Errorf("server %s is not among %+v", id, list)
-	}
-	return err
+// A launch or an upload that is interrupted at any call is completed or given up without a remainder, with every kind of object
+// that a launch creates.
+func TestKilledCallsAreRepeated(t *testing.T) {
+	t.Parallel()
+	drivertest.RunInBubble(t, func(t *testing.T) drivertest.Setup {
+		w := newWorld(t)
+		s := w.setup(t, nil, map[string]cty.Value{"auto_floating_ip": cty.True, "create_ports": cty.True, "boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(20)})
+		s.Kill, s.Foreign, s.Objects = w.kill, nil, w.others(t).Objects
+		return s
+	}, "Kills", "ImageKills")
 }
 
-// changes describes a call that changes something.
-func changes(r *http.Request) string {
-	if r.Method == http.MethodGet || strings.HasSuffix(r.URL.Path, "/auth/tokens") {
-		return ""
-	}
-	return r.Method + " " + r.URL.Path
+// kill opens the driver for a client that k kills.
+func (w *world) kill(t *testing.T, k *testutil.Killer) drivers.Cloud {
+	t.Helper()
+	env := drivers.Env{Provider: "sandbox", Dir: w.dir, WrapTransport: func(next http.RoundTripper) http.RoundTripper { return k.Transport(next, openstacktest.ChangeOf) }}
+	c, err := driver().Open(t.Context(), env, providerConfig(nil))
+	testutil.Must(t, err)
+	return c
 }
 
 func faultBlock(attributes map[string]cty.Value) cty.Value {

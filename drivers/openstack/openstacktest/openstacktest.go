@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/drivertest"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
@@ -106,10 +108,17 @@ func (p *Project) moveFloatingIP(t *testing.T, address string, port any) {
 // ForeignImage makes an image without content.
 func (p *Project) ForeignImage(t *testing.T) drivertest.Foreign {
 	t.Helper()
+	return p.image(t, object{"name": ownerName})
+}
+
+// image makes an image without content.
+func (p *Project) image(t *testing.T, properties object) drivertest.Foreign {
+	t.Helper()
+	properties["disk_format"], properties["container_format"] = "raw", "bare"
 	var answer struct {
 		ID string `json:"id"`
 	}
-	p.post(t, p.Image, "images", object{"name": ownerName, "disk_format": "raw", "container_format": "bare"}, &answer)
+	p.post(t, p.Image, "images", properties, &answer)
 	p.removeLater(t, p.Image, "images/"+answer.ID)
 	f := p.foreign("image "+answer.ID, p.Image, "images/"+answer.ID, "")
 	f.ID = answer.ID
@@ -128,28 +137,46 @@ func (p *Project) Copies(t *testing.T, isImage bool, original, flavor string) []
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, metadata := object{"name": ownerName, "disk_format": "raw", "container_format": "bare", "tags": source["tags"]}, map[string]string{}
+	request, metadata := object{"name": ownerName, "tags": source["tags"]}, map[string]string{}
 	for name, value := range source {
 		if text, isText := value.(string); isText && strings.HasPrefix(name, "npctl_") {
 			request[name], metadata[name] = text, text
 		}
 	}
-	var image struct {
-		ID string `json:"id"`
+	image := p.image(t, request).ID
+	server := p.server(t, ownerName, original, flavor, drivertest.WithoutObject(metadata))
+	return []drivertest.Foreign{p.copied(t, p.Image, "images/"+image, ""), p.copied(t, p.Compute, "servers/"+server, "server"),
+		p.copied(t, p.Volume, "volumes/"+p.volume(t, drivertest.WithoutObject(metadata)), "volume")}
+}
+
+// Neighbours makes objects with the names of a node and of an upload: two servers and an image.
+func (p *Project) Neighbours(t *testing.T, node drivers.Spec, upload drivers.ImageSpec, flavor string) []drivertest.Foreign {
+	t.Helper()
+	var all []drivertest.Foreign
+	for _, name := range []string{node.Hostname, node.Hostname + "-old"} {
+		id := p.server(t, name, node.ImageID, flavor, nil)
+		f := p.foreign("server "+id, p.Compute, "servers/"+id, "server")
+		f.ID = id
+		all = append(all, f)
 	}
-	p.post(t, p.Image, "images", request, &image)
-	p.removeLater(t, p.Image, "images/"+image.ID)
+	return append(all, p.image(t, object{"name": upload.Name}))
+}
+
+// server makes a server.
+func (p *Project) server(t *testing.T, name, image, flavor string, metadata map[string]string) string {
+	t.Helper()
 	var made struct {
 		Server struct {
 			ID string `json:"id"`
 		} `json:"server"`
 	}
-	server := object{"name": ownerName, "imageRef": original, "flavorRef": p.flavor(t, flavor), "networks": []object{{"uuid": p.network(t, privateNetwork)}},
-		"metadata": drivertest.WithoutObject(metadata)}
+	server := object{"name": name, "imageRef": image, "flavorRef": p.flavor(t, flavor), "networks": []object{{"uuid": p.network(t, privateNetwork)}}}
+	if len(metadata) > 0 {
+		server["metadata"] = metadata
+	}
 	p.post(t, p.Compute, "servers", object{"server": server}, &made)
 	p.removeLater(t, p.Compute, "servers/"+made.Server.ID)
-	return []drivertest.Foreign{p.copied(t, p.Image, "images/"+image.ID, ""), p.copied(t, p.Compute, "servers/"+made.Server.ID, "server"),
-		p.copied(t, p.Volume, "volumes/"+p.volume(t, drivertest.WithoutObject(metadata)), "volume")}
+	return made.Server.ID
 }
 
 // copied returns an object, which has ownership tags.
@@ -306,6 +333,41 @@ func (p *Project) network(t *testing.T, name string) string {
 		t.Fatalf("network %s: %v", name, err)
 	}
 	return answer.Networks[0].ID
+}
+
+// ChangeOf describes a call that changes something; other calls have no description.
+func ChangeOf(r *http.Request) string {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead || strings.HasSuffix(r.URL.Path, "/auth/tokens") {
+		return ""
+	}
+	return r.Method + " " + r.URL.Path
+}
+
+// Objects returns the sorted kinds and IDs of the project's servers, ports, floating IPs, volumes and images, without those that are
+// being deleted.
+func (p *Project) Objects(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, list := range []struct {
+		client    *gophercloud.ServiceClient
+		path, key string
+	}{
+		{p.Compute, "servers/detail", "servers"}, {p.Network, "ports", "ports"}, {p.Network, "floatingips", "floatingips"},
+		{p.Volume, "volumes/detail", "volumes"}, {p.Image, "images", "images"},
+	} {
+		answer, err := p.show(list.client, list.path, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, _ := answer[list.key].([]any)
+		for _, one := range objects {
+			if o := one.(object); !strings.Contains(fmt.Sprint(o["status"], o["OS-EXT-STS:task_state"]), "delet") {
+				all = append(all, fmt.Sprintf("%s %v", strings.TrimSuffix(list.key, "s"), o["id"]))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // foreign describes a thing that must stay as it is.
