@@ -196,8 +196,7 @@ func (nw *networking) release(ctx context.Context, m resources.OwnerTags, server
 
 // checkAdoptable rejects an object with the ownership tags of another record.
 func checkAdoptable(what, id string, found, marks, replaced resources.OwnerTags) error {
-	same := found.Installation == marks.Installation && found.Kind == marks.Kind && found.ID == marks.ID
-	if found.Installation == "" || same || found == replaced {
+	if found.Installation == "" || found.SameRecord(marks) || found == replaced {
 		return nil
 	}
 	return fmt.Errorf("%s %s: %w: it has %s", what, id, drivers.ErrNotOurs, drivers.DescribeOwner(found))

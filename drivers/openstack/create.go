@@ -61,8 +61,7 @@ func (c *Cloud) find(ctx context.Context, spec drivers.Spec) (resources.Instance
 		return resources.Instance{}, false, err
 	}
 	for _, s := range found {
-		m := ownerOf(s.Metadata)
-		if m.Installation != spec.Marks.Installation || m.ID != spec.Marks.ID || m.Kind != spec.Marks.Kind || statusOf(s) == resources.StatusDeleting {
+		if !ownerOf(s.Metadata).SameRecord(spec.Marks) || statusOf(s) == resources.StatusDeleting {
 			continue
 		}
 		instances, err := c.instances(ctx, []server{s})

@@ -4,6 +4,7 @@
 //
 //	go run ./test/mutation -seed 21 -n 20                     draw 20 mutations and list them
 //	go run ./test/mutation -seed 21 -n 20 -run                draw and run them
+//	go run ./test/mutation -ownership -run                    run those that take another's object for npctl's
 //	go run ./test/mutation -from LIST [-only N] -run          run those of a list (or only its Nth)
 //
 // Every 20 mutations hold 6 of plan, 6 of reconcile, 5 of drivers and 3 of state (with state/bolt). A longer list
@@ -39,11 +40,12 @@ func main() {
 	seed := flag.Uint64("seed", 21, "draw by this seed")
 	number := flag.Int("n", 20, "draw this many mutations")
 	from := flag.String("from", "", "read the mutations from this file instead of drawing them")
+	ownership := flag.Bool("ownership", false, "take every place that decides whose an object is, instead of drawing")
 	only := flag.Int("only", 0, "take only the mutation with this number, counted from 1")
 	run := flag.Bool("run", false, "run the tests against each mutation")
 	timeout := flag.Duration("timeout", 10*time.Minute, "limit for the tests of one package")
 	flag.Parse()
-	ok, err := check(*seed, *number, *from, *only, *run, *timeout)
+	ok, err := check(*seed, *number, *ownership, *from, *only, *run, *timeout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutation:", err)
 		os.Exit(2)
@@ -54,7 +56,7 @@ func main() {
 }
 
 // check lists or runs the mutations and reports whether all of them were killed.
-func check(seed uint64, number int, from string, only int, run bool, timeout time.Duration) (bool, error) {
+func check(seed uint64, number int, ours bool, from string, only int, run bool, timeout time.Duration) (bool, error) {
 	scratch, err := os.MkdirTemp("", "mutation")
 	if err != nil {
 		return false, err
@@ -69,9 +71,12 @@ func check(seed uint64, number int, from string, only int, run bool, timeout tim
 		return false, err
 	}
 	var lines []string
-	if from != "" {
+	switch {
+	case ours:
+		lines = ownership(sites)
+	case from != "":
 		lines, err = readList(from)
-	} else {
+	default:
 		lines, err = b.draw(sites, seed, number)
 	}
 	if err != nil {
