@@ -268,7 +268,7 @@ func (c *collector) trust(call *ast.CallExpr) {
 	case "CheckOwner":
 		c.add(trustAll, call, "func(...any) error { return nil }("+arguments+")", "nil")
 	case "OwnerOf":
-		c.add(trustAll, call, "func(tags map[string]string, _ ...any) resources.OwnerTags { return "+receiver+".DecodeTags(tags) }("+arguments+")", "DecodeTags")
+		c.add(trustAll, call, "func(tags map[string]string, _ any, _ ...string) resources.OwnerTags { return "+receiver+".DecodeTags(tags) }("+arguments+")", "DecodeTags")
 	}
 }
 
