@@ -253,7 +253,11 @@ func newVolume(t *testing.T, tags map[string]string) string {
 
 func leaveVolume(t *testing.T, m resources.OwnerTags) resources.Leftover {
 	t.Helper()
-	return resources.Leftover{Type: resources.LeftoverVolume, ID: newVolume(t, drivers.EncodeTags(m)), Marks: m}
+	id := newVolume(t, drivers.EncodeTags(m))
+	if m.Installation == "" {
+		t.Cleanup(func() { _, _ = sdk(t).DeleteVolume(uncanceled(t), &ec2.DeleteVolumeInput{VolumeId: aws.String(id)}) })
+	}
+	return resources.Leftover{Type: resources.LeftoverVolume, ID: id, Marks: m}
 }
 
 func useVolume(t *testing.T, id string) {

@@ -123,6 +123,7 @@ func sweeperTests() []test {
 		{"AbilityMatchesSetup", nil, func(t *testing.T, s *suite) { _, ok := drivers.SweeperOf(s.Cloud); s.checkAbility(t, "sweeper", ok) }},
 		{"WhatStaysBehindIsListedAndRemoved", can, leftoverGoes},
 		{"WhatCarriesOtherMarksIsLeftAlone", can, otherMarksStay},
+		{"WhatCarriesNoMarksIsLeftAlone", can, unmarkedStays},
 		{"WhatIsInUseByNowIsLeftAlone", func(s *suite) bool { return can(s) && s.Use != nil }, inUseStays},
 	}
 }
@@ -175,6 +176,20 @@ func otherMarksStay(t *testing.T, s *suite) {
 	}
 	if _, err := s.leftover(t, sweeper, left.ID); err != nil {
 		t.Error(err)
+	}
+}
+
+// unmarkedStays asks for the deletion of another's object as a listing without ownership tags would name it.
+func unmarkedStays(t *testing.T, s *suite) {
+	sweeper, _ := drivers.SweeperOf(s.Cloud)
+	left := s.LeaveBehind(t, resources.OwnerTags{})
+	ours := s.LeaveBehind(t, s.spec().Marks)
+	s.eventually(t, func() error { _, err := s.leftover(t, sweeper, ours.ID); return err })
+	if _, err := s.leftover(t, sweeper, left.ID); err == nil {
+		t.Errorf("the %s %s is listed, without ownership tags", left.Type, left.ID)
+	}
+	if err := sweeper.DeleteLeftover(t.Context(), left); !errors.Is(err, drivers.ErrNotOurs) {
+		t.Errorf("DeleteLeftover of a %s without ownership tags: %v, want ErrNotOurs", left.Type, err)
 	}
 }
 

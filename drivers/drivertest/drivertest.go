@@ -62,7 +62,8 @@ type Setup struct {
 	// its ownership tags: an image, a disk and a clone of it, an instance like it. It omits kinds that the project does not
 	// support, and those that nothing distinguishes (docs/security.md). Stays accepts ownership tags.
 	Copies func(t *testing.T, kind resources.Kind, original string) []Foreign
-	// LeaveBehind creates an object other than an instance with these ownership tags, of a type that Leftovers lists.
+	// LeaveBehind creates an object other than an instance with these ownership tags, of a type that Leftovers lists. With zero
+	// tags it creates one of another user, which the test's end deletes.
 	LeaveBehind func(t *testing.T, marks resources.OwnerTags) resources.Leftover
 	// Use makes another object use a leftover until the test ends.
 	Use func(t *testing.T, l resources.Leftover)

@@ -192,6 +192,11 @@ func imageOfOthers(t *testing.T, s *suite) {
 	if err := foreign.Stays(); err != nil {
 		t.Error(err)
 	}
+	images, err := store.ListImages(t.Context())
+	testutil.Must(t, err)
+	if i := slices.IndexFunc(images, func(i resources.RemoteImage) bool { return i.Marks.Installation == "" }); i >= 0 {
+		t.Errorf("image %s is listed, without ownership tags", images[i].ID)
+	}
 }
 
 func wrongSum(t *testing.T, s *suite) {

@@ -172,17 +172,19 @@ func setup(t *testing.T, attributes map[string]cty.Value) drivertest.Setup {
 		Foreign:      func(*testing.T) string { return l.Instance("foreign") },
 		ForeignImage: func(*testing.T) drivertest.Foreign { return l.foreign("images", l.Image("foreign")) },
 		Attach: func(_ *testing.T, instance string) []drivertest.Foreign {
-			attached := []drivertest.Foreign{l.foreign("volumes", l.Volume("data", instance))}
-			if !l.hasFloatingIP(instance) {
-				attached = append(attached, l.foreign("floating_ips", l.FloatingIP("theirs", instance)))
+			if ours := l.floatingIP(instance); ours != "" {
+				l.Remove("floating_ips", ours) // an interface has one
 			}
-			return attached
+			return []drivertest.Foreign{l.foreign("volumes", l.Volume("data", instance)), l.foreign("floating_ips", l.FloatingIP("theirs", instance))}
 		},
 		Copies: func(_ *testing.T, kind resources.Kind, original string) []drivertest.Foreign {
 			return l.copiesOf(kind, original)
 		},
 		LeaveBehind: func(_ *testing.T, m resources.OwnerTags) resources.Leftover {
-			name, _ := objectName(m)
+			name := "theirs"
+			if m.Installation != "" {
+				name, _ = objectName(m)
+			}
 			return resources.Leftover{Type: resources.LeftoverFloatingIP, ID: l.FloatingIP(name, ""), Marks: m}
 		},
 		Use: func(_ *testing.T, left resources.Leftover) { l.use(left.ID) },

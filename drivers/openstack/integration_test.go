@@ -183,6 +183,9 @@ func leavePort(t *testing.T, c *Cloud, m resources.OwnerTags) resources.Leftover
 	testutil.Must(t, err)
 	p, err := c.network.createPort(t.Context(), drivers.Spec{Marks: m, Hostname: "left-behind"}, n, nil)
 	testutil.Must(t, err)
+	if m.Installation == "" {
+		t.Cleanup(func() { testutil.Must(t, c.network.deletePorts(contextFor(t), []port{p})) })
+	}
 	return resources.Leftover{Type: resources.LeftoverPort, ID: p.ID, Marks: m}
 }
 
