@@ -45,7 +45,7 @@ var errNoPort = errors.New("it has no port")
 
 // attach finds or creates the floating IP of a server.
 func (nw *networking) attach(ctx context.Context, settings labelSettings, m resources.OwnerTags, server string) (floatingIP, error) {
-	ports, err := nw.listPorts(ctx, url.Values{"device_id": {server}})
+	ports, err := nw.portsOf(ctx, server)
 	if err != nil {
 		return floatingIP{}, err
 	}
@@ -145,7 +145,7 @@ func (nw *networking) createFloatingIP(ctx context.Context, network string, m re
 
 // ownFloatingIPs lists the floating IPs with the ownership tags that are associated with the server or with none.
 func (nw *networking) ownFloatingIPs(ctx context.Context, m resources.OwnerTags, server string) ([]floatingIP, error) {
-	ports, err := nw.listPorts(ctx, url.Values{"device_id": {server}})
+	ports, err := nw.portsOf(ctx, server)
 	if err != nil {
 		return nil, err
 	}

@@ -259,7 +259,7 @@ func TestActiveServerGetsItsFloatingIPOnce(t *testing.T) {
 func TestDetachedFloatingIPIsReused(t *testing.T) {
 	r := newReplay(t)
 	r.on("GET /compute/v2.1/servers/detail", 200, activeWithoutIP)
-	r.on("GET /network/v2.0/ports", 200, `{"ports": [{"id": "p1", "network_id": "net-1", "fixed_ips": [{"ip_address": "10.0.0.5"}]}]}`)
+	r.on("GET /network/v2.0/ports", 200, `{"ports": [{"id": "p1", "device_id": "s1", "network_id": "net-1", "fixed_ips": [{"ip_address": "10.0.0.5"}]}]}`)
 	r.on("GET /network/v2.0/floatingips", 200, `{"floatingips": [{"id": "fip1", "floating_ip_address": "172.24.4.9", "port_id": null, "description": "npctl:id=0000000007&installation=inst"}]}`)
 	r.on("PUT /network/v2.0/floatingips/fip1", 200, `{"floatingip": {"id": "fip1", "floating_ip_address": "172.24.4.9", "port_id": "p1"}}`)
 	if got, err := advanced(t, r.open(nil)); err != nil || got.Addresses.PublicIPv4 != "172.24.4.9" {
@@ -273,7 +273,7 @@ func TestServerWithoutAddressForAFloatingIP(t *testing.T) {
 		rejected bool // every attempt must fail
 	}{
 		"no port":   {`[]`, false},
-		"IPv6 only": {`[{"id": "p1", "network_id": "net-1", "fixed_ips": [{"ip_address": "fd00::5"}]}]`, true},
+		"IPv6 only": {`[{"id": "p1", "device_id": "s1", "network_id": "net-1", "fixed_ips": [{"ip_address": "fd00::5"}]}]`, true},
 	} {
 		r := newReplay(t)
 		r.on("GET /compute/v2.1/servers/detail", 200, activeWithoutIP)
@@ -288,7 +288,7 @@ func TestServerWithoutAddressForAFloatingIP(t *testing.T) {
 func TestFloatingIPQuotaIsErrQuota(t *testing.T) {
 	r := newReplay(t)
 	r.on("GET /compute/v2.1/servers/detail", 200, activeWithoutIP)
-	r.on("GET /network/v2.0/ports", 200, `{"ports": [{"id": "p1", "network_id": "net-1", "fixed_ips": [{"ip_address": "10.0.0.5"}]}]}`)
+	r.on("GET /network/v2.0/ports", 200, `{"ports": [{"id": "p1", "device_id": "s1", "network_id": "net-1", "fixed_ips": [{"ip_address": "10.0.0.5"}]}]}`)
 	r.on("GET /network/v2.0/floatingips", 200, `{"floatingips": []}`)
 	r.on("POST /network/v2.0/floatingips", 409, `{"NeutronError": {"type": "OverQuota", "message": "Quota exceeded for resources: ['floatingip'].", "detail": ""}}`)
 	if got, err := advanced(t, r.open(nil)); !errors.Is(err, drivers.ErrQuota) || got.ID != "s1" {

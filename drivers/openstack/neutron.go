@@ -54,6 +54,12 @@ func (nw *networking) listPorts(ctx context.Context, filter url.Values) ([]port,
 		func(p port) string { return p.ID })
 }
 
+// portsOf lists the ports of a server.
+func (nw *networking) portsOf(ctx context.Context, server string) ([]port, error) {
+	ports, err := nw.listPorts(ctx, url.Values{"device_id": {server}})
+	return slices.DeleteFunc(ports, func(p port) bool { return p.Device != server }), err
+}
+
 func (nw *networking) listFloatingIPs(ctx context.Context, filter url.Values) ([]floatingIP, error) {
 	client, err := nw.service(serviceNetwork)
 	if err != nil {

@@ -80,6 +80,7 @@ type world struct {
 	dir    string
 	beside *sandboxcloud.Cloud
 	calls  atomic.Int64
+	wrap   func(http.RoundTripper) http.RoundTripper // nil: nothing
 }
 
 func newWorld(t *testing.T) *world {
@@ -104,6 +105,9 @@ func (w *world) setup(t *testing.T, provider, label map[string]cty.Value) driver
 	maps.Copy(attributes, provider)
 	config := providerConfig(attributes)
 	env := drivers.Env{Provider: "sandbox", Dir: w.dir, WrapTransport: countCalls(&w.calls)}
+	if w.wrap != nil {
+		env.WrapTransport = w.wrap
+	}
 	openIt := func(t *testing.T) drivers.Cloud {
 		t.Helper()
 		c, err := driver().Open(t.Context(), env, config)
@@ -265,6 +269,26 @@ func TestContractOnSlowCloud(t *testing.T) {
 	drivertest.RunInBubble(t, func(t *testing.T) drivertest.Setup {
 		return setup(t, provider, map[string]cty.Value{"auto_floating_ip": cty.True})
 	})
+}
+
+// Filters of queries are an optimization: a cloud that ignores them shows objects of others, and none of these is deleted.
+func TestContractOnCloudThatIgnoresFilters(t *testing.T) {
+	t.Parallel()
+	drivertest.RunInBubble(t, func(t *testing.T) drivertest.Setup {
+		w := newWorld(t)
+		w.wrap = func(next http.RoundTripper) http.RoundTripper {
+			return testutil.RoundTripper(func(r *http.Request) (*http.Response, error) {
+				r = r.Clone(r.Context())
+				query := r.URL.Query()
+				for _, filter := range []string{"description", "device_id", "name", "tag"} {
+					query.Del(filter)
+				}
+				r.URL.RawQuery = query.Encode()
+				return next.RoundTrip(r)
+			})
+		}
+		return w.setup(t, nil, map[string]cty.Value{"auto_floating_ip": cty.True, "create_ports": cty.True})
+	}, "Instances", "Adopter", "Images", "Copies")
 }
 
 // A plan makes no changing call, also with floating IPs and ports.
