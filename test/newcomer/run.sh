@@ -33,13 +33,24 @@ mirror() {
     echo http://deb.debian.org/debian
 }
 
-# make_root installs a minimal Debian with this machine's mirror, proxy and certificates.
+# debian prints the path of a minimal Debian with this machine's mirror and proxy, as an archive. It is made again when the
+# mirror has other packages.
+debian() {
+  local mirror line packages=make,git,ca-certificates options=() archive
+  mirror=$(mirror)
+  archive=${TMPDIR:-/tmp}/npctl-debian-$({ echo "$mirror $packages"; cat /var/lib/apt/lists/*_"$suite"*_InRelease; } | sha256sum | head -c 12).tar
+  if [ ! -e "$archive" ]; then
+    while read -r line; do options+=(--aptopt="$line"); done \
+      < <(apt-config dump Acquire::http::Proxy Acquire::https::Proxy Acquire::https::CAInfo | grep -v '""')
+    mmdebstrap --quiet --mode=root --variant=minbase --include="$packages" "${options[@]}" "$suite" "$archive.new.tar" "$mirror" </dev/null
+    mv "$archive.new.tar" "$archive"
+  fi
+  echo "$archive"
+}
+
+# make_root unpacks a minimal Debian and adds this machine's certificates.
 make_root() { # directory
-  local line options=()
-  while read -r line; do options+=(--aptopt="$line"); done \
-    < <(apt-config dump Acquire::http::Proxy Acquire::https::Proxy Acquire::https::CAInfo | grep -v '""')
-  mmdebstrap --quiet --mode=root --variant=minbase --include=make,git,ca-certificates "${options[@]}" \
-    "$suite" "$1" "$(mirror)" </dev/null
+  tar --extract --numeric-owner --xattrs --file "$(debian)" --directory "$1"
   cp /etc/resolv.conf "$1/etc/resolv.conf"
   if [ -d /usr/local/share/ca-certificates ]; then
     cp -rL /usr/local/share/ca-certificates/. "$1/usr/local/share/ca-certificates/"
