@@ -160,6 +160,18 @@ func TestNodeNeedsItsPodAndItsRoleBinding(t *testing.T) {
 	}
 }
 
+func TestObjectsOfOthersAreReadyAndHaveTheirNames(t *testing.T) {
+	theirs := metav1.ObjectMeta{Name: "theirs"}
+	for what, i := range map[string]resources.Instance{
+		"namespace": (&Cloud{spaces: namespaces()}).instance(spaceObject{Metadata: theirs}, contents{}),
+		"pod":       (&PodCloud{}).instance(podObject{Metadata: theirs}),
+	} {
+		if i.ID != "theirs" || i.Name != "theirs" || i.Status != resources.StatusReady || i.Marks != (resources.OwnerTags{}) {
+			t.Errorf("the %s of others is %+v", what, i)
+		}
+	}
+}
+
 func TestTagsAreInAnnotationsAndLabelsAreValid(t *testing.T) {
 	spec := spec(t)
 	s, err := settingsOf(spec.Config)
@@ -186,8 +198,34 @@ func TestTagsAreInAnnotationsAndLabelsAreValid(t *testing.T) {
 			t.Error("a copy with another name has tags")
 		}
 	}
-	if recordIn(metav1.ObjectMeta{Annotations: map[string]string{"openshift.io/description": "a project"}}).Installation != "" {
-		t.Error("a project of others has tags")
+	for _, description := range []string{"a project", r.text()} {
+		if recordIn(metav1.ObjectMeta{Name: meta.Name, Annotations: map[string]string{"openshift.io/description": description}}).Installation != "" {
+			t.Errorf("a project of others with the description %s has tags", description)
+		}
+	}
+	for _, text := range []string{`{"id":"1"}`, `{"installation":"one"}`, `{"installation":"one","id":"1","login":"root"}`} {
+		if got := recordIn(metav1.ObjectMeta{Annotations: map[string]string{"npctl/node": text}}).marks(); got != (resources.OwnerTags{}) {
+			t.Errorf("annotation %s has tags %+v", text, got)
+		}
+	}
+	r.Project = "ci"
+	for project, want := range map[string]string{"ci": "one", "restored": ""} {
+		pod := metav1.ObjectMeta{Name: meta.Name, Namespace: project, Annotations: r.annotations(nil)}
+		if got := recordIn(pod).Installation; got != want {
+			t.Errorf("a pod of project ci in project %s has installation %q, want %q", project, got, want)
+		}
+	}
+}
+
+// The drivers adopt nothing, so empty tags stand for no object.
+func TestObjectWithoutTagsIsNotDeleted(t *testing.T) {
+	kubeconfig(t, server(t, http.StatusOK, map[string]string{"Content-Type": "application/json"}, `{"metadata":{"name":"theirs"}}`))
+	for _, d := range all() {
+		cloud, err := open(t, d, "prod")
+		testutil.Must(t, err)
+		if err := cloud.Delete(t.Context(), "theirs", resources.OwnerTags{}); !errors.Is(err, drivers.ErrNotOurs) {
+			t.Errorf("%s: Delete = %v, want %v", d.Kind(), err, drivers.ErrNotOurs)
+		}
 	}
 }
 

@@ -34,7 +34,8 @@ const (
 
 // record is the part of a node that its objects have to show, because List knows no configuration.
 type record struct {
-	Object       string                    `json:"object,omitempty"` // the name of the namespace or pod: others have copied the annotation
+	Object       string                    `json:"object,omitempty"`  // the name of the namespace or pod: others have copied the annotation
+	Project      string                    `json:"project,omitempty"` // of a pod of openshiftpods, which others may have copied to another one
 	Installation string                    `json:"installation"`
 	Kind         resources.Kind            `json:"kind"`
 	ID           string                    `json:"id"`
@@ -75,8 +76,8 @@ func (r record) text() string { return string(bodyOf(r)) }
 // recordIn returns the record of an object, a zero one if the object is not npctl's.
 func recordIn(meta metav1.ObjectMeta) (r record) {
 	text := meta.Annotations[markAnnotation]
-	if text == "" {
-		text, _ = strings.CutPrefix(meta.Annotations[descriptionAnnotation], descriptionPrefix)
+	if description, found := strings.CutPrefix(meta.Annotations[descriptionAnnotation], descriptionPrefix); found && text == "" {
+		text = description
 	}
 	if json.Unmarshal([]byte(text), &r) != nil || r.Installation == "" || r.ID == "" || r.isCopyIn(meta) {
 		return record{}
@@ -86,7 +87,7 @@ func recordIn(meta metav1.ObjectMeta) (r record) {
 
 // isCopyIn reports whether an object has the record of another one. The objects in the namespace of a node have its record.
 func (r record) isCopyIn(meta metav1.ObjectMeta) bool {
-	return r.Object != "" && r.Object != meta.Name && r.Object != meta.Namespace
+	return r.Object != "" && r.Object != meta.Name && r.Object != meta.Namespace || r.Project != "" && r.Project != meta.Namespace
 }
 
 // labels returns the labels of the objects of the node, with those of the configuration and the request.

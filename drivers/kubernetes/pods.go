@@ -48,9 +48,10 @@ func (c *PodCloud) Create(ctx context.Context, spec drivers.Spec) (resources.Ins
 	if err := s.checkPod(); err != nil {
 		return resources.Instance{}, err
 	}
-	name := nameOf(spec)
+	r, name := recordOf(spec, s), nameOf(spec)
+	r.Project = c.project
 	var pod podObject
-	err = c.create(ctx, c.path(), name, newPod(name, recordOf(spec, s), s, spec.Properties), &pod)
+	err = c.create(ctx, c.path(), name, newPod(name, r, s, spec.Properties), &pod)
 	if conflict := err; isStatus(err, http.StatusConflict) {
 		if err = c.get(ctx, c.path()+"/"+name, &pod); err == nil && !recordIn(pod.Metadata).marks().SameRecord(spec.Marks) {
 			err = unsentError{fmt.Errorf("%w: %w, and it is not the one of node %s", drivers.ErrRejected, conflict, spec.Marks.ID)}
