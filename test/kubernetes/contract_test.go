@@ -10,9 +10,12 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/zclconf/go-cty/cty"
 
@@ -21,6 +24,7 @@ import (
 	"github.com/npctl/npctl/drivers/kubernetes"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/test/gate"
 	"github.com/npctl/npctl/test/kubernetes/cluster"
 	"github.com/npctl/npctl/test/program"
 )
@@ -44,20 +48,31 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// lab opens one of the drivers and counts its calls.
+// lab opens one of the drivers, counts its calls, and knows the objects that its clients and others have created.
 type lab struct {
-	driver   drivers.Driver
-	config   map[string]cty.Value // of the provider
-	calls    atomic.Int64
-	loseNext atomic.Bool // the response of the next creation is lost
-	limited  atomic.Bool // calls have the token of a user without permissions
+	driver    drivers.Driver
+	config    map[string]cty.Value // of the provider
+	project   string               // of openshiftpods
+	calls     atomic.Int64
+	loseNext  atomic.Bool  // the response of the next creation is lost
+	limitNext atomic.Bool  // the next creation has the token of a user without permissions
+	deleted   atomic.Int64 // the time of the last deletion in Unix milliseconds
+
+	mu   sync.Mutex
+	made map[string]bool // guarded by mu; the paths of the objects
 }
 
 func (l *lab) open(t *testing.T) (drivers.Cloud, error) {
 	t.Helper()
+	return l.openBy(t, l.wrap, nil)
+}
+
+func (l *lab) openBy(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper, config map[string]cty.Value) (drivers.Cloud, error) {
+	t.Helper()
 	values := l.driver.Schema().Provider.Null().AsValueMap()
 	maps.Copy(values, l.config)
-	return l.driver.Open(t.Context(), drivers.Env{Provider: "drivertest", WrapTransport: l.wrap}, cty.ObjectVal(values))
+	maps.Copy(values, config)
+	return l.driver.Open(t.Context(), drivers.Env{Provider: "drivertest", WrapTransport: wrap}, cty.ObjectVal(values))
 }
 
 func (l *lab) mustOpen(t *testing.T) drivers.Cloud {
@@ -67,14 +82,34 @@ func (l *lab) mustOpen(t *testing.T) drivers.Cloud {
 	return cloud
 }
 
+// mortal opens the driver for a client that k kills.
+func (l *lab) mortal(t *testing.T, k *testutil.Killer) drivers.Cloud {
+	t.Helper()
+	cloud, err := l.openBy(t, func(next http.RoundTripper) http.RoundTripper {
+		return k.Transport(l.wrap(complete(next)), changes)
+	}, nil)
+	testutil.Must(t, err)
+	return cloud
+}
+
+// changes describes a call that changes something. The drivers send no reviews and no dry runs.
+func changes(r *http.Request) string {
+	if call := r.Method + " " + r.URL.Path; gate.Changes(call) {
+		return call
+	}
+	return ""
+}
+
 func (l *lab) wrap(next http.RoundTripper) http.RoundTripper {
+	next = cluster.Projects{Next: l.recording(next)}
 	return testutil.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		l.calls.Add(1)
-		if l.limited.Load() {
+		l.slowDown(r)
+		if r.Method == http.MethodPost && l.limitNext.CompareAndSwap(true, false) {
 			r = r.Clone(r.Context())
 			r.Header.Set("Authorization", "Bearer "+cluster.LimitedToken)
 		}
-		answer, err := cluster.Projects{Next: next}.RoundTrip(r)
+		answer, err := next.RoundTrip(r)
 		if err == nil && r.Method == http.MethodPost && l.loseNext.CompareAndSwap(true, false) {
 			_, _ = io.Copy(io.Discard, answer.Body)
 			_ = answer.Body.Close()
@@ -82,6 +117,18 @@ func (l *lab) wrap(next http.RoundTripper) http.RoundTripper {
 		}
 		return answer, err
 	})
+}
+
+// slowDown makes lists slow, and polls of them rare, while the controller of namespaces waits before a deletion. On an idle machine
+// these polls took much of the CPU time.
+func (l *lab) slowDown(r *http.Request) {
+	now := time.Now().UnixMilli()
+	switch kind := path.Base(r.URL.Path); {
+	case r.Method == http.MethodDelete:
+		l.deleted.Store(now)
+	case (kind == "namespaces" || kind == "projects") && now-l.deleted.Load() < 5000:
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 func label(t *testing.T, d drivers.Driver, attributes map[string]cty.Value) cty.Value {
@@ -107,30 +154,35 @@ func podLabel(more map[string]cty.Value) map[string]cty.Value {
 func TestContract(t *testing.T) {
 	t.Parallel()
 	project(t, "existing")
+	project(t, "restored")
 	limits := map[string]cty.Value{"max_servers": cty.NumberIntVal(1000)}
 	inProject := map[string]cty.Value{"max_servers": cty.NumberIntVal(1000), "project": cty.StringVal("existing")}
 	for name, c := range map[string]struct {
-		driver drivers.Driver
-		config map[string]cty.Value
-		label  map[string]cty.Value
+		driver  drivers.Driver
+		config  map[string]cty.Value
+		project string
+		label   map[string]cty.Value
 	}{
-		"kubernetes pod":       {kubernetes.New(), limits, podLabel(nil)},
-		"kubernetes namespace": {kubernetes.New(), limits, podLabel(map[string]cty.Value{"type": cty.StringVal("namespace")})},
-		"openshift pod":        {kubernetes.NewOpenShift(), limits, podLabel(nil)},
-		"openshift project":    {kubernetes.NewOpenShift(), limits, podLabel(map[string]cty.Value{"type": cty.StringVal("project")})},
-		"openshiftpods":        {kubernetes.NewOpenShiftPods(), inProject, podLabel(nil)},
+		"kubernetes pod":       {kubernetes.New(), limits, "", podLabel(nil)},
+		"kubernetes namespace": {kubernetes.New(), limits, "", podLabel(map[string]cty.Value{"type": cty.StringVal("namespace")})},
+		"openshift pod":        {kubernetes.NewOpenShift(), limits, "", podLabel(nil)},
+		"openshift project":    {kubernetes.NewOpenShift(), limits, "", podLabel(map[string]cty.Value{"type": cty.StringVal("project")})},
+		"openshiftpods":        {kubernetes.NewOpenShiftPods(), inProject, "existing", podLabel(nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			drivertest.Run(t, func(t *testing.T) drivertest.Setup {
-				return setup(t, &lab{driver: c.driver, config: c.config}, c.label)
+				if c.project == "" { // others wait for the deletion of namespaces
+					t.Parallel()
+				}
+				return setup(t, &lab{driver: c.driver, config: c.config, project: c.project, made: map[string]bool{}}, c.label)
 			})
 		})
 	}
 }
 
 func setup(t *testing.T, l *lab, attributes map[string]cty.Value) drivertest.Setup {
-	isPods := l.driver.Kind() == "openshiftpods"
+	isPods := l.project != ""
 	isPod := attributes["type"].AsString() == "pod"
 	cloud := l.mustOpen(t)
 	t.Cleanup(func() { testutil.Must(t, cloud.Close()) })
@@ -144,11 +196,19 @@ func setup(t *testing.T, l *lab, attributes map[string]cty.Value) drivertest.Set
 			_, err := other.open(t)
 			return err
 		},
-		Foreign: func(t *testing.T) string { return foreign(t, map[bool]string{true: "existing"}[isPods]) },
+		Foreign: func(t *testing.T) string { return l.foreign(t).ID },
+		Kill:    l.mortal,
+		Objects: l.objects,
+		Neighbours: func(t *testing.T, node drivers.Spec, _ drivers.ImageSpec) []drivertest.Foreign {
+			return l.neighbours(t, node)
+		},
+		Copies: func(t *testing.T, _ resources.Kind, original string) []drivertest.Foreign {
+			return l.copies(t, original)
+		},
 		Rejected: map[string]func(*drivers.Spec){
-			"no permission": func(*drivers.Spec) {
-				l.limited.Store(true)
-				t.Cleanup(func() { l.limited.Store(false) })
+			"no permission": func(*drivers.Spec) { l.limitNext.Store(true) },
+			"name of others": func(spec *drivers.Spec) {
+				l.others(t, l.collection(), map[string]any{"name": nameOf(*spec), "labels": ourLabels(*spec)})
 			},
 		},
 	}
@@ -171,9 +231,9 @@ func setup(t *testing.T, l *lab, attributes map[string]cty.Value) drivertest.Set
 	if isPod {
 		bad := podLabel(map[string]cty.Value{"volumes": cty.StringVal(`[{"name":"cache"}]`), "volume_mounts": cty.StringVal(`[{"name":"cahce","mountPath":"/c"}]`)})
 		s.BadOffers = map[string]drivertest.BadOffer{"volume": {Config: label(t, l.driver, bad), Attribute: "volume_mounts", Near: "cache"}}
-		s.Rejected = map[string]func(*drivers.Spec){"no image": func(spec *drivers.Spec) {
+		s.Rejected["no image"] = func(spec *drivers.Spec) {
 			spec.Config = label(t, l.driver, map[string]cty.Value{"type": cty.StringVal("pod")})
-		}}
+		}
 	}
 	if isPods {
 		s.FillQuota = func(t *testing.T) { fillQuota(t, "existing") }
@@ -188,24 +248,6 @@ func project(t *testing.T, name string) {
 		return kube.Request(http.MethodGet, "/api/v1/namespaces/"+name+"/serviceaccounts/default", nil, nil) == nil
 	})
 	t.Cleanup(func() { testutil.Must(t, kube.Request(http.MethodDelete, "/api/v1/namespaces/"+name, nil, nil)) })
-}
-
-// foreign creates an object that npctl does not own: a pod in a namespace, or a namespace if the name is empty.
-func foreign(t *testing.T, namespace string) string {
-	t.Helper()
-	path, body := "/api/v1/namespaces", map[string]any{"metadata": map[string]any{"generateName": "foreign-", "annotations": map[string]string{"team": "other"}}}
-	if namespace != "" {
-		path = "/api/v1/namespaces/" + namespace + "/pods"
-		body["spec"] = map[string]any{"containers": []any{map[string]any{"name": "a", "image": "debian:12"}}}
-	}
-	var made cluster.Object
-	testutil.Must(t, kube.Request(http.MethodPost, path, body, &made))
-	t.Cleanup(func() {
-		if err := kube.Request(http.MethodDelete, path+"/"+made.Metadata.Name, nil, nil); err != nil {
-			t.Errorf("the foreign object is gone: %v", err)
-		}
-	})
-	return made.Metadata.Name
 }
 
 // fillQuota lets a quota refuse new pods. The quota in the database is not proof enough: admission sees it a little later, and
