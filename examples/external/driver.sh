@@ -26,6 +26,18 @@ count() {
   [ -e "$1" ] || n=0
 }
 
+# read_machine ID sets machine and owner. Others may copy both files, so the second one names the machine: a copy has no owner and
+# no tags. A file that describes another machine is none.
+read_machine() {
+  named='' owner=''
+  read -r machine 2>/dev/null <"$root/$1.json" || return 1 # deleted in the meantime, or no machine at all
+  case $machine in "{\"id\": \"$1\","*) ;; *) return 1 ;; esac
+  read -r named owner 2>/dev/null <"$root/$1.owner" || :
+  [ "$named" != "$1" ] || return 0
+  owner=
+  case $machine in *', "tags": '*) machine="${machine%, \"tags\": *}}" ;; esac
+}
+
 case $NPCTL_CALL in
   describe)
     cat <<'END'
@@ -56,19 +68,18 @@ END
       size
       count
       [ "$n" -lt "${NPCTL_SETTING_MAX:-1000}" ] || error quota 'the quota of machines is exhausted'
-      echo "$NPCTL_OWNER" >"$root/$id.owner"
-      printf '{"id": "%s", "name": "%s", "status": "ready", "created": "%s", "tags": %s, "flavor": "%s", "resources": %s, %s}\n' \
-        "$id" "$NPCTL_HOSTNAME" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$NPCTL_TAGS" "$NPCTL_LABEL_FLAVOR" "$resources" \
-        '"addresses": {"interface": "127.0.0.1", "private_ipv4": "127.0.0.1"}, "login": {"username": "zuul"}' >"$root/$id.$$"
+      echo "$id $NPCTL_OWNER" >"$root/$id.owner.$$"
+      mv "$root/$id.owner.$$" "$root/$id.owner"
+      printf '{"id": "%s", "name": "%s", "status": "ready", "created": "%s", "flavor": "%s", "resources": %s, %s, "tags": %s}\n' \
+        "$id" "$NPCTL_HOSTNAME" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$NPCTL_LABEL_FLAVOR" "$resources" \
+        '"addresses": {"interface": "127.0.0.1", "private_ipv4": "127.0.0.1"}, "login": {"username": "zuul"}' "$NPCTL_TAGS" >"$root/$id.$$"
       mv "$root/$id.$$" "$root/$id.json" # a list sees the whole machine or none
     fi
     read -r machine <"$root/$id.json"
     printf '{"instance": %s}\n' "$machine"
     ;;
   delete)
-    owner=
-    [ ! -e "$root/$NPCTL_INSTANCE.owner" ] || read -r owner <"$root/$NPCTL_INSTANCE.owner"
-    if [ -e "$root/$NPCTL_INSTANCE.json" ]; then
+    if read_machine "$NPCTL_INSTANCE"; then
       [ "$owner" = "$NPCTL_OWNER" ] || error not_ours 'the machine belongs to another record'
       rm -f "$root/$NPCTL_INSTANCE.json" "$root/$NPCTL_INSTANCE.owner"
     fi
@@ -77,7 +88,8 @@ END
   list)
     separator='{"instances": ['
     for file in "$root"/*.json; do
-      read -r machine 2>/dev/null <"$file" || continue # deleted in the meantime, or no machine at all
+      id=${file##*/}
+      read_machine "${id%.json}" || continue
       printf '%s\n%s' "$separator" "$machine"
       separator=,
     done

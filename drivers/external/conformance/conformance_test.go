@@ -48,12 +48,12 @@ func TestBrokenProgramsAreFound(t *testing.T) {
 	reference := testutil.ReadFile(t, "../../../examples/external/driver.sh")
 	for name, test := range map[string]struct{ old, changed, check string }{
 		"the reference itself": {"", "", ""},
-		"no tags":              {`"tags": %s, "flavor"`, `"tagz": %s, "flavor"`, "create returns an instance with its tags"},
+		"no tags":              {`"tags": %s}`, `"tagz": %s}`, "create returns an instance with its tags"},
 		"no owner check":       {`[ "$owner" = "$NPCTL_OWNER" ] ||`, `true ||`, "delete refuses other owners"},
-		"new machine each time": {`id=$(printf %s "$NPCTL_OWNER" | tr / _)`, `id=$$; echo "$NPCTL_OWNER" >"$root/$id.owner"`,
+		"new machine each time": {`id=$(printf %s "$NPCTL_OWNER" | tr / _)`, `id=$$; echo "$id $NPCTL_OWNER" >"$root/$id.owner"`,
 			"a repeated create returns the same instance"},
 		"no delete": {`rm -f "$root/$NPCTL_INSTANCE.json"`, `true "$root/$NPCTL_INSTANCE.json"`, "delete removes the instance and may be repeated"},
-		"error for a missing machine": {`if [ -e "$root/$NPCTL_INSTANCE.json" ]; then`, `if [ ! -e "$root/$NPCTL_INSTANCE.json" ]; then error rejected missing; else`,
+		"error for a missing machine": {`if read_machine "$NPCTL_INSTANCE"; then`, `if ! read_machine "$NPCTL_INSTANCE"; then error rejected missing; else`,
 			"delete of a missing instance is no error"},
 		"empty list":       {`for file in "$root"/*.json; do`, `for file in "$root"/*.none; do`, "the instance becomes ready"},
 		"shared file":      {`>"$root/$id.$$"`, `>"$root/$id.$$"; mv "$root/$id.$$" "$root/$id.$$.x"; sleep 0.3; mv "$root/$id.$$.x" "$root/shared"; sleep 0.3; mv "$root/shared" "$root/$id.$$"`, "creates at the same time do not disturb each other"},
