@@ -133,9 +133,45 @@ func TestContractOfTheReferenceProgram(t *testing.T) {
 			Files: func(t *testing.T) []string {
 				return slices.Concat(drivertest.FilesIn(t, p.dir), drivertest.FilesIn(t, root))
 			},
-			Lacks: []string{"images", "cloud images", "sweeper", "access", "snapshots", "adopter"},
-			Many:  4,
+			Kill: func(t *testing.T, k *testutil.Killer) drivers.Cloud {
+				return p.killable(t, k, "NPCTL_CALL", "create | delete")
+			},
+			Objects: func(t *testing.T) []string { return machinesIn(t, root, ".json") },
+			Neighbours: func(t *testing.T, node drivers.Spec, _ drivers.ImageSpec) []drivertest.Foreign {
+				return neighbourMachines(t, root, node)
+			},
+			Copies: func(t *testing.T, _ resources.Kind, id string) []drivertest.Foreign { return copiesOf(t, root, id) },
+			Lacks:  []string{"images", "cloud images", "sweeper", "access", "snapshots", "adopter"},
+			Many:   4,
 		}
+	})
+}
+
+// ownerOf returns the owner of a record as a request has it, and the ID of its machine.
+func ownerOf(m resources.OwnerTags) (owner, id string) {
+	owner = strings.Join([]string{m.Installation, string(m.Kind), m.ID}, "/")
+	return owner, strings.ReplaceAll(owner, "/", "_")
+}
+
+// neighbourMachines are machines of others with similar names, and the remains of an interrupted create.
+func neighbourMachines(t *testing.T, root string, node drivers.Spec) []drivertest.Foreign {
+	t.Helper()
+	owner, id := ownerOf(node.Marks)
+	machine := func(id string) string { return fmt.Sprintf("{\"id\": %q, \"status\": \"ready\"}\n", id) }
+	return neighboursIn(t, root, map[string]string{
+		id + "0.json": machine(id + "0"), id + "-old.json": machine(id + "-old"), "old-" + id + ".json": machine("old-" + id),
+		id + "-old.owner": "theirs\n", id + "-gone.owner": id + " " + owner + "\n", id + ".12345": machine(id), id + ".json.bak": machine(id),
+		"directory.json/data": "theirs", "empty.json": "", "README": "theirs",
+	})
+}
+
+// copiesOf copies a machine: its files, also under an ID of its own, and each of the two files alone.
+func copiesOf(t *testing.T, root, id string) []drivertest.Foreign {
+	t.Helper()
+	machine, owner := testutil.ReadFile(t, filepath.Join(root, id+".json")), testutil.ReadFile(t, filepath.Join(root, id+".owner"))
+	clone := func(name string) string { return strings.Replace(machine, id, name, 1) }
+	return neighboursIn(t, root, map[string]string{
+		"copied.json": machine, "copied.owner": owner, "cloned.json": clone("cloned"), "cloned.owner": owner, "alone.json": clone("alone"), "lone.owner": owner,
 	})
 }
 

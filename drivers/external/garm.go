@@ -24,7 +24,9 @@ import (
 //
 // GARM keeps a controller ID, a pool ID and a name with an instance, and nothing else. The IDs are made from the
 // installation and the provider; the name contains the record (see garmName), so a deletion is verified with the data of the
-// cloud. The other ownership tags are in files of the provider's directory; an instance without its file has none of them.
+// cloud. The other ownership tags are in files of the provider's directory; an instance without its file has none of them. The
+// file also has the ID of the instance: another one with the same name is a copy, and belongs to others. Until npctl knows the ID, and
+// without the file, the name decides.
 type garm struct {
 	program      *program
 	config       string // GARM_PROVIDER_CONFIG_FILE
@@ -125,6 +127,9 @@ func (g *garm) instance(i garmInstance) instanceJSON {
 	}
 	tags := &tagsJSON{Installation: g.installation, Kind: resources.KindNode, ID: name.id, Provider: g.provider}
 	if stored, found := readFacts(g.factsFile(i.Name), name); found {
+		if stored.isOfAnother(i.ProviderID) {
+			return result
+		}
 		tags = stored.Tags
 		result.Zone, result.Flavor, result.Resources, result.Created, result.Login = stored.Zone, stored.Flavor, stored.Resources, stored.Created, stored.Login
 	}
@@ -173,25 +178,33 @@ func (g *garm) create(ctx context.Context, spec *specJSON, into *response) error
 	if err := decode(stdout, &made); err != nil {
 		return fmt.Errorf("%s CreateInstance: its stdout is no instance: %w", g.program.name(), err)
 	}
-	made.Name = name
+	made.Name, facts.Object = name, made.ProviderID
 	result := g.instance(made)
 	into.Instance = &result
-	return nil
+	return g.writeFacts(name, facts)
 }
 
-// existing fills the response with the instance of the name, if it exists.
+// existing fills the response with the instance of the name, if it exists. A copy of it is another instance.
 func (g *garm) existing(ctx context.Context, name string, into *response) (bool, error) {
 	list, err := g.list(ctx)
 	if err != nil {
 		return false, err
 	}
-	i := slices.IndexFunc(list, func(i garmInstance) bool { return i.Name == name && i.status() != resources.StatusDeleting })
+	decoded, _ := decodeName(name)
+	stored, _ := readFacts(g.factsFile(name), decoded)
+	i := slices.IndexFunc(list, func(i garmInstance) bool {
+		return i.Name == name && i.status() != resources.StatusDeleting && !stored.isOfAnother(i.ProviderID)
+	})
 	if i < 0 {
 		return false, nil
 	}
 	result := g.instance(list[i])
 	into.Instance = &result
-	return true, nil
+	if stored.Object != "" || stored.Tags == nil {
+		return true, nil
+	}
+	stored.Object = list[i].ProviderID
+	return true, g.writeFacts(name, stored)
 }
 
 // delete reads the instance and compares its name with the expected record, then deletes it.
@@ -200,8 +213,12 @@ func (g *garm) delete(ctx context.Context, id string, expected *ownerJSON) error
 	if err != nil || !found {
 		return err
 	}
-	if name, ours := decodeName(seen.Name); !ours || !name.isOf(expected.Tags) {
+	name, ours := decodeName(seen.Name)
+	if !ours || !name.isOf(expected.Tags) {
 		return &callError{kind: drivers.ErrNotOurs, message: fmt.Sprintf("instance %s is called %s", id, seen.Name), nothingDone: true}
+	}
+	if stored, _ := readFacts(g.factsFile(seen.Name), name); stored.isOfAnother(id) {
+		return &callError{kind: drivers.ErrNotOurs, message: fmt.Sprintf("instance %s has the name of instance %s", id, stored.Object), nothingDone: true}
 	}
 	_, err = g.command(ctx, "DeleteInstance", job{vars: []string{"GARM_INSTANCE_ID=" + id, noExtraSpecs}})
 	if err != nil && exitCode(err) != garmNotFound {
@@ -239,6 +256,7 @@ func (g *garm) get(ctx context.Context, id string) (garmInstance, bool, error) {
 
 // garmFacts are what npctl knows about an instance and the provider does not keep.
 type garmFacts struct {
+	Object    string                    `json:"object,omitempty"` // the instance's ID, once its create has returned
 	Tags      *tagsJSON                 `json:"tags"`
 	Zone      string                    `json:"zone,omitempty"`
 	Flavor    string                    `json:"flavor,omitempty"`
@@ -246,6 +264,9 @@ type garmFacts struct {
 	Created   time.Time                 `json:"created"`
 	Login     resources.Login           `json:"login,omitzero"`
 }
+
+// isOfAnother reports whether these are the facts of an instance with another ID.
+func (f garmFacts) isOfAnother(id string) bool { return f.Object != "" && f.Object != id }
 
 func factsOf(spec *specJSON) (garmFacts, error) {
 	numbers := map[string]int64{"cores": 0, "ram": 0, "connection_port": 0}

@@ -1,9 +1,11 @@
 package external_test
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -117,12 +119,36 @@ func TestContractOfAGARMProvider(t *testing.T) {
 					Files: func(t *testing.T) []string {
 						return slices.Concat(drivertest.FilesIn(t, p.dir), drivertest.FilesIn(t, root))
 					},
+					Kill: func(t *testing.T, k *testutil.Killer) drivers.Cloud {
+						return p.killable(t, k, "GARM_COMMAND", "CreateInstance | DeleteInstance")
+					},
+					Objects: func(t *testing.T) []string { return machinesIn(t, root, ".machine") }, // npctl's own files stay for a day
+					Neighbours: func(t *testing.T, node drivers.Spec, _ drivers.ImageSpec) []drivertest.Foreign {
+						return garmNeighbours(t, p.dir, root, node)
+					},
+					Copies: func(t *testing.T, _ resources.Kind, id string) []drivertest.Foreign {
+						return neighboursIn(t, root, map[string]string{"copied.machine": testutil.ReadFile(t, filepath.Join(root, id+".machine"))})
+					},
 					Lacks: []string{"images", "cloud images", "sweeper", "access", "console", "snapshots", "adopter"},
 					Many:  4,
 				}
-			}, "Instances", "Errors", "Foreign")
+			}, "Instances", "Errors", "Copies", "Kills", "Foreign")
 		})
 	}
+}
+
+// garmNeighbours are machines of others with names that resemble that of a node, and files of others beside those of npctl.
+func garmNeighbours(t *testing.T, dir, root string, node drivers.Spec) []drivertest.Foreign {
+	t.Helper()
+	hash := sha256.Sum256([]byte(node.Marks.Installation))
+	name := fmt.Sprintf("%s-%x-%s", node.Hostname, hash[:4], node.Marks.ID)
+	other := sha256.Sum256([]byte("theirs"))
+	return append(neighboursIn(t, root, map[string]string{
+		"n1.machine": name + "0\n", "n2.machine": name + "-old\n", "n3.machine": fmt.Sprintf("%s-%x-%s\n", node.Hostname, other[:4], node.Marks.ID),
+		"n4.machine": node.Hostname + "-" + node.Marks.ID + "\n", "n5.machine": node.Hostname + "\n", "README": "theirs",
+	}), neighboursIn(t, dir, map[string]string{
+		name + "-old.instance.json": "{}", name + ".instance.json.bak": "{}", "db.json": "{}", "data/" + name + ".instance.json": "{}",
+	})...)
 }
 
 func TestGARMProviderReceivesThePublishedDocument(t *testing.T) {
@@ -245,6 +271,31 @@ func TestGARMInstanceIsKnownWithoutItsFile(t *testing.T) {
 	testutil.Must(t, c.Delete(t.Context(), list[0].ID, spec.Marks))
 	if list, err := c.List(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("List = %+v, %v", list, err)
+	}
+}
+
+// The ID of an instance is also known if only a later create has found it.
+func TestGARMCopyOfAFoundInstanceIsForeign(t *testing.T) {
+	p, root := newGARM(t)
+	k := &testutil.Killer{Survives: true}
+	c := p.killable(t, k, "GARM_COMMAND", "CreateInstance")
+	k.Revive(2)
+	spec := nodeSpec()
+	spec.Config = garmOffer()
+	if _, err := c.Create(t.Context(), spec); err == nil || drivers.IsNothingDone(err) {
+		t.Errorf("Create with a lost response: %v", err)
+	}
+	spec.MaybeCreated = true
+	made, err := c.Create(t.Context(), spec)
+	testutil.Must(t, err)
+	testutil.WriteFile(t, filepath.Join(root, "copied.machine"), testutil.ReadFile(t, filepath.Join(root, made.ID+".machine")))
+	list, err := c.List(t.Context())
+	list = slices.DeleteFunc(list, func(i resources.Instance) bool { return i.Marks == (resources.OwnerTags{}) })
+	if err != nil || len(list) != 1 || list[0].ID != made.ID {
+		t.Errorf("instances of npctl are %+v, %v; want %s", list, err, made.ID)
+	}
+	if err := c.Delete(t.Context(), "copied", spec.Marks); !errors.Is(err, drivers.ErrNotOurs) {
+		t.Errorf("deletion of the copy: %v", err)
 	}
 }
 
