@@ -27,6 +27,8 @@ import (
 // Setup is a project in which the suite tests a driver. The suite does not change objects that existed before.
 type Setup struct {
 	Cloud drivers.Cloud
+	// Installation is that of all records, if the project is of one installation. Empty means a new one.
+	Installation string
 	// Reopen opens the same project without cached state. Nil means that Cloud has no cache.
 	Reopen func(t *testing.T) drivers.Cloud
 
@@ -186,7 +188,7 @@ func newSuite(t *testing.T, s Setup) *suite {
 	s.Many = orDefault(s.Many, 8)
 	s.ImageSize = orDefault(s.ImageSize, 1<<20)
 	s.ImageFormat = orDefault(s.ImageFormat, "raw")
-	result := &suite{Setup: s, installation: "drivertest-" + randomHex(8), first: time.Now().UnixNano() % 1e9 * 10}
+	result := &suite{Setup: s, installation: orDefault(s.Installation, "drivertest-"+randomHex(8)), first: time.Now().UnixNano() % 1e9 * 10}
 	t.Cleanup(func() { result.tidy(t) })
 	return result
 }

@@ -20,6 +20,7 @@ import (
 func killTests() []test {
 	can := func(s *suite) bool { return s.Kill != nil }
 	adopts := func(s *suite) bool { return can(s) && s.Foreign != nil && !s.lacks("adopter") }
+	returns := func(s *suite) bool { _, ok := drivers.NodeUserOf(s.Cloud); return can(s) && ok }
 	return []test{
 		{"KilledLaunchIsRepeated", can, killed(launch, launchAgain)},
 		{"KilledLaunchIsGivenUp", can, killed(launch, clean)},
@@ -28,6 +29,7 @@ func killTests() []test {
 		{"DeletionWithALostResponseIsRepeated", can, lost(deletion, clean)},
 		{"KilledAdoptionIsRepeated", adopts, killed(adoption, adoptAgain)},
 		{"KilledReleaseIsRepeated", adopts, killed(release, releaseAgain)},
+		{"KilledReturnOfANodeIsRepeated", returns, killed(nodeReturn, clean)},
 	}
 }
 
@@ -194,6 +196,26 @@ func deletion(t *testing.T, j *job) func(context.Context, drivers.Cloud) error {
 	return func(ctx context.Context, c drivers.Cloud) error { return c.Delete(ctx, made.ID, j.spec.Marks) }
 }
 
+// nodeReturn returns the node of a deleted instance.
+func nodeReturn(t *testing.T, j *job) func(context.Context, drivers.Cloud) error {
+	t.Helper()
+	testutil.Must(t, deletion(t, j)(t.Context(), j.Cloud))
+	return returnNodes
+}
+
+// returnNodes returns the nodes of other providers on which there is no instance.
+func returnNodes(ctx context.Context, c drivers.Cloud) error {
+	user, ok := drivers.NodeUserOf(c)
+	if !ok {
+		return nil
+	}
+	unneeded, err := user.Unneeded(ctx, nil)
+	for _, u := range unneeded {
+		err = errors.Join(err, user.ReturnNode(ctx, u.Request))
+	}
+	return err
+}
+
 // clean deletes all that the client lists of the records of a job, until it lists nothing.
 func clean(t *testing.T, j *job, c drivers.Cloud, _ error) {
 	t.Helper()
@@ -213,7 +235,7 @@ func clean(t *testing.T, j *job, c drivers.Cloud, _ error) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(j.cleanImages(t, c, ours), j.cleanLeftovers(t, c))
+		return errors.Join(j.cleanImages(t, c, ours), j.cleanLeftovers(t, c), returnNodes(t.Context(), c))
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -75,11 +76,12 @@ func (s *source) List(ctx context.Context) (drivers.SourcedNodes, error) {
 	s.serve()
 	var found drivers.SourcedNodes
 	for _, r := range s.requests {
-		c := *r
-		found.Requests = append(found.Requests, &c)
+		if c := *r; r.Requestor == "" {
+			found.Requests = append(found.Requests, &c)
+		}
 	}
 	for _, n := range s.nodes {
-		if c := *n; n.State.IsInService() {
+		if c := *n; n.State.IsInService() && n.Requestor == "" {
 			found.InUse = append(found.InUse, &c)
 		}
 	}
@@ -124,14 +126,13 @@ func (s *source) Retire(ctx context.Context, request string) error {
 }
 
 func (s *source) Return(ctx context.Context, request string) error {
-	s.mu.Lock()
-	for id, n := range s.nodes {
-		if n.Request == request {
-			delete(s.nodes, id)
-		}
+	if err := s.end(ctx, request, resources.StateUsed); err != nil {
+		return err
 	}
-	s.mu.Unlock()
-	return s.end(ctx, request, resources.StateUsed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.nodes, func(_ string, n *resources.Node) bool { return n.Request == request })
+	return nil
 }
 
 func offer(attributes map[string]cty.Value) cty.Value {
@@ -144,11 +145,11 @@ func offer(attributes map[string]cty.Value) cty.Value {
 	return cty.ObjectVal(values)
 }
 
-func open(t *testing.T, s *source) drivers.Cloud {
+func open(t *testing.T, s drivers.NodeSource) *metastatic.Cloud {
 	t.Helper()
 	c, err := metastatic.New().Open(t.Context(), drivers.Env{Provider: "slots", Installation: "here", Nodes: s}, cty.EmptyObjectVal)
 	testutil.Must(t, err)
-	return c
+	return c.(*metastatic.Cloud)
 }
 
 func spec(id int) drivers.Spec {
@@ -184,7 +185,8 @@ func TestContract(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
 		s := newSource()
 		s.wait = 10 * time.Millisecond
-		return drivertest.Setup{Cloud: open(t, s), Config: offer(nil), Settle: 10 * time.Second,
+		reopen := func(t *testing.T) drivers.Cloud { return recorder{open(t, s), s} }
+		return drivertest.Setup{Cloud: reopen(t), Reopen: reopen, Installation: "here", Config: offer(nil), Settle: 10 * time.Second,
 			Lacks: []string{"images", "cloud images", "sweeper", "console", "access", "snapshots", "adopter", "amounts"},
 			Rejected: map[string]func(*drivers.Spec){
 				"unknown label": func(s *drivers.Spec) { s.Config = offer(map[string]cty.Value{"backing_label": cty.StringVal("hosts")}) },
@@ -197,6 +199,11 @@ func TestContract(t *testing.T) {
 				"its own":   {Config: offer(map[string]cty.Value{"backing_label": cty.StringVal("slot")}), Attribute: "backing_label"},
 				"retention": {Config: offer(map[string]cty.Value{"max_age": cty.StringVal("1m"), "min_retention_time": cty.StringVal("1h")}), Attribute: "max_age"},
 			},
+			Kill:    func(t *testing.T, k *testutil.Killer) drivers.Cloud { return recorder{open(t, mortal{s, k}), s} },
+			Objects: func(*testing.T) []string { return s.objects() },
+			// Foreign and Copies have no meaning here: a slot is a record in the state, of which others have none and nothing makes copies.
+			// Others have backing nodes: those of other requestors.
+			Neighbours: func(t *testing.T, _ drivers.Spec, _ drivers.ImageSpec) []drivertest.Foreign { return s.neighbours(t) },
 		}
 	})
 }
