@@ -7,12 +7,16 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/url"
+	"path"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
@@ -82,6 +86,50 @@ func (c *copier) instance(image string, tags []types.Tag) {
 	})
 }
 
+func (c *copier) networkInterface(tags []types.Tag) {
+	subnets, err := c.DescribeSubnets(c.Context(), &ec2.DescribeSubnetsInput{})
+	testutil.Must(c.T, err)
+	made, err := c.CreateNetworkInterface(c.Context(), &ec2.CreateNetworkInterfaceInput{SubnetId: subnets.Subnets[0].SubnetId})
+	testutil.Must(c.T, err)
+	id := aws.ToString(made.NetworkInterface.NetworkInterfaceId)
+	c.add(id, tags, func(ctx context.Context) (bool, error) {
+		found, err := c.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{NetworkInterfaceIds: []string{id}})
+		return err == nil && len(found.NetworkInterfaces) == 0, err
+	})
+}
+
+func (c *copier) host(tags []types.Tag) {
+	made, err := c.AllocateHosts(c.Context(), &ec2.AllocateHostsInput{InstanceType: aws.String("t3.small"), AvailabilityZone: aws.String(motoZone), Quantity: aws.Int32(1)})
+	testutil.Must(c.T, err)
+	id := made.HostIds[0]
+	c.add(id, tags, func(ctx context.Context) (bool, error) {
+		found, err := c.DescribeHosts(ctx, &ec2.DescribeHostsInput{HostIds: []string{id}})
+		return err == nil && (len(found.Hosts) == 0 || found.Hosts[0].State != types.AllocationStateAvailable), err
+	})
+}
+
+func (c *copier) template(name string, tags []types.Tag) {
+	made, err := c.CreateLaunchTemplate(c.Context(), &ec2.CreateLaunchTemplateInput{LaunchTemplateName: aws.String(name),
+		LaunchTemplateData: &types.RequestLaunchTemplateData{InstanceType: "t3.small"}})
+	testutil.Must(c.T, err)
+	id := aws.ToString(made.LaunchTemplate.LaunchTemplateId)
+	c.add(id, tags, func(ctx context.Context) (bool, error) {
+		found, err := c.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{LaunchTemplateIds: []string{id}})
+		return err == nil && len(found.LaunchTemplates) == 0, err
+	})
+}
+
+// templateTags returns the tags of the launch template of an instance, or nil.
+func (c *copier) templateTags(i types.Instance) []types.Tag {
+	name := tagMap(i.Tags)[tagTemplate]
+	if name == "" {
+		return nil
+	}
+	found, err := c.DescribeLaunchTemplates(c.Context(), &ec2.DescribeLaunchTemplatesInput{LaunchTemplateNames: []string{name}})
+	testutil.Must(c.T, err)
+	return found.LaunchTemplates[0].Tags
+}
+
 func copiesOf(t *testing.T, kind resources.Kind, original string) []drivertest.Foreign {
 	t.Helper()
 	c := &copier{T: t, Client: sdk(t)}
@@ -100,17 +148,24 @@ func (c *copier) ofInstance(id string) {
 	volume := aws.ToString(i.BlockDeviceMappings[0].Ebs.VolumeId)
 	volumes, err := c.DescribeVolumes(c.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{volume}})
 	testutil.Must(c.T, err)
-	ofVolume := volumes.Volumes[0].Tags
-	if len(ofVolume) == 0 || len(i.Tags) == 0 {
-		c.Fatalf("instance has tags %v, its volume %v", i.Tags, ofVolume)
+	ofVolume, template := volumes.Volumes[0].Tags, c.templateTags(i)
+	if template != nil {
+		c.template("copy of "+id, template)
+	} else {
+		c.volume(c.snapshot(c.snapshotOf(volume), ofVolume), ofVolume) // moto tags no volumes of fleets
 	}
-	c.volume(c.snapshot(c.snapshotOf(volume), ofVolume), ofVolume)
 	older := tagList(drivertest.WithoutObject(tagMap(i.Tags)))
 	c.snapshot(c.snapshotOf(volume), older)
 	made, err := c.CreateImage(c.Context(), &ec2.CreateImageInput{InstanceId: i.InstanceId, Name: aws.String("AwsBackup_" + id)})
 	testutil.Must(c.T, err)
 	c.image(aws.ToString(made.ImageId), older)
+	if tagMap(i.Tags)[drivers.TagObject] == "" {
+		return // the tags of an instance of a fleet distinguish nothing of these types
+	}
 	c.instance(aws.ToString(i.ImageId), i.Tags)
+	c.networkInterface(i.Tags)
+	c.host(i.Tags)
+	c.template("like "+id, i.Tags)
 }
 
 func (c *copier) ofImage(id string) {
@@ -145,6 +200,30 @@ func (c *importing) UploadImage(ctx context.Context, spec drivers.ImageSpec, con
 	return c.Cloud.UploadImage(ctx, spec, content)
 }
 
+// objectCopies copies the object from which an image was imported, with its tags.
+func objectCopies(t *testing.T, c *Cloud, image string) (copies []drivertest.Foreign) {
+	t.Helper()
+	i, _, err := c.image(t.Context(), image)
+	testutil.Must(t, err)
+	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithRegion("us-east-1"))
+	testutil.Must(t, err)
+	client, marks, tagging := s3.NewFromConfig(cfg), remoteImage(i).Marks, url.Values{}
+	for name, value := range drivers.EncodeTags(marks) {
+		tagging.Set(name, value)
+	}
+	key := objectKey(drivers.ImageSpec{Marks: marks}, c.format)
+	dir, name := path.Split(key)
+	for _, id := range []string{key + ".copy", dir + "Copy of " + name, dir + "old/" + name, "backup/" + key} {
+		_, err := client.PutObject(t.Context(), &s3.PutObjectInput{Bucket: aws.String(testBucket), Key: aws.String(id), Body: strings.NewReader("x"), Tagging: aws.String(tagging.Encode())})
+		testutil.Must(t, err)
+		copies = append(copies, drivertest.Foreign{ID: id, Stays: func() error {
+			_, err := client.HeadObject(uncanceled(t), &s3.HeadObjectInput{Bucket: aws.String(testBucket), Key: aws.String(id)})
+			return err
+		}})
+	}
+	return copies
+}
+
 func TestMotoContractOfImports(t *testing.T) {
 	for _, method := range []string{methodSnapshot, methodImage} {
 		t.Run(method, func(t *testing.T) {
@@ -152,6 +231,13 @@ func TestMotoContractOfImports(t *testing.T) {
 				c := importCloud(t, &wire{})
 				s := motoSetup(t, offerConfig(nil))
 				s.Cloud, s.Reopen, s.Calls = &importing{c, method}, nil, nil
+				s.Copies = func(t *testing.T, kind resources.Kind, original string) []drivertest.Foreign {
+					copies := copiesOf(t, kind, original)
+					if kind == resources.KindUpload {
+						copies = append(copies, objectCopies(t, c, original)...)
+					}
+					return copies
+				}
 				return s
 			}, "Copies")
 		})

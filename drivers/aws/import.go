@@ -295,7 +295,8 @@ func (st *imageStore) putPart(ctx context.Context, key, upload string, part []by
 	return wrap(fmt.Sprintf("upload part %d of %s", *done.PartNumber, key), err)
 }
 
-// objects lists npctl's objects and unfinished uploads of objects in the bucket. Their names have the ownership tags.
+// objects lists npctl's objects and unfinished uploads of objects in the bucket. Their names have the ownership tags, and so have
+// the objects: one with another name is a copy.
 func (st *imageStore) objects(ctx context.Context) (found []resources.Leftover, err error) {
 	if st.bucket.name == "" {
 		return nil, nil
@@ -311,7 +312,15 @@ func (st *imageStore) objects(ctx context.Context) (found []resources.Leftover, 
 			return nil, 0, err
 		}
 		for _, o := range answer.Contents {
-			add(o.Key, "")
+			if objectMarks(aws.ToString(o.Key)).Installation == "" {
+				continue
+			}
+			switch err := st.checkObject(ctx, aws.ToString(o.Key)); {
+			case err == nil:
+				add(o.Key, "")
+			case !errors.Is(err, drivers.ErrNotOurs) && !isMissing(err):
+				return nil, 0, err
+			}
 		}
 		return answer.NextContinuationToken, len(answer.Contents), nil
 	})
@@ -346,19 +355,24 @@ func (st *imageStore) removeObject(ctx context.Context, id string) error {
 		_, err := st.bucket.abortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: aws.String(st.bucket.name), Key: aws.String(key), UploadId: aws.String(upload)})
 		return unlessMissing(wrap("abort the upload of "+key, err))
 	}
+	if err := st.checkObject(ctx, key); err != nil {
+		return unlessMissing(err)
+	}
+	_, err := st.bucket.deleteObject(ctx, &s3.DeleteObjectInput{Bucket: aws.String(st.bucket.name), Key: aws.String(key)})
+	return unlessMissing(wrap("delete "+key, err))
+}
+
+// checkObject returns ErrNotOurs for an object whose tags are not those in its name.
+func (st *imageStore) checkObject(ctx context.Context, key string) error {
 	answer, err := st.bucket.getObjectTagging(ctx, &s3.GetObjectTaggingInput{Bucket: aws.String(st.bucket.name), Key: aws.String(key)})
 	if err != nil {
-		return unlessMissing(wrap("read the tags of "+key, err))
+		return wrap("read the tags of "+key, err)
 	}
 	tags := map[string]string{}
 	for _, t := range answer.TagSet {
 		tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 	}
-	if err := drivers.CheckOwner("object", key, drivers.DecodeTags(tags), objectMarks(key)); err != nil {
-		return err
-	}
-	_, err = st.bucket.deleteObject(ctx, &s3.DeleteObjectInput{Bucket: aws.String(st.bucket.name), Key: aws.String(key)})
-	return unlessMissing(wrap("delete "+key, err))
+	return drivers.CheckOwner("object", key, drivers.DecodeTags(tags), objectMarks(key))
 }
 
 // imports lists unfinished import tasks, and the AMIs and snapshots of completed ones that have no ownership tags yet. While

@@ -315,14 +315,14 @@ func TestMotoContractOfFleets(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
 		resetMoto(t)
 		return motoSetup(t, offerConfig(map[string]cty.Value{"instance_types": words("t3.small", "t3.medium"), "allocation_strategy": cty.StringVal("prioritized")}))
-	}, "Instances")
+	}, "Instances", "Copies")
 }
 
 func TestMotoContractOfDedicatedHosts(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
 		resetMoto(t)
 		return motoSetup(t, offerConfig(map[string]cty.Value{"dedicated_host": cty.True, "availability_zones": words(motoZone)}))
-	}, "Instances")
+	}, "Instances", "Copies")
 }
 
 func nodeSpec(id string, attributes map[string]cty.Value) drivers.Spec {

@@ -256,7 +256,8 @@ func neighbours(t *testing.T, a *azuretest.Cloud, c *Cloud, vm, image string) (a
 	return all
 }
 
-// copiesOf makes a disk and an image of an object, and of a virtual machine another one, as a restored backup, with its tags.
+// copiesOf makes a disk, an image, an interface and an address with the tags of an object, and another virtual machine, as a restored
+// backup.
 func copiesOf(t *testing.T, a *azuretest.Cloud, c *Cloud, kind resources.Kind, original string) (copies []drivertest.Foreign) {
 	t.Helper()
 	source := "vm " + original
@@ -291,6 +292,9 @@ func copiesOf(t *testing.T, a *azuretest.Cloud, c *Cloud, kind resources.Kind, o
 	_, err = c.vms.BeginUpdate(t.Context(), azuretest.Group, restored, armcompute.VirtualMachineUpdate{Tags: ofVM}, nil)
 	testutil.Must(t, err)
 	add("vm "+restored, restored)
+	nic, ip := a.AddInterface(maps.Clone(a.Objects()[source])), a.AddAddress(maps.Clone(a.Objects()[source]))
+	add("nic "+nic, nic)
+	add("ip "+ip, ip)
 	return copies
 }
 

@@ -45,6 +45,9 @@ func instanceIsCopied(t *testing.T, s *suite) {
 	if slices.ContainsFunc(copies, func(f Foreign) bool { return f.ID == again.ID }) {
 		t.Errorf("Create without the original found the copy %s", again.ID)
 	}
+	again = s.ready(t, s.Cloud, spec)
+	s.deleted(t, again.ID, spec)
+	s.foreign(t, copies, spec.Marks)
 }
 
 func imageIsCopied(t *testing.T, s *suite) {
@@ -85,7 +88,7 @@ func (s *suite) copies(t *testing.T, kind resources.Kind, original string) []For
 func (s *suite) foreign(t *testing.T, copies []Foreign, marks resources.OwnerTags) {
 	t.Helper()
 	isCopy := func(id string) bool { return slices.ContainsFunc(copies, func(f Foreign) bool { return f.ID == id }) }
-	for what, id := range s.owned(t) {
+	for what, id := range s.owned(t, s.ofThisTest) {
 		if isCopy(id) {
 			t.Errorf("the copy %s is listed as npctl's", what)
 		}
@@ -109,20 +112,26 @@ func (s *suite) foreign(t *testing.T, copies []Foreign, marks resources.OwnerTag
 	}
 }
 
-// owned returns the IDs of everything that the cloud lists as an object of the test's installation, with descriptions.
-func (s *suite) owned(t *testing.T) map[string]string {
+func (s *suite) ofThisTest(marks resources.OwnerTags) bool {
+	return marks.Installation == s.installation
+}
+
+// owned returns the IDs of everything that the cloud lists with such ownership tags, with descriptions.
+func (s *suite) owned(t *testing.T, with func(resources.OwnerTags) bool) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	list, err := s.ours(t.Context(), s.Cloud)
+	list, err := s.Cloud.List(t.Context())
 	testutil.Must(t, err)
 	for _, i := range list {
-		found["instance "+i.ID] = i.ID
+		if with(i.Marks) {
+			found["instance "+i.ID] = i.ID
+		}
 	}
 	if store, ok := drivers.ImagesOf(s.Cloud); ok {
 		images, err := store.ListImages(t.Context())
 		testutil.Must(t, err)
 		for _, i := range images {
-			if i.Marks.Installation == s.installation {
+			if with(i.Marks) {
 				found["image "+i.ID] = i.ID
 			}
 		}
@@ -131,7 +140,7 @@ func (s *suite) owned(t *testing.T) map[string]string {
 		left, err := sweeper.Leftovers(t.Context())
 		testutil.Must(t, err)
 		for _, l := range left {
-			if l.Marks.Installation == s.installation {
+			if with(l.Marks) {
 				found[l.Type+" "+l.ID] = l.ID
 			}
 		}

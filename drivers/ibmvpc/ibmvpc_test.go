@@ -308,7 +308,8 @@ func (l *lab) copiesOf(kind resources.Kind, original string) (copies []drivertes
 			tags = d["user_tags"]
 		}
 	})
-	for collection, id := range map[string]string{"instances": l.Instance(name + "-copy"), "images": l.Image(name + "-copy-1"), "volumes": l.Volume(name+"-copy-2", "")} {
+	for collection, id := range map[string]string{"instances": l.Instance(name + "-copy"), "images": l.Image(name + "-copy-1"), "volumes": l.Volume(name+"-copy-2", ""),
+		"floating_ips": l.FloatingIP(name+"-copy-3", "")} {
 		l.Modify(collection, func(d map[string]any) {
 			if d["id"] == id && tags != nil {
 				d["user_tags"] = tags
@@ -324,7 +325,14 @@ func (l *lab) copiesOf(kind resources.Kind, original string) (copies []drivertes
 			return err
 		}})
 	}
-	return copies
+	key := name + "-copy.qcow2"
+	l.PutObject(key, []byte("theirs"))
+	return append(copies, drivertest.Foreign{ID: key, Stays: func() error {
+		if !slices.Contains(l.Objects(), key) {
+			return fmt.Errorf("object %s is gone", key)
+		}
+		return nil
+	}})
 }
 
 func (l *lab) hasFloatingIP(instance string) bool { return l.floatingIP(instance) != "" }

@@ -49,7 +49,8 @@ func FormOf(r *http.Request) (url.Values, bool) {
 }
 
 // Moto is a transport to moto. It responds to ListServiceQuotas and to the calls of import tasks, and applies the tags of
-// RegisterImage, which moto ignores. The root volume of an instance comes from the snapshot of its AMI, as in EC2.
+// RegisterImage, which moto ignores. The root volume of an instance comes from the snapshot of its AMI, and a dedicated host has
+// its instances, as in EC2.
 type Moto struct {
 	Next    http.RoundTripper
 	Imports *Imports
@@ -88,6 +89,8 @@ func (m Moto) RoundTrip(r *http.Request) (*http.Response, error) {
 		return m.run(r)
 	case "RegisterImage":
 		return m.register(r)
+	case "DescribeHosts":
+		return m.hosts(r)
 	default:
 		return m.Next.RoundTrip(r)
 	}
@@ -120,13 +123,7 @@ var imageID = regexp.MustCompile(`<imageId>(ami-\w+)</imageId>`)
 
 func (m Moto) register(r *http.Request) (*http.Response, error) {
 	form, _ := FormOf(r)
-	answer, err := m.Next.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(answer.Body)
-	answer.Body.Close()
-	answer.Body = io.NopCloser(bytes.NewReader(text))
+	text, answer, err := m.read(r)
 	match := imageID.FindSubmatch(text)
 	if err != nil || match == nil {
 		return answer, err
@@ -143,4 +140,43 @@ func (m Moto) register(r *http.Request) (*http.Response, error) {
 	}
 	done.Body.Close()
 	return answer, nil
+}
+
+var (
+	hostID         = regexp.MustCompile(`<hostId>(h-\w+)</hostId>`)
+	instanceOnHost = regexp.MustCompile(`(?s)<instanceId>(i-\w+)</instanceId>.*?</placement>`)
+)
+
+// hosts adds the instances to the hosts of a response.
+func (m Moto) hosts(r *http.Request) (*http.Response, error) {
+	text, answer, err := m.read(r)
+	if err != nil || !hostID.Match(text) {
+		return answer, err
+	}
+	query := url.Values{"Action": {"DescribeInstances"}, "Version": {"2016-11-15"}, "Filter.1.Name": {"instance-state-name"}, "Filter.1.Value.1": {"running"}}
+	instances, _, err := m.read(withForm(r, query))
+	if err != nil {
+		return nil, err
+	}
+	on := map[string]string{} // items by host
+	for _, i := range instanceOnHost.FindAllSubmatch(instances, -1) {
+		if host := hostID.FindSubmatch(i[0]); host != nil {
+			on[string(host[1])] += "<item><instanceId>" + string(i[1]) + "</instanceId></item>"
+		}
+	}
+	return respond(r, answer.StatusCode, hostID.ReplaceAllStringFunc(string(text), func(id string) string {
+		return id + "<instances>" + on[hostID.FindStringSubmatch(id)[1]] + "</instances>"
+	})), nil
+}
+
+// read makes a request, and returns the text of the response and the response, which can be read again.
+func (m Moto) read(r *http.Request) ([]byte, *http.Response, error) {
+	answer, err := m.Next.RoundTrip(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := io.ReadAll(answer.Body)
+	answer.Body.Close()
+	answer.Body = io.NopCloser(bytes.NewReader(text))
+	return text, answer, err
 }

@@ -35,6 +35,15 @@ func (c *Cloud) AddInterface(tags map[string]string) (name string) {
 	return name
 }
 
+// AddAddress creates a public address that nothing uses.
+func (c *Cloud) AddAddress(tags map[string]string) (name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name = fmt.Sprint("ip-", c.next())
+	c.ips[strings.ToLower(name)] = &object{ID: ID("Microsoft.Network/publicIPAddresses", name), Name: name, Location: Location, Tags: tags, Properties: map[string]any{}}
+	return name
+}
+
 // TakeAddress removes the public addresses from the network interface of a machine, as another user would.
 func (c *Cloud) TakeAddress(vm string) {
 	c.mu.Lock()
