@@ -158,7 +158,7 @@ func neighbourMachines(t *testing.T, root string, node drivers.Spec) []drivertes
 	t.Helper()
 	owner, id := ownerOf(node.Marks)
 	machine := func(id string) string { return fmt.Sprintf("{\"id\": %q, \"status\": \"ready\"}\n", id) }
-	return neighboursIn(t, root, map[string]string{
+	return neighboursIn(t, root, ".json", map[string]string{
 		id + "0.json": machine(id + "0"), id + "-old.json": machine(id + "-old"), "old-" + id + ".json": machine("old-" + id),
 		id + "-old.owner": "theirs\n", id + "-gone.owner": id + " " + owner + "\n", id + ".12345": machine(id), id + ".json.bak": machine(id),
 		"directory.json/data": "theirs", "empty.json": "", "README": "theirs",
@@ -170,7 +170,7 @@ func copiesOf(t *testing.T, root, id string) []drivertest.Foreign {
 	t.Helper()
 	machine, owner := testutil.ReadFile(t, filepath.Join(root, id+".json")), testutil.ReadFile(t, filepath.Join(root, id+".owner"))
 	clone := func(name string) string { return strings.Replace(machine, id, name, 1) }
-	return neighboursIn(t, root, map[string]string{
+	return neighboursIn(t, root, ".json", map[string]string{
 		"copied.json": machine, "copied.owner": owner, "cloned.json": clone("cloned"), "cloned.owner": owner, "alone.json": clone("alone"), "lone.owner": owner,
 	})
 }

@@ -127,7 +127,7 @@ func TestContractOfAGARMProvider(t *testing.T) {
 						return garmNeighbours(t, p.dir, root, node)
 					},
 					Copies: func(t *testing.T, _ resources.Kind, id string) []drivertest.Foreign {
-						return neighboursIn(t, root, map[string]string{"copied.machine": testutil.ReadFile(t, filepath.Join(root, id+".machine"))})
+						return neighboursIn(t, root, ".machine", map[string]string{"copied.machine": testutil.ReadFile(t, filepath.Join(root, id+".machine"))})
 					},
 					Lacks: []string{"images", "cloud images", "sweeper", "access", "console", "snapshots", "adopter"},
 					Many:  4,
@@ -143,10 +143,10 @@ func garmNeighbours(t *testing.T, dir, root string, node drivers.Spec) []drivert
 	hash := sha256.Sum256([]byte(node.Marks.Installation))
 	name := fmt.Sprintf("%s-%x-%s", node.Hostname, hash[:4], node.Marks.ID)
 	other := sha256.Sum256([]byte("theirs"))
-	return append(neighboursIn(t, root, map[string]string{
+	return append(neighboursIn(t, root, ".machine", map[string]string{
 		"n1.machine": name + "0\n", "n2.machine": name + "-old\n", "n3.machine": fmt.Sprintf("%s-%x-%s\n", node.Hostname, other[:4], node.Marks.ID),
 		"n4.machine": node.Hostname + "-" + node.Marks.ID + "\n", "n5.machine": node.Hostname + "\n", "README": "theirs",
-	}), neighboursIn(t, dir, map[string]string{
+	}), neighboursIn(t, dir, ".machine", map[string]string{
 		name + "-old.instance.json": "{}", name + ".instance.json.bak": "{}", "db.json": "{}", "data/" + name + ".instance.json": "{}",
 	})...)
 }

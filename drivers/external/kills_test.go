@@ -75,14 +75,16 @@ func machinesIn(t *testing.T, root, suffix string) (all []string) {
 	return all
 }
 
-// neighboursIn creates files of others with these contents by name.
-func neighboursIn(t *testing.T, root string, files map[string]string) (all []drivertest.Foreign) {
+// neighboursIn creates files of others with these contents by name. Those with the suffix are machines.
+func neighboursIn(t *testing.T, root, suffix string, files map[string]string) (all []drivertest.Foreign) {
 	t.Helper()
 	for name, content := range files {
 		path := filepath.Join(root, name)
 		testutil.WriteFile(t, path, content)
 		top, _, _ := strings.Cut(name, "/")
-		all = append(all, drivertest.ForeignFile(t, filepath.Join(root, top)))
+		foreign := drivertest.ForeignFile(t, filepath.Join(root, top))
+		foreign.ID = strings.TrimSuffix(foreign.ID, suffix)
+		all = append(all, foreign)
 	}
 	return all
 }
