@@ -110,7 +110,8 @@ func (c *copier) host(tags []types.Tag) {
 
 func (c *copier) template(name string, tags []types.Tag) {
 	made, err := c.CreateLaunchTemplate(c.Context(), &ec2.CreateLaunchTemplateInput{LaunchTemplateName: aws.String(name),
-		LaunchTemplateData: &types.RequestLaunchTemplateData{InstanceType: "t3.small"}})
+		LaunchTemplateData: &types.RequestLaunchTemplateData{InstanceType: "t3.small"},
+		TagSpecifications:  []types.TagSpecification{{ResourceType: types.ResourceTypeLaunchTemplate, Tags: tags}}}) // moto ignores later ones
 	testutil.Must(c.T, err)
 	id := aws.ToString(made.LaunchTemplate.LaunchTemplateId)
 	c.add(id, tags, func(ctx context.Context) (bool, error) {
@@ -185,7 +186,10 @@ func (c *copier) ofImage(id string) {
 	if len(snapshots.Snapshots) != 1 {
 		c.Fatalf("the image has %d snapshots with its tags", len(snapshots.Snapshots))
 	}
-	c.instance(id, tagList(drivertest.WithoutObject(tagMap(i.Tags))))
+	older := tagList(drivertest.WithoutObject(tagMap(i.Tags)))
+	c.instance(id, older)
+	c.networkInterface(older)
+	c.host(older)
 }
 
 // importing is a Cloud with one import method for all uploads.

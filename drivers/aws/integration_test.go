@@ -321,8 +321,54 @@ func TestMotoContractOfFleets(t *testing.T) {
 func TestMotoContractOfDedicatedHosts(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
 		resetMoto(t)
-		return motoSetup(t, offerConfig(map[string]cty.Value{"dedicated_host": cty.True, "availability_zones": words(motoZone)}))
+		s := motoSetup(t, offerConfig(map[string]cty.Value{"dedicated_host": cty.True, "availability_zones": words(motoZone)}))
+		s.Attach = func(t *testing.T, instance string) []drivertest.Foreign {
+			return []drivertest.Foreign{keptHost(t, instance)}
+		}
+		return s
 	}, "Instances", "Copies")
+}
+
+// hostOf returns the dedicated host of an instance.
+func hostOf(t *testing.T, instance string) string {
+	t.Helper()
+	found, err := sdk(t).DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{instance}})
+	testutil.Must(t, err)
+	return aws.ToString(found.Reservations[0].Instances[0].Placement.HostId)
+}
+
+func hostStays(t *testing.T, id string) error {
+	t.Helper()
+	found, err := sdk(t).DescribeHosts(uncanceled(t), &ec2.DescribeHostsInput{HostIds: []string{id}})
+	if err == nil && (len(found.Hosts) == 0 || found.Hosts[0].State != types.AllocationStateAvailable) {
+		err = errors.New("host " + id + " was released")
+	}
+	return err
+}
+
+// keptHost removes the ownership tags of the host of an instance, as a person does who keeps it.
+func keptHost(t *testing.T, instance string) drivertest.Foreign {
+	t.Helper()
+	id := hostOf(t, instance)
+	_, err := sdk(t).DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: []string{id}, Tags: []types.Tag{{Key: aws.String(tagInstallation)}}})
+	testutil.Must(t, err)
+	return drivertest.Foreign{ID: id, Stays: func() error { return hostStays(t, id) }}
+}
+
+func TestMotoHostOfAnotherInstanceStays(t *testing.T) {
+	resetMoto(t)
+	c := mustOpen(t, &wire{})
+	spec := nodeSpec("hosted", map[string]cty.Value{"dedicated_host": cty.True, "availability_zones": words(motoZone)})
+	spec.Zone = motoZone
+	made, err := c.Create(t.Context(), spec)
+	testutil.Must(t, err)
+	host := hostOf(t, made.ID)
+	_, err = sdk(t).RunInstances(t.Context(), &ec2.RunInstancesInput{ImageId: aws.String(motoImage), InstanceType: "t3.small", MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
+		Placement: &types.Placement{HostId: aws.String(host), Tenancy: types.TenancyHost}})
+	testutil.Must(t, err)
+	testutil.Must(t, c.Delete(t.Context(), made.ID, spec.Marks))
+	testutil.Must(t, c.FinishDeletion(t.Context(), made.ID))
+	testutil.Must(t, hostStays(t, host))
 }
 
 func nodeSpec(id string, attributes map[string]cty.Value) drivers.Spec {

@@ -145,7 +145,7 @@ func garmNeighbours(t *testing.T, dir, root string, node drivers.Spec) []drivert
 	other := sha256.Sum256([]byte("theirs"))
 	return append(neighboursIn(t, root, ".machine", map[string]string{
 		"n1.machine": name + "0\n", "n2.machine": name + "-old\n", "n3.machine": fmt.Sprintf("%s-%x-%s\n", node.Hostname, other[:4], node.Marks.ID),
-		"n4.machine": node.Hostname + "-" + node.Marks.ID + "\n", "n5.machine": node.Hostname + "\n", "README": "theirs",
+		"n4.machine": node.Hostname + "-" + node.Marks.ID + "\n", "n5.machine": node.Hostname + "\n", "n6.machine": strings.TrimPrefix(name, node.Hostname) + "\n", "README": "theirs",
 	}), neighboursIn(t, dir, ".machine", map[string]string{
 		name + "-old.instance.json": "{}", name + ".instance.json.bak": "{}", "db.json": "{}", "data/" + name + ".instance.json": "{}",
 	})...)
@@ -224,19 +224,23 @@ func TestGARMFilesOfMissingInstancesGoWithTheNextDeletion(t *testing.T) {
 		testutil.Must(t, err)
 		return i
 	}
-	missing, deleted := made("0000000001"), made("0000000002")
-	testutil.Must(t, os.Remove(filepath.Join(root, missing.ID+".machine")))
+	missing, deleted, unlisted := made("0000000001"), made("0000000002"), made("0000000005")
+	for _, id := range []string{missing.ID, unlisted.ID} {
+		testutil.Must(t, os.Remove(filepath.Join(root, id+".machine")))
+	}
 	facts, err := filepath.Glob(filepath.Join(p.dir, "*-0000000001.instance.json"))
 	if err != nil || len(facts) != 1 {
 		t.Fatalf("files %q, %v; want one", facts, err)
 	}
 	named := func(id string) string { return strings.Replace(facts[0], missing.Marks.ID, id, 1) }
-	theirs := []string{filepath.Join(p.dir, "db.instance.json"), named("0000000003"), named("0000000004")}
+	theirs := []string{filepath.Join(p.dir, "db.instance.json"), named("0000000003"), filepath.Join(p.dir, "copy-of-"+strings.TrimSuffix(filepath.Base(facts[0]), ".instance.json")), named("0000000004")}
 	testutil.WriteFile(t, theirs[0], "{}")
-	testutil.WriteFile(t, theirs[1], testutil.ReadFile(t, facts[0])) // a copy
-	testutil.Must(t, os.Symlink(facts[0], theirs[2]))
+	for _, path := range theirs[1:3] {
+		testutil.WriteFile(t, path, testutil.ReadFile(t, facts[0])) // a copy
+	}
+	testutil.Must(t, os.Symlink(facts[0], theirs[3]))
 	long := time.Now().Add(-48 * time.Hour)
-	for _, path := range append(theirs[:2:2], facts[0]) {
+	for _, path := range append(theirs[:3:3], facts[0]) {
 		testutil.Must(t, os.Chtimes(path, long, long))
 	}
 	_, err = p.mustOpen(t).List(t.Context())
@@ -248,7 +252,7 @@ func TestGARMFilesOfMissingInstancesGoWithTheNextDeletion(t *testing.T) {
 	if _, err := os.Stat(facts[0]); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file of the missing instance: %v", err)
 	}
-	for _, path := range theirs {
+	for _, path := range append(theirs, named(unlisted.Marks.ID)) { // a new instance may not be listed yet
 		if _, err := os.Lstat(path); err != nil {
 			t.Error(err)
 		}
