@@ -192,6 +192,22 @@ func (c *copier) ofImage(id string) {
 	c.host(older)
 }
 
+// A repeated upload deletes what its own earlier attempts have left, and nothing of other uploads.
+func TestMotoObjectOfAnotherUploadStays(t *testing.T) {
+	c := importCloud(t, &wire{})
+	content := []byte(strings.Repeat("x", 5000))
+	spec := importSpec(content, nil)
+	other := spec
+	other.Marks.ID = "0000000002"
+	testutil.Must(t, c.putObject(t.Context(), other, objectKey(other, c.format), bytes.NewReader(content)))
+	spec.MaybeCreated = true
+	_, err := c.UploadImage(t.Context(), spec, bytes.NewReader(content))
+	testutil.Must(t, err)
+	if left := leftoversOf(t, c, resources.LeftoverObject); len(left) != 1 || !left[0].Marks.SameRecord(other.Marks) {
+		t.Errorf("objects are %v, want that of the other upload", left)
+	}
+}
+
 // importing is a Cloud with one import method for all uploads.
 type importing struct {
 	*Cloud
