@@ -166,19 +166,20 @@ func releasedImageStays(t *testing.T, s *suite) {
 	s.adopt(t, made.ID, spec.Marks, resources.OwnerTags{})
 }
 
-// released releases an object. No list may have anything of its record then; what another record has left behind stays npctl's.
+// released releases an object. No list may have anything of its record then, but what another record has left behind.
 func (s *suite) released(t *testing.T, kind resources.Kind, id string, marks resources.OwnerTags) {
 	t.Helper()
 	adopter, _ := drivers.AdopterOf(s.Cloud)
+	other := s.spec().Marks
 	var kept []string
 	if sweeper, ok := drivers.SweeperOf(s.Cloud); ok && s.LeaveBehind != nil {
-		left := s.LeaveBehind(t, s.spec().Marks)
+		left := s.LeaveBehind(t, other)
 		kept = append(kept, left.Type+" "+left.ID)
 		s.eventually(t, func() error { _, err := s.leftover(t, sweeper, left.ID); return err })
 	}
 	testutil.Must(t, adopter.Release(t.Context(), id, marks))
 	s.eventually(t, func() error {
-		if now := slices.Sorted(maps.Keys(s.owned(t))); !slices.Equal(now, kept) {
+		if now := slices.Sorted(maps.Keys(s.owned(t, func(m resources.OwnerTags) bool { return m.SameRecord(marks) || m.SameRecord(other) }))); !slices.Equal(now, kept) {
 			return fmt.Errorf("npctl's are %q, want %q", now, kept)
 		}
 		return nil
