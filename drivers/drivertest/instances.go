@@ -194,7 +194,7 @@ func instanceOfAnotherRecord(t *testing.T, s *suite) {
 	}
 }
 
-// One instance of another record and one that does not exist keep no other instance of a batch.
+// An instance of another record and a missing one keep no other instance of a batch.
 func batchIsDeleted(t *testing.T, s *suite) {
 	var all []drivers.Spec
 	expected, ids := map[string]resources.OwnerTags{}, []string(nil)

@@ -36,7 +36,7 @@ var arrows = map[string][]string{
 	"drivers/sandbox":              {"drivers", "drivers/sandbox/sandboxcloud", "resources", "resources/schema", "internal/*"},
 	"drivers/sandbox/sandboxcloud": {"resources/schema", "internal/*"},
 	// stages foreign attachments for the suite of all drivers
-	"drivers/openstack/openstacktest": {"drivers/drivertest", "internal/testutil", "resources"},
+	"drivers/openstack/openstacktest": {"drivers", "drivers/drivertest", "internal/testutil", "resources"},
 
 	"builders":   {"resources", "resources/schema"},
 	"builders/*": {"builders", "resources", "resources/schema", "internal/*"},

@@ -4,7 +4,7 @@
 //
 //	go run ./test/mutation -seed 21 -n 20                     draw 20 mutations and list them
 //	go run ./test/mutation -seed 21 -n 20 -run                draw and run them
-//	go run ./test/mutation -ownership -run                    run those that take another's object for npctl's
+//	go run ./test/mutation -ownership -run                    run all that take an object of others for npctl's
 //	go run ./test/mutation -from LIST [-only N] -run          run those of a list (or only its Nth)
 //
 // Every 20 mutations hold 6 of plan, 6 of reconcile, 5 of drivers and 3 of state (with state/bolt). A longer list
