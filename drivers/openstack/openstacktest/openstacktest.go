@@ -343,8 +343,8 @@ func ChangeOf(r *http.Request) string {
 	return r.Method + " " + r.URL.Path
 }
 
-// Objects returns the sorted kinds and IDs of the project's servers, ports, floating IPs, volumes and images, except what is
-// being deleted.
+// Objects returns the sorted kinds and IDs of the project's servers, ports, floating IPs, volumes and images, except objects that
+// are being deleted.
 func (p *Project) Objects(t *testing.T) []string {
 	t.Helper()
 	var all []string
