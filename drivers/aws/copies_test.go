@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,6 +140,25 @@ func copiesOf(t *testing.T, kind resources.Kind, original string) []drivertest.F
 	} else {
 		c.ofImage(original)
 	}
+	return c.made
+}
+
+// neighbours creates objects of others with the names of a node and an upload, and with tags like those of npctl that name no
+// installation.
+func neighbours(t *testing.T, node drivers.Spec, upload drivers.ImageSpec) []drivertest.Foreign {
+	t.Helper()
+	c := &copier{T: t, Client: sdk(t)}
+	named := func(name string) []types.Tag {
+		return tagList(map[string]string{tagName: name, drivers.TagOfID(node.Marks.Kind): node.Marks.ID, "npctl_label": node.Marks.Label})
+	}
+	c.instance(motoImage, named(node.Hostname))
+	c.instance(motoImage, named(node.Hostname+"-old"))
+	image, err := c.CreateImage(t.Context(), &ec2.CreateImageInput{InstanceId: aws.String(c.made[0].ID), Name: aws.String(upload.Name + "-of-others")})
+	testutil.Must(t, err)
+	c.image(aws.ToString(image.ImageId), named(upload.Name))
+	c.volume(c.snapshot(c.snapshotOf(newVolume(t, nil)), named(upload.Name)), named(node.Hostname))
+	c.networkInterface(named(node.Hostname))
+	c.host(named(node.Hostname))
 	return c.made
 }
 
@@ -304,14 +324,31 @@ func TestMotoReleaseClearsTasksOfOlderVersions(t *testing.T) {
 		spec := importSpec(content, map[string]cty.Value{"import_method": cty.StringVal(method)})
 		made, err := c.UploadImage(t.Context(), spec, bytes.NewReader(content))
 		testutil.Must(t, err)
-		for _, list := range []func(context.Context, ...string) ([]importTask, error){c.imageTasks, c.snapshotTasks} {
-			tasks, err := list(t.Context())
-			testutil.Must(t, err)
-			for _, task := range tasks {
-				testutil.Must(t, c.removeTags(t.Context(), []string{task.id}, []string{drivers.TagObject}))
-			}
+		kept := spec
+		kept.Marks.ID, kept.Name = "0000000002", "kept"
+		_, err = c.UploadImage(t.Context(), kept, bytes.NewReader(content))
+		testutil.Must(t, err)
+		if left := remains(t, c); len(left) > 0 {
+			t.Errorf("%s: leftovers of complete imports: %v", method, left)
 		}
+		tasksOf := func(marks resources.OwnerTags) (ids []string) {
+			for _, list := range []func(context.Context, ...string) ([]importTask, error){c.imageTasks, c.snapshotTasks} {
+				tasks, err := list(t.Context())
+				testutil.Must(t, err)
+				for _, task := range tasks {
+					if task.marks.SameRecord(marks) {
+						ids = append(ids, task.id)
+					}
+				}
+			}
+			return ids
+		}
+		before := tasksOf(kept.Marks)
+		testutil.Must(t, c.removeTags(t.Context(), tasksOf(spec.Marks), []string{drivers.TagObject}))
 		testutil.Must(t, c.Release(t.Context(), made.ID, spec.Marks))
+		if now := tasksOf(kept.Marks); len(now) == 0 || !slices.Equal(now, before) {
+			t.Errorf("%s: tasks of another record are %q, were %q", method, now, before)
+		}
 		if left := remains(t, c); len(left) > 0 {
 			t.Errorf("%s: leftovers of a released image: %v", method, left)
 		}
