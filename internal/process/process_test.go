@@ -77,8 +77,8 @@ func TestSIGTERMGoesOnlyToProcessGroupLeader(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	spec := sh(`
-		sh -c 'trap "touch child-got-it" TERM; touch ready; while :; do sleep 0.02; done' &
 		trap 'touch leader-got-it; exit 0' TERM
+		sh -c 'trap "touch child-got-it" TERM; touch ready; while :; do sleep 0.02; done' &
 		wait`)
 	spec.Dir, spec.Grace = dir, 20*time.Second
 	done := make(chan error)
