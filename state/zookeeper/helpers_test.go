@@ -46,7 +46,7 @@ func newTreeIn(t testing.TB, env lab.Env) *tree {
 	tr.raw = tr.connect(t)
 	testutil.Await(t, "the chroot is made", func() bool { // on a busy machine the library gives up before it is connected
 		_, err := tr.raw.Create(tr.chroot, nil, 0, zk.WorldACL(zk.PermAll))
-		if err != nil && !errors.Is(err, zk.ErrNoServer) && !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNodeExists) {
+		if err != nil && !lab.IsLost(err) && !errors.Is(err, zk.ErrNodeExists) {
 			t.Fatal(err)
 		}
 		return err == nil || errors.Is(err, zk.ErrNodeExists)
@@ -148,7 +148,7 @@ func (tr *tree) createSequence(t testing.TB, path, data string) string {
 // readAgain repeats a read while the connection of the test is lost, which happens on a busy machine.
 func readAgain[T any](read func() (T, *zk.Stat, error)) (result T, err error) {
 	for range 20 {
-		if result, _, err = read(); !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer) {
+		if result, _, err = read(); !lab.IsLost(err) {
 			break
 		}
 		time.Sleep(500 * time.Millisecond)
@@ -221,7 +221,7 @@ func (tr *tree) all(t testing.TB) []string {
 			group.Go(func() error {
 				names, _, err := tr.raw.Children(tr.chroot + path)
 				for range 60 { // a restarted server accepts the connection after a while
-					if !errors.Is(err, zk.ErrNoServer) && !errors.Is(err, zk.ErrConnectionClosed) {
+					if !lab.IsLost(err) {
 						break
 					}
 					time.Sleep(500 * time.Millisecond)

@@ -39,7 +39,7 @@ func TestStoreUsesRestoredData(t *testing.T) {
 	var both [2]*zookeeper.Store // with sessions that the copy does not have
 	for i := range both {
 		tr.private = filepath.Join(t.TempDir(), "private.db")
-		both[i] = tr.open(t, session(4*time.Second), silent)
+		both[i] = tr.open(t, session(time.Minute), silent) // longer than a restart takes
 	}
 	// replace starts the server with other data, and waits until both processes use it.
 	replace := func(prepare func()) {

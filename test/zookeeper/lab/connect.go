@@ -47,3 +47,10 @@ func Connect(e Env) (*zk.Conn, error) {
 		}
 	}
 }
+
+// IsLost reports whether a call of a client failed because its connection was lost or is not there yet: a repetition may succeed,
+// and the call may have taken effect.
+func IsLost(err error) bool {
+	var broken net.Error // of the connection itself, such as a reset
+	return errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrNoServer) || errors.As(err, &broken)
+}

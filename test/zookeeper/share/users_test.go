@@ -67,7 +67,7 @@ func (quiet) Printf(string, ...any) {}
 func again(ctx context.Context, call func() error) (maybe bool, err error) {
 	for {
 		err := call()
-		if !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer) {
+		if !lab.IsLost(err) {
 			return maybe, err
 		}
 		maybe = true
@@ -127,7 +127,7 @@ func (z *zuul) create(ctx context.Context, path string, data []byte, flags int32
 			}
 		}
 		made, err = z.conn.Create(path, data, flags, zk.WorldACL(zk.PermAll))
-		if !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer) {
+		if !lab.IsLost(err) {
 			return made, named(path, err)
 		}
 		maybe = true
