@@ -152,35 +152,36 @@ func releasedInstanceStays(t *testing.T, s *suite) {
 	spec := s.spec()
 	s.create(t, spec)
 	made := s.ready(t, s.Cloud, spec)
+	if sweeper, ok := drivers.SweeperOf(s.Cloud); ok && s.LeaveBehind != nil {
+		left := s.LeaveBehind(t, s.spec().Marks)
+		s.eventually(t, func() error { _, err := s.leftover(t, sweeper, left.ID); return err })
+	}
 	s.released(t, resources.KindNode, made.ID, spec.Marks)
 	s.adopt(t, made.ID, spec.Marks, resources.OwnerTags{}) // the suite deletes it
 }
 
 func releasedImageStays(t *testing.T, s *suite) {
 	content := s.content()
-	spec := s.imageSpec(content)
+	spec, other := s.imageSpec(content), s.imageSpec(content)
 	made, err := s.images(t).UploadImage(t.Context(), spec, bytes.NewReader(content))
 	testutil.Must(t, err)
 	s.readyImage(t, made.ID, spec.Marks)
+	kept, err := s.images(t).UploadImage(t.Context(), other, bytes.NewReader(content))
+	testutil.Must(t, err)
+	s.readyImage(t, kept.ID, other.Marks)
 	s.released(t, resources.KindUpload, made.ID, spec.Marks)
 	s.adopt(t, made.ID, spec.Marks, resources.OwnerTags{})
 }
 
-// released releases an object. No list may have anything of its record then, but what another record has left behind.
+// released releases an object. No list may have anything of its record then, but all that it had of other records.
 func (s *suite) released(t *testing.T, kind resources.Kind, id string, marks resources.OwnerTags) {
 	t.Helper()
 	adopter, _ := drivers.AdopterOf(s.Cloud)
-	other := s.spec().Marks
-	var kept []string
-	if sweeper, ok := drivers.SweeperOf(s.Cloud); ok && s.LeaveBehind != nil {
-		left := s.LeaveBehind(t, other)
-		kept = append(kept, left.Type+" "+left.ID)
-		s.eventually(t, func() error { _, err := s.leftover(t, sweeper, left.ID); return err })
-	}
+	others := slices.Sorted(maps.Keys(s.owned(t, func(m resources.OwnerTags) bool { return s.ofThisTest(m) && !m.SameRecord(marks) })))
 	testutil.Must(t, adopter.Release(t.Context(), id, marks))
 	s.eventually(t, func() error {
-		if now := slices.Sorted(maps.Keys(s.owned(t, func(m resources.OwnerTags) bool { return m.SameRecord(marks) || m.SameRecord(other) }))); !slices.Equal(now, kept) {
-			return fmt.Errorf("npctl's are %q, want %q", now, kept)
+		if now := slices.Sorted(maps.Keys(s.owned(t, s.ofThisTest))); !slices.Equal(now, others) {
+			return fmt.Errorf("npctl's are %q, want %q", now, others)
 		}
 		return nil
 	})
