@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -135,7 +136,7 @@ func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.
 	if err != nil {
 		return err
 	}
-	if err := checkAdoptable(t, marks, replaced); err != nil {
+	if err := cloudkit.CheckAdoptable(t.what, t.id, t.marks, marks, replaced); err != nil {
 		return err
 	}
 	tags := drivers.EncodeTags(marks)
@@ -158,7 +159,7 @@ func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTag
 	if err != nil || !exists {
 		return err
 	}
-	if err := checkAdoptable(t, marks, resources.OwnerTags{}); err != nil {
+	if err := cloudkit.CheckAdoptable(t.what, t.id, t.marks, marks, resources.OwnerTags{}); err != nil {
 		return err
 	}
 	if marks.Kind == resources.KindUpload {
@@ -220,13 +221,4 @@ func (st *imageStore) removeTags(ctx context.Context, ids, names []string) error
 	}
 	_, err := st.ec2.DeleteTags(ctx, in)
 	return unlessMissing(wrap("remove tags of "+strings.Join(ids, ", "), err))
-}
-
-// checkAdoptable rejects an object with the ownership tags of another record.
-func checkAdoptable(t tagged, marks, replaced resources.OwnerTags) error {
-	found := t.marks
-	if found.Installation == "" || found.SameRecord(marks) || found == replaced {
-		return nil
-	}
-	return fmt.Errorf("%s %s: %w: it has %s", t.what, t.id, drivers.ErrNotOurs, drivers.DescribeOwner(found))
 }

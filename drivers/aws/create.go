@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -24,7 +25,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if spec.MaybeCreated {
 		found, ok, err := c.find(ctx, spec)
 		if err != nil {
-			return resources.Instance{}, unsentError{err}
+			return resources.Instance{}, cloudkit.Unsent(err)
 		}
 		if ok {
 			return found, nil
@@ -32,7 +33,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	}
 	o, err := c.offer(ctx, spec.Config)
 	if err != nil {
-		return resources.Instance{}, unsent(fmt.Errorf("create instance %s: %w", spec.Hostname, err))
+		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create instance %s: %w", spec.Hostname, err))
 	}
 	if o.settings.DedicatedHost && spec.Zone == "" {
 		spec.Zone, err = c.anyZone(ctx, o.settings)
@@ -42,7 +43,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 		request, err = c.request(ctx, spec, o)
 	}
 	if err != nil {
-		return resources.Instance{}, unsent(fmt.Errorf("create instance %s: %w", spec.Hostname, err))
+		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create instance %s: %w", spec.Hostname, err))
 	}
 	if o.settings.Allocation != "" {
 		return c.runFleet(ctx, spec, request, o)
@@ -59,14 +60,6 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 // scopeOf returns the scope of shortages: EC2 has other capacity for spot instances and for dedicated hosts.
 func scopeOf(zone string, s labelSettings) string {
 	return fmt.Sprint(zone, " ", s.isSpot(), " ", s.DedicatedHost)
-}
-
-// unsent marks an error of the preparation of a request, unless the error itself knows better.
-func unsent(err error) error {
-	if drivers.IsNothingDone(err) {
-		return err
-	}
-	return unsentError{err}
 }
 
 // find searches by ownership tags for the instance that an earlier Create with this ID may have created.

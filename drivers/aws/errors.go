@@ -1,58 +1,20 @@
 package aws
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
-	"syscall"
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/smithy-go"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
-
-// apiError is an error response. Its text contains the message of the service and not the request, which contains user
-// data.
-type apiError struct {
-	doing   string
-	code    string
-	message string
-	status  int
-	request string // the service's ID of the request
-	kind    error
-}
-
-func (e *apiError) Error() string {
-	text := fmt.Sprintf("%s: %s: %s", e.doing, e.code, e.message)
-	if e.status >= 500 && e.request != "" {
-		text += " [" + e.request + "]"
-	}
-	return text
-}
-
-func (e *apiError) Unwrap() error { return e.kind }
-
-// NothingDone implements drivers.NothingDone. EC2 also responds with 500 when it has no capacity, and with 503 when it
-// throttles.
-func (e *apiError) NothingDone() bool {
-	if isUsedToken(e.code) {
-		return false
-	}
-	return e.status >= 400 && e.status < 500 && e.status != http.StatusRequestTimeout ||
-		errors.Is(e.kind, drivers.ErrCapacity) || errors.Is(e.kind, drivers.ErrQuota) || errors.Is(e.kind, drivers.ErrThrottled)
-}
-
-// unsentError is an error of a request that did not reach the cloud.
-type unsentError struct{ error }
-
-func (e unsentError) Unwrap() error     { return e.error }
-func (e unsentError) NothingDone() bool { return true }
 
 // wrap adds the operation to an error and classifies it.
 func wrap(doing string, err error) error {
@@ -64,16 +26,9 @@ func wrap(doing string, err error) error {
 		return newAPIError(doing, answer, err)
 	}
 	if text := err.Error(); strings.Contains(text, "get credentials") || strings.Contains(text, "refresh cached credentials") {
-		return unsentError{fmt.Errorf("%s: %w: no usable AWS credentials (variables, profile, role): %w", doing, drivers.ErrRejected, shortCause(err))}
+		return cloudkit.Unsent(fmt.Errorf("%s: %w: no usable AWS credentials (variables, profile, role): %w", doing, drivers.ErrRejected, shortCause(err)))
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
-		return unsentError{fmt.Errorf("%s: %w: %w", doing, drivers.ErrUnavailable, shortCause(err))}
-	}
-	return fmt.Errorf("%s: %w: %w", doing, drivers.ErrUnavailable, shortCause(err))
+	return cloudkit.WrapTransport(doing, shortCause(err))
 }
 
 // wrapLogin is wrap for the call that verifies the credentials. A region that does not exist has no host name.
@@ -81,7 +36,7 @@ func wrapLogin(region string, err error) error {
 	wrapped := wrap("log in to AWS", err)
 	var lookup *net.DNSError
 	if errors.As(err, &lookup) && lookup.IsNotFound {
-		return unsentError{fmt.Errorf("log in to AWS: %w: no service at %s; check region %q and the network%s", drivers.ErrUnavailable, lookup.Name, region, didYouMean(region, regions()))}
+		return cloudkit.Unsent(fmt.Errorf("log in to AWS: %w: no service at %s; check region %q and the network%s", drivers.ErrUnavailable, lookup.Name, region, didYouMean(region, regions())))
 	}
 	return wrapped
 }
@@ -96,30 +51,32 @@ func shortCause(err error) error {
 }
 
 func newAPIError(doing string, answer smithy.APIError, err error) error {
-	e := &apiError{doing: doing, code: answer.ErrorCode(), message: clean(answer.ErrorMessage())}
-	var response *awshttp.ResponseError
-	if errors.As(err, &response) {
-		e.status, e.request = response.HTTPStatusCode(), response.ServiceRequestID()
+	status, request := 0, ""
+	if response, ok := errors.AsType[*awshttp.ResponseError](err); ok {
+		status, request = response.HTTPStatusCode(), response.ServiceRequestID()
 	}
-	e.kind = kindOf(e.code, e.status)
+	e := responseError(doing, answer.ErrorCode(), answer.ErrorMessage(), status)
+	e.Request = request
 	var operation *smithy.OperationError
-	if isPermission(e.code) && errors.As(err, &operation) {
-		e.message = fmt.Sprintf("the credentials lack the permission %s:%s (%s)", strings.ToLower(strings.ReplaceAll(operation.ServiceID, " ", "")), operation.OperationName, e.message)
+	if isPermission(e.Code) && errors.As(err, &operation) {
+		e.Message = fmt.Sprintf("the credentials lack the permission %s:%s (%s)", strings.ToLower(strings.ReplaceAll(operation.ServiceID, " ", "")), operation.OperationName, e.Message)
 	}
+	return e
+}
+
+// responseError classifies an error of EC2, which also responds with 500 when it has no capacity, and with 503 when it throttles.
+func responseError(doing, code, message string, status int) *cloudkit.Error {
+	e := &cloudkit.Error{Doing: doing, Code: code, Message: clean(message), Status: status, Kind: kindOf(code, status), Unproven: isUsedToken(code)}
+	e.Proven = slices.Contains([]error{drivers.ErrCapacity, drivers.ErrQuota, drivers.ErrThrottled}, e.Kind)
 	return e
 }
 
 // codeOf returns the error code of a response, or "".
 func codeOf(err error) string {
-	var e *apiError
-	if errors.As(err, &e) {
-		return e.code
-	}
-	var answer smithy.APIError
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[smithy.APIError](err); ok {
 		return answer.ErrorCode()
 	}
-	return ""
+	return cloudkit.CodeOf(err)
 }
 
 // isUsedToken reports whether an earlier request had the client token of this one: it may have created an instance.
@@ -185,13 +142,9 @@ func faultKind(code string) resources.FaultKind {
 	}
 }
 
-// maxMessage limits the length of a service's message in errors.
-const maxMessage = 500
-
 // encodedMessage is a text of several kilobytes that only `aws sts decode-authorization-message` can read.
 var encodedMessage = drivers.Pattern(`\s*Encoded authorization failure message: \S+`)
 
 func clean(message string) string {
-	message = strings.Join(strings.Fields(encodedMessage().ReplaceAllString(message, "")), " ")
-	return text.Cut(message, maxMessage)
+	return cloudkit.Clean(encodedMessage().ReplaceAllString(message, ""))
 }

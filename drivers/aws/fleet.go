@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -68,7 +69,7 @@ func (c *Cloud) runFleet(ctx context.Context, spec drivers.Spec, in ec2.RunInsta
 	doing := "create instance " + spec.Hostname
 	template, err := templateOf(spec.Marks.Installation, in)
 	if err != nil {
-		return resources.Instance{}, unsentError{fmt.Errorf("%s: %w", doing, err)}
+		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	c.templates.use(template.name, 1)
 	defer c.templates.use(template.name, -1)
@@ -76,7 +77,7 @@ func (c *Cloud) runFleet(ctx context.Context, spec drivers.Spec, in ec2.RunInsta
 	made, err := c.createFleet(ctx, doing, request)
 	if isMissing(err) && strings.HasPrefix(codeOf(err), "InvalidLaunchTemplate") {
 		if err := c.createTemplate(ctx, spec, template); err != nil {
-			return resources.Instance{}, unsentError{err}
+			return resources.Instance{}, cloudkit.Unsent(err)
 		}
 		made, err = c.createFleet(ctx, doing, request)
 	}
@@ -153,13 +154,12 @@ func (c *Cloud) createFleet(ctx context.Context, doing string, request *ec2.Crea
 // fleetError returns the error of a fleet without instances. Each instance type has its own one. A lack of capacity has
 // precedence, because another zone may have some, then a quota.
 func fleetError(doing string, all []types.CreateFleetError) error {
-	var list []*apiError
+	var list []*cloudkit.Error
 	for _, e := range all {
-		one := &apiError{doing: doing, code: aws.ToString(e.ErrorCode), message: clean(aws.ToString(e.ErrorMessage)), status: http.StatusBadRequest}
+		one := responseError(doing, aws.ToString(e.ErrorCode), aws.ToString(e.ErrorMessage), http.StatusBadRequest)
 		if t := e.LaunchTemplateAndOverrides; t != nil && t.Overrides != nil && t.Overrides.InstanceType != "" {
-			one.doing += " (" + string(t.Overrides.InstanceType) + ")"
+			one.Doing += " (" + string(t.Overrides.InstanceType) + ")"
 		}
-		one.kind = kindOf(one.code, one.status)
 		list = append(list, one)
 	}
 	for _, kind := range []error{drivers.ErrCapacity, drivers.ErrQuota, nil} {
@@ -169,7 +169,7 @@ func fleetError(doing string, all []types.CreateFleetError) error {
 			}
 		}
 	}
-	return unsentError{fmt.Errorf("%s: %w: EC2 created a fleet without instances", doing, drivers.ErrCapacity)}
+	return cloudkit.Unsent(fmt.Errorf("%s: %w: EC2 created a fleet without instances", doing, drivers.ErrCapacity))
 }
 
 // createTemplate creates a launch template unless it exists.

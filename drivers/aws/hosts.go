@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -52,7 +53,7 @@ func (c *Cloud) anyZone(ctx context.Context, s labelSettings) (string, error) {
 func (c *Cloud) hostOf(ctx context.Context, spec drivers.Spec, in ec2.RunInstancesInput, instanceType string) (string, error) {
 	all, err := c.hosts(ctx, &ec2.DescribeHostsInput{Filter: ownedFilter()})
 	if err != nil {
-		return "", unsentError{err}
+		return "", cloudkit.Unsent(err)
 	}
 	zone := aws.ToString(in.Placement.AvailabilityZone)
 	for _, h := range all {
@@ -118,7 +119,7 @@ func (w *sweeper) releaseHost(ctx context.Context, id string) error {
 	for _, u := range answer.Unsuccessful {
 		if u.Error != nil {
 			code := aws.ToString(u.Error.Code)
-			return unlessMissing(&apiError{doing: doing, code: code, message: clean(aws.ToString(u.Error.Message))})
+			return unlessMissing(&cloudkit.Error{Doing: doing, Code: code, Message: clean(aws.ToString(u.Error.Message))})
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -25,7 +26,7 @@ func (st *imageStore) ResolveImage(ctx context.Context, spec resources.CloudImag
 		return st.imageByID(ctx, spec.ImageID)
 	case spec.Image == "" && len(spec.Filters) > 0:
 		in := imageQuery(spec.Filters)
-		return st.newest(ctx, "filters", filterText(spec.Filters), in)
+		return st.newest(ctx, "filters", cloudkit.FilterText(spec.Filters), in)
 	default:
 		name := cmp.Or(spec.Image, spec.Name)
 		return st.newest(ctx, "image_name", name, &ec2.DescribeImagesInput{Filters: []types.Filter{filter("name", escapePattern(name))}})
@@ -108,12 +109,4 @@ func (st *imageStore) newest(ctx context.Context, attribute, value string, in *e
 
 func newestFirst(a, b types.Image) int {
 	return cmp.Or(cmp.Compare(aws.ToString(b.CreationDate), aws.ToString(a.CreationDate)), cmp.Compare(aws.ToString(a.ImageId), aws.ToString(b.ImageId)))
-}
-
-func filterText(filters map[string]resources.AnyOf) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(filters)) {
-		parts = append(parts, fmt.Sprintf("%s = %q", name, []string(filters[name])))
-	}
-	return strings.Join(parts, ", ")
 }

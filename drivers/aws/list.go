@@ -28,7 +28,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.quotas.instances.set(list)
+	c.quotas.instances.Set(list)
 	c.templates.listed(found)
 	return append(list, failed...), nil
 }

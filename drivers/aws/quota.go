@@ -5,15 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -120,7 +119,7 @@ type quotas struct {
 	client    *servicequotas.Client
 	log       *slog.Logger
 	services  []*serviceQuotas
-	instances recentList
+	instances cloudkit.RecentList
 	volumes   atomic.Bool // an offer names the type of its volumes
 }
 
@@ -220,7 +219,7 @@ func (q *quotas) fetch(ctx context.Context, service string) (limits []quotaLimit
 // Quota implements drivers.Cloud. The use is that of the newest list if it is recent.
 func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	if err := context.Cause(ctx); err != nil {
-		return resources.Quota{}, unsentError{err}
+		return resources.Quota{}, cloudkit.Unsent(err)
 	}
 	const no = resources.Unlimited
 	q := resources.Quota{Limit: resources.ResourceAmounts{Instances: no, Cores: no, RAM: no, Volumes: no, VolumeGB: no, Addresses: no}}
@@ -234,7 +233,7 @@ func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 		}
 		q.Limit.Other[l.code] = l.value
 	}
-	list, ok := c.quotas.instances.get()
+	list, ok := c.quotas.instances.Get()
 	if !ok {
 		if list, err = c.List(ctx); err != nil {
 			return resources.Quota{}, err
@@ -265,26 +264,4 @@ func (c *Cloud) countVolumes(ctx context.Context, used *resources.ResourceAmount
 		}
 		return answer.NextToken, len(answer.Volumes), nil
 	})
-}
-
-// recentList keeps the newest list of instances for the quota. Its zero value is usable.
-type recentList struct {
-	mu   sync.Mutex
-	at   time.Time            // guarded by mu
-	list []resources.Instance // guarded by mu
-}
-
-// recent is the age up to which the quota uses a list: the reconciler lists instances right before it reads the quota.
-const recent = 5 * time.Second
-
-func (r *recentList) set(list []resources.Instance) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.at, r.list = time.Now(), list
-}
-
-func (r *recentList) get() ([]resources.Instance, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.list, !r.at.IsZero() && time.Since(r.at) < recent
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/internal/requestvalues"
 	"github.com/npctl/npctl/resources/schema"
 )
@@ -183,18 +184,10 @@ func (s poolSettings) checkCombination() error {
 	}
 }
 
-// decode reads a block of the configuration.
-func decode(config cty.Value, into any) error {
-	if err := schema.Decode(config, into); err != nil {
-		return unsentError{fmt.Errorf("%w: %w", drivers.ErrRejected, err)}
-	}
-	return nil
-}
-
 // decodeOffer reads the configuration of an offer.
 func decodeOffer(config cty.Value) (labelSettings, error) {
 	s := labelSettings{poolSettings: poolSettings{PublicIPv4: true}}
-	err := decode(config, &s)
+	err := cloudkit.Decode(config, &s)
 	s.InstanceTypes = slices.Compact(s.InstanceTypes)
 	return s, err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -33,16 +34,16 @@ func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, c
 		}
 	}
 	settings := imageSettings{ImportMethod: methodDirect, Architecture: "x86_64", ENASupport: true, VolumeType: "gp3"}
-	if err := decode(spec.Config, &settings); err != nil {
+	if err := cloudkit.Decode(spec.Config, &settings); err != nil {
 		return resources.RemoteImage{}, err
 	}
 	if problem := st.methodProblem(settings.ImportMethod); problem != "" {
-		return resources.RemoteImage{}, unsentError{fmt.Errorf("%s: %w: %s", doing, drivers.ErrRejected, problem)}
+		return resources.RemoteImage{}, cloudkit.Unsent(fmt.Errorf("%s: %w: %s", doing, drivers.ErrRejected, problem))
 	}
 	isImport := settings.ImportMethod != methodDirect
 	tags, err := imageTags(spec, st.format)
 	if err != nil {
-		return resources.RemoteImage{}, unsentError{fmt.Errorf("%s: %w", doing, err)}
+		return resources.RemoteImage{}, cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	write := st.writeSnapshot
 	if isImport {

@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -159,7 +160,7 @@ func (c *Cloud) setTags(ctx context.Context, t tagged, tags map[string]string) (
 	default:
 		_, err = c.vms.BeginUpdate(ctx, c.group, t.name, armcompute.VirtualMachineUpdate{Tags: pointers(tags)}, nil)
 	}
-	return unlessMissing(wrap("tag "+t.what+" "+t.name, err))
+	return cloudkit.UnlessMissing(wrap("tag "+t.what+" "+t.name, err))
 }
 
 // tagsBody replaces the tags of an object of Microsoft.Network.
@@ -176,7 +177,7 @@ func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.
 	if err != nil {
 		return err
 	}
-	if err := checkAdoptable(t, marks, replaced); err != nil {
+	if err := cloudkit.CheckAdoptable(t.what, t.name, t.owner(), marks, replaced); err != nil {
 		return err
 	}
 	tags := withObject(withoutOwner(t.tags), t.name)
@@ -193,7 +194,7 @@ func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTag
 	if err != nil || !exists {
 		return err
 	}
-	if err := checkAdoptable(t, marks, resources.OwnerTags{}); err != nil {
+	if err := cloudkit.CheckAdoptable(t.what, t.name, t.owner(), marks, resources.OwnerTags{}); err != nil {
 		return err
 	}
 	if marks.Kind != resources.KindUpload && t.owner().Installation != "" {
@@ -239,13 +240,4 @@ func withoutOwner(tags map[string]string) map[string]string {
 		}
 	}
 	return result
-}
-
-// checkAdoptable rejects an object with the ownership tags of another record.
-func checkAdoptable(t tagged, marks, replaced resources.OwnerTags) error {
-	found := t.owner()
-	if found.Installation == "" || found.SameRecord(marks) || found == replaced {
-		return nil
-	}
-	return fmt.Errorf("%s %s: %w: it has %s", t.what, t.name, drivers.ErrNotOurs, drivers.DescribeOwner(found))
 }

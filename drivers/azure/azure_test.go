@@ -16,6 +16,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/azure/azuretest"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/drivers/drivertest"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
@@ -340,7 +341,7 @@ func TestErrorsAreClassified(t *testing.T) {
 		response := &http.Response{StatusCode: test.status, Header: http.Header{"Retry-After": {"7"}}, Body: http.NoBody}
 		err := wrap("test", &azcore.ResponseError{StatusCode: test.status, ErrorCode: test.code, RawResponse: response})
 		if test.message != "" {
-			err = &apiError{doing: "test", code: test.code, status: test.status, kind: kindOf(test.code, test.message, test.status)}
+			err = &cloudkit.Error{Doing: "test", Code: test.code, Status: test.status, Kind: kindOf(test.code, test.message, test.status)}
 		}
 		for _, kind := range []error{drivers.ErrCapacity, drivers.ErrQuota, drivers.ErrThrottled, drivers.ErrUnavailable, drivers.ErrRejected} {
 			if errors.Is(err, kind) != errors.Is(test.kind, kind) {

@@ -19,6 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
 // Cloud is one resource group of one subscription.
@@ -99,11 +100,11 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 	}
 	subscription := cmp.Or(settings.SubscriptionID, os.Getenv("AZURE_SUBSCRIPTION_ID"))
 	if subscription == "" {
-		return nil, unsentError{fmt.Errorf("%w: no subscription; set subscription_id in the provider block or AZURE_SUBSCRIPTION_ID", drivers.ErrRejected)}
+		return nil, cloudkit.Unsent(fmt.Errorf("%w: no subscription; set subscription_id in the provider block or AZURE_SUBSCRIPTION_ID", drivers.ErrRejected))
 	}
 	where, err := settings.configuration()
 	if err != nil {
-		return nil, unsentError{err}
+		return nil, cloudkit.Unsent(err)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = maxWriters
@@ -117,14 +118,14 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 		return azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: settings.Endpoint != ""})
 	})
 	if err != nil {
-		return nil, unsentError{fmt.Errorf("%w: Azure credentials: %w", drivers.ErrRejected, err)}
+		return nil, cloudkit.Unsent(fmt.Errorf("%w: Azure credentials: %w", drivers.ErrRejected, err))
 	}
 	credential := &credential{newest}
 	renewing := options
 	renewing.PerCallPolicies = []policy.Policy{credential}
 	a := &account{subscription: subscription, group: settings.ResourceGroup, http: used}
 	if err := a.connect(credential, &arm.ClientOptions{ClientOptions: renewing, DisableRPRegistration: true}); err != nil {
-		return nil, unsentError{fmt.Errorf("%w: %w", drivers.ErrRejected, err)}
+		return nil, cloudkit.Unsent(fmt.Errorf("%w: %w", drivers.ErrRejected, err))
 	}
 	if err := a.verify(ctx, settings.Location); err != nil {
 		transport.CloseIdleConnections()
@@ -161,7 +162,7 @@ func (a *account) verify(ctx context.Context, location string) error {
 	var group place
 	groups := "/subscriptions/" + url.PathEscape(a.subscription) + "/resourceGroups"
 	err := wrap("read resource group "+a.group, a.rest.send(ctx, http.MethodGet, groups+"/"+url.PathEscape(a.group), groupsVersion, nil, &group))
-	if isMissing(err) {
+	if cloudkit.IsMissing(err) {
 		all, listErr := list[place](ctx, a.rest, groups, groupsVersion)
 		if listErr != nil {
 			return err

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
 const (
@@ -45,17 +45,5 @@ func (c *Cloud) ConsoleLog(ctx context.Context, id string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w: %w", doing, drivers.ErrUnavailable, err)
 	}
-	return newestLines(strings.ToValidUTF8(string(text), "\uFFFD"), consoleBytes), nil
-}
-
-// newestLines returns the last lines of text.
-func newestLines(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	text = text[len(text)-limit:]
-	if _, rest, ok := strings.Cut(text, "\n"); ok {
-		text = rest
-	}
-	return strings.ToValidUTF8(text, "")
+	return cloudkit.Console(string(text)), nil
 }

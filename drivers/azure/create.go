@@ -16,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -27,7 +28,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if spec.MaybeCreated {
 		found, ok, err := c.find(ctx, name, spec)
 		if err != nil {
-			return resources.Instance{}, unsent(err)
+			return resources.Instance{}, cloudkit.Unsent(err)
 		}
 		if ok {
 			return found, nil
@@ -35,11 +36,11 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	}
 	o, err := c.offer(ctx, spec.Config)
 	if err != nil {
-		return resources.Instance{}, unsent(fmt.Errorf("create virtual machine %s: %w", spec.Hostname, err))
+		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create virtual machine %s: %w", spec.Hostname, err))
 	}
 	request, err := c.request(spec, name, o)
 	if err != nil {
-		return resources.Instance{}, unsent(fmt.Errorf("create virtual machine %s: %w", spec.Hostname, err))
+		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create virtual machine %s: %w", spec.Hostname, err))
 	}
 	return drivers.CreateFirst(&c.shortages, scopeOf(spec.Zone, request.Properties), o.sizes, func(s size) string { return s.name }, func(s size) (resources.Instance, error) {
 		return c.put(ctx, spec, name, request, s)
@@ -80,7 +81,7 @@ func (c *Cloud) find(ctx context.Context, name string, spec drivers.Spec) (resou
 // vm reads one virtual machine; false means that it does not exist.
 func (c *Cloud) vm(ctx context.Context, name string) (*armcompute.VirtualMachine, bool, error) {
 	answer, err := c.vms.Get(ctx, c.group, name, nil)
-	if err = wrap("read virtual machine "+name, err); isMissing(err) {
+	if err = wrap("read virtual machine "+name, err); cloudkit.IsMissing(err) {
 		return nil, false, nil
 	}
 	return &answer.VirtualMachine, err == nil, err
@@ -224,7 +225,7 @@ func (c *Cloud) put(ctx context.Context, spec drivers.Spec, name string, vm armc
 			Flavor: s.name, Resources: s.amounts(deref(vm.Properties.Priority) == armcompute.VirtualMachinePriorityTypesSpot),
 		}, nil
 	}
-	if statusOf(err) != http.StatusPreconditionFailed {
+	if cloudkit.StatusOf(err) != http.StatusPreconditionFailed {
 		return resources.Instance{}, err
 	}
 	found, ok, findErr := c.find(ctx, name, spec) // of an earlier call

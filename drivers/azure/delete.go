@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -21,5 +22,5 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 		return nil
 	}
 	_, err = c.vms.BeginDelete(ctx, c.group, id, nil)
-	return unlessMissing(wrap("delete virtual machine "+id, err))
+	return cloudkit.UnlessMissing(wrap("delete virtual machine "+id, err))
 }

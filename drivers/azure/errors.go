@@ -5,65 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"strconv"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
-
-// apiError is an error response. Its text contains the message of the service and not the request, which contains user
-// data and passwords.
-type apiError struct {
-	doing   string
-	code    string
-	message string
-	status  int
-	request string // the service's ID of the request
-	after   time.Duration
-	kind    error
-}
-
-func (e *apiError) Error() string {
-	text := fmt.Sprintf("%s: %s: %s", e.doing, e.code, e.message)
-	if e.status >= 500 && e.request != "" {
-		text += " [" + e.request + "]"
-	}
-	return text
-}
-
-func (e *apiError) Unwrap() error { return e.kind }
-
-// RetryAfter implements drivers.RetryAfter.
-func (e *apiError) RetryAfter() time.Duration { return e.after }
-
-// NothingDone implements drivers.NothingDone.
-func (e *apiError) NothingDone() bool {
-	return e.status >= 400 && e.status < 500 && e.status != http.StatusRequestTimeout && e.status != http.StatusPreconditionFailed
-}
-
-// unsentError is an error of a request that did not reach the cloud.
-type unsentError struct{ error }
-
-func (e unsentError) Unwrap() error     { return e.error }
-func (e unsentError) NothingDone() bool { return true }
-
-// unsent marks an error of the preparation of a request, unless the error itself knows better.
-func unsent(err error) error {
-	if drivers.IsNothingDone(err) {
-		return err
-	}
-	return unsentError{err}
-}
 
 // wrap adds the operation to an error and classifies it.
 func wrap(doing string, err error) error {
@@ -76,17 +28,13 @@ func wrap(doing string, err error) error {
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w", doing, err)
 	case errors.As(err, &login):
-		return unsentError{fmt.Errorf("%s: %w: %s", doing, loginKind(login), loginText(err))}
+		return cloudkit.Unsent(fmt.Errorf("%s: %w: %s", doing, loginKind(login), loginText(err)))
 	case errors.As(err, &answer):
 		return newAPIError(doing, answer)
 	case strings.Contains(err.Error(), "DefaultAzureCredential"):
-		return unsentError{fmt.Errorf("%s: %w: no usable Azure credentials (variables, identity, az login): %s", doing, drivers.ErrRejected, loginText(err))}
+		return cloudkit.Unsent(fmt.Errorf("%s: %w: no usable Azure credentials (variables, identity, az login): %s", doing, drivers.ErrRejected, loginText(err)))
 	}
-	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
-		return unsentError{fmt.Errorf("%s: %w: %w", doing, drivers.ErrUnavailable, err)}
-	}
-	return fmt.Errorf("%s: %w: %w", doing, drivers.ErrUnavailable, err)
+	return cloudkit.WrapTransport(doing, err)
 }
 
 // loginKind classifies a failed login: the service answers 400 or 401 to wrong credentials.
@@ -102,9 +50,9 @@ var loginError = drivers.Pattern(`"error_description": *"((?:[^"\\]|\\.)*)"`)
 
 func loginText(err error) string {
 	if match := loginError().FindStringSubmatch(err.Error()); match != nil {
-		return "Azure rejects the credentials: " + clean(strings.NewReplacer(`\r`, " ", `\n`, " ", `\"`, `"`).Replace(match[1]))
+		return "Azure rejects the credentials: " + cloudkit.Clean(strings.NewReplacer(`\r`, " ", `\n`, " ", `\"`, `"`).Replace(match[1]))
 	}
-	return clean(err.Error())
+	return cloudkit.Clean(err.Error())
 }
 
 // errorBody is the body of an error response.
@@ -118,34 +66,24 @@ type errorBody struct {
 // forbiddenAction matches the permission in the message of AuthorizationFailed.
 var forbiddenAction = drivers.Pattern(`perform action '([^']+)'`)
 
-func newAPIError(doing string, answer *azcore.ResponseError) *apiError {
-	e := &apiError{doing: doing, code: answer.ErrorCode, status: answer.StatusCode}
+func newAPIError(doing string, answer *azcore.ResponseError) error {
+	e := &cloudkit.Error{Doing: doing, Code: answer.ErrorCode, Status: answer.StatusCode, Unproven: answer.StatusCode == http.StatusPreconditionFailed}
 	if answer.RawResponse != nil {
 		var body errorBody
 		if text, err := runtime.Payload(answer.RawResponse); err == nil && json.Unmarshal(text, &body) == nil {
-			e.message = clean(body.Error.Message)
+			e.Message = cloudkit.Clean(body.Error.Message)
 		}
-		e.request = answer.RawResponse.Header.Get("X-Ms-Request-Id")
-		e.after = retryAfter(answer.RawResponse.Header.Get("Retry-After"))
+		e.Request = answer.RawResponse.Header.Get("X-Ms-Request-Id")
+		e.After = cloudkit.RetryAfter(answer.RawResponse.Header.Get("Retry-After"))
 	}
-	if e.code == "" {
-		e.code = http.StatusText(e.status)
+	if e.Code == "" {
+		e.Code = http.StatusText(e.Status)
 	}
-	if action := forbiddenAction().FindStringSubmatch(e.message); action != nil {
-		e.message = fmt.Sprintf("the credentials lack the permission %s (%s)", action[1], e.message)
+	if action := forbiddenAction().FindStringSubmatch(e.Message); action != nil {
+		e.Message = fmt.Sprintf("the credentials lack the permission %s (%s)", action[1], e.Message)
 	}
-	e.kind = kindOf(e.code, e.message, e.status)
+	e.Kind = kindOf(e.Code, e.Message, e.Status)
 	return e
-}
-
-const maxRetryAfter = 10 * time.Minute
-
-func retryAfter(header string) time.Duration {
-	seconds, err := strconv.Atoi(header)
-	if err != nil {
-		return 0
-	}
-	return min(max(time.Duration(seconds)*time.Second, 0), maxRetryAfter)
 }
 
 // Error codes by kind: https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors.
@@ -176,25 +114,6 @@ func kindOf(code, message string, status int) error {
 	}
 }
 
-// statusOf returns the HTTP status of a response, or 0.
-func statusOf(err error) int {
-	var e *apiError
-	if errors.As(err, &e) {
-		return e.status
-	}
-	return 0
-}
-
-// isMissing reports whether the object of the request does not exist.
-func isMissing(err error) bool { return statusOf(err) == http.StatusNotFound }
-
-func unlessMissing(err error) error {
-	if isMissing(err) {
-		return nil
-	}
-	return err
-}
-
 // faultKind classifies the reason why a virtual machine failed.
 func faultKind(code, message string) resources.FaultKind {
 	switch kind := kindOf(code, message, http.StatusConflict); {
@@ -205,11 +124,4 @@ func faultKind(code, message string) resources.FaultKind {
 	default:
 		return ""
 	}
-}
-
-// maxMessage limits the length of a service's message in errors.
-const maxMessage = 500
-
-func clean(message string) string {
-	return text.Cut(strings.Join(strings.Fields(message), " "), maxMessage)
 }

@@ -3,7 +3,6 @@ package azure
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"path"
@@ -14,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -78,7 +78,7 @@ func (st *imageStore) ResolveImage(ctx context.Context, spec resources.CloudImag
 		}
 	}
 	match := func(i resources.RemoteImage) bool { return matches(i, spec.Filters) }
-	problem := resources.Problem{Attribute: "filters", Value: filterText(spec.Filters), Detail: "no image of resource group " + st.group + " matches"}
+	problem := resources.Problem{Attribute: "filters", Value: cloudkit.FilterText(spec.Filters), Detail: "no image of resource group " + st.group + " matches"}
 	if spec.Image != "" || len(spec.Filters) == 0 {
 		name := cmp.Or(spec.Image, spec.Name)
 		match = func(i resources.RemoteImage) bool { return sameName(i.Name, name) || sameName(nameOf(i.ID), name) }
@@ -121,14 +121,6 @@ func matches(i resources.RemoteImage, filters map[string]resources.AnyOf) bool {
 	return true
 }
 
-func filterText(filters map[string]resources.AnyOf) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(filters)) {
-		parts = append(parts, fmt.Sprintf("%s = %q", name, []string(filters[name])))
-	}
-	return strings.Join(parts, ", ")
-}
-
 // imageByID checks that an image exists.
 func (st *imageStore) imageByID(ctx context.Context, id string) (resources.RemoteImage, error) {
 	if _, err := imageReference(id); err != nil {
@@ -169,7 +161,7 @@ func (st *imageStore) otherImage(ctx context.Context, id string) (err error) {
 	default:
 		return unknownImage(id)
 	}
-	if err = wrap("read image "+id, err); isMissing(err) {
+	if err = wrap("read image "+id, err); cloudkit.IsMissing(err) {
 		return missingImage(id, nil)
 	}
 	return err
@@ -182,7 +174,7 @@ const imagesVersion = "2024-03-03"
 func (st *imageStore) marketplaceImage(ctx context.Context, id string) (resources.RemoteImage, error) {
 	parts := strings.Split(id, ":")
 	answer, err := st.marketplace.List(ctx, st.location, parts[0], parts[1], parts[2], nil)
-	if err = wrap("list versions of image "+id, err); err != nil && !isMissing(err) {
+	if err = wrap("list versions of image "+id, err); err != nil && !cloudkit.IsMissing(err) {
 		return resources.RemoteImage{}, err
 	}
 	var versions []string

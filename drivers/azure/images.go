@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -74,7 +75,7 @@ func (st *imageStore) image(ctx context.Context, id string) (*armcompute.Image, 
 		return nil, false, context.Cause(ctx)
 	}
 	answer, err := st.images.Get(ctx, st.group, name, nil)
-	if err = wrap("read image "+name, err); isMissing(err) {
+	if err = wrap("read image "+name, err); cloudkit.IsMissing(err) {
 		return nil, false, nil
 	}
 	return &answer.Image, err == nil, err
@@ -117,7 +118,7 @@ func (st *imageStore) startDeletion(ctx context.Context, id string, expected res
 		return nil, err
 	}
 	poller, err := st.images.BeginDelete(ctx, st.group, deref(i.Name), nil)
-	return poller, unlessMissing(wrap("delete image "+id, err))
+	return poller, cloudkit.UnlessMissing(wrap("delete image "+id, err))
 }
 
 // await polls a long-running operation to its end. Azure suggests pauses that only matter for minutes of work.

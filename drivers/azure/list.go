@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -278,15 +279,11 @@ func (all inventory) untaggedDisks() map[string]diskTags {
 
 // recentList keeps the newest list. Its zero value is usable.
 type recentList struct {
+	cloudkit.RecentList
 	mu       sync.Mutex           // guards the fields below
-	at       time.Time            // when the list was complete
-	list     []resources.Instance // the newest list
 	withTags map[string]diskTags  // by virtual machine: its OS disk, if the list shows the disk without tags
 	tagged   map[string]time.Time // by virtual machine: when its disk was tagged; zero: the call has not returned yet
 }
-
-// recent is the age up to which the quota uses a list: the reconciler lists instances right before it reads the quota.
-const recent = 5 * time.Second
 
 // set stores a list that was begun at the given time. Another list may have been made and used since: a disk that was tagged
 // because of that one is not tagged again.
@@ -300,13 +297,8 @@ func (r *recentList) set(began time.Time, list []resources.Instance, untagged ma
 			delete(r.tagged, id)
 		}
 	}
-	r.at, r.list, r.withTags = time.Now(), list, untagged
-}
-
-func (r *recentList) get() ([]resources.Instance, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.list, !r.at.IsZero() && time.Since(r.at) < recent
+	r.Set(list)
+	r.withTags = untagged
 }
 
 // tagDisk calls tag with the OS disk of a virtual machine and its tags, if the newest list shows the disk without them: once for each
@@ -382,7 +374,7 @@ func (c *Cloud) addFaults(ctx context.Context, list []resources.Instance, all in
 		reason, ok := c.faults.get(i.ID)
 		if !ok {
 			view, err := c.vms.InstanceView(ctx, c.group, i.ID, nil)
-			if err = wrap("read the state of virtual machine "+i.ID, err); isMissing(err) {
+			if err = wrap("read the state of virtual machine "+i.ID, err); cloudkit.IsMissing(err) {
 				continue
 			}
 			if err != nil {
@@ -404,7 +396,7 @@ func (c *Cloud) addFaults(ctx context.Context, list []resources.Instance, all in
 func faultOf(statuses []*armcompute.InstanceViewStatus) fault {
 	for _, s := range statuses {
 		if rest, ok := strings.CutPrefix(deref(s.Code), "ProvisioningState/failed"); ok {
-			code, message := strings.TrimPrefix(rest, "/"), clean(deref(s.Message))
+			code, message := strings.TrimPrefix(rest, "/"), cloudkit.Clean(deref(s.Message))
 			text := code
 			if message != "" {
 				text = strings.TrimPrefix(code+": "+message, ": ")

@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -152,7 +153,7 @@ func (n *names) checkSubnet(ctx context.Context, s poolSettings) error {
 		return missingNetwork()
 	}
 	all, err := list[virtualNetwork](ctx, n.account.rest, n.account.network(n.networkGroup(s), "virtualNetworks"), networkVersion)
-	if err = wrap("list networks", err); isMissing(err) {
+	if err = wrap("list networks", err); cloudkit.IsMissing(err) {
 		return &drivers.UnknownName{Attribute: "network_resource_group", Value: n.networkGroup(s), Detail: "no such resource group"}
 	}
 	if err != nil {
@@ -188,7 +189,7 @@ func (n *names) checkID(ctx context.Context, attribute, id, kind string) error {
 		return &drivers.UnknownName{Attribute: attribute, Value: id, Detail: "write a full ID, /subscriptions/…" + kind + "NAME"}
 	}
 	err := wrap("read "+attribute, n.account.rest.send(ctx, http.MethodGet, id, networkVersion, nil, nil))
-	if isMissing(err) {
+	if cloudkit.IsMissing(err) {
 		return &drivers.UnknownName{Attribute: attribute, Value: id, Detail: "no such object"}
 	}
 	return err

@@ -27,7 +27,7 @@ func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	if err != nil {
 		return resources.Quota{}, err
 	}
-	list, ok := c.recent.get()
+	list, ok := c.recent.Get()
 	if !ok {
 		if list, err = c.List(ctx); err != nil {
 			return resources.Quota{}, err

@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -95,7 +96,7 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 		return resources.ResolvedOffer{}, problems, nil
 	}
 	if len(sizes) == 0 {
-		return resources.ResolvedOffer{}, nil, unsentError{fmt.Errorf("%w: the offer has no size", drivers.ErrRejected)}
+		return resources.ResolvedOffer{}, nil, cloudkit.Unsent(fmt.Errorf("%w: the offer has no size", drivers.ErrRejected))
 	}
 	return resources.ResolvedOffer{
 		Flavor: sizes[0].name, FlavorNames: s.VMSizes, Zones: s.Zones,

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -96,7 +97,7 @@ func (c *Cloud) leftover(ctx context.Context, kind, name string) (l resources.Le
 		return l, false, fmt.Errorf("%w: delete leftover %s: %q is not a kind that this driver creates", drivers.ErrRejected, name, kind)
 	}
 	err = wrap("read "+kind+" "+name, err)
-	return l, err == nil, unlessMissing(err)
+	return l, err == nil, cloudkit.UnlessMissing(err)
 }
 
 // DeleteLeftover implements drivers.Sweeper. It reads the object again before it deletes it: npctl must not delete an
@@ -120,5 +121,5 @@ func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error 
 	default:
 		err = c.rest.send(ctx, http.MethodDelete, c.network(c.group, addressKind)+"/"+l.ID, networkVersion, nil, nil)
 	}
-	return unlessMissing(wrap("delete "+l.Type+" "+l.ID, err))
+	return cloudkit.UnlessMissing(wrap("delete "+l.Type+" "+l.ID, err))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -23,7 +24,7 @@ const cleanupLimit = time.Minute
 func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
 	doing := "upload image " + spec.Name
 	settings := imageSettings{OSType: "Linux", Generation: "V2", ZoneResilient: true}
-	if err := decode(spec.Config, &settings); err != nil {
+	if err := cloudkit.Decode(spec.Config, &settings); err != nil {
 		return resources.RemoteImage{}, err
 	}
 	tags, err := imageTags(spec)
@@ -31,7 +32,7 @@ func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, c
 		err = checkFormat(spec, content)
 	}
 	if err != nil {
-		return resources.RemoteImage{}, unsent(fmt.Errorf("%s: %w", doing, err))
+		return resources.RemoteImage{}, cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	if spec.MaybeCreated {
 		if err := st.deleteEarlier(ctx, spec.Marks); err != nil {
@@ -64,7 +65,7 @@ func (st *imageStore) deleteEarlier(ctx context.Context, marks resources.OwnerTa
 		}
 		poller, err := st.startDeletion(ctx, st.id(imageKind, deref(i.Name)), marks)
 		if poller != nil || err != nil {
-			if _, err = await(ctx, "delete image "+deref(i.Name), poller, err); unlessMissing(err) != nil {
+			if _, err = await(ctx, "delete image "+deref(i.Name), poller, err); cloudkit.UnlessMissing(err) != nil {
 				return err
 			}
 		}
@@ -91,7 +92,7 @@ func (a *account) deleteDisk(ctx context.Context, name string) error {
 	}
 	deleting, err := a.disks.BeginDelete(ctx, a.group, name, nil)
 	_, err = await(ctx, "delete disk "+name, deleting, err)
-	return unlessMissing(err)
+	return cloudkit.UnlessMissing(err)
 }
 
 // imageTags returns the tags of the disk and the image: the user's, overridden by npctl's. A tag of the language is a tag

@@ -12,6 +12,7 @@ import (
 	htransport "google.golang.org/api/transport/http"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
 // Cloud is one region of one project.
@@ -22,7 +23,7 @@ type Cloud struct {
 	idle    func()   // closes idle connections
 	api     *calls
 	names   *names
-	recent  recentList
+	recent  cloudkit.RecentList
 
 	shortages drivers.Shortages
 }
@@ -43,7 +44,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 	}
 	c := &Cloud{project: settings.Project, region: settings.Region, idle: idle, api: api, names: newNames(api, settings.Region)}
 	region, err := api.region(ctx, settings.Region)
-	if isMissing(err) {
+	if cloudkit.IsMissing(err) {
 		return nil, c.unknownRegion(ctx, err)
 	}
 	if err != nil {
@@ -69,7 +70,7 @@ func connect(ctx context.Context, env drivers.Env, settings providerSettings) (*
 		return htransport.NewTransport(lasting, used, option.WithScopes(compute.CloudPlatformScope), option.WithUserAgent("npctl"), option.WithTelemetryDisabled())
 	})
 	if err != nil {
-		return nil, nil, unsentError{fmt.Errorf("%w: no usable Google credentials; set GOOGLE_APPLICATION_CREDENTIALS or run gcloud auth application-default login: %w", drivers.ErrRejected, err)}
+		return nil, nil, cloudkit.Unsent(fmt.Errorf("%w: no usable Google credentials; set GOOGLE_APPLICATION_CREDENTIALS or run gcloud auth application-default login: %w", drivers.ErrRejected, err))
 	}
 	options := []option.ClientOption{option.WithHTTPClient(&http.Client{Transport: authorized}), option.WithTelemetryDisabled()}
 	if settings.Endpoint != "" {
@@ -77,7 +78,7 @@ func connect(ctx context.Context, env drivers.Env, settings providerSettings) (*
 	}
 	service, err := compute.NewService(lasting, options...)
 	if err != nil {
-		return nil, nil, unsentError{fmt.Errorf("%w: open Compute Engine: %w", drivers.ErrRejected, err)}
+		return nil, nil, cloudkit.Unsent(fmt.Errorf("%w: open Compute Engine: %w", drivers.ErrRejected, err))
 	}
 	return newCalls(service, settings.Project), transport.CloseIdleConnections, nil
 }

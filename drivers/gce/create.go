@@ -12,6 +12,7 @@ import (
 	"google.golang.org/api/compute/v1"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -22,7 +23,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if spec.MaybeCreated {
 		found, ok, err := c.find(ctx, spec)
 		if err != nil {
-			return resources.Instance{}, unsentError{err}
+			return resources.Instance{}, cloudkit.Unsent(err)
 		}
 		if ok {
 			return found, nil
@@ -30,7 +31,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	}
 	zone, types, request, err := c.prepare(ctx, spec)
 	if err != nil {
-		return resources.Instance{}, unsent(fmt.Errorf("create instance %s: %w", spec.Hostname, err))
+		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create instance %s: %w", spec.Hostname, err))
 	}
 	return drivers.CreateFirst(&c.shortages, scopeOf(zone, request), types, func(t machineType) string { return t.name }, func(t machineType) (resources.Instance, error) {
 		return c.insert(ctx, spec, zone, t, request)
@@ -242,13 +243,13 @@ func (c *Cloud) insert(ctx context.Context, spec drivers.Spec, zone string, t ma
 func (c *Cloud) duplicate(ctx context.Context, spec drivers.Spec, at place) (resources.Instance, error) {
 	i, err := c.api.instance(ctx, at)
 	if err != nil {
-		return resources.Instance{}, unsent(err)
+		return resources.Instance{}, cloudkit.Unsent(err)
 	}
 	switch {
 	case !ownerOf(i).SameRecord(spec.Marks):
-		return resources.Instance{}, unsentError{fmt.Errorf("create instance %s: %w: an instance with this name has %s", at, drivers.ErrRejected, drivers.DescribeOwner(ownerOf(i)))}
+		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create instance %s: %w: an instance with this name has %s", at, drivers.ErrRejected, drivers.DescribeOwner(ownerOf(i))))
 	case statusOf(i.Status) == resources.StatusDeleting:
-		return resources.Instance{}, unsentError{fmt.Errorf("create instance %s: an earlier instance of the node is still being deleted", at)}
+		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create instance %s: an earlier instance of the node is still being deleted", at))
 	}
 	list, err := c.convert(ctx, []*compute.Instance{i})
 	if err != nil {

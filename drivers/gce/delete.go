@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -15,10 +16,10 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 	}
 	i, err := c.api.instance(ctx, at)
 	if err != nil {
-		return unlessMissing(err)
+		return cloudkit.UnlessMissing(err)
 	}
 	if err := drivers.CheckOwner("instance", at.String(), ownerOf(i), expected); err != nil {
 		return err
 	}
-	return unlessMissing(c.api.deleteInstance(ctx, at))
+	return cloudkit.UnlessMissing(c.api.deleteInstance(ctx, at))
 }

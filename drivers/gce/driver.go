@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -30,7 +31,7 @@ func (*Driver) Schema() schema.Driver { return driverSchema() }
 // Open implements drivers.Driver: it finds Google's application default credentials and reads the region with them.
 func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
 	var settings providerSettings
-	if err := decode(config, &settings); err != nil {
+	if err := cloudkit.Decode(config, &settings); err != nil {
 		return nil, err
 	}
 	return open(ctx, env, settings)

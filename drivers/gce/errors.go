@@ -1,62 +1,20 @@
 package gce
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
+	"slices"
 	"strconv"
-	"strings"
-	"syscall"
-	"time"
 
 	"golang.org/x/oauth2"
 	"google.golang.org/api/compute/v1"
 	"google.golang.org/api/googleapi"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
-
-// apiError is an error response, or the error of an operation. Its text contains the message of Google and not the
-// request, which contains user data.
-type apiError struct {
-	doing   string
-	code    string // the reason of a response or the code of an operation
-	message string
-	status  int // of HTTP
-	kind    error
-	pause   time.Duration // the time to wait before a retry
-}
-
-func (e *apiError) Error() string { return fmt.Sprintf("%s: %s: %s", e.doing, e.code, e.message) }
-
-func (e *apiError) Unwrap() error { return e.kind }
-
-// RetryAfter implements drivers.RetryAfter.
-func (e *apiError) RetryAfter() time.Duration { return e.pause }
-
-// NothingDone implements drivers.NothingDone.
-func (e *apiError) NothingDone() bool {
-	return e.status >= 400 && e.status < 500 && e.status != http.StatusRequestTimeout || errors.Is(e.kind, drivers.ErrRejected) ||
-		errors.Is(e.kind, drivers.ErrCapacity) || errors.Is(e.kind, drivers.ErrQuota) || errors.Is(e.kind, drivers.ErrThrottled)
-}
-
-// unsentError is an error of a request that did not reach the cloud.
-type unsentError struct{ error }
-
-func (e unsentError) Unwrap() error     { return e.error }
-func (e unsentError) NothingDone() bool { return true }
-
-// unsent marks an error of the preparation of a request, unless the error itself knows better.
-func unsent(err error) error {
-	if drivers.IsNothingDone(err) {
-		return err
-	}
-	return unsentError{err}
-}
 
 // wrap adds the operation to an error and classifies it.
 func wrap(doing string, err error) error {
@@ -69,20 +27,15 @@ func wrap(doing string, err error) error {
 	}
 	var token *oauth2.RetrieveError
 	if errors.As(err, &token) && token.Response != nil && token.Response.StatusCode < 500 {
-		return unsentError{fmt.Errorf("%s: %w: Google does not accept the credentials: %s", doing, drivers.ErrRejected, tokenMessage(token))}
-	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s: %w", doing, err)
+		return cloudkit.Unsent(fmt.Errorf("%s: %w: Google does not accept the credentials: %s", doing, drivers.ErrRejected, tokenMessage(token)))
 	}
 	if errors.Is(err, drivers.ErrUnavailable) {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	unavailable := fmt.Errorf("%s: %w: %w", doing, drivers.ErrUnavailable, err)
-	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) || token != nil {
-		return unsentError{unavailable}
+	if err = cloudkit.WrapTransport(doing, err); token != nil {
+		return cloudkit.Unsent(err)
 	}
-	return unavailable
+	return err
 }
 
 // tokenMessage returns why Google issues no token.
@@ -94,23 +47,21 @@ func tokenMessage(err *oauth2.RetrieveError) string {
 	if json.Unmarshal(err.Body, &answer) != nil || answer.Error == "" {
 		return err.Response.Status
 	}
-	return clean(answer.Error + ": " + answer.Description)
+	return cloudkit.Clean(answer.Error + ": " + answer.Description)
 }
 
 func newAPIError(doing string, answer *googleapi.Error) error {
-	e := &apiError{doing: doing, code: strconv.Itoa(answer.Code), message: clean(answer.Message), status: answer.Code}
+	code := strconv.Itoa(answer.Code)
 	if len(answer.Errors) > 0 {
-		e.code = answer.Errors[0].Reason
+		code = answer.Errors[0].Reason
 	}
-	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil {
-		e.pause = time.Duration(seconds) * time.Second
-	}
-	e.kind = kindOf(e.code, e.message, e.status)
+	e := responseError(doing, code, answer.Message, answer.Code)
+	e.After = cloudkit.RetryAfter(answer.Header.Get("Retry-After"))
 	switch {
-	case e.status == http.StatusUnauthorized:
-		e.message = "Google does not accept the credentials (" + e.message + ")"
-	case e.code == "accessNotConfigured":
-		e.message = "enable the API compute.googleapis.com in the project (" + e.message + ")"
+	case e.Status == http.StatusUnauthorized:
+		e.Message = "Google does not accept the credentials (" + e.Message + ")"
+	case e.Code == "accessNotConfigured":
+		e.Message = "enable the API compute.googleapis.com in the project (" + e.Message + ")"
 	}
 	return e
 }
@@ -121,8 +72,14 @@ func operationError(doing string, op *compute.Operation) error {
 		return nil
 	}
 	first := op.Error.Errors[0]
-	e := &apiError{doing: doing, code: first.Code, message: clean(first.Message), status: int(op.HttpErrorStatusCode)}
-	e.kind = kindOf(e.code, e.message, e.status)
+	return responseError(doing, first.Code, first.Message, int(op.HttpErrorStatusCode))
+}
+
+// responseError classifies the error of a response, with its reason as the code, or of an operation.
+func responseError(doing, code, message string, status int) *cloudkit.Error {
+	e := &cloudkit.Error{Doing: doing, Code: code, Message: cloudkit.Clean(message), Status: status}
+	e.Kind = kindOf(e.Code, e.Message, e.Status)
+	e.Proven = slices.Contains([]error{drivers.ErrRejected, drivers.ErrCapacity, drivers.ErrQuota, drivers.ErrThrottled}, e.Kind)
 	return e
 }
 
@@ -160,32 +117,8 @@ func kindOf(code, message string, status int) error {
 	}
 }
 
-func isMissing(err error) bool { return statusOfError(err) == http.StatusNotFound }
-
-func unlessMissing(err error) error {
-	if isMissing(err) {
-		return nil
-	}
-	return err
-}
-
 // isDuplicate reports whether an object with the name of the request exists.
 func isDuplicate(err error) bool {
-	var e *apiError
-	return errors.As(err, &e) && (e.code == "alreadyExists" || e.code == "RESOURCE_ALREADY_EXISTS")
-}
-
-func statusOfError(err error) int {
-	var e *apiError
-	if errors.As(err, &e) {
-		return e.status
-	}
-	return 0
-}
-
-// maxMessage limits the length of Google's message in errors.
-const maxMessage = 500
-
-func clean(message string) string {
-	return text.Cut(strings.Join(strings.Fields(message), " "), maxMessage)
+	code := cloudkit.CodeOf(err)
+	return code == "alreadyExists" || code == "RESOURCE_ALREADY_EXISTS"
 }

@@ -3,8 +3,6 @@ package gce
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"maps"
 	"net/http"
 	"path"
 	"slices"
@@ -14,6 +12,7 @@ import (
 	"google.golang.org/api/compute/v1"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -50,7 +49,7 @@ func (c *Cloud) imageByID(ctx context.Context, id string) (resources.RemoteImage
 		name, read = family, c.api.family
 	}
 	i, err := read(ctx, project, name)
-	switch status := statusOfError(err); {
+	switch status := cloudkit.StatusOf(err); {
 	case status == http.StatusNotFound || status == http.StatusBadRequest: // Google calls names of another form invalid
 		problem.Detail = "no such image in the project " + project
 		return resources.RemoteImage{}, []resources.Problem{problem}, nil
@@ -88,7 +87,7 @@ func (c *Cloud) imageByFilters(ctx context.Context, filters map[string]resources
 	var all []*compute.Image
 	for _, project := range projects {
 		found, err := c.api.images(ctx, project)
-		if isMissing(err) {
+		if cloudkit.IsMissing(err) {
 			return resources.RemoteImage{}, []resources.Problem{{Attribute: "filters", Value: project, Detail: "no such project, or no permission to list its images"}}, nil
 		}
 		if err != nil {
@@ -100,7 +99,7 @@ func (c *Cloud) imageByFilters(ctx context.Context, filters map[string]resources
 	if len(matching) > 0 {
 		return c.remoteImage(slices.MinFunc(matching, newestFirst)), nil, nil
 	}
-	problem := resources.Problem{Attribute: "filters", Value: filterText(filters), Detail: "no ready image matches"}
+	problem := resources.Problem{Attribute: "filters", Value: cloudkit.FilterText(filters), Detail: "no ready image matches"}
 	var families []string
 	for _, i := range all {
 		if i.Family != "" && !slices.Contains(families, i.Family) {
@@ -156,12 +155,4 @@ func stateOf(i *compute.Image) string {
 func (c *Cloud) remoteImage(i *compute.Image) resources.RemoteImage {
 	return resources.RemoteImage{ID: c.imagePath(i.SelfLink), Name: i.Name, Status: resources.StatusReady, Size: i.ArchiveSizeBytes, Properties: i.Labels,
 		Created: createdAt(i.CreationTimestamp)}
-}
-
-func filterText(filters map[string]resources.AnyOf) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(filters)) {
-		parts = append(parts, fmt.Sprintf("%s = %q", name, []string(filters[name])))
-	}
-	return strings.Join(parts, ", ")
 }

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/api/compute/v1"
 
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -23,7 +24,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.recent.set(list)
+	c.recent.Set(list)
 	return list, nil
 }
 
@@ -64,7 +65,7 @@ func instanceOf(i *compute.Instance, size machineType) resources.Instance {
 	if one.Status == resources.StatusFailed {
 		one.Fault = "the instance is " + i.Status
 		if i.StatusMessage != "" {
-			one.Fault += ": " + clean(i.StatusMessage)
+			one.Fault += ": " + cloudkit.Clean(i.StatusMessage)
 		}
 	}
 	return one

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
 // names resolve the names in the configuration.
@@ -43,7 +44,7 @@ func (n *names) machineType(ctx context.Context, zone, name string) (machineType
 		return t, true, nil
 	}
 	answer, err := n.api.machineType(ctx, zone, name)
-	if isMissing(err) {
+	if cloudkit.IsMissing(err) {
 		return machineType{}, false, nil
 	}
 	if err != nil {
@@ -126,7 +127,7 @@ func (n *names) checkDiskType(ctx context.Context, name string, zones []string) 
 			continue
 		}
 		err := n.api.diskType(ctx, zone, name)
-		if isMissing(err) {
+		if cloudkit.IsMissing(err) {
 			all, err := n.api.diskTypes(ctx, zone)
 			if err != nil {
 				return err

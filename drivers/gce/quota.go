@@ -3,8 +3,6 @@ package gce
 import (
 	"context"
 	"strings"
-	"sync"
-	"time"
 
 	"google.golang.org/api/compute/v1"
 
@@ -53,7 +51,7 @@ func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	if err != nil {
 		return resources.Quota{}, err
 	}
-	list, ok := c.recent.get()
+	list, ok := c.recent.Get()
 	if !ok {
 		if list, err = c.List(ctx); err != nil {
 			return resources.Quota{}, err
@@ -78,26 +76,4 @@ func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 		}
 	}
 	return q, nil
-}
-
-// recentList keeps the newest list of instances for the quota. Its zero value is usable.
-type recentList struct {
-	mu   sync.Mutex
-	at   time.Time            // guarded by mu
-	list []resources.Instance // guarded by mu
-}
-
-// recent is the age up to which the quota uses a list: the reconciler lists instances right before it reads the quota.
-const recent = 5 * time.Second
-
-func (r *recentList) set(list []resources.Instance) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.at, r.list = time.Now(), list
-}
-
-func (r *recentList) get() ([]resources.Instance, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.list, !r.at.IsZero() && time.Since(r.at) < recent
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/api/compute/v1"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -39,11 +40,11 @@ func leftoverOf(d *compute.Disk) resources.Leftover {
 func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error {
 	at, ok := placeOf(l.ID)
 	if l.Type != resources.LeftoverVolume || !ok {
-		return unsentError{fmt.Errorf("%w: delete leftover %s: this driver creates no %s with such an ID", drivers.ErrRejected, l.ID, l.Type)}
+		return cloudkit.Unsent(fmt.Errorf("%w: delete leftover %s: this driver creates no %s with such an ID", drivers.ErrRejected, l.ID, l.Type))
 	}
 	d, err := c.api.disk(ctx, at)
 	if err != nil {
-		return unlessMissing(err)
+		return cloudkit.UnlessMissing(err)
 	}
 	now := leftoverOf(d)
 	if !now.Marks.SameRecord(l.Marks) || l.Marks.Installation == "" {
@@ -52,5 +53,5 @@ func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error 
 	if now.InUse && (!l.InUse || now.Server != l.Server) {
 		return fmt.Errorf("delete disk %s: %w: it was attached after it was listed; npctl does not delete it", at, drivers.ErrNotOurs)
 	}
-	return unlessMissing(c.api.deleteDisk(ctx, at))
+	return cloudkit.UnlessMissing(c.api.deleteDisk(ctx, at))
 }

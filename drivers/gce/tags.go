@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -34,7 +35,7 @@ func ownerLabels(m resources.OwnerTags) (map[string]string, error) {
 	for key, value := range values {
 		label := encode(value)
 		if len(label) > maxLabelValue && (key == tagInstallation || key == drivers.TagOfID(m.Kind)) {
-			return nil, unsentError{fmt.Errorf("%w: the label of installation %s or ID %s would have more than %d characters", drivers.ErrRejected, m.Installation, m.ID, maxLabelValue)}
+			return nil, cloudkit.Unsent(fmt.Errorf("%w: the label of installation %s or ID %s would have more than %d characters", drivers.ErrRejected, m.Installation, m.ID, maxLabelValue))
 		}
 		values[key] = cutLabel(label)
 	}

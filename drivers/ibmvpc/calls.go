@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
 // The version of the VPC API: responses and requests stay as they were on this day.
@@ -26,11 +27,11 @@ type api struct {
 // send sends a request with a token and returns the body of the response. An error response is an error.
 func (a *api) send(ctx context.Context, doing, method, address string, header http.Header, body []byte) ([]byte, http.Header, error) {
 	if err := context.Cause(ctx); err != nil { // the authenticator has no context
-		return nil, nil, unsentError{fmt.Errorf("%s: %w", doing, err)}
+		return nil, nil, cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	request, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, unsentError{fmt.Errorf("%s: %w: %w", doing, drivers.ErrRejected, err)}
+		return nil, nil, cloudkit.Unsent(fmt.Errorf("%s: %w: %w", doing, drivers.ErrRejected, err))
 	}
 	if header != nil {
 		request.Header = header.Clone()
@@ -41,13 +42,13 @@ func (a *api) send(ctx context.Context, doing, method, address string, header ht
 		return nil, nil, wrapLogin(doing, login.error)
 	}
 	if err != nil {
-		return nil, nil, wrapTransport(doing, err)
+		return nil, nil, cloudkit.WrapTransport(doing, err)
 	}
 	defer answer.Body.Close()
 	content, err := io.ReadAll(answer.Body)
 	switch {
 	case err != nil:
-		return nil, nil, wrapTransport(doing, err)
+		return nil, nil, cloudkit.WrapTransport(doing, err)
 	case answer.StatusCode >= 300:
 		return nil, nil, newAPIError(doing, answer, content)
 	}
@@ -65,7 +66,7 @@ func (a *api) call(ctx context.Context, doing, method, path string, query url.Va
 	if body != nil {
 		var err error
 		if content, err = json.Marshal(body); err != nil {
-			return unsentError{fmt.Errorf("%s: %w", doing, err)}
+			return cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
 		}
 		header.Set("Content-Type", "application/json")
 	}
@@ -82,7 +83,7 @@ func (a *api) call(ctx context.Context, doing, method, path string, query url.Va
 // get reads one object; false means that it does not exist.
 func (a *api) get(ctx context.Context, doing, path string, out any) (bool, error) {
 	err := a.call(ctx, doing, http.MethodGet, path, nil, nil, out)
-	if isMissing(err) {
+	if cloudkit.IsMissing(err) {
 		return false, nil
 	}
 	return err == nil, err
@@ -91,7 +92,7 @@ func (a *api) get(ctx context.Context, doing, path string, out any) (bool, error
 // remove deletes one object; a missing one is no error.
 func (a *api) remove(ctx context.Context, doing, path string) error {
 	err := a.call(ctx, doing, http.MethodDelete, path, nil, nil, nil)
-	if isMissing(err) {
+	if cloudkit.IsMissing(err) {
 		return nil
 	}
 	return err

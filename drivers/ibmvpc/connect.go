@@ -14,6 +14,7 @@ import (
 	"github.com/IBM/go-sdk-core/v5/core"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
 // Cloud is one VPC in one region of one account.
@@ -25,7 +26,7 @@ type Cloud struct {
 	idle      func() // closes idle connections
 	api       *api
 	names     *names
-	recent    recentList
+	recent    cloudkit.RecentList
 	waiting   waitingList
 	shortages drivers.Shortages
 }
@@ -53,7 +54,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 		return &authorization{authenticator, used}, err
 	})
 	if err != nil {
-		return nil, unsentError{fmt.Errorf("%w: read the credentials of IBM Cloud: %w", drivers.ErrRejected, err)}
+		return nil, cloudkit.Unsent(fmt.Errorf("%w: read the credentials of IBM Cloud: %w", drivers.ErrRejected, err))
 	}
 	a := &api{client: &http.Client{Transport: authorized, CheckRedirect: keepToken}, base: base}
 	c := &Cloud{settings: settings, idle: transport.CloseIdleConnections, api: a, imageStore: newImageStore(a, settings)}
@@ -145,7 +146,7 @@ func (c *Cloud) explainRegion(doing string, err error) error {
 		if names := drivers.Suggestions(c.settings.Region, regions()); len(names) > 0 {
 			near = "; did you mean " + strings.Join(names, ", ") + "?"
 		}
-		return unsentError{fmt.Errorf("%s: %w: no service at %s; check region %q and the network%s", doing, drivers.ErrUnavailable, lookup.Name, c.settings.Region, near)}
+		return cloudkit.Unsent(fmt.Errorf("%s: %w: no service at %s; check region %q and the network%s", doing, drivers.ErrUnavailable, lookup.Name, c.settings.Region, near))
 	}
 	return err
 }

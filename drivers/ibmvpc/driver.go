@@ -12,6 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -32,7 +33,7 @@ func (*Driver) Schema() schema.Driver { return driverSchema() }
 // Open implements drivers.Driver: it reads the configuration of IBM's libraries, and the VPC.
 func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
 	settings := defaultProvider()
-	if err := decode(config, &settings); err != nil {
+	if err := cloudkit.Decode(config, &settings); err != nil {
 		return nil, err
 	}
 	return open(ctx, env, settings)

@@ -1,75 +1,23 @@
 package ibmvpc
 
 import (
-	"context"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"strconv"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/IBM/go-sdk-core/v5/core"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
-// apiError is an error response. Its text contains the message of the service and not the request, which contains user
-// data.
-type apiError struct {
-	doing   string
-	code    string
-	message string
-	status  int
-	trace   string // the service's ID of the request
-	kind    error
-	after   time.Duration
-}
-
-func (e *apiError) Error() string {
-	text := fmt.Sprintf("%s: %s", e.doing, e.message)
-	if e.code != "" {
-		text = fmt.Sprintf("%s: %s: %s", e.doing, e.code, e.message)
-	}
-	if e.status >= 500 && e.trace != "" {
-		text += " [" + e.trace + "]"
-	}
-	return text
-}
-
-func (e *apiError) Unwrap() error { return e.kind }
-
-// RetryAfter implements drivers.RetryAfter.
-func (e *apiError) RetryAfter() time.Duration { return e.after }
-
-// NothingDone implements drivers.NothingDone. A used name proves nothing: an earlier request may have created the object.
-func (e *apiError) NothingDone() bool {
-	return e.status >= 400 && e.status < 500 && e.status != http.StatusRequestTimeout && !isUsedName(e)
-}
-
-// unsentError is an error of a request that did not reach the cloud.
-type unsentError struct{ error }
-
-func (e unsentError) Unwrap() error     { return e.error }
-func (e unsentError) NothingDone() bool { return true }
-
-// unsent marks an error of the preparation of a request, unless the error itself knows better.
-func unsent(err error) error {
-	if drivers.IsNothingDone(err) {
-		return err
-	}
-	return unsentError{err}
-}
-
 // newAPIError reads the error of the VPC API, of Cloud Object Storage or of a proxy.
-func newAPIError(doing string, answer *http.Response, content []byte) *apiError {
-	e := &apiError{doing: doing, status: answer.StatusCode, trace: answer.Header.Get("X-Request-Id"), message: answer.Status}
+func newAPIError(doing string, answer *http.Response, content []byte) *cloudkit.Error {
+	e := &cloudkit.Error{Doing: doing, Status: answer.StatusCode, Request: answer.Header.Get("X-Request-Id"), Message: answer.Status}
 	var fromVPC struct {
 		Errors []struct{ Code, Message string }
 		Trace  string
@@ -77,16 +25,15 @@ func newAPIError(doing string, answer *http.Response, content []byte) *apiError 
 	var fromStorage struct{ Code, Message, RequestID string }
 	switch {
 	case json.Unmarshal(content, &fromVPC) == nil && len(fromVPC.Errors) > 0:
-		e.code, e.message, e.trace = fromVPC.Errors[0].Code, clean(fromVPC.Errors[0].Message), fromVPC.Trace
+		e.Code, e.Message, e.Request = fromVPC.Errors[0].Code, cloudkit.Clean(fromVPC.Errors[0].Message), fromVPC.Trace
 	case xml.Unmarshal(content, &fromStorage) == nil && fromStorage.Code != "":
-		e.code, e.message, e.trace = fromStorage.Code, clean(fromStorage.Message), fromStorage.RequestID
+		e.Code, e.Message, e.Request = fromStorage.Code, cloudkit.Clean(fromStorage.Message), fromStorage.RequestID
 	}
-	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil {
-		e.after = time.Duration(seconds) * time.Second
-	}
-	e.kind = kindOf(e.code, e.status)
-	if e.status == http.StatusForbidden && e.kind == drivers.ErrRejected { //nolint:errorlint // set above
-		e.message = fmt.Sprintf("the credentials lack the permission to do this (%s %s)", answer.Request.Method, e.message)
+	e.After, e.Kind = cloudkit.RetryAfter(answer.Header.Get("Retry-After")), kindOf(e.Code, e.Status)
+	// an earlier request may have created the object
+	e.Unproven = isUsedName(e)
+	if e.Status == http.StatusForbidden && e.Kind == drivers.ErrRejected { //nolint:errorlint // set above
+		e.Message = fmt.Sprintf("the credentials lack the permission to do this (%s %s)", answer.Request.Method, e.Message)
 	}
 	return e
 }
@@ -117,16 +64,10 @@ func kindOf(code string, status int) error {
 	}
 }
 
-// isMissing reports whether the object of the request does not exist.
-func isMissing(err error) bool {
-	var e *apiError
-	return errors.As(err, &e) && e.status == http.StatusNotFound
-}
-
 // isUsedName reports whether another object has the name.
 func isUsedName(err error) bool {
-	var e *apiError
-	return errors.As(err, &e) && (e.code == "validation_unique_failed" || strings.Contains(e.code, "duplicate"))
+	code := cloudkit.CodeOf(err)
+	return code == "validation_unique_failed" || strings.Contains(code, "duplicate")
 }
 
 // wrapLogin classifies the cause of a loginError.
@@ -139,19 +80,7 @@ func wrapLogin(doing string, err error) error {
 			kind = drivers.ErrThrottled
 		}
 	}
-	return unsentError{fmt.Errorf("%s: %w: IBM Cloud IAM issues no token for the credentials: %w", doing, kind, err)}
-}
-
-func wrapTransport(doing string, err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	wrapped := fmt.Errorf("%s: %w: %w", doing, drivers.ErrUnavailable, err)
-	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
-		return unsentError{wrapped}
-	}
-	return wrapped
+	return cloudkit.Unsent(fmt.Errorf("%s: %w: IBM Cloud IAM issues no token for the credentials: %w", doing, kind, err))
 }
 
 // faultKind classifies the reason why an instance failed.
@@ -164,11 +93,4 @@ func faultKind(code string) resources.FaultKind {
 	default:
 		return ""
 	}
-}
-
-// maxMessage limits the length of a service's message in errors.
-const maxMessage = 500
-
-func clean(message string) string {
-	return text.Cut(strings.Join(strings.Fields(message), " "), maxMessage)
 }

@@ -557,8 +557,8 @@ func TestErrorsOfTheAPIHaveKinds(t *testing.T) {
 		testutil.Must(t, err)
 		answer := &http.Response{StatusCode: test.status, Status: fmt.Sprint(test.status), Header: http.Header{"Retry-After": {"7"}}, Request: request}
 		got := newAPIError("do it", answer, []byte(test.body))
-		if !errors.Is(got.kind, test.kind) || !strings.Contains(got.Error(), test.text) || got.RetryAfter() != 7*time.Second {
-			t.Errorf("%d %s: %v of kind %v, want %v", test.status, test.body, got, got.kind, test.kind)
+		if !errors.Is(got.Kind, test.kind) || !strings.Contains(got.Error(), test.text) || got.RetryAfter() != 7*time.Second {
+			t.Errorf("%d %s: %v of kind %v, want %v", test.status, test.body, got, got.Kind, test.kind)
 		}
 	}
 }

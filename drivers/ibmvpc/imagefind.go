@@ -3,8 +3,6 @@ package ibmvpc
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"maps"
 	"net/url"
 	"path"
 	"slices"
@@ -12,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -26,7 +25,7 @@ func (st *imageStore) ResolveImage(ctx context.Context, spec resources.CloudImag
 	if err != nil {
 		return resources.RemoteImage{}, nil, err
 	}
-	filters, problem := spec.Filters, resources.Problem{Attribute: "filters", Value: filterText(spec.Filters), Detail: "no available image matches"}
+	filters, problem := spec.Filters, resources.Problem{Attribute: "filters", Value: cloudkit.FilterText(spec.Filters), Detail: "no available image matches"}
 	if spec.Image != "" || len(spec.Filters) == 0 {
 		name := cmp.Or(spec.Image, spec.Name)
 		filters, problem = map[string]resources.AnyOf{"name": {escapePattern(name)}}, resources.Problem{Attribute: "image_name", Value: name, Detail: "no available image has this name"}
@@ -111,12 +110,4 @@ func escapePattern(name string) string {
 func matchesPattern(value, pattern string) bool {
 	ok, err := path.Match(strings.ReplaceAll(pattern, "/", "\x00"), strings.ReplaceAll(value, "/", "\x00"))
 	return ok && err == nil
-}
-
-func filterText(filters map[string]resources.AnyOf) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(filters)) {
-		parts = append(parts, fmt.Sprintf("%s = %q", name, []string(filters[name])))
-	}
-	return strings.Join(parts, ", ")
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -58,11 +59,11 @@ func metaKey(name string, spec drivers.ImageSpec) (string, error) {
 	}
 	text, err := json.Marshal(meta)
 	if err != nil {
-		return "", unsentError{err}
+		return "", cloudkit.Unsent(err)
 	}
 	key := name + metaInfix + base64.RawURLEncoding.EncodeToString(text)
 	if len(key) > maxKey {
-		return "", unsentError{fmt.Errorf("%w: properties and tags of the image are too long by about %d bytes; remove some", drivers.ErrRejected, (len(key)-maxKey)*3/4+1)}
+		return "", cloudkit.Unsent(fmt.Errorf("%w: properties and tags of the image are too long by about %d bytes; remove some", drivers.ErrRejected, (len(key)-maxKey)*3/4+1))
 	}
 	return key, nil
 }

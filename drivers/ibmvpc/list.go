@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -44,7 +45,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 		all = append(all, one)
 	}
 	c.waiting.set(waiting)
-	c.recent.set(all)
+	c.recent.Set(all)
 	return all, nil
 }
 
@@ -60,7 +61,7 @@ func (c *Cloud) convert(i instance, tags []string, public string) resources.Inst
 		one.Status = resources.StatusPending
 	}
 	if one.Status == resources.StatusFailed && len(i.Reasons) > 0 {
-		one.Fault, one.FaultKind = clean(i.Reasons[0].Message), faultKind(i.Reasons[0].Code)
+		one.Fault, one.FaultKind = cloudkit.Clean(i.Reasons[0].Message), faultKind(i.Reasons[0].Code)
 	}
 	return one
 }

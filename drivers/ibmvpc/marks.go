@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -36,7 +37,7 @@ var ownedName = drivers.Pattern(`^` + namePrefix + `([nub])-([a-z0-9]+)-([a-z0-9
 func objectName(m resources.OwnerTags) (string, error) {
 	name := namePrefix + kindLetters[m.Kind] + "-" + m.ID + "-" + m.Installation
 	if len(name) > maxName || !ownedName().MatchString(name) || strings.Contains(m.ID, "-") {
-		return "", unsentError{fmt.Errorf("%w: %q is no name of an object in a VPC, which has up to %d lower-case letters, digits and hyphens", drivers.ErrRejected, name, maxName)}
+		return "", cloudkit.Unsent(fmt.Errorf("%w: %q is no name of an object in a VPC, which has up to %d lower-case letters, digits and hyphens", drivers.ErrRejected, name, maxName))
 	}
 	return name, nil
 }
@@ -100,7 +101,7 @@ func instanceTags(spec drivers.Spec, s labelSettings) ([]string, error) {
 		}
 		tag := tagPrefix + name + ":" + escapeTag(*value)
 		if len(tag) > maxTag {
-			return nil, unsentError{fmt.Errorf("%w: tag %s is longer than %d characters; choose a shorter %s", drivers.ErrRejected, tag, maxTag, name)}
+			return nil, cloudkit.Unsent(fmt.Errorf("%w: tag %s is longer than %d characters; choose a shorter %s", drivers.ErrRejected, tag, maxTag, name))
 		}
 		tags = append(tags, tag)
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
 // bucket is a bucket of Cloud Object Storage, which has the API of S3 and accepts the tokens of IBM Cloud:
@@ -59,7 +60,7 @@ func (b *bucket) remove(ctx context.Context, o object) error {
 		query.Set("uploadId", o.Upload)
 	}
 	_, _, err := b.do(ctx, "delete object "+o.Key, http.MethodDelete, o.Key, query, nil, nil)
-	if isMissing(err) {
+	if cloudkit.IsMissing(err) {
 		return nil
 	}
 	return err
@@ -208,7 +209,7 @@ func (b *bucket) parts(ctx context.Context, doing, key, upload string, spec driv
 
 func checkContent(spec drivers.ImageSpec, size int64, sum string) error {
 	if size != spec.Size || spec.SHA256 != "" && sum != spec.SHA256 {
-		return unsentError{fmt.Errorf("%w: the image file has %d bytes and SHA-256 %s, expected %d and %s; it changed since its build", drivers.ErrRejected, size, sum, spec.Size, spec.SHA256)}
+		return cloudkit.Unsent(fmt.Errorf("%w: the image file has %d bytes and SHA-256 %s, expected %d and %s; it changed since its build", drivers.ErrRejected, size, sum, spec.Size, spec.SHA256))
 	}
 	return nil
 }
@@ -223,7 +224,7 @@ func (b *bucket) complete(ctx context.Context, doing, key, upload string, parts 
 	}
 	answer, _, err := b.do(ctx, doing, http.MethodPost, key, url.Values{"uploadId": {upload}}, http.Header{"Content-Type": {"application/xml"}}, body)
 	if err == nil && bytes.Contains(answer, []byte("<Error>")) { // S3 starts the response before it is done
-		err = fmt.Errorf("%s: %w: %s", doing, drivers.ErrUnavailable, clean(string(answer)))
+		err = fmt.Errorf("%s: %w: %s", doing, drivers.ErrUnavailable, cloudkit.Clean(string(answer)))
 	}
 	return err
 }

@@ -2,9 +2,8 @@ package ibmvpc
 
 import (
 	"context"
-	"sync"
-	"time"
 
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -12,7 +11,7 @@ import (
 // and rejects requests that exceed them. The use is that of the newest list if it is recent.
 func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	if err := context.Cause(ctx); err != nil {
-		return resources.Quota{}, unsentError{err}
+		return resources.Quota{}, cloudkit.Unsent(err)
 	}
 	limit := func(configured *int64) int64 {
 		if configured == nil {
@@ -25,7 +24,7 @@ func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 		Instances: limit(c.settings.MaxServers), Cores: limit(c.settings.MaxCores), RAM: limit(c.settings.MaxRAM),
 		Volumes: no, VolumeGB: no, Addresses: no,
 	}}
-	all, ok := c.recent.get()
+	all, ok := c.recent.Get()
 	if !ok {
 		var err error
 		if all, err = c.List(ctx); err != nil {
@@ -36,26 +35,4 @@ func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 		q.Used = q.Used.Plus(i.Resources)
 	}
 	return q, nil
-}
-
-// recentList keeps the newest list of instances for the quota. Its zero value is usable.
-type recentList struct {
-	mu   sync.Mutex
-	at   time.Time            // guarded by mu
-	list []resources.Instance // guarded by mu
-}
-
-// recent is the age up to which the quota uses a list: the reconciler lists instances right before it reads the quota.
-const recent = 5 * time.Second
-
-func (r *recentList) set(list []resources.Instance) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.at, r.list = time.Now(), list
-}
-
-func (r *recentList) get() ([]resources.Instance, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.list, !r.at.IsZero() && time.Since(r.at) < recent
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/internal/requestvalues"
 	"github.com/npctl/npctl/resources/schema"
 )
@@ -136,18 +137,10 @@ func checkRequestProperties(v cty.Value) error {
 	return requestvalues.CheckMap(v)
 }
 
-// decode reads a block of the configuration.
-func decode(config cty.Value, into any) error {
-	if err := schema.Decode(config, into); err != nil {
-		return unsentError{fmt.Errorf("%w: %w", drivers.ErrRejected, err)}
-	}
-	return nil
-}
-
 // decodeOffer reads the configuration of an offer.
 func decodeOffer(config cty.Value) (labelSettings, error) {
 	s := labelSettings{poolSettings: poolSettings{VolumeProfile: "general-purpose"}}
-	err := decode(config, &s)
+	err := cloudkit.Decode(config, &s)
 	s.Profiles = slices.Compact(s.Profiles)
 	return s, err
 }

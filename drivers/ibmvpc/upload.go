@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -20,11 +21,11 @@ func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, c
 	doing := "upload image " + spec.Name
 	name, err := objectName(spec.Marks)
 	if err == nil && st.bucket == nil {
-		err = unsentError{fmt.Errorf("%w: the provider has no bucket; add the block object_storage", drivers.ErrRejected)}
+		err = cloudkit.Unsent(fmt.Errorf("%w: the provider has no bucket; add the block object_storage", drivers.ErrRejected))
 	}
 	var settings imageSettings
 	if err == nil {
-		err = decode(spec.Config, &settings)
+		err = cloudkit.Decode(spec.Config, &settings)
 	}
 	if err != nil {
 		return resources.RemoteImage{}, fmt.Errorf("%s: %w", doing, err)
@@ -137,7 +138,7 @@ func (st *imageStore) wait(ctx context.Context, id string, spec drivers.ImageSpe
 		case imageStatus(now.Status) != resources.StatusPending:
 			reason := now.Status
 			if len(now.Reasons) > 0 {
-				reason += ": " + clean(now.Reasons[0].Message)
+				reason += ": " + cloudkit.Clean(now.Reasons[0].Message)
 			}
 			return now, fmt.Errorf("image %s is %s", id, reason)
 		}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -98,7 +99,7 @@ func (c *Cloud) existing(ctx context.Context, name string, marks resources.Owner
 		return resources.Instance{}, err
 	}
 	if !recordIn(there.Metadata).marks().SameRecord(marks) {
-		return resources.Instance{}, unsentError{fmt.Errorf("%w: %w, and it is not the one of node %s", drivers.ErrRejected, conflict, marks.ID)}
+		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("%w: %w, and it is not the one of node %s", drivers.ErrRejected, conflict, marks.ID))
 	}
 	return c.instance(there, contents{}), nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -43,7 +44,7 @@ func (d *Driver) Kind() string { return d.kind }
 // Open implements drivers.Driver: it reads the kubeconfig like kubectl and sends one request to verify the credentials.
 func (d *Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
 	var settings providerSettings
-	if err := decode(config, &settings); err != nil {
+	if err := cloudkit.Decode(config, &settings); err != nil {
 		return nil, err
 	}
 	conn, err := connect(env, settings)

@@ -2,54 +2,19 @@ package kubernetes
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
+	"strconv"
 	"strings"
-	"syscall"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
-
-// apiError is an error response. The API server's message names the verb and the resource of a missing permission.
-type apiError struct {
-	doing   string
-	status  int
-	message string
-	kind    error
-	after   time.Duration
-}
-
-func (e *apiError) Error() string { return fmt.Sprintf("%s: %s (%d)", e.doing, e.message, e.status) }
-
-func (e *apiError) Unwrap() error { return e.kind }
-
-// RetryAfter implements drivers.RetryAfter.
-func (e *apiError) RetryAfter() time.Duration { return e.after }
-
-// NothingDone implements drivers.NothingDone: a rejection is a proof, a server error is not.
-func (e *apiError) NothingDone() bool {
-	return e.status >= 400 && e.status < 500 && e.status != http.StatusRequestTimeout
-}
-
-// unsentError is an error of a request that did not reach the API server.
-type unsentError struct{ error }
-
-func (e unsentError) Unwrap() error     { return e.error }
-func (e unsentError) NothingDone() bool { return true }
-
-// unansweredError is an error of a request without a response.
-type unansweredError struct{ error }
-
-func (e unansweredError) Unwrap() []error { return []error{e.error, drivers.ErrUnavailable} }
 
 // wrap adds the operation to an error and classifies it. The status is that of the response, 0 without one.
 func wrap(doing string, status int, err error) error {
@@ -59,34 +24,15 @@ func wrap(doing string, status int, err error) error {
 		s.Code = int32(cmp.Or(status, int(s.Code))) //nolint:gosec // a status of HTTP
 		return newAPIError(doing, s)
 	}
-	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
-		return unsentError{fmt.Errorf("%s: %w", doing, unansweredError{err})}
-	}
-	var certificate *tls.CertificateVerificationError
-	if errors.As(err, &certificate) {
-		return unsentError{fmt.Errorf("%s: %w: %w; check certificate-authority of the cluster in the kubeconfig", doing, drivers.ErrRejected, err)}
-	}
-	var transport *url.Error
-	if errors.As(err, &transport) {
-		err = unansweredError{err}
-	}
-	return fmt.Errorf("%s: %w", doing, err)
+	return cloudkit.WrapHTTP(doing, "check certificate-authority of the cluster in the kubeconfig", err)
 }
 
-// maxMessage and maxRetryAfter limit what a response can cause.
-const (
-	maxMessage    = 500
-	maxRetryAfter = 10 * time.Minute
-)
-
-func newAPIError(doing string, s metav1.Status) *apiError {
-	e := &apiError{doing: doing, status: int(s.Code), message: strings.Join(strings.Fields(s.Message), " "), kind: kindOf(s)}
-	if len(e.message) > maxMessage {
-		e.message = strings.ToValidUTF8(e.message[:maxMessage], "") + "…"
-	}
+// newAPIError returns the error of a response. The API server's message names the verb and the resource of a missing
+// permission.
+func newAPIError(doing string, s metav1.Status) *cloudkit.Error {
+	e := &cloudkit.Error{Doing: doing, Status: int(s.Code), Message: fmt.Sprintf("%s (%d)", cloudkit.Clean(s.Message), s.Code), Kind: kindOf(s)}
 	if s.Details != nil {
-		e.after = min(max(time.Duration(s.Details.RetryAfterSeconds)*time.Second, 0), maxRetryAfter)
+		e.After = cloudkit.RetryAfter(strconv.Itoa(int(s.Details.RetryAfterSeconds)))
 	}
 	return e
 }
@@ -132,6 +78,5 @@ func hasCause(s metav1.Status, cause metav1.CauseType) bool {
 
 // isStatus reports whether the API server responded with that status.
 func isStatus(err error, status int) bool {
-	var e *apiError
-	return errors.As(err, &e) && e.status == status
+	return cloudkit.StatusOf(err) == status
 }

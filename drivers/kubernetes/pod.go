@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -152,7 +153,7 @@ func (p podObject) fault() string {
 // checkPod reports an offer of which no pod can be made.
 func (s labelSettings) checkPod() error {
 	for _, p := range s.problems() {
-		return unsentError{fmt.Errorf("%w: %s: %s", drivers.ErrRejected, p.Attribute, p.Detail)}
+		return cloudkit.Unsent(fmt.Errorf("%w: %s: %s", drivers.ErrRejected, p.Attribute, p.Detail))
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	strictjson "sigs.k8s.io/json"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/internal/requestvalues"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
@@ -105,19 +106,11 @@ func (s labelSettings) amounts() resources.ResourceAmounts {
 // settingsOf reads the configuration of an offer.
 func settingsOf(config cty.Value) (labelSettings, error) {
 	s := labelSettings{podSettings: podSettings{ImagePull: string(corev1.PullIfNotPresent)}}
-	err := decode(config, &s)
+	err := cloudkit.Decode(config, &s)
 	if s.Type == "" {
 		s.Type = typePod
 	}
 	return s, err
-}
-
-// decode reads a block of the configuration.
-func decode(config cty.Value, into any) error {
-	if err := schema.Decode(config, into); err != nil {
-		return fmt.Errorf("%w: %w", drivers.ErrRejected, err)
-	}
-	return nil
 }
 
 // labelChecks are the checks of the attributes of pools. Those of labels are the same.

@@ -13,6 +13,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -97,7 +98,7 @@ func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.
 	if err != nil {
 		return err
 	}
-	if err := checkAdoptable("server", id, ownerOf(s.Metadata), marks, replaced); err != nil {
+	if err := cloudkit.CheckAdoptable("server", id, ownerOf(s.Metadata), marks, replaced); err != nil {
 		return err
 	}
 	tags := drivers.EncodeTags(marks)
@@ -122,7 +123,7 @@ func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.
 
 func (c *Cloud) removeMetadata(ctx context.Context, id, name string) error {
 	_, err := c.compute.Delete(ctx, c.compute.ServiceURL("servers", url.PathEscape(id), "metadata", url.PathEscape(name)), nil)
-	return ignoreMissing(wrap("remove metadata "+name+" of server "+id, err))
+	return cloudkit.UnlessMissing(wrap("remove metadata "+name+" of server "+id, err))
 }
 
 // Release implements drivers.Adopter. The ports and floating IPs of a server lose their tags before it: until then they
@@ -136,7 +137,7 @@ func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTag
 		return err
 	}
 	b := c.belongingsOf(s.Metadata)
-	if err := checkAdoptable("server", id, b.marks, marks, resources.OwnerTags{}); err != nil {
+	if err := cloudkit.CheckAdoptable("server", id, b.marks, marks, resources.OwnerTags{}); err != nil {
 		return err
 	}
 	if b.marks.Installation != "" && (b.floating || b.ports) {
@@ -154,7 +155,7 @@ func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTag
 		return nil
 	}
 	_, err = c.compute.Delete(ctx, c.compute.ServiceURL("servers", url.PathEscape(id), "tags", markTag), nil)
-	return ignoreMissing(wrap("remove tag of server "+id, err))
+	return cloudkit.UnlessMissing(wrap("remove tag of server "+id, err))
 }
 
 // isOwnerTag reports whether metadata of this name belongs to npctl or to Nodepool.
@@ -179,7 +180,7 @@ func (nw *networking) release(ctx context.Context, m resources.OwnerTags, server
 	clearDescription := func(kind, path, id string) error {
 		body := map[string]any{kind: map[string]any{"description": ""}}                                   // without port_id Neutron keeps the association
 		_, err := client.Put(ctx, client.ServiceURL(path, id), body, &struct{}{}, okCodes(http.StatusOK)) //nolint:bodyclose // gophercloud has read and closed it
-		return ignoreMissing(wrap("remove tags of "+kind+" "+id, err))
+		return cloudkit.UnlessMissing(wrap("remove tags of "+kind+" "+id, err))
 	}
 	for _, f := range floating {
 		if err := clearDescription("floatingip", "floatingips", f.ID); err != nil {
@@ -194,14 +195,6 @@ func (nw *networking) release(ctx context.Context, m resources.OwnerTags, server
 	return nil
 }
 
-// checkAdoptable rejects an object with the ownership tags of another record.
-func checkAdoptable(what, id string, found, marks, replaced resources.OwnerTags) error {
-	if found.Installation == "" || found.SameRecord(marks) || found == replaced {
-		return nil
-	}
-	return fmt.Errorf("%s %s: %w: it has %s", what, id, drivers.ErrNotOurs, drivers.DescribeOwner(found))
-}
-
 // adoptImage writes the tags of an image as properties, in one call, and then the tag by which ListImages filters.
 func (st *imageStore) adoptImage(ctx context.Context, id string, marks, replaced resources.OwnerTags) error {
 	now, exists, err := st.image(ctx, id)
@@ -211,7 +204,7 @@ func (st *imageStore) adoptImage(ctx context.Context, id string, marks, replaced
 	if err != nil {
 		return err
 	}
-	if err := checkAdoptable("image", id, now.marks(), marks, replaced); err != nil {
+	if err := cloudkit.CheckAdoptable("image", id, now.marks(), marks, replaced); err != nil {
 		return err
 	}
 	var patch []operation
@@ -259,7 +252,7 @@ func (st *imageStore) releaseImage(ctx context.Context, id string, marks resourc
 	if err != nil || !exists || now.Status == "deleted" {
 		return err
 	}
-	if err := checkAdoptable("image", id, now.marks(), marks, resources.OwnerTags{}); err != nil {
+	if err := cloudkit.CheckAdoptable("image", id, now.marks(), marks, resources.OwnerTags{}); err != nil {
 		return err
 	}
 	var patch []operation

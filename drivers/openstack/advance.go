@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -21,7 +22,7 @@ func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.I
 	address, ok := c.attached.get(seen.ID)
 	if !ok {
 		var settings labelSettings
-		if err := decode(spec.Config, &settings); err != nil {
+		if err := cloudkit.Decode(spec.Config, &settings); err != nil {
 			return seen, err
 		}
 		f, err := c.network.attach(ctx, settings, spec.Marks, seen.ID)

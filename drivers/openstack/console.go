@@ -2,14 +2,12 @@ package openstack
 
 import (
 	"context"
-	"strings"
+
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
-// The API limits the console log in lines, npctl in bytes.
-const (
-	consoleLines = 2000
-	consoleBytes = 64 << 10
-)
+// consoleLines are more than npctl returns; the API limits the console log in lines.
+const consoleLines = 2000
 
 // ConsoleLog implements drivers.Console.
 func (c *Cloud) ConsoleLog(ctx context.Context, id string) (string, error) {
@@ -21,17 +19,5 @@ func (c *Cloud) ConsoleLog(ctx context.Context, id string) (string, error) {
 	if err != nil {
 		return "", wrap("read console of server "+id, err)
 	}
-	return newest(answer.Output, consoleBytes), nil
-}
-
-// newest returns the last lines of text.
-func newest(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	text = text[len(text)-limit:]
-	if _, rest, ok := strings.Cut(text, "\n"); ok {
-		text = rest
-	}
-	return strings.ToValidUTF8(text, "")
+	return cloudkit.Console(answer.Output), nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -41,7 +42,7 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 		}
 	}
 	_, err = c.compute.Delete(ctx, c.compute.ServiceURL("servers", id), nil)
-	return ignoreMissing(wrap("delete server "+id, err))
+	return cloudkit.UnlessMissing(wrap("delete server "+id, err))
 }
 
 // server reads one server; false means that it does not exist.

@@ -12,6 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -36,7 +37,7 @@ func (*Driver) Schema() schema.Driver {
 // Open implements drivers.Driver: it reads clouds.yaml like other OpenStack tools and requests a token.
 func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
 	var settings providerSettings
-	if err := decode(config, &settings); err != nil {
+	if err := cloudkit.Decode(config, &settings); err != nil {
 		return nil, err
 	}
 	entry, err := loadCloud(settings.Cloud, settings.Region, systemSurroundings())
@@ -61,7 +62,7 @@ type Endpoint struct {
 // attribute, means the defaults.
 func Connect(ctx context.Context, env drivers.Env, endpoint Endpoint, config cty.Value) (drivers.Cloud, error) {
 	var settings sharedSettings
-	if err := decode(config, &settings); err != nil {
+	if err := cloudkit.Decode(config, &settings); err != nil {
 		return nil, err
 	}
 	entry, err := endpointEntry(endpoint)

@@ -131,14 +131,3 @@ func TestFaultsAreMappedToErrorKinds(t *testing.T) {
 		}
 	}
 }
-
-func TestRetryAfterIsReadInBothForms(t *testing.T) {
-	for value, want := range map[string]time.Duration{
-		"": 0, "30": 30 * time.Second, "-1": 0, "soon": 0, "99999999": maxRetryAfter,
-		time.Now().Add(24 * time.Hour).UTC().Format(http.TimeFormat): maxRetryAfter, "Mon, 02 Jan 2006 15:04:05 GMT": 0,
-	} {
-		if got := retryAfter(value); got != want {
-			t.Errorf("retryAfter(%q) = %s, want %s", value, got, want)
-		}
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -33,7 +34,7 @@ type offerResolver struct {
 // resolve resolves the names that Create needs; the first unknown name is the error.
 func (r *offerResolver) resolve(ctx context.Context, config cty.Value) (offer, error) {
 	var o offer
-	if err := decode(config, &o.settings); err != nil {
+	if err := cloudkit.Decode(config, &o.settings); err != nil {
 		return offer{}, err
 	}
 	for _, look := range r.neededLookups() {
@@ -139,7 +140,7 @@ func (r *offerResolver) lookUpVolume(ctx context.Context, o *offer) error {
 // ResolveOffer implements drivers.Resolver.
 func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
 	var o offer
-	if err := decode(config, &o.settings); err != nil {
+	if err := cloudkit.Decode(config, &o.settings); err != nil {
 		return resources.ResolvedOffer{}, nil, err
 	}
 	var problems []resources.Problem

@@ -149,11 +149,3 @@ func checkTags(v cty.Value) error {
 	}
 	return nil
 }
-
-// decode reads a block of the configuration.
-func decode(config cty.Value, into any) error {
-	if err := schema.Decode(config, into); err != nil {
-		return fmt.Errorf("%w: %w", drivers.ErrRejected, err)
-	}
-	return nil
-}

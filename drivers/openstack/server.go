@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -99,7 +100,7 @@ func (c *Cloud) instance(s server, external externalNetworks, flavors []flavor) 
 	if i.Status == resources.StatusFailed {
 		i.Fault = "server is " + s.Status
 		if s.Fault != nil && s.Fault.Message != "" {
-			i.Fault = clean(s.Fault.Message)
+			i.Fault = cloudkit.Clean(s.Fault.Message)
 			i.FaultKind = faultKind(s.Fault.Message)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
 // Service types of the catalog, by their current names.
@@ -186,5 +187,5 @@ func (s *session) deleteIn(ctx context.Context, service, path, id, doing string)
 		return err
 	}
 	_, err = client.Delete(ctx, client.ServiceURL(path, id), nil)
-	return ignoreMissing(wrap(doing+" "+id, err))
+	return cloudkit.UnlessMissing(wrap(doing+" "+id, err))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -28,7 +29,7 @@ const withImageID microversion = 45
 // the volume, and an image without content.
 func (c *Cloud) CheckSnapshot(offer cty.Value) error {
 	var settings labelSettings
-	if err := decode(offer, &settings); err != nil {
+	if err := cloudkit.Decode(offer, &settings); err != nil {
 		return err
 	}
 	if settings.BootFromVolume {
@@ -48,15 +49,15 @@ func (c *Cloud) Snapshot(ctx context.Context, instance, name string, marks resou
 	s, found, err := c.server(ctx, instance)
 	switch {
 	case err != nil:
-		return "", unsentError{fmt.Errorf("%s: %w", doing, err)}
+		return "", cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
 	case !found:
-		return "", unsentError{fmt.Errorf("%s: %w: the server does not exist", doing, drivers.ErrRejected)}
+		return "", cloudkit.Unsent(fmt.Errorf("%s: %w: the server does not exist", doing, drivers.ErrRejected))
 	case s.Metadata[keyVolumeGB] != "":
-		return "", unsentError{fmt.Errorf("%s: %w", doing, errOnVolume)}
+		return "", cloudkit.Unsent(fmt.Errorf("%s: %w", doing, errOnVolume))
 	}
 	values := snapshotMetadata(marks)
 	if err := checkMetadata(values); err != nil {
-		return "", unsentError{fmt.Errorf("%s: %w", doing, err)}
+		return "", cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	id, err := c.postSnapshot(ctx, doing, instance, map[string]any{"name": name, "metadata": values})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -69,11 +70,11 @@ func (st *imageStore) deleteMarkedImages(ctx context.Context, marks resources.Ow
 func (st *imageStore) createImage(ctx context.Context, doing string, spec drivers.ImageSpec) (image, error) {
 	client, err := st.service(serviceImage)
 	if err != nil {
-		return image{}, unsentError{fmt.Errorf("%s: %w", doing, err)}
+		return image{}, cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	body, err := imageRequest(spec)
 	if err != nil {
-		return image{}, unsentError{fmt.Errorf("%s: %w", doing, err)}
+		return image{}, cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	var created image
 	_, err = client.Post(ctx, client.ServiceURL("images"), body, &created, nil)
@@ -100,7 +101,7 @@ func imageRequest(spec drivers.ImageSpec) (map[string]any, error) {
 		"tags": slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(spec.Tags), markTag)))),
 	})
 	var settings imageSettings
-	if err := decode(spec.Config, &settings); err != nil {
+	if err := cloudkit.Decode(spec.Config, &settings); err != nil {
 		return nil, err
 	}
 	if settings.Visibility != "" {
@@ -158,7 +159,7 @@ func (st *imageStore) waitActive(ctx context.Context, doing, id string) (image, 
 
 func importFailure(i image) string {
 	if text := i.Properties["os_glance_failed_import"]; text != "" {
-		return ": " + clean(text)
+		return ": " + cloudkit.Clean(text)
 	}
 	return ""
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -56,7 +57,7 @@ func (*Driver) Schema() schema.Driver {
 // Open implements drivers.Driver. It finds the programs, and changes no files.
 func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
 	var settings providerSettings
-	if err := decode(config, &settings); err != nil {
+	if err := cloudkit.Decode(config, &settings); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {

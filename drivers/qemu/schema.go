@@ -8,6 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -73,19 +74,11 @@ func checkKeys(v cty.Value) error {
 	return nil
 }
 
-// decode reads a block of the configuration.
-func decode(config cty.Value, into any) error {
-	if err := schema.Decode(config, into); err != nil {
-		return refuse(fmt.Errorf("%w: %w", drivers.ErrRejected, err))
-	}
-	return nil
-}
-
 // offerOf reads the configuration of an offer; attributes that neither label nor pool set have the pool's defaults.
 func offerOf(config cty.Value) (poolSettings, error) {
 	var o poolSettings
 	if err := schema.Decode(schema.Of[poolSettings]("", nil).Null(), &o); err != nil {
 		return o, err
 	}
-	return o, decode(config, &o)
+	return o, cloudkit.Decode(config, &o)
 }

@@ -1,0 +1,83 @@
+// Package cloudkit has the common parts of drivers of clouds beside the contract: errors of responses, the reader of their
+// blocks, the newest list. It knows no cloud and no SDK. A driver keeps the parts of its cloud, such as the codes of errors.
+package cloudkit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// Decode reads a block of the configuration, see schema.Decode. Its error is an ErrRejected of which nothing was sent.
+func Decode(config cty.Value, into any) error {
+	if err := schema.Decode(config, into); err != nil {
+		return Unsent(fmt.Errorf("%w: %w", drivers.ErrRejected, err))
+	}
+	return nil
+}
+
+// CheckAdoptable rejects an object with the ownership tags of another record than marks. The tags may equal replaced.
+func CheckAdoptable(what, id string, found, marks, replaced resources.OwnerTags) error {
+	if found.Installation == "" || found.SameRecord(marks) || found == replaced {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w: it has %s", what, id, drivers.ErrNotOurs, drivers.DescribeOwner(found))
+}
+
+// FilterText formats the filters of a cloud_image block for a problem.
+func FilterText(filters map[string]resources.AnyOf) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(filters)) {
+		parts = append(parts, fmt.Sprintf("%s = %q", name, []string(filters[name])))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ConsoleBytes is the maximum size of the result of Console.
+const ConsoleBytes = 64 << 10
+
+// Console returns the newest lines of the console output of an instance for drivers.Console, as valid UTF-8.
+func Console(output string) string {
+	output = strings.ToValidUTF8(output, "\uFFFD")
+	if len(output) <= ConsoleBytes {
+		return output
+	}
+	output = output[len(output)-ConsoleBytes:]
+	if _, rest, ok := strings.Cut(output, "\n"); ok {
+		output = rest
+	}
+	return strings.ToValidUTF8(output, "")
+}
+
+// RecentList keeps the newest list of instances for the quota. Its zero value is usable.
+type RecentList struct {
+	mu   sync.Mutex
+	at   time.Time            // guarded by mu
+	list []resources.Instance // guarded by mu
+}
+
+// recent is the age up to which the quota uses a list: the reconciler lists instances right before it reads the quota.
+const recent = 5 * time.Second
+
+// Set stores a list that has just been made.
+func (r *RecentList) Set(list []resources.Instance) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at, r.list = time.Now(), list
+}
+
+// Get returns the newest list, and whether it is recent.
+func (r *RecentList) Get() ([]resources.Instance, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.list, !r.at.IsZero() && time.Since(r.at) < recent
+}

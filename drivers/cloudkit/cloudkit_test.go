@@ -1,0 +1,145 @@
+package cloudkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
+)
+
+func TestRetryAfterIsReadInBothForms(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"": 0, "30": 30 * time.Second, "-1": 0, "soon": 0, "99999999": maxRetryAfter,
+		time.Now().Add(24 * time.Hour).UTC().Format(http.TimeFormat): maxRetryAfter, "Mon, 02 Jan 2006 15:04:05 GMT": 0,
+	} {
+		if got := RetryAfter(value); got != want {
+			t.Errorf("RetryAfter(%q) = %s, want %s", value, got, want)
+		}
+	}
+}
+
+func TestErrorNamesWhatItKnows(t *testing.T) {
+	for want, e := range map[string]Error{
+		"do it: InUse: wait":          {Code: "InUse", Status: 409, Request: "r-1"},
+		"do it: wait":                 {Status: 404},
+		"do it: Internal: wait [r-1]": {Code: "Internal", Status: 500, Request: "r-1"},
+		"do it: Unknown: wait":        {Code: "Unknown", Status: 502},
+	} {
+		if e.Doing, e.Message = "do it", "wait"; e.Error() != want {
+			t.Errorf("got %q, want %q", e.Error(), want)
+		}
+	}
+}
+
+func TestOnlyRejectionsProveThatNothingWasDone(t *testing.T) {
+	for _, test := range []struct {
+		e    Error
+		want bool
+	}{
+		{Error{}, false}, {Error{Status: 302}, false}, {Error{Status: 400}, true}, {Error{Status: 408}, false}, {Error{Status: 429}, true},
+		{Error{Status: 500}, false}, {Error{Status: 500, Proven: true}, true}, {Error{Status: 409, Unproven: true}, false},
+	} {
+		if got := drivers.IsNothingDone(fmt.Errorf("wrapped: %w", &test.e)); got != test.want {
+			t.Errorf("%+v: nothing done: %t", test.e, got)
+		}
+	}
+}
+
+func TestMissingObjectIsNoError(t *testing.T) {
+	missing, other := fmt.Errorf("wrapped: %w", &Error{Status: 404, Code: "Gone"}), &Error{Status: 409}
+	if !IsMissing(missing) || IsMissing(other) || IsMissing(nil) || CodeOf(missing) != "Gone" || CodeOf(nil) != "" {
+		t.Error("a missing object is not detected by its status")
+	}
+	if UnlessMissing(missing) != nil || !errors.Is(UnlessMissing(other), other) {
+		t.Error("UnlessMissing returns another error than that of an object that exists")
+	}
+}
+
+func TestTransportErrorsAreClassified(t *testing.T) {
+	refused := &url.Error{Op: "Post", URL: "http://cloud", Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
+	reset := &url.Error{Op: "Post", URL: "http://cloud", Err: &net.OpError{Op: "read", Err: syscall.ECONNRESET}}
+	for name, test := range map[string]struct {
+		err                  error
+		unavailable, nothing bool
+	}{
+		"canceled": {WrapTransport("do it", context.Canceled), false, false},
+		"late":     {WrapTransport("do it", context.DeadlineExceeded), false, false},
+		"refused":  {WrapTransport("do it", refused), true, true},
+		"reset":    {WrapTransport("do it", reset), true, false},
+		"http":     {WrapHTTP("do it", "", refused), true, true},
+		"cut":      {WrapHTTP("do it", "", reset), true, false},
+		"strange":  {WrapHTTP("do it", "", errors.New("invalid character")), false, false},
+	} {
+		if errors.Is(test.err, drivers.ErrUnavailable) != test.unavailable || drivers.IsNothingDone(test.err) != test.nothing {
+			t.Errorf("%s: unavailable: %t, nothing done: %t", name, !test.unavailable, drivers.IsNothingDone(test.err))
+		}
+		if !strings.HasPrefix(test.err.Error(), "do it: ") {
+			t.Errorf("%s: %q lacks the operation", name, test.err)
+		}
+	}
+}
+
+func TestConsoleReturnsWholeNewestLines(t *testing.T) {
+	line := strings.Repeat("x", 99) + "\n"
+	got := Console("first\n" + strings.Repeat(line, 1000) + "last")
+	if len(got) > ConsoleBytes || len(got) < ConsoleBytes-len(line) || strings.Trim(got, "x\n") != "last" || !strings.HasPrefix(got, line) {
+		t.Errorf("%d bytes, %.200q…", len(got), got)
+	}
+	if got := Console("a\xffb"); got != "a\uFFFDb" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestListIsRecentForSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r RecentList
+		if _, ok := r.Get(); ok {
+			t.Error("there is a list before the first one")
+		}
+		r.Set([]resources.Instance{{ID: "1"}})
+		if list, ok := r.Get(); !ok || len(list) != 1 {
+			t.Errorf("got %v, %t", list, ok)
+		}
+		time.Sleep(recent)
+		if _, ok := r.Get(); ok {
+			t.Error("an old list is recent")
+		}
+	})
+}
+
+func TestObjectOfAnotherRecordIsNotAdopted(t *testing.T) {
+	own, other := resources.OwnerTags{Installation: "i", ID: "1"}, resources.OwnerTags{Installation: "i", ID: "2"}
+	for name, test := range map[string]struct {
+		found, replaced resources.OwnerTags
+		ok              bool
+	}{
+		"free": {resources.OwnerTags{}, resources.OwnerTags{}, true}, "own": {own, resources.OwnerTags{}, true},
+		"other": {other, resources.OwnerTags{}, false}, "replaced": {other, other, true},
+	} {
+		if err := CheckAdoptable("server", "s", test.found, own, test.replaced); (err == nil) != test.ok || err != nil && !errors.Is(err, drivers.ErrNotOurs) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestDecodeErrorIsRejected(t *testing.T) {
+	var into struct {
+		Cores int64 `config:"cores"`
+	}
+	err := Decode(cty.ObjectVal(map[string]cty.Value{"cores": cty.StringVal("x")}), &into)
+	if !errors.Is(err, drivers.ErrRejected) || !drivers.IsNothingDone(err) {
+		t.Errorf("got %v", err)
+	}
+}
