@@ -12,7 +12,6 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/resources/schema"
 	"github.com/npctl/npctl/state"
 )
 
@@ -200,14 +199,8 @@ func (im *importStep) loginOf(offer *resources.Offer) resources.Login {
 // one on hold may not.
 func (im *importStep) scanImported(ctx context.Context, node *resources.Node, provider *resources.Provider, offer *resources.Offer) error {
 	how := probeOf(node.Login)
-	var reach drivers.Reach
-	if offer != nil {
-		if err := schema.Decode(offer.Config, &reach); err != nil {
-			return fmt.Errorf("%w: %w", drivers.ErrRejected, err)
-		}
-	}
-	if how == probeNone || offer == nil || !reach.HostKeyChecking {
-		return nil
+	if check, err := checksHostKeys(offer); how == probeNone || !check {
+		return err
 	}
 	if node.Importing == resources.StateReady {
 		instance := resources.Instance{Addresses: node.Addresses}

@@ -24,15 +24,25 @@ const (
 	scansAtOnce = 100
 )
 
+// checksHostKeys reads the attribute of drivers.Reach. A driver without it, and a node without an offer, need no check.
+func checksHostKeys(offer *resources.Offer) (bool, error) {
+	var reach struct {
+		HostKeyChecking bool `config:"host_key_checking"`
+	}
+	if offer == nil {
+		return false, nil
+	}
+	if err := schema.Decode(offer.Config, &reach); err != nil {
+		return false, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
+	}
+	return reach.HostKeyChecking, nil
+}
+
 // awaitReachable waits until the node answers and, if it is reached by SSH, its host keys are known.
 func (l *nodeLaunch) awaitReachable(ctx context.Context, instance *resources.Instance) error {
-	var reach drivers.Reach
-	if err := schema.Decode(l.offer.Config, &reach); err != nil {
-		return fmt.Errorf("%w: %w", drivers.ErrRejected, err)
-	}
 	how := probeOf(l.node.Login)
-	if how == probeNone || !reach.HostKeyChecking {
-		return nil
+	if check, err := checksHostKeys(l.offer); how == probeNone || !check {
+		return err
 	}
 	port := cmp.Or(l.node.Login.ConnectionPort, defaultPorts[how])
 	address := net.JoinHostPort(instance.Addresses.Interface, strconv.FormatInt(port, 10))

@@ -1,7 +1,6 @@
 package aws
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -82,7 +81,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 		region: cfg.Region, account: aws.ToString(identity.Account), idle: idle,
 		names:   newNames(api),
 		quotas:  newQuotas(servicequotas.NewFromConfig(cfg), env.Log),
-		sweeper: &sweeper{&imageStore{ec2: api, ebs: ebs.NewFromConfig(cfg), bucket: newBucket(settings.Bucket, s3.NewFromConfig(cfg)), format: cmp.Or(settings.Format, formatRaw)}, env.Log},
+		sweeper: &sweeper{&imageStore{ec2: api, ebs: ebs.NewFromConfig(cfg), bucket: newBucket(settings.Bucket, s3.NewFromConfig(cfg)), format: settings.Format}, env.Log},
 	}
 	return c, nil
 }

@@ -20,19 +20,12 @@ const driverDoc = "Nodes are EC2 instances, images are AMIs. Credentials come fr
 
 func driverSchema() schema.Driver {
 	checks := map[string]schema.Check{"userdata": checkUserdata, "tags": checkTags, "request_properties": checkRequestProperties}
-	labelChecks := map[string]schema.Check{"instance_types": checkInstanceTypes}
-	for name, check := range checks {
-		labelChecks[name] = check
-	}
-	label := schema.Of[labelSettings]("", labelChecks)
-	for i := range label.Attributes {
-		label.Attributes[i].Default = cty.NilVal // else it would hide the pool's value
-	}
+	pool := schema.Of[poolSettings]("", checks)
 	return schema.Driver{
 		Doc:            driverDoc,
 		Provider:       schema.Of[providerSettings]("", nil),
-		Pool:           schema.Of[poolSettings]("", checks),
-		Label:          label,
+		Pool:           pool,
+		Label:          schema.ForLabels[labelSettings](pool, map[string]schema.Check{"instance_types": checkInstanceTypes}),
 		Image:          schema.Of[imageSettings]("", nil),
 		HasLabels:      true,
 		HasImages:      true,
@@ -185,9 +178,8 @@ func (s poolSettings) checkCombination() error {
 }
 
 // decodeOffer reads the configuration of an offer.
-func decodeOffer(config cty.Value) (labelSettings, error) {
-	s := labelSettings{poolSettings: poolSettings{PublicIPv4: true}}
-	err := cloudkit.Decode(config, &s)
+func decodeOffer(config cty.Value) (s labelSettings, err error) {
+	err = cloudkit.Decode(config, &s)
 	s.InstanceTypes = slices.Compact(s.InstanceTypes)
 	return s, err
 }

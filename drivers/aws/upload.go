@@ -33,7 +33,7 @@ func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, c
 			return resources.RemoteImage{}, fmt.Errorf("%s: delete the image of an earlier attempt: %w", doing, err)
 		}
 	}
-	settings := imageSettings{ImportMethod: methodDirect, Architecture: "x86_64", ENASupport: true, VolumeType: "gp3"}
+	var settings imageSettings
 	if err := cloudkit.Decode(spec.Config, &settings); err != nil {
 		return resources.RemoteImage{}, err
 	}

@@ -131,7 +131,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 		transport.CloseIdleConnections()
 		return nil, err
 	}
-	return &Cloud{account: a, imageStore: &imageStore{account: a, format: cmp.Or(settings.ImageFormat, formatRaw)}, log: env.Log, idle: transport.CloseIdleConnections, names: newNames(a)}, nil
+	return &Cloud{account: a, imageStore: &imageStore{account: a, format: settings.ImageFormat}, log: env.Log, idle: transport.CloseIdleConnections, names: newNames(a)}, nil
 }
 
 // connect makes the clients.

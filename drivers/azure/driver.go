@@ -30,7 +30,7 @@ func (*Driver) Schema() schema.Driver { return driverSchema() }
 
 // Open implements drivers.Driver: it finds credentials as every Azure tool does and reads the resource group.
 func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
-	settings := providerSettings{Cloud: "public"}
+	var settings providerSettings
 	if err := cloudkit.Decode(config, &settings); err != nil {
 		return nil, err
 	}

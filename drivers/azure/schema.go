@@ -20,19 +20,12 @@ const driverDoc = "Nodes are virtual machines, images are managed images of one 
 
 func driverSchema() schema.Driver {
 	checks := map[string]schema.Check{"userdata": checkUserdata, "custom_data": checkUserdata, "tags": checkTags, "request_properties": checkRequestProperties}
-	labelChecks := map[string]schema.Check{"vm_sizes": checkSizes}
-	for name, check := range checks {
-		labelChecks[name] = check
-	}
-	label := schema.Of[labelSettings]("", labelChecks)
-	for i := range label.Attributes {
-		label.Attributes[i].Default = cty.NilVal // else it would hide the pool's value
-	}
+	pool := schema.Of[poolSettings]("", checks)
 	return schema.Driver{
 		Doc:            driverDoc,
 		Provider:       schema.Of[providerSettings]("", nil),
-		Pool:           schema.Of[poolSettings]("", checks),
-		Label:          label,
+		Pool:           pool,
+		Label:          schema.ForLabels[labelSettings](pool, map[string]schema.Check{"vm_sizes": checkSizes}),
 		Image:          schema.Of[imageSettings]("", nil),
 		HasLabels:      true,
 		HasImages:      true,
@@ -155,9 +148,8 @@ func encoded(text string) *string {
 func (s poolSettings) isSpot() bool { return s.MarketType == "spot" }
 
 // decodeOffer reads the configuration of an offer.
-func decodeOffer(config cty.Value) (labelSettings, error) {
-	s := labelSettings{poolSettings: poolSettings{PublicIPv4: true, Subnet: "default", AdminUsername: "zuul"}}
-	err := cloudkit.Decode(config, &s)
+func decodeOffer(config cty.Value) (s labelSettings, err error) {
+	err = cloudkit.Decode(config, &s)
 	s.VMSizes = slices.Compact(s.VMSizes)
 	return s, err
 }

@@ -23,7 +23,7 @@ const cleanupLimit = time.Minute
 // Azure verifies the checksum of each range of pages.
 func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
 	doing := "upload image " + spec.Name
-	settings := imageSettings{OSType: "Linux", Generation: "V2", ZoneResilient: true}
+	var settings imageSettings
 	if err := cloudkit.Decode(spec.Config, &settings); err != nil {
 		return resources.RemoteImage{}, err
 	}

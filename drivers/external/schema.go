@@ -50,18 +50,14 @@ type labelSettings struct {
 
 // Schema implements drivers.Driver.
 func (*Driver) Schema() schema.Driver {
-	names := map[string]schema.Check{"settings": checkSettings}
-	label := schema.Of[labelSettings]("", names)
-	for i := range label.Attributes {
-		label.Attributes[i].Default = cty.NilVal // else it would hide the pool's value
-	}
+	pool := schema.Of[poolSettings]("", map[string]schema.Check{"settings": checkSettings})
 	return schema.Driver{
 		Doc: driverDoc,
 		Provider: schema.Of[providerSettings]("", map[string]schema.Check{
 			"command": checkCommand, "settings": checkSettings, "secrets": checkSettings, "env": checkVariables, "pass_env": checkVariables,
 		}),
-		Pool:      schema.Of[poolSettings]("", names),
-		Label:     label,
+		Pool:      pool,
+		Label:     schema.ForLabels[labelSettings](pool, nil),
 		HasLabels: true,
 	}
 }

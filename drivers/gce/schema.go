@@ -19,19 +19,12 @@ const driverDoc = "Nodes are instances of Google Compute Engine in one region of
 func driverSchema() schema.Driver {
 	checks := map[string]schema.Check{"userdata": checkUserdata, "labels": checkLabels, "metadata": checkMetadata, "ssh_keys": checkSSHKeys,
 		"request_properties": checkRequestProperties}
-	labelChecks := map[string]schema.Check{"machine_types": checkMachineTypes}
-	for name, check := range checks {
-		labelChecks[name] = check
-	}
-	label := schema.Of[labelSettings]("", labelChecks)
-	for i := range label.Attributes {
-		label.Attributes[i].Default = cty.NilVal // else it would hide the pool's value
-	}
+	pool := schema.Of[poolSettings]("", checks)
 	return schema.Driver{
 		Doc:            driverDoc,
 		Provider:       schema.Of[providerSettings]("", nil),
-		Pool:           schema.Of[poolSettings]("", checks),
-		Label:          label,
+		Pool:           pool,
+		Label:          schema.ForLabels[labelSettings](pool, map[string]schema.Check{"machine_types": checkMachineTypes}),
 		HasLabels:      true,
 		HasCloudImages: true,
 	}
@@ -169,9 +162,8 @@ func checkRequestProperties(v cty.Value) error {
 }
 
 // decodeOffer reads the configuration of an offer.
-func decodeOffer(config cty.Value) (labelSettings, error) {
-	s := labelSettings{poolSettings: poolSettings{PublicIPv4: true}}
-	err := cloudkit.Decode(config, &s)
+func decodeOffer(config cty.Value) (s labelSettings, err error) {
+	err = cloudkit.Decode(config, &s)
 	s.MachineTypes = slices.Compact(s.MachineTypes)
 	return s, err
 }

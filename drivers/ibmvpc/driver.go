@@ -32,7 +32,7 @@ func (*Driver) Schema() schema.Driver { return driverSchema() }
 
 // Open implements drivers.Driver: it reads the configuration of IBM's libraries, and the VPC.
 func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
-	settings := defaultProvider()
+	var settings providerSettings
 	if err := cloudkit.Decode(config, &settings); err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package ibmvpc
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -20,17 +19,12 @@ const driverDoc = "Nodes are virtual server instances in a VPC of IBM Cloud, ima
 
 func driverSchema() schema.Driver {
 	checks := map[string]schema.Check{"user_data": checkUserData, "tags": checkTags, "request_properties": checkRequestProperties}
-	labelChecks := map[string]schema.Check{"profiles": checkProfiles}
-	maps.Copy(labelChecks, checks)
-	label := schema.Of[labelSettings]("", labelChecks)
-	for i := range label.Attributes {
-		label.Attributes[i].Default = cty.NilVal // else it would hide the pool's value
-	}
+	pool := schema.Of[poolSettings]("", checks)
 	return schema.Driver{
 		Doc:            driverDoc,
 		Provider:       schema.Of[providerSettings]("", nil),
-		Pool:           schema.Of[poolSettings]("", checks),
-		Label:          label,
+		Pool:           pool,
+		Label:          schema.ForLabels[labelSettings](pool, map[string]schema.Check{"profiles": checkProfiles}),
 		Image:          schema.Of[imageSettings]("", nil),
 		HasLabels:      true,
 		HasImages:      true,
@@ -57,10 +51,6 @@ type objectStorage struct {
 	Endpoint string `config:"endpoint,required,nonempty" doc:"Endpoint of the bucket, such as 'https://s3.eu-de.cloud-object-storage.appdomain.cloud'."`
 	Bucket   string `config:"bucket,required,nonempty" doc:"Name of the bucket."`
 	Region   string `config:"region" doc:"Location of the bucket; the default is the region of the provider."`
-}
-
-func defaultProvider() providerSettings {
-	return providerSettings{Credentials: "vpc", ImageFormat: "qcow2"}
 }
 
 // labelSettings are the attributes of an offer.
@@ -138,9 +128,8 @@ func checkRequestProperties(v cty.Value) error {
 }
 
 // decodeOffer reads the configuration of an offer.
-func decodeOffer(config cty.Value) (labelSettings, error) {
-	s := labelSettings{poolSettings: poolSettings{VolumeProfile: "general-purpose"}}
-	err := cloudkit.Decode(config, &s)
+func decodeOffer(config cty.Value) (s labelSettings, err error) {
+	err = cloudkit.Decode(config, &s)
 	s.Profiles = slices.Compact(s.Profiles)
 	return s, err
 }

@@ -74,16 +74,13 @@ func (d *Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (d
 
 // Schema implements drivers.Driver.
 func (d *Driver) Schema() schema.Driver {
-	checks := labelChecks()
+	pool := schema.Of[podSettings]("", poolChecks())
 	s := schema.Driver{
 		Doc:       d.doc(),
 		Provider:  schema.Of[providerSettings]("", nil),
-		Pool:      schema.Of[podSettings]("", checks),
-		Label:     schema.Of[labelSettings]("", checks),
+		Pool:      pool,
+		Label:     schema.ForLabels[labelSettings](pool, nil),
 		HasLabels: true,
-	}
-	for i := range s.Label.Attributes {
-		s.Label.Attributes[i].Default = cty.NilVal // else it would hide the pool's value
 	}
 	switch d.kind {
 	case kindOpenShift:

@@ -105,7 +105,7 @@ func (s labelSettings) amounts() resources.ResourceAmounts {
 
 // settingsOf reads the configuration of an offer.
 func settingsOf(config cty.Value) (labelSettings, error) {
-	s := labelSettings{podSettings: podSettings{ImagePull: string(corev1.PullIfNotPresent)}}
+	var s labelSettings
 	err := cloudkit.Decode(config, &s)
 	if s.Type == "" {
 		s.Type = typePod
@@ -113,8 +113,8 @@ func settingsOf(config cty.Value) (labelSettings, error) {
 	return s, err
 }
 
-// labelChecks are the checks of the attributes of pools. Those of labels are the same.
-func labelChecks() map[string]schema.Check {
+// poolChecks are the checks of the attributes of pools and labels.
+func poolChecks() map[string]schema.Check {
 	return map[string]schema.Check{
 		"volumes":            func(v cty.Value) error { return decodeStrictly(v.AsString(), &[]corev1.Volume{}) },
 		"volume_mounts":      func(v cty.Value) error { return decodeStrictly(v.AsString(), &[]corev1.VolumeMount{}) },

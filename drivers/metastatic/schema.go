@@ -14,18 +14,11 @@ const driverDoc = "Nodes are slots on backing nodes, which npctl requests from i
 
 // Schema implements drivers.Driver.
 func (*Driver) Schema() schema.Driver {
-	checks := map[string]schema.Check{"backing_label": schema.CheckNotEmpty}
-	label := schema.Of[labelSettings]("", checks)
-	host, _ := label.Lookup("host_key_checking")
-	for i := range label.Attributes {
-		if label.Attributes[i].Name == host.Name {
-			label.Attributes[i].Default = cty.NilVal // else it would hide the pool's value
-		}
-	}
+	pool := schema.Of[poolSettings]("", nil)
 	return schema.Driver{
 		Doc:       driverDoc,
-		Pool:      schema.Of[poolSettings]("", nil),
-		Label:     label,
+		Pool:      pool,
+		Label:     schema.ForLabels[labelSettings](pool, map[string]schema.Check{"backing_label": schema.CheckNotEmpty}),
 		HasLabels: true,
 		Agree: &schema.Agreement{By: "backing_label",
 			Attributes: []string{"max_parallel_jobs", "grace_time", "min_retention_time", "max_age", "host_key_checking"}},

@@ -26,15 +26,13 @@ func SharedSchema() schema.Driver {
 	checks := map[string]schema.Check{
 		"ip_version": checkIPVersion, "userdata": checkUserdata, "instance_properties": checkProperties, "request_properties": checkRequestProperties, "tags": checkTags,
 	}
-	label := schema.Of[labelSettings]("", checks)
+	pool := schema.Of[poolSettings]("", checks)
+	label := schema.ForLabels[labelSettings](pool, nil)
 	label.AtLeastOneOf = [][]string{{"flavor", "min_ram"}}
-	for i := range label.Attributes {
-		label.Attributes[i].Default = cty.NilVal // else it would hide the pool's value
-	}
 	return schema.Driver{
 		Doc:            driverDoc,
 		Provider:       schema.Of[sharedSettings]("", nil),
-		Pool:           schema.Of[poolSettings]("", checks),
+		Pool:           pool,
 		Label:          label,
 		Image:          schema.Of[imageSettings]("", nil),
 		HasLabels:      true,

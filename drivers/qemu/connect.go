@@ -55,12 +55,12 @@ func open(env drivers.Env, s providerSettings) (*Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	qemuImg, err := find("qemu_img", cmp.Or(s.QemuImg, "qemu-img"))
+	qemuImg, err := find("qemu_img", s.QemuImg)
 	if err != nil {
 		return nil, err
 	}
 	return &Cloud{
-		imageStore: &imageStore{dir: filepath.Join(dir, "images"), files: files, format: cmp.Or(s.ImageFormat, formatQcow2)},
+		imageStore: &imageStore{dir: filepath.Join(dir, "images"), files: files, format: s.ImageFormat},
 		dir:        dir, limits: limitsOf(s), program: program, qemuImg: qemuImg,
 		kvm: sync.OnceValue(func() error { return checkKVM(program) }),
 	}, nil

@@ -37,16 +37,12 @@ func (*Driver) Kind() string { return "qemu" }
 
 // Schema implements drivers.Driver.
 func (*Driver) Schema() schema.Driver {
-	checks := map[string]schema.Check{"ssh_keys": checkKeys, "user": checkUser}
-	label := schema.Of[poolSettings]("", checks)
-	for i := range label.Attributes {
-		label.Attributes[i].Default = cty.NilVal // else it would hide the pool's value
-	}
+	pool := schema.Of[poolSettings]("", map[string]schema.Check{"ssh_keys": checkKeys, "user": checkUser})
 	return schema.Driver{
 		Doc:            driverDoc,
 		Provider:       schema.Of[providerSettings]("", nil),
-		Pool:           schema.Of[poolSettings]("", checks),
-		Label:          label,
+		Pool:           pool,
+		Label:          schema.ForLabels[poolSettings](pool, nil),
 		HasLabels:      true,
 		HasImages:      true,
 		HasCloudImages: true,

@@ -9,7 +9,6 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/cloudkit"
-	"github.com/npctl/npctl/resources/schema"
 )
 
 const driverDoc = "Nodes are virtual machines of QEMU on the host of npctl, with user networking and a cloud-init seed; images are " +
@@ -74,11 +73,8 @@ func checkKeys(v cty.Value) error {
 	return nil
 }
 
-// offerOf reads the configuration of an offer; attributes that neither label nor pool set have the pool's defaults.
-func offerOf(config cty.Value) (poolSettings, error) {
-	var o poolSettings
-	if err := schema.Decode(schema.Of[poolSettings]("", nil).Null(), &o); err != nil {
-		return o, err
-	}
-	return o, cloudkit.Decode(config, &o)
+// offerOf reads the configuration of an offer.
+func offerOf(config cty.Value) (o poolSettings, err error) {
+	err = cloudkit.Decode(config, &o)
+	return o, err
 }

@@ -44,9 +44,6 @@ const defaultFile = "sandbox.json"
 
 // optionsOf decodes the driver's own attributes of a provider block. A null configuration means the defaults.
 func (d *Driver) optionsOf(env drivers.Env, config cty.Value) (sandboxcloud.Options, error) {
-	if config.IsNull() {
-		config = d.Schema().Provider.Null()
-	}
 	quota := sandboxcloud.DefaultQuota()
 	o := sandboxcloud.Options{Log: env.Log, Quota: &quota}
 	if err := schema.Decode(config, &o); err != nil {

@@ -36,6 +36,17 @@ func Of[T any](doc string, checks map[string]Check) Block {
 	return b
 }
 
+// ForLabels returns the schema of the labels of a pool as Of does. Attributes that the pool has too are those of the pool,
+// with its checks and without its defaults, which would hide its values.
+func ForLabels[T any](pool Block, checks map[string]Check) Block {
+	b := Of[T]("", checks)
+	for _, shared := range pool.Attributes {
+		shared.Default = cty.NilVal
+		*b.Find(shared.Name) = shared
+	}
+	return b
+}
+
 // Find returns the attribute of a path such as "cores" or "tls.cert". It panics if there is none.
 func (b Block) Find(path string) *Attribute {
 	block, rest, nested := strings.Cut(path, ".")
@@ -77,11 +88,7 @@ func blockOf(t reflect.Type, doc string) Block {
 	b := Block{Doc: doc}
 	for i := range t.NumField() {
 		f := t.Field(i)
-		tag := tagOf(f)
-		inner := f.Type
-		if inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct {
-			inner = inner.Elem()
-		}
+		tag, inner := tagOf(f), innerOf(f.Type)
 		switch {
 		case tag.has("inline"):
 			more := blockOf(inner, "")
@@ -101,25 +108,37 @@ func blockOf(t reflect.Type, doc string) Block {
 	return b
 }
 
-func attributeOf(tag fieldTag, f reflect.StructField, t reflect.Type) Attribute {
-	a := Attribute{Name: tag.name, Doc: docOf(f), Required: tag.has("required"), Sensitive: tag.has("sensitive"), Hashed: tag.has("hashed"), Appended: tag.has("appended")}
+// innerOf returns the type of an attribute or block by that of its field.
+func innerOf(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct {
+		return t.Elem()
+	}
+	return t
+}
+
+func typeOf(t reflect.Type) cty.Type {
 	switch kind := t.Kind(); {
-	case t == reflect.TypeFor[time.Duration]():
-		a.Type, a.Format = cty.String, FormatDuration
-	case kind == reflect.String:
-		a.Type = cty.String
+	case t == reflect.TypeFor[time.Duration](), kind == reflect.String:
+		return cty.String
 	case kind == reflect.Bool:
-		a.Type = cty.Bool
+		return cty.Bool
 	case kind == reflect.Slice:
-		a.Type = cty.List(cty.String)
+		return cty.List(cty.String)
 	case kind == reflect.Map && t.Elem().Kind() == reflect.String:
-		a.Type = cty.Map(cty.String)
+		return cty.Map(cty.String)
 	case kind == reflect.Map:
-		a.Type = cty.Map(cty.Number)
-	case kind == reflect.Float64:
-		a.Type = cty.Number
+		return cty.Map(cty.Number)
 	default:
-		a.Type = cty.Number
+		return cty.Number
+	}
+}
+
+func attributeOf(tag fieldTag, f reflect.StructField, t reflect.Type) Attribute {
+	a := Attribute{Name: tag.name, Doc: docOf(f), Type: typeOf(t), Required: tag.has("required"), Sensitive: tag.has("sensitive"), Hashed: tag.has("hashed"), Appended: tag.has("appended")}
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		a.Format = FormatDuration
+	case a.Type == cty.Number && t.Kind() != reflect.Float64:
 		a.addCheck(CheckWhole)
 	}
 	switch {
@@ -201,16 +220,19 @@ func withBackticks(doc string) string {
 //   - a pointer to one of these: unchanged if the attribute or block is not set
 //
 // A field with the tag `config:",label"` gets the label of a nested block. The fields of a struct with the tag
-// `config:",inline"` are part of the block. Decode removes marks. A field keeps its value if the attribute is null,
-// unknown or missing.
+// `config:",inline"` are part of the block. Decode removes marks. If an attribute is null or missing, its field gets the
+// value of the tag `default`. A field without this tag keeps its value, and so does the field of an unknown attribute.
 func Decode(block cty.Value, into any) error {
-	if block == cty.NilVal {
-		return nil
+	var values map[string]cty.Value
+	if block != cty.NilVal {
+		if block, _ = block.Unmark(); !block.IsKnown() {
+			return nil
+		}
+		if !block.IsNull() {
+			values = block.AsValueMap()
+		}
 	}
-	if block, _ = block.Unmark(); block.IsNull() || !block.IsKnown() {
-		return nil
-	}
-	return DecodeValues(block.AsValueMap(), into)
+	return DecodeValues(values, into)
 }
 
 // DecodeValues is Decode for the attributes and nested blocks of a block by name.
@@ -220,7 +242,8 @@ func DecodeValues(values map[string]cty.Value, into any) error {
 
 func decodeStruct(values map[string]cty.Value, label string, into reflect.Value) error {
 	for i := range into.NumField() {
-		tag := tagOf(into.Type().Field(i))
+		f := into.Type().Field(i)
+		tag := tagOf(f)
 		var err error
 		switch {
 		case tag.has("label"):
@@ -228,7 +251,11 @@ func decodeStruct(values map[string]cty.Value, label string, into reflect.Value)
 		case tag.has("inline"):
 			err = decodeStruct(values, label, into.Field(i))
 		case tag.name != "":
-			err = decodeField(values[tag.name], into.Field(i))
+			value := values[tag.name]
+			if text, ok := f.Tag.Lookup("default"); ok && (value == cty.NilVal || value.IsNull()) {
+				value = defaultOf(text, typeOf(innerOf(f.Type)))
+			}
+			err = decodeField(value, into.Field(i))
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", tag.name, err)

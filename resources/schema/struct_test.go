@@ -137,6 +137,79 @@ func TestDecodeOfNoBlockChangesNothing(t *testing.T) {
 	}
 }
 
+type defaults struct {
+	Name  string            `config:"name" default:"a name"`
+	Fast  bool              `config:"fast" default:"true"`
+	Cores int64             `config:"cores" default:"2"`
+	Rate  *float64          `config:"rate" default:"0.5"`
+	Wait  time.Duration     `config:"wait" default:"90s"`
+	Zones []string          `config:"zones" default:"a b"`
+	Tags  map[string]string `config:"tags" default:""`
+}
+
+func TestDecodeReadsDefaultsFromTags(t *testing.T) {
+	half, zero := 0.5, 0.0
+	unset := defaults{Name: "a name", Fast: true, Cores: 2, Rate: &half, Wait: 90 * time.Second, Zones: []string{"a", "b"}}
+	types := schema.Of[defaults]("", nil).Type()
+	null := map[string]cty.Value{}
+	for name, t := range types.AttributeTypes() {
+		null[name] = cty.NullVal(t)
+	}
+	for name, test := range map[string]struct {
+		block cty.Value
+		want  defaults
+	}{
+		"no block": {cty.NilVal, unset}, "null block": {cty.NullVal(types), unset}, "empty block": {cty.EmptyObjectVal, unset},
+		"null":           {cty.ObjectVal(null), unset},
+		"of Null":        {schema.Of[defaults]("", nil).Null(), unset},
+		"sensitive null": {cty.ObjectVal(map[string]cty.Value{"name": cty.NullVal(cty.String).Mark("sensitive")}), unset},
+		"unknown":        {cty.UnknownVal(types), defaults{}},
+		"given": {cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal("b"), "cores": cty.NumberIntVal(8), "zones": cty.ListVal([]cty.Value{cty.StringVal("c")})}),
+			defaults{Name: "b", Fast: true, Cores: 8, Rate: &half, Wait: 90 * time.Second, Zones: []string{"c"}}},
+		"zero": {cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal(""), "fast": cty.False, "cores": cty.Zero, "rate": cty.Zero, "wait": cty.StringVal("0s"),
+			"zones": cty.ListValEmpty(cty.String)}), defaults{Rate: &zero}},
+	} {
+		var got defaults
+		if err := schema.Decode(test.block, &got); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	got := defaults{Name: "kept"}
+	if err := schema.Decode(cty.ObjectVal(map[string]cty.Value{"name": cty.UnknownVal(cty.String)}), &got); err != nil || got.Name != "kept" || !got.Fast {
+		t.Errorf("unknown attribute: %+v, %v", got, err)
+	}
+}
+
+type poolOf struct {
+	Cores int64 `config:"cores" default:"2"`
+}
+
+type labelOf struct {
+	Slots int64  `config:"slots" default:"1"`
+	Pool  poolOf `config:",inline"`
+}
+
+func TestLabelsHaveTheAttributesOfTheirPool(t *testing.T) {
+	errOdd := errors.New("odd")
+	refuse := func(cty.Value) error { return errOdd }
+	pool := schema.Of[poolOf]("", map[string]schema.Check{"cores": refuse})
+	label := schema.ForLabels[labelOf](pool, map[string]schema.Check{"slots": refuse})
+	if got := label.Find("cores").Default; got != cty.NilVal {
+		t.Errorf("the default %#v of a label hides the value of the pool", got)
+	}
+	if !pool.Find("cores").Default.RawEquals(cty.NumberIntVal(2)) || !label.Find("slots").Default.RawEquals(cty.NumberIntVal(1)) {
+		t.Error("the attributes of the pool, and those of labels only, lack their defaults")
+	}
+	for _, name := range []string{"cores", "slots"} {
+		if err := label.Find(name).Check(cty.NumberIntVal(1)); !errors.Is(err, errOdd) {
+			t.Errorf("%s: %v, want the error of its check", name, err)
+		}
+	}
+}
+
 func TestDecodeReportsInvalidValues(t *testing.T) {
 	for name, value := range map[string]cty.Value{"wait": cty.StringVal("soon"), "cores": cty.StringVal("x"), "zones": cty.StringVal("x").Mark("m")} {
 		if err := schema.Decode(cty.ObjectVal(map[string]cty.Value{name: value}), &machine{}); err == nil {

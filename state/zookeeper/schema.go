@@ -39,7 +39,7 @@ type tlsSettings struct {
 	Cert            string `config:"cert" doc:"Certificate of this client, with 'key'. ZooKeeper requires one by default."`
 	Key             string `config:"key" doc:"Private key of this client, not encrypted."`
 	CA              string `config:"ca" doc:"Certificates of the trusted authorities. npctl trusts only these; without 'ca', it trusts those of the system."`
-	VerifyHostNames *bool  `config:"verify_host_names" default:"true" doc:"Whether a server's certificate must name the host as written in 'hosts'. Nodepool and Zuul do not check this; npctl always verifies the chain. 'false' needs 'ca'."`
+	VerifyHostNames bool   `config:"verify_host_names" default:"true" doc:"Whether a server's certificate must name the host as written in 'hosts'. Nodepool and Zuul do not check this; npctl always verifies the chain. 'false' needs 'ca'."`
 }
 
 // FromConfig reads the block. Relative paths start at dir. The caller sets the options that the block does not have,
@@ -63,7 +63,7 @@ func (s *tlsSettings) options(dir string) (*TLS, error) {
 	if s == nil {
 		return nil, nil
 	}
-	t := &TLS{Cert: beside(dir, s.Cert), Key: beside(dir, s.Key), CA: beside(dir, s.CA), AnyName: s.VerifyHostNames != nil && !*s.VerifyHostNames}
+	t := &TLS{Cert: beside(dir, s.Cert), Key: beside(dir, s.Key), CA: beside(dir, s.CA), AnyName: !s.VerifyHostNames}
 	if (t.Cert == "") != (t.Key == "") {
 		return nil, errors.New("tls: set both cert and key, or neither")
 	}

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -66,7 +68,7 @@ type Quota struct {
 
 // DefaultQuota returns the quota of a project in a new cloud.
 func DefaultQuota() (q Quota) {
-	_ = schema.Decode(schema.Of[Quota]("", nil).Null(), &q)
+	_ = schema.Decode(cty.NilVal, &q)
 	return q
 }
 
