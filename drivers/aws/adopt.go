@@ -15,10 +15,6 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// nodepoolPrefix starts the names of the tags by which Nodepool finds its instances and images, which it deletes without
-// a record in its ZooKeeper.
-const nodepoolPrefix = "nodepool_"
-
 // LookUp implements drivers.Adopter.
 func (c *Cloud) LookUp(ctx context.Context, kind resources.Kind, id string) (resources.ExistingObject, bool, error) {
 	if kind == resources.KindUpload {
@@ -50,7 +46,7 @@ func (c *Cloud) existing(ctx context.Context, i types.Instance) (resources.Exist
 	if err != nil {
 		return resources.ExistingObject{}, err
 	}
-	object := resources.ExistingObject{Instance: converted[0], Program: nodepoolText(tagMap(i.Tags)), Settings: map[string][]string{}, BootedOf: aws.ToString(i.ImageId)}
+	object := resources.ExistingObject{Instance: converted[0], Program: cloudkit.NodepoolText(tagMap(i.Tags)), Settings: map[string][]string{}, BootedOf: aws.ToString(i.ImageId)}
 	object.Instance.Name = cmp.Or(object.Instance.Name, object.Instance.ID)
 	groups := make([]string, 0, len(i.SecurityGroups))
 	for _, g := range i.SecurityGroups {
@@ -66,7 +62,7 @@ func (c *Cloud) existing(ctx context.Context, i types.Instance) (resources.Exist
 }
 
 func existingImage(i types.Image) resources.ExistingObject {
-	return resources.ExistingObject{Image: remoteImage(i), Program: nodepoolText(tagMap(i.Tags))}
+	return resources.ExistingObject{Image: remoteImage(i), Program: cloudkit.NodepoolText(tagMap(i.Tags))}
 }
 
 // ListOthers implements drivers.Adopter.
@@ -82,7 +78,7 @@ func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObje
 	for n, i := range converted {
 		if i.Marks == (resources.OwnerTags{}) {
 			i.Name = cmp.Or(i.Name, i.ID)
-			others = append(others, resources.ExistingObject{Instance: i, Program: nodepoolText(tagMap(instances[n].Tags))})
+			others = append(others, resources.ExistingObject{Instance: i, Program: cloudkit.NodepoolText(tagMap(instances[n].Tags))})
 		}
 	}
 	images, err := c.describe(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}})
@@ -92,20 +88,6 @@ func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObje
 		}
 	}
 	return others, err
-}
-
-// nodepoolText describes Nodepool's tags, or returns "" if there are none.
-func nodepoolText(tags map[string]string) string {
-	provider := tags[nodepoolPrefix+"provider_name"]
-	id := cmp.Or(tags[nodepoolPrefix+"node_id"], tags[nodepoolPrefix+"upload_id"])
-	switch {
-	case provider == "" && id == "":
-		return ""
-	case id == "":
-		return "Nodepool, provider " + provider
-	default:
-		return fmt.Sprintf("Nodepool, provider %s, ID %s", provider, id)
-	}
 }
 
 // tagged is an instance or image with any tags.
@@ -148,7 +130,7 @@ func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.
 		return wrap("tag "+t.what+" "+id, err)
 	}
 	return c.removeTags(ctx, []string{id}, t.namesOf(func(name string) bool {
-		return strings.HasPrefix(name, nodepoolPrefix) || isOwnerTag(name) && tags[name] == ""
+		return strings.HasPrefix(name, cloudkit.NodepoolPrefix) || isOwnerTag(name) && tags[name] == ""
 	}))
 }
 
@@ -167,7 +149,7 @@ func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTag
 			return err
 		}
 	}
-	names := t.namesOf(func(name string) bool { return strings.HasPrefix(name, nodepoolPrefix) || isOwnerTag(name) })
+	names := t.namesOf(func(name string) bool { return strings.HasPrefix(name, cloudkit.NodepoolPrefix) || isOwnerTag(name) })
 	parts, err := c.partsOf(ctx, t, marks)
 	if err != nil {
 		return err

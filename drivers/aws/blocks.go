@@ -5,12 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
 // The EBS direct API stores a snapshot in blocks of 512 KiB, each with its SHA-256. Blocks that are not stored are zero.
@@ -52,7 +50,7 @@ func (st *imageStore) writeBlocks(ctx context.Context, spec drivers.ImageSpec, s
 	w := &blockWriter{ebs: st.ebs, snapshot: snapshot, progress: spec.Progress, buffers: sync.Pool{New: func() any { return new([blockSize]byte) }}}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxWriters)
-	sums := newFileSums()
+	sums := cloudkit.NewFileSums()
 	var all []*[sha256.Size]byte // checksums of the stored blocks in order, which the writers compute
 	readErr := func() error {
 		for index := int32(0); ; index++ {
@@ -65,7 +63,7 @@ func (st *imageStore) writeBlocks(ctx context.Context, spec drivers.ImageSpec, s
 			if err != nil && !last {
 				return fmt.Errorf("read the image: %w", err)
 			}
-			sums.add(block[:n])
+			_, _ = sums.Write(block[:n]) // never fails
 			clear(block[n:])
 			if n == 0 || isZero(block[:]) {
 				w.buffers.Put(block)
@@ -92,7 +90,7 @@ func (st *imageStore) writeBlocks(ctx context.Context, spec drivers.ImageSpec, s
 	if writeErr != nil {
 		return writtenBlocks{}, writeErr
 	}
-	if err := sums.check(spec); err != nil {
+	if err := sums.Check(spec); err != nil {
 		return writtenBlocks{}, err
 	}
 	whole := sha256.New()
@@ -142,33 +140,4 @@ func (w *blockWriter) put(ctx context.Context, index int32, block []byte, sum [s
 		})
 		return wrap(fmt.Sprintf("write block %d of snapshot %s", index, w.snapshot), err)
 	})
-}
-
-// fileSums computes the checksums of the content that the caller knows.
-type fileSums struct {
-	size   int64
-	sha256 hash.Hash
-}
-
-func newFileSums() *fileSums { return &fileSums{sha256: sha256.New()} }
-
-func (s *fileSums) add(p []byte) {
-	s.size += int64(len(p))
-	s.sha256.Write(p)
-}
-
-// check compares the content with the ImageSpec.
-func (s *fileSums) check(spec drivers.ImageSpec) error {
-	sum := hex.EncodeToString(s.sha256.Sum(nil))
-	switch {
-	case spec.Size > 0 && spec.Size != s.size:
-		return changed("its size", fmt.Sprint(spec.Size), fmt.Sprint(s.size))
-	case spec.SHA256 != "" && !strings.EqualFold(spec.SHA256, sum):
-		return changed("its SHA-256", spec.SHA256, sum)
-	}
-	return nil
-}
-
-func changed(what, want, got string) error {
-	return fmt.Errorf("%w: the image file changed after its build: %s is %s, expected %s; build it again", drivers.ErrRejected, what, got, want)
 }

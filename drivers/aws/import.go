@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -239,7 +240,7 @@ func (st *imageStore) putParts(ctx context.Context, spec drivers.ImageSpec, key,
 	caller := ctx
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxSenders)
-	sums := newFileSums()
+	sums := cloudkit.NewFileSums()
 	var mu sync.Mutex // guards sent and the calls of Progress
 	var sent int64
 	var parts []*s3types.CompletedPart
@@ -252,7 +253,7 @@ func (st *imageStore) putParts(ctx context.Context, spec drivers.ImageSpec, key,
 		if part = part[:n]; n == 0 && len(parts) > 0 {
 			break
 		}
-		sums.add(part)
+		_, _ = sums.Write(part)                                                      // never fails
 		done := &s3types.CompletedPart{PartNumber: aws.Int32(int32(len(parts) + 1))} //nolint:gosec // at most maxParts
 		parts = append(parts, done)
 		group.Go(func() error {
@@ -273,7 +274,7 @@ func (st *imageStore) putParts(ctx context.Context, spec drivers.ImageSpec, key,
 	if err := context.Cause(caller); err != nil {
 		return nil, err // before the end of the content
 	}
-	if err := sums.check(spec); err != nil {
+	if err := sums.Check(spec); err != nil {
 		return nil, err
 	}
 	list := make([]s3types.CompletedPart, len(parts))

@@ -2,13 +2,13 @@ package aws
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -186,10 +186,5 @@ func plannedValues(list []instanceType, zones []string) map[string]string {
 	if len(zones) > 0 {
 		planned["availability_zones"] = zones
 	}
-	texts := map[string]string{}
-	for name, value := range planned {
-		text, _ := json.Marshal(value) // numbers and lists of strings
-		texts[name] = string(text)
-	}
-	return texts
+	return cloudkit.PlannedValues(planned)
 }

@@ -15,10 +15,6 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// nodepoolPrefix starts the names of the tags by which Nodepool finds its virtual machines and images, which it deletes
-// without a record in its ZooKeeper.
-const nodepoolPrefix = "nodepool_"
-
 // LookUp implements drivers.Adopter.
 func (c *Cloud) LookUp(ctx context.Context, kind resources.Kind, id string) (resources.ExistingObject, bool, error) {
 	if kind == resources.KindUpload {
@@ -41,7 +37,7 @@ func (c *Cloud) existing(ctx context.Context, vm *armcompute.VirtualMachine) (re
 	if err != nil {
 		return resources.ExistingObject{}, err
 	}
-	object := resources.ExistingObject{Instance: one, Program: nodepoolText(tagMap(vm.Tags)), Settings: map[string][]string{"vm_sizes": {one.Flavor}}}
+	object := resources.ExistingObject{Instance: one, Program: cloudkit.NodepoolText(tagMap(vm.Tags)), Settings: map[string][]string{"vm_sizes": {one.Flavor}}}
 	if one.Zone != "" {
 		object.Settings["availability_zones"] = []string{one.Zone}
 	}
@@ -56,7 +52,7 @@ func (c *Cloud) existing(ctx context.Context, vm *armcompute.VirtualMachine) (re
 }
 
 func (c *Cloud) existingImage(i *armcompute.Image) resources.ExistingObject {
-	return resources.ExistingObject{Image: c.remoteImage(i), Program: nodepoolText(tagMap(i.Tags))}
+	return resources.ExistingObject{Image: c.remoteImage(i), Program: cloudkit.NodepoolText(tagMap(i.Tags))}
 }
 
 // ListOthers implements drivers.Adopter.
@@ -71,7 +67,7 @@ func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObje
 			if err != nil {
 				return nil, err
 			}
-			others = append(others, resources.ExistingObject{Instance: one, Program: nodepoolText(tagMap(vm.Tags))})
+			others = append(others, resources.ExistingObject{Instance: one, Program: cloudkit.NodepoolText(tagMap(vm.Tags))})
 		}
 	}
 	images, err := c.listImages(ctx)
@@ -81,20 +77,6 @@ func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObje
 		}
 	}
 	return others, err
-}
-
-// nodepoolText describes Nodepool's tags, or returns "" if there are none.
-func nodepoolText(tags map[string]string) string {
-	provider := tags[nodepoolPrefix+"provider_name"]
-	id := cmp.Or(tags[nodepoolPrefix+"node_id"], tags[nodepoolPrefix+"upload_id"])
-	switch {
-	case provider == "" && id == "":
-		return ""
-	case id == "":
-		return "Nodepool, provider " + provider
-	default:
-		return fmt.Sprintf("Nodepool, provider %s, ID %s", provider, id)
-	}
 }
 
 // tagged is a virtual machine or image with any tags.
@@ -235,7 +217,7 @@ func (c *Cloud) releaseParts(ctx context.Context, marks resources.OwnerTags) err
 func withoutOwner(tags map[string]string) map[string]string {
 	result := map[string]string{}
 	for name, value := range tags {
-		if !strings.HasPrefix(name, nodepoolPrefix) && (describing[name] || !strings.HasPrefix(name, tagPrefix)) {
+		if !strings.HasPrefix(name, cloudkit.NodepoolPrefix) && (describing[name] || !strings.HasPrefix(name, tagPrefix)) {
 			result[name] = value
 		}
 	}

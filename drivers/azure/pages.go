@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/md5" //nolint:gosec // Azure's checksum of a request
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"net/http"
 	"strings"
@@ -20,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
 // An address with its authorization gives access to the pages of a disk, by the Put Page call of Azure Storage. Pages that
@@ -47,7 +45,7 @@ type pageWriter struct {
 // before it returns.
 func writePages(ctx context.Context, transport http.RoundTripper, access, disk string, spec drivers.ImageSpec, content io.Reader, tail []byte) error {
 	w := &pageWriter{transport: transport, access: access, disk: disk, progress: spec.Progress, size: spec.Size, buffers: sync.Pool{New: func() any { return new([rangeSize]byte) }}}
-	sums := newFileSums()
+	sums := cloudkit.NewFileSums()
 	file := io.MultiReader(io.TeeReader(content, sums), bytes.NewReader(tail))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxWriters)
@@ -59,7 +57,7 @@ func writePages(ctx context.Context, transport http.RoundTripper, access, disk s
 	if writeErr != nil {
 		return writeErr
 	}
-	return sums.check(spec)
+	return sums.Check(spec)
 }
 
 // read starts a writer for each range that is not zero.
@@ -152,34 +150,4 @@ func (w *pageWriter) send(ctx context.Context, offset int64, pages []byte, check
 		kind = drivers.ErrRejected
 	}
 	return fmt.Errorf("%s: %w: %s %s", doing, kind, answer.Status, code)
-}
-
-// fileSums computes the checksums of the content that the caller knows.
-type fileSums struct {
-	size   int64
-	sha256 hash.Hash
-}
-
-func newFileSums() *fileSums { return &fileSums{sha256: sha256.New()} }
-
-// Write implements io.Writer.
-func (s *fileSums) Write(p []byte) (int, error) {
-	s.size += int64(len(p))
-	return s.sha256.Write(p)
-}
-
-// check compares the content with the ImageSpec.
-func (s *fileSums) check(spec drivers.ImageSpec) error {
-	sum := hex.EncodeToString(s.sha256.Sum(nil))
-	switch {
-	case spec.Size != s.size:
-		return changed("its size", fmt.Sprint(spec.Size), fmt.Sprint(s.size))
-	case spec.SHA256 != "" && !strings.EqualFold(spec.SHA256, sum):
-		return changed("its SHA-256", spec.SHA256, sum)
-	}
-	return nil
-}
-
-func changed(what, want, got string) error {
-	return fmt.Errorf("%w: the image file changed after its build: %s is %s, expected %s; build it again", drivers.ErrRejected, what, got, want)
 }

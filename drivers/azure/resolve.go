@@ -2,7 +2,6 @@ package azure
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -110,10 +109,5 @@ func plannedValues(s size, zones []string) map[string]string {
 	if len(zones) > 0 {
 		planned["availability_zones"] = zones
 	}
-	texts := map[string]string{}
-	for name, value := range planned {
-		text, _ := json.Marshal(value) // numbers and lists of strings
-		texts[name] = string(text)
-	}
-	return texts
+	return cloudkit.PlannedValues(planned)
 }

@@ -3,9 +3,9 @@
 package cloudkit
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,13 +33,32 @@ func CheckAdoptable(what, id string, found, marks, replaced resources.OwnerTags)
 	return fmt.Errorf("%s %s: %w: it has %s", what, id, drivers.ErrNotOurs, drivers.DescribeOwner(found))
 }
 
-// FilterText formats the filters of a cloud_image block for a problem.
-func FilterText(filters map[string]resources.AnyOf) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(filters)) {
-		parts = append(parts, fmt.Sprintf("%s = %q", name, []string(filters[name])))
+// NodepoolPrefix starts the names of the tags by which Nodepool finds its instances and images, which it deletes without a
+// record in its ZooKeeper. So Adopt removes them.
+const NodepoolPrefix = "nodepool_"
+
+// NodepoolText describes Nodepool's tags, or returns "" if there are none.
+func NodepoolText(tags map[string]string) string {
+	provider := tags[NodepoolPrefix+"provider_name"]
+	id := cmp.Or(tags[NodepoolPrefix+"node_id"], tags[NodepoolPrefix+"upload_id"])
+	switch {
+	case provider == "" && id == "":
+		return ""
+	case id == "":
+		return "Nodepool, provider " + provider
+	default:
+		return fmt.Sprintf("Nodepool, provider %s, ID %s", provider, id)
 	}
-	return strings.Join(parts, ", ")
+}
+
+// PlannedValues returns the Values of a resources.ResolvedOffer: strings, numbers and lists of strings as JSON.
+func PlannedValues(values map[string]any) map[string]string {
+	texts := make(map[string]string, len(values))
+	for name, value := range values {
+		text, _ := json.Marshal(value)
+		texts[name] = string(text)
+	}
+	return texts
 }
 
 // ConsoleBytes is the maximum size of the result of Console.

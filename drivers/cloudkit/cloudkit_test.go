@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -130,6 +131,53 @@ func TestObjectOfAnotherRecordIsNotAdopted(t *testing.T) {
 	} {
 		if err := CheckAdoptable("server", "s", test.found, own, test.replaced); (err == nil) != test.ok || err != nil && !errors.Is(err, drivers.ErrNotOurs) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestNodepoolIsDescribedByItsTags(t *testing.T) {
+	for want, tags := range map[string]map[string]string{
+		"":                              {"name": "x"},
+		"Nodepool, provider p":          {"nodepool_provider_name": "p"},
+		"Nodepool, provider p, ID 1":    {"nodepool_provider_name": "p", "nodepool_node_id": "1"},
+		"Nodepool, provider p, ID 0002": {"nodepool_provider_name": "p", "nodepool_upload_id": "0002"},
+	} {
+		if got := NodepoolText(tags); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestPlannedValuesAreJSON(t *testing.T) {
+	got := PlannedValues(map[string]any{"cores": 2, "zones": []string{"a"}, "network": "n"})
+	if want := map[string]string{"cores": "2", "zones": `["a"]`, "network": `"n"`}; !maps.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestChangedFileIsRejected(t *testing.T) {
+	const content, sum = "image", "6105d6cc76af400325e94d588ce511be5bfdbb73b437dc51eca43917d7a43e3d"
+	for _, test := range []struct {
+		spec drivers.ImageSpec
+		text string // of the error
+	}{
+		{drivers.ImageSpec{Size: 5, SHA256: strings.ToUpper(sum)}, ""}, {drivers.ImageSpec{}, ""},
+		{drivers.ImageSpec{Size: 4, SHA256: sum}, "its size is 5, expected 4"}, {drivers.ImageSpec{Size: 5, SHA256: "ab"}, "its SHA-256 is " + sum + ", expected ab"},
+	} {
+		sums := NewFileSums()
+		_, _ = sums.Write([]byte(content[:2]))
+		_, _ = sums.Write([]byte(content[2:]))
+		err := sums.Check(test.spec)
+		if (err == nil) != (test.text == "") || err != nil && (!errors.Is(err, drivers.ErrRejected) || !strings.Contains(err.Error(), test.text)) {
+			t.Errorf("%+v: %v, want %q", test.spec, err, test.text)
+		}
+	}
+}
+
+func TestPatternsOfFiltersMatchSlashes(t *testing.T) {
+	for pattern, want := range map[string]bool{"a/b*": true, "*": true, "a?b-c": true, "b*": false, "[": false} {
+		if got := MatchesPattern("a/b-c", pattern); got != want {
+			t.Errorf("%q matches: %t", pattern, got)
 		}
 	}
 }

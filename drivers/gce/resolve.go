@@ -2,7 +2,6 @@ package gce
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"google.golang.org/api/compute/v1"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -78,10 +78,9 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 		return resources.ResolvedOffer{}, problems, nil
 	}
 	preferred := types[zones[0]][0]
-	planned, _ := json.Marshal(zones) // a list of strings
 	return resources.ResolvedOffer{
 		Flavor: preferred.name, FlavorNames: s.MachineTypes, Zones: zones,
 		Resources: amountsOf(preferred, &compute.Instance{NetworkInterfaces: []*compute.NetworkInterface{c.networkInterface(s)}, Scheduling: schedulingOf(s)}),
-		Values:    map[string]string{"zones": string(planned)},
+		Values:    cloudkit.PlannedValues(map[string]any{"zones": zones}),
 	}, nil, nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/url"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,7 +66,7 @@ func (i knownImage) matches(filters map[string]resources.AnyOf) bool {
 	for name, patterns := range filters {
 		values := i.values(name)
 		if !slices.ContainsFunc(patterns, func(pattern string) bool {
-			return slices.ContainsFunc(values, func(value string) bool { return matchesPattern(value, pattern) })
+			return slices.ContainsFunc(values, func(value string) bool { return cloudkit.MatchesPattern(value, pattern) })
 		}) {
 			return false
 		}
@@ -104,10 +103,4 @@ func (i knownImage) values(name string) []string {
 
 func escapePattern(name string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
-}
-
-// matchesPattern matches by pattern; a slash is an ordinary character.
-func matchesPattern(value, pattern string) bool {
-	ok, err := path.Match(strings.ReplaceAll(pattern, "/", "\x00"), strings.ReplaceAll(value, "/", "\x00"))
-	return ok && err == nil
 }

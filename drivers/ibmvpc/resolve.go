@@ -3,13 +3,13 @@ package ibmvpc
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -97,10 +97,8 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 
 // plannedValues returns the objects that the names in an offer currently refer to.
 func plannedValues(o offer) map[string]string {
-	cores, _ := json.Marshal(o.profiles[0].VCPU.Value)
-	ram, _ := json.Marshal(o.profiles[0].Memory.Value * mibPerGiB)
-	zones, _ := json.Marshal(o.zones)
-	return map[string]string{"cores": string(cores), "ram": string(ram), "zones": string(zones)}
+	first := o.profiles[0]
+	return cloudkit.PlannedValues(map[string]any{"cores": first.VCPU.Value, "ram": first.Memory.Value * mibPerGiB, "zones": o.zones})
 }
 
 const mibPerGiB = 1024

@@ -1,7 +1,6 @@
 package openstack
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -17,10 +16,6 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// nodepoolPrefix starts the names of the metadata by which Nodepool finds its servers and images. Nodepool deletes a
-// server with its provider's name and without a record in its ZooKeeper, so Adopt removes this metadata.
-const nodepoolPrefix = "nodepool_"
-
 // LookUp implements drivers.Adopter. Objects of other projects, which an administrator can read, do not exist for it.
 func (c *Cloud) LookUp(ctx context.Context, kind resources.Kind, id string) (resources.ExistingObject, bool, error) {
 	if kind == resources.KindUpload {
@@ -28,7 +23,7 @@ func (c *Cloud) LookUp(ctx context.Context, kind resources.Kind, id string) (res
 		if err != nil || !exists || found.Status == "deleted" || found.Owner != "" && found.Owner != c.project {
 			return resources.ExistingObject{}, false, err
 		}
-		return resources.ExistingObject{Image: found.remote(), Program: nodepoolText(found.Properties)}, true, nil
+		return resources.ExistingObject{Image: found.remote(), Program: cloudkit.NodepoolText(found.Properties)}, true, nil
 	}
 	s, exists, err := c.server(ctx, url.PathEscape(id))
 	if err != nil || !exists || s.Project != "" && s.Project != c.project {
@@ -38,7 +33,7 @@ func (c *Cloud) LookUp(ctx context.Context, kind resources.Kind, id string) (res
 	if err != nil {
 		return resources.ExistingObject{}, false, err
 	}
-	object := resources.ExistingObject{Instance: instances[0], Program: nodepoolText(s.Metadata), Settings: map[string][]string{}, BootedOf: s.Image.ID}
+	object := resources.ExistingObject{Instance: instances[0], Program: cloudkit.NodepoolText(s.Metadata), Settings: map[string][]string{}, BootedOf: s.Image.ID}
 	for name, values := range map[string][]string{"flavor": {instances[0].Flavor}, "key_name": {s.Key}, "availability_zones": {s.Zone},
 		"networks": slices.Sorted(maps.Keys(s.Addresses))} {
 		if values = slices.DeleteFunc(values, func(v string) bool { return v == "" }); len(values) > 0 {
@@ -61,29 +56,15 @@ func (c *Cloud) ListOthers(ctx context.Context) (others []resources.ExistingObje
 		return nil, err
 	}
 	for i := range servers {
-		others = append(others, resources.ExistingObject{Instance: instances[i], Program: nodepoolText(servers[i].Metadata)})
+		others = append(others, resources.ExistingObject{Instance: instances[i], Program: cloudkit.NodepoolText(servers[i].Metadata)})
 	}
 	images, err := c.listImages(ctx, url.Values{"owner": {c.project}})
 	for _, i := range images {
 		if i.marks() == (resources.OwnerTags{}) && i.Status != "deleted" {
-			others = append(others, resources.ExistingObject{Image: i.remote(), Program: nodepoolText(i.Properties)})
+			others = append(others, resources.ExistingObject{Image: i.remote(), Program: cloudkit.NodepoolText(i.Properties)})
 		}
 	}
 	return others, err
-}
-
-// nodepoolText describes Nodepool's metadata, or returns "" if there is none.
-func nodepoolText(metadata map[string]string) string {
-	provider := metadata[nodepoolPrefix+"provider_name"]
-	id := cmp.Or(metadata[nodepoolPrefix+"node_id"], metadata[nodepoolPrefix+"upload_id"])
-	switch {
-	case provider == "" && id == "":
-		return ""
-	case id == "":
-		return "Nodepool, provider " + provider
-	default:
-		return fmt.Sprintf("Nodepool, provider %s, ID %s", provider, id)
-	}
 }
 
 // Adopt implements drivers.Adopter.
@@ -111,7 +92,7 @@ func (c *Cloud) Adopt(ctx context.Context, id string, marks, replaced resources.
 		return wrap("tag server "+id, err)
 	}
 	for name := range s.Metadata {
-		if !strings.HasPrefix(name, nodepoolPrefix) {
+		if !strings.HasPrefix(name, cloudkit.NodepoolPrefix) {
 			continue
 		}
 		if err := c.removeMetadata(ctx, id, name); err != nil {
@@ -160,7 +141,7 @@ func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTag
 
 // isOwnerTag reports whether metadata of this name belongs to npctl or to Nodepool.
 func isOwnerTag(name string) bool {
-	return strings.HasPrefix(name, markPrefix) || strings.HasPrefix(name, nodepoolPrefix)
+	return strings.HasPrefix(name, markPrefix) || strings.HasPrefix(name, cloudkit.NodepoolPrefix)
 }
 
 // release removes the ownership tags of the floating IPs and ports of a server.
@@ -211,7 +192,7 @@ func (st *imageStore) adoptImage(ctx context.Context, id string, marks, replaced
 	tags := drivers.EncodeTags(marks)
 	tags[drivers.TagObject] = id
 	for _, name := range slices.Sorted(maps.Keys(now.Properties)) {
-		if strings.HasPrefix(name, nodepoolPrefix) || strings.HasPrefix(name, markPrefix) && tags[name] == "" && name != keySHA256 {
+		if strings.HasPrefix(name, cloudkit.NodepoolPrefix) || strings.HasPrefix(name, markPrefix) && tags[name] == "" && name != keySHA256 {
 			patch = append(patch, operation{Op: "remove", Path: "/" + pointer(name)})
 		}
 	}

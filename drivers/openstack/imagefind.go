@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -112,10 +113,10 @@ func matches(i image, filters map[string]resources.AnyOf) bool {
 func (i image) matches(name, pattern string) bool {
 	if name != "tag" && name != "tags" {
 		value, ok := i.value(name)
-		return ok && matchesPattern(value, pattern)
+		return ok && cloudkit.MatchesPattern(value, pattern)
 	}
 	for tag := range strings.SplitSeq(pattern, ",") {
-		if !slices.ContainsFunc(i.Tags, func(t string) bool { return matchesPattern(t, strings.TrimSpace(tag)) }) {
+		if !slices.ContainsFunc(i.Tags, func(t string) bool { return cloudkit.MatchesPattern(t, strings.TrimSpace(tag)) }) {
 			return false
 		}
 	}
@@ -137,12 +138,6 @@ func (i image) value(name string) (string, bool) {
 	}
 	value, ok := i.Properties[name]
 	return value, ok
-}
-
-// matchesPattern matches by pattern; a slash is an ordinary character.
-func matchesPattern(value, pattern string) bool {
-	ok, err := path.Match(strings.ReplaceAll(pattern, "/", "\x00"), strings.ReplaceAll(value, "/", "\x00"))
-	return ok && err == nil
 }
 
 func filterText(filters map[string]resources.AnyOf) string {

@@ -2,7 +2,6 @@ package openstack
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -182,12 +181,7 @@ func plannedValues(o offer) map[string]string {
 	if o.settings.BootFromVolume {
 		planned["volume_size"] = o.settings.VolumeSize
 	}
-	texts := map[string]string{}
-	for name, value := range planned {
-		text, _ := json.Marshal(value) // strings, numbers and lists of strings
-		texts[name] = string(text)
-	}
-	return texts
+	return cloudkit.PlannedValues(planned)
 }
 
 func amountsOf(o offer) resources.ResourceAmounts {

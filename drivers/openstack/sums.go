@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/internal/imagefile"
 )
 
@@ -33,17 +34,13 @@ type sentBytes struct {
 func (s sentBytes) check(spec drivers.ImageSpec) error {
 	switch {
 	case spec.Size > 0 && spec.Size != s.Size:
-		return changed("its size", fmt.Sprint(spec.Size), fmt.Sprint(s.Size))
+		return cloudkit.Changed("its size", fmt.Sprint(spec.Size), fmt.Sprint(s.Size))
 	case spec.SHA256 != "" && !strings.EqualFold(spec.SHA256, s.SHA256):
-		return changed("its SHA-256", spec.SHA256, s.SHA256)
+		return cloudkit.Changed("its SHA-256", spec.SHA256, s.SHA256)
 	case spec.MD5 != "" && !strings.EqualFold(spec.MD5, s.MD5):
-		return changed("its MD5", spec.MD5, s.MD5)
+		return cloudkit.Changed("its MD5", spec.MD5, s.MD5)
 	}
 	return nil
-}
-
-func changed(what, want, got string) error {
-	return fmt.Errorf("%w: the image file changed after its build: %s is %s, expected %s; build it again", drivers.ErrRejected, what, want, got)
 }
 
 func damaged(what, want, got string) error {
