@@ -84,6 +84,11 @@ type UnneededNode struct {
 // Unlimited is the value of a quota without limit.
 const Unlimited = -1
 
+// NoLimits returns the limits of a quota that limits nothing.
+func NoLimits() ResourceAmounts {
+	return ResourceAmounts{Instances: Unlimited, Cores: Unlimited, RAM: Unlimited, Volumes: Unlimited, VolumeGB: Unlimited, Addresses: Unlimited}
+}
+
 // Quota is the limits and the use of a cloud project. A resource in Limit.Other without an entry is unlimited.
 type Quota struct {
 	Limit ResourceAmounts

@@ -221,8 +221,7 @@ func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	if err := context.Cause(ctx); err != nil {
 		return resources.Quota{}, cloudkit.Unsent(err)
 	}
-	const no = resources.Unlimited
-	q := resources.Quota{Limit: resources.ResourceAmounts{Instances: no, Cores: no, RAM: no, Volumes: no, VolumeGB: no, Addresses: no}}
+	q := resources.Quota{Limit: resources.NoLimits()}
 	limits, err := c.quotas.known(ctx)
 	if err != nil {
 		return resources.Quota{}, err
@@ -233,14 +232,8 @@ func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 		}
 		q.Limit.Other[l.code] = l.value
 	}
-	list, ok := c.quotas.instances.Get()
-	if !ok {
-		if list, err = c.List(ctx); err != nil {
-			return resources.Quota{}, err
-		}
-	}
-	for _, i := range list {
-		q.Used = q.Used.Plus(i.Resources)
+	if q.Used, err = c.quotas.instances.Used(ctx, c.List); err != nil {
+		return resources.Quota{}, err
 	}
 	if c.quotas.volumes.Load() {
 		err = c.countVolumes(ctx, &q.Used)

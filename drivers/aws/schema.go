@@ -19,7 +19,7 @@ const driverDoc = "Nodes are EC2 instances, images are AMIs. Credentials come fr
 	"tool reads; `AWS_ENDPOINT_URL` selects another endpoint."
 
 func driverSchema() schema.Driver {
-	checks := map[string]schema.Check{"userdata": checkUserdata, "tags": checkTags, "request_properties": checkRequestProperties}
+	checks := map[string]schema.Check{"userdata": checkUserdata, "tags": checkTags, "request_properties": requestvalues.CheckMap(checkTags)}
 	pool := schema.Of[poolSettings]("", checks)
 	return schema.Driver{
 		Doc:            driverDoc,
@@ -133,13 +133,6 @@ func checkTags(v cty.Value) error {
 		}
 	}
 	return nil
-}
-
-func checkRequestProperties(v cty.Value) error {
-	if err := checkTags(v); err != nil {
-		return err
-	}
-	return requestvalues.CheckMap(v)
 }
 
 func (s poolSettings) encodedUserData() string {

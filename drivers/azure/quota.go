@@ -27,17 +27,12 @@ func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	if err != nil {
 		return resources.Quota{}, err
 	}
-	list, ok := c.recent.Get()
-	if !ok {
-		if list, err = c.List(ctx); err != nil {
-			return resources.Quota{}, err
-		}
+	used, err := c.recent.Used(ctx, c.List)
+	if err != nil {
+		return resources.Quota{}, err
 	}
-	const no = resources.Unlimited
-	q := resources.Quota{Limit: resources.ResourceAmounts{Instances: no, Cores: no, RAM: no, Volumes: no, VolumeGB: no, Addresses: no, Other: map[string]int64{}}}
-	for _, i := range list {
-		q.Used = q.Used.Plus(i.Resources)
-	}
+	q := resources.Quota{Limit: resources.NoLimits(), Used: used}
+	q.Limit.Other = map[string]int64{}
 	if q.Used.Other == nil {
 		q.Used.Other = map[string]int64{}
 	}

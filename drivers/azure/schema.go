@@ -19,7 +19,7 @@ const driverDoc = "Nodes are virtual machines, images are managed images of one 
 	"identities that every Azure tool reads: `AZURE_TENANT_ID`, `AZURE_CLIENT_ID` and `AZURE_CLIENT_SECRET`, a workload or managed identity, or `az login`."
 
 func driverSchema() schema.Driver {
-	checks := map[string]schema.Check{"userdata": checkUserdata, "custom_data": checkUserdata, "tags": checkTags, "request_properties": checkRequestProperties}
+	checks := map[string]schema.Check{"userdata": checkUserdata, "custom_data": checkUserdata, "tags": checkTags, "request_properties": requestvalues.CheckMap(checkTags)}
 	pool := schema.Of[poolSettings]("", checks)
 	return schema.Driver{
 		Doc:            driverDoc,
@@ -128,13 +128,6 @@ func checkTags(v cty.Value) error {
 		}
 	}
 	return nil
-}
-
-func checkRequestProperties(v cty.Value) error {
-	if err := checkTags(v); err != nil {
-		return err
-	}
-	return requestvalues.CheckMap(v)
 }
 
 func encoded(text string) *string {

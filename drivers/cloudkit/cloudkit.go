@@ -4,6 +4,7 @@ package cloudkit
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -94,9 +95,27 @@ func (r *RecentList) Set(list []resources.Instance) {
 	r.at, r.list = time.Now(), list
 }
 
-// Get returns the newest list, and whether it is recent.
-func (r *RecentList) Get() ([]resources.Instance, bool) {
+// Used returns the resources of all instances by the newest list, or by list if the newest is not recent.
+func (r *RecentList) Used(ctx context.Context, list func(context.Context) ([]resources.Instance, error)) (used resources.ResourceAmounts, err error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.list, !r.at.IsZero() && time.Since(r.at) < recent
+	all, ok := r.list, time.Since(r.at) < recent
+	r.mu.Unlock()
+	if !ok {
+		all, err = list(ctx)
+	}
+	for _, i := range all {
+		used = used.Plus(i.Resources)
+	}
+	return used, err
+}
+
+// Limits returns the limits of a configuration; nil is no limit.
+func Limits(instances, cores, ram *int64) resources.ResourceAmounts {
+	limits := resources.NoLimits()
+	for limit, configured := range map[*int64]*int64{&limits.Instances: instances, &limits.Cores: cores, &limits.RAM: ram} {
+		if configured != nil {
+			*limit = *configured
+		}
+	}
+	return limits
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -103,21 +104,33 @@ func TestConsoleReturnsWholeNewestLines(t *testing.T) {
 	}
 }
 
-func TestListIsRecentForSeconds(t *testing.T) {
+func TestUseIsThatOfARecentList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r RecentList
-		if _, ok := r.Get(); ok {
-			t.Error("there is a list before the first one")
+		cores := func(n int64) []resources.Instance {
+			return []resources.Instance{{Resources: resources.ResourceAmounts{Cores: n}}, {Resources: resources.ResourceAmounts{Cores: 1}}}
 		}
-		r.Set([]resources.Instance{{ID: "1"}})
-		if list, ok := r.Get(); !ok || len(list) != 1 {
-			t.Errorf("got %v, %t", list, ok)
+		list := func(context.Context) ([]resources.Instance, error) { return cores(1), nil }
+		want := func(cores int64, when string) {
+			t.Helper()
+			if used, err := r.Used(t.Context(), list); err != nil || used.Cores != cores {
+				t.Errorf("%s: %d cores, %v, want %d", when, used.Cores, err, cores)
+			}
 		}
+		want(2, "before the first list")
+		r.Set(cores(8))
+		want(9, "after a list")
 		time.Sleep(recent)
-		if _, ok := r.Get(); ok {
-			t.Error("an old list is recent")
-		}
+		want(2, "after an old list")
 	})
+}
+
+func TestLimitsOfConfiguration(t *testing.T) {
+	one, want := int64(1), resources.NoLimits()
+	want.Cores = 1
+	if got := Limits(nil, &one, nil); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
 }
 
 func TestObjectOfAnotherRecordIsNotAdopted(t *testing.T) {

@@ -15,7 +15,7 @@ func (c *cloud) Quota(ctx context.Context) (resources.Quota, error) {
 		return resources.Quota{}, err
 	}
 	if !c.description.can(callQuota) {
-		return resources.Quota{Limit: unlimited()}, nil
+		return resources.Quota{Limit: resources.NoLimits()}, nil
 	}
 	var quota resources.Quota
 	err := c.call(ctx, request{Call: callQuota}, func(got response) (err error) {
@@ -29,7 +29,7 @@ func (c *cloud) Quota(ctx context.Context) (resources.Quota, error) {
 
 // quota converts the quota of a response. A limit without a value is unlimited.
 func (q *quotaJSON) quota() (resources.Quota, error) {
-	result := resources.Quota{Limit: unlimited()}
+	result := resources.Quota{Limit: resources.NoLimits()}
 	if q == nil {
 		return result, errors.New(`the response has no "quota"`)
 	}
@@ -40,9 +40,4 @@ func (q *quotaJSON) quota() (resources.Quota, error) {
 		}
 	}
 	return result, nil
-}
-
-func unlimited() resources.ResourceAmounts {
-	const no = resources.Unlimited
-	return resources.ResourceAmounts{Instances: no, Cores: no, RAM: no, Volumes: no, VolumeGB: no, Addresses: no}
 }

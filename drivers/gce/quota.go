@@ -51,18 +51,12 @@ func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	if err != nil {
 		return resources.Quota{}, err
 	}
-	list, ok := c.recent.Get()
-	if !ok {
-		if list, err = c.List(ctx); err != nil {
-			return resources.Quota{}, err
-		}
+	used, err := c.recent.Used(ctx, c.List)
+	if err != nil {
+		return resources.Quota{}, err
 	}
-	const no = resources.Unlimited
-	q := resources.Quota{Limit: resources.ResourceAmounts{Instances: no, Cores: no, RAM: no, Volumes: no, VolumeGB: no, Addresses: no, Other: map[string]int64{}},
-		Used: resources.ResourceAmounts{Other: map[string]int64{}}}
-	for _, i := range list {
-		q.Used.Cores, q.Used.RAM = q.Used.Cores+i.Resources.Cores, q.Used.RAM+i.Resources.RAM
-	}
+	q := resources.Quota{Limit: resources.NoLimits(), Used: resources.ResourceAmounts{Cores: used.Cores, RAM: used.RAM, Other: map[string]int64{}}}
+	q.Limit.Other = map[string]int64{}
 	for _, one := range region.Quotas {
 		limit, usage := int64(one.Limit), int64(one.Usage)
 		switch {

@@ -18,7 +18,7 @@ const driverDoc = "Nodes are instances of Google Compute Engine in one region of
 
 func driverSchema() schema.Driver {
 	checks := map[string]schema.Check{"userdata": checkUserdata, "labels": checkLabels, "metadata": checkMetadata, "ssh_keys": checkSSHKeys,
-		"request_properties": checkRequestProperties}
+		"request_properties": requestvalues.CheckMap(checkLabelKeys)}
 	pool := schema.Of[poolSettings]("", checks)
 	return schema.Driver{
 		Doc:            driverDoc,
@@ -152,13 +152,6 @@ func checkLabelKeys(v cty.Value) error {
 		}
 	}
 	return nil
-}
-
-func checkRequestProperties(v cty.Value) error {
-	if err := checkLabelKeys(v); err != nil {
-		return err
-	}
-	return requestvalues.CheckMap(v)
 }
 
 // decodeOffer reads the configuration of an offer.

@@ -13,26 +13,6 @@ func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	if err := context.Cause(ctx); err != nil {
 		return resources.Quota{}, cloudkit.Unsent(err)
 	}
-	limit := func(configured *int64) int64 {
-		if configured == nil {
-			return resources.Unlimited
-		}
-		return *configured
-	}
-	const no = resources.Unlimited
-	q := resources.Quota{Limit: resources.ResourceAmounts{
-		Instances: limit(c.settings.MaxServers), Cores: limit(c.settings.MaxCores), RAM: limit(c.settings.MaxRAM),
-		Volumes: no, VolumeGB: no, Addresses: no,
-	}}
-	all, ok := c.recent.Get()
-	if !ok {
-		var err error
-		if all, err = c.List(ctx); err != nil {
-			return resources.Quota{}, err
-		}
-	}
-	for _, i := range all {
-		q.Used = q.Used.Plus(i.Resources)
-	}
-	return q, nil
+	used, err := c.recent.Used(ctx, c.List)
+	return resources.Quota{Limit: cloudkit.Limits(c.settings.MaxServers, c.settings.MaxCores, c.settings.MaxRAM), Used: used}, err
 }

@@ -18,7 +18,7 @@ const driverDoc = "Nodes are virtual server instances in a VPC of IBM Cloud, ima
 	"variables and the file that IBM's libraries read: `VPC_APIKEY`, or `IBM_CREDENTIALS_FILE`; `VPC_URL` selects another endpoint."
 
 func driverSchema() schema.Driver {
-	checks := map[string]schema.Check{"user_data": checkUserData, "tags": checkTags, "request_properties": checkRequestProperties}
+	checks := map[string]schema.Check{"user_data": checkUserData, "tags": checkTags, "request_properties": requestvalues.CheckMap(checkTagNames)}
 	pool := schema.Of[poolSettings]("", checks)
 	return schema.Driver{
 		Doc:            driverDoc,
@@ -112,8 +112,8 @@ func checkTags(v cty.Value) error {
 	return nil
 }
 
-// checkRequestProperties checks the names and the placeholders; npctl cuts the values.
-func checkRequestProperties(v cty.Value) error {
+// checkTagNames checks the names only; npctl cuts the values of request_properties.
+func checkTagNames(v cty.Value) error {
 	names := map[string]cty.Value{}
 	for name := range v.AsValueMap() {
 		names[name] = cty.StringVal("")
@@ -121,10 +121,7 @@ func checkRequestProperties(v cty.Value) error {
 	if len(names) == 0 {
 		return nil
 	}
-	if err := checkTags(cty.MapVal(names)); err != nil {
-		return err
-	}
-	return requestvalues.CheckMap(v)
+	return checkTags(cty.MapVal(names))
 }
 
 // decodeOffer reads the configuration of an offer.

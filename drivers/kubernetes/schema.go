@@ -40,15 +40,9 @@ type providerSettings struct {
 
 // limits returns the maxima as a quota.
 func (s providerSettings) limits() resources.ResourceAmounts {
-	orUnlimited := func(n *int64) int64 {
-		if n == nil {
-			return resources.Unlimited
-		}
-		return *n
-	}
-	const none = resources.Unlimited
-	return resources.ResourceAmounts{Instances: orUnlimited(s.MaxServers), Cores: orUnlimited(s.MaxCores), RAM: orUnlimited(s.MaxRAM),
-		Volumes: none, VolumeGB: none, Addresses: none, Other: s.MaxResources}
+	limits := cloudkit.Limits(s.MaxServers, s.MaxCores, s.MaxRAM)
+	limits.Other = s.MaxResources
+	return limits
 }
 
 // labelSettings are the attributes of an offer.
@@ -121,7 +115,7 @@ func poolChecks() map[string]schema.Check {
 		"labels":             func(v cty.Value) error { return checkMap(v, checkLabel) },
 		"node_selector":      func(v cty.Value) error { return checkMap(v, checkLabel) },
 		"annotations":        func(v cty.Value) error { return checkMap(v, checkKey) },
-		"request_properties": checkRequestProperties,
+		"request_properties": requestvalues.CheckMap(func(v cty.Value) error { return checkMap(v, checkKey) }),
 		"env":                func(v cty.Value) error { return checkMap(v, checkVariable) },
 	}
 }
@@ -175,13 +169,6 @@ func checkVariable(key, _ string) error {
 		return fmt.Errorf("%q: %s", key, strings.Join(problems, ", "))
 	}
 	return nil
-}
-
-func checkRequestProperties(v cty.Value) error {
-	if err := checkMap(v, checkKey); err != nil {
-		return err
-	}
-	return requestvalues.CheckMap(v)
 }
 
 // bodyOf returns the JSON of an object of the Kubernetes API.

@@ -121,8 +121,7 @@ func sorted[T any](all map[string]T, id func(T) string) []T {
 
 // Quota implements drivers.Cloud.
 func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
-	const none = resources.Unlimited
-	return resources.Quota{Limit: resources.ResourceAmounts{Instances: none, Cores: none, RAM: none, Volumes: none, VolumeGB: none, Addresses: none}}, ctx.Err()
+	return resources.Quota{Limit: resources.NoLimits()}, ctx.Err()
 }
 
 // Close implements drivers.Cloud. The content remains for the next Open.

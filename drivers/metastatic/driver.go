@@ -66,8 +66,7 @@ func (*Cloud) Close() error { return nil }
 
 // Quota implements drivers.Cloud. The quotas of the backing providers limit the backing nodes.
 func (*Cloud) Quota(ctx context.Context) (resources.Quota, error) {
-	const none = resources.Unlimited
-	return resources.Quota{Limit: resources.ResourceAmounts{Instances: none, Cores: none, RAM: none, Volumes: none, VolumeGB: none, Addresses: none}}, ctx.Err()
+	return resources.Quota{Limit: resources.NoLimits()}, ctx.Err()
 }
 
 // nothingDone marks an error of a call that changed nothing.

@@ -24,7 +24,7 @@ func uploadFormats() []string {
 // as the sandbox, uses it.
 func SharedSchema() schema.Driver {
 	checks := map[string]schema.Check{
-		"ip_version": checkIPVersion, "userdata": checkUserdata, "instance_properties": checkProperties, "request_properties": checkRequestProperties, "tags": checkTags,
+		"ip_version": checkIPVersion, "userdata": checkUserdata, "instance_properties": checkProperties, "request_properties": requestvalues.CheckMap(checkProperties), "tags": checkTags,
 	}
 	pool := schema.Of[poolSettings]("", checks)
 	label := schema.ForLabels[labelSettings](pool, nil)
@@ -124,13 +124,6 @@ func checkProperties(v cty.Value) error {
 		}
 	}
 	return nil
-}
-
-func checkRequestProperties(v cty.Value) error {
-	if err := checkProperties(v); err != nil {
-		return err
-	}
-	return requestvalues.CheckMap(v)
 }
 
 // maxTag is Nova's limit on the length of a tag.

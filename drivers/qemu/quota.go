@@ -16,11 +16,10 @@ import (
 
 // limitsOf returns the limits of a provider: those of its configuration, else those of the host.
 func limitsOf(s providerSettings) resources.ResourceAmounts {
-	const none = resources.Unlimited
-	return resources.ResourceAmounts{
-		Instances: cmp.Or(s.MaxInstances, none), Cores: cmp.Or(s.MaxCores, int64(runtime.NumCPU())), RAM: cmp.Or(s.MaxRAM, hostMemory()),
-		Volumes: none, VolumeGB: none, Addresses: none,
-	}
+	limits := resources.NoLimits()
+	limits.Instances = cmp.Or(s.MaxInstances, resources.Unlimited)
+	limits.Cores, limits.RAM = cmp.Or(s.MaxCores, int64(runtime.NumCPU())), cmp.Or(s.MaxRAM, hostMemory())
+	return limits
 }
 
 // hostMemory returns the memory of the host in MiB, or no limit if the system has no /proc/meminfo.

@@ -59,8 +59,7 @@ func (*Cloud) List(ctx context.Context) ([]resources.Instance, error) { return n
 
 // Quota implements drivers.Cloud.
 func (*Cloud) Quota(ctx context.Context) (resources.Quota, error) {
-	const none = resources.Unlimited
-	return resources.Quota{Limit: resources.ResourceAmounts{Instances: none, Cores: none, RAM: none, Volumes: none, VolumeGB: none, Addresses: none}}, ctx.Err()
+	return resources.Quota{Limit: resources.NoLimits()}, ctx.Err()
 }
 
 // Close implements drivers.Cloud.

@@ -75,8 +75,18 @@ func Check(template string) error {
 	return nil
 }
 
-// CheckMap is Check for each value of a map; the error names its key.
-func CheckMap(v cty.Value) error {
+// CheckMap returns the check of an attribute request_properties. names checks the map by the rules of the cloud.
+func CheckMap(names func(cty.Value) error) func(cty.Value) error {
+	return func(v cty.Value) error {
+		if err := names(v); err != nil {
+			return err
+		}
+		return checkValues(v)
+	}
+}
+
+// checkValues is Check for each value of a map; the error names its key.
+func checkValues(v cty.Value) error {
 	for key, value := range v.AsValueMap() {
 		if value.IsNull() || !value.IsKnown() {
 			continue
