@@ -59,7 +59,7 @@ type batch struct {
 // delete adds a deletion to a batch and returns its result.
 func (d *deletions) delete(ctx context.Context, id string, expected resources.OwnerTags) error {
 	if err := context.Cause(ctx); err != nil {
-		return unsentError{err}
+		return Unsent(err)
 	}
 	one := &deletion{id: id, expected: expected, ended: make(chan error, 1)}
 	d.mu.Lock()
@@ -72,7 +72,7 @@ func (d *deletions) delete(ctx context.Context, id string, expected resources.Ow
 	case <-ctx.Done():
 		err := context.Cause(ctx)
 		if !d.leave(one) {
-			err = unsentError{err}
+			err = Unsent(err)
 		}
 		return err
 	}

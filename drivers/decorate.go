@@ -225,17 +225,11 @@ func Limit(perSecond float64) Decorator {
 			return err
 		}
 		if err := limiter.Wait(ctx); err != nil {
-			return unsentError{fmt.Errorf("%s: wait for the rate limit of %g calls a second: %w", call, perSecond, err)}
+			return Unsent(fmt.Errorf("%s: wait for the rate limit of %g calls a second: %w", call, perSecond, err))
 		}
 		return next(ctx)
 	}
 }
-
-// unsentError is an error that occurred before the call was made.
-type unsentError struct{ error }
-
-func (u unsentError) Unwrap() error   { return u.error }
-func (unsentError) NothingDone() bool { return true }
 
 // pagedFactor is the ratio of the timeouts of lists and of single objects.
 const pagedFactor = 10

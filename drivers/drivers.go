@@ -279,6 +279,19 @@ type NothingDone interface {
 	NothingDone() bool
 }
 
+// Unsent marks the error of a call that has changed nothing, such as that of a request that was never sent.
+func Unsent(err error) error { return unsentError{err} }
+
+type unsentError struct{ error }
+
+func (u unsentError) Unwrap() error   { return u.error }
+func (unsentError) NothingDone() bool { return true }
+
+// Rejectf returns an ErrRejected of a call that has changed nothing.
+func Rejectf(format string, args ...any) error {
+	return Unsent(fmt.Errorf("%w: %w", ErrRejected, fmt.Errorf(format, args...)))
+}
+
 // IsNothingDone reports whether the error proves that nothing was done.
 func IsNothingDone(err error) bool {
 	var proof NothingDone

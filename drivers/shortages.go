@@ -66,7 +66,7 @@ func inOrder[T any](s *Shortages, scope string, all []T, nameOf func(T) string) 
 // type after the other while the cloud has no capacity or quota for them: the quota of one type says nothing about another. If
 // none succeeds, the error is that of a type without capacity, since another zone may have some, or else that of the last one.
 func CreateFirst[T any](s *Shortages, scope string, types []T, nameOf func(T) string, create func(T) (resources.Instance, error)) (resources.Instance, error) {
-	var result error = unsentError{fmt.Errorf("%w: the offer has no type of instances", ErrRejected)}
+	result := Rejectf("the offer has no type of instances")
 	var tried []string
 	for _, one := range inOrder(s, scope, types, nameOf) {
 		made, err := create(one)

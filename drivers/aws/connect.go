@@ -19,7 +19,6 @@ import (
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
 // Cloud is one region of one account.
@@ -65,10 +64,10 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
-		return nil, cloudkit.Unsent(fmt.Errorf("%w: read the AWS configuration: %w", drivers.ErrRejected, err))
+		return nil, drivers.Rejectf("read the AWS configuration: %w", err)
 	}
 	if cfg.Region == "" {
-		return nil, cloudkit.Unsent(fmt.Errorf("%w: no region; set region in the provider block, in the profile or in AWS_REGION", drivers.ErrRejected))
+		return nil, drivers.Rejectf("no region; set region in the provider block, in the profile or in AWS_REGION")
 	}
 	cfg.Retryer = func() aws.Retryer { return renewal{credentials: cfg.Credentials} }
 	idle := useTransport(&cfg, env.WrapTransport)

@@ -14,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -25,7 +24,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if spec.MaybeCreated {
 		found, ok, err := c.find(ctx, spec)
 		if err != nil {
-			return resources.Instance{}, cloudkit.Unsent(err)
+			return resources.Instance{}, drivers.Unsent(err)
 		}
 		if ok {
 			return found, nil
@@ -33,7 +32,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	}
 	o, err := c.offer(ctx, spec.Config)
 	if err != nil {
-		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create instance %s: %w", spec.Hostname, err))
+		return resources.Instance{}, drivers.Unsent(fmt.Errorf("create instance %s: %w", spec.Hostname, err))
 	}
 	if o.settings.DedicatedHost && spec.Zone == "" {
 		spec.Zone, err = c.anyZone(ctx, o.settings)
@@ -43,7 +42,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 		request, err = c.request(ctx, spec, o)
 	}
 	if err != nil {
-		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create instance %s: %w", spec.Hostname, err))
+		return resources.Instance{}, drivers.Unsent(fmt.Errorf("create instance %s: %w", spec.Hostname, err))
 	}
 	if o.settings.Allocation != "" {
 		return c.runFleet(ctx, spec, request, o)

@@ -26,7 +26,7 @@ func wrap(doing string, err error) error {
 		return newAPIError(doing, answer, err)
 	}
 	if text := err.Error(); strings.Contains(text, "get credentials") || strings.Contains(text, "refresh cached credentials") {
-		return cloudkit.Unsent(fmt.Errorf("%s: %w: no usable AWS credentials (variables, profile, role): %w", doing, drivers.ErrRejected, shortCause(err)))
+		return drivers.Unsent(fmt.Errorf("%s: %w: no usable AWS credentials (variables, profile, role): %w", doing, drivers.ErrRejected, shortCause(err)))
 	}
 	return cloudkit.WrapTransport(doing, shortCause(err))
 }
@@ -36,7 +36,7 @@ func wrapLogin(region string, err error) error {
 	wrapped := wrap("log in to AWS", err)
 	var lookup *net.DNSError
 	if errors.As(err, &lookup) && lookup.IsNotFound {
-		return cloudkit.Unsent(fmt.Errorf("log in to AWS: %w: no service at %s; check region %q and the network%s", drivers.ErrUnavailable, lookup.Name, region, didYouMean(region, regions())))
+		return drivers.Unsent(fmt.Errorf("log in to AWS: %w: no service at %s; check region %q and the network%s", drivers.ErrUnavailable, lookup.Name, region, didYouMean(region, regions())))
 	}
 	return wrapped
 }

@@ -69,7 +69,7 @@ func (c *Cloud) runFleet(ctx context.Context, spec drivers.Spec, in ec2.RunInsta
 	doing := "create instance " + spec.Hostname
 	template, err := templateOf(spec.Marks.Installation, in)
 	if err != nil {
-		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
+		return resources.Instance{}, drivers.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	c.templates.use(template.name, 1)
 	defer c.templates.use(template.name, -1)
@@ -77,7 +77,7 @@ func (c *Cloud) runFleet(ctx context.Context, spec drivers.Spec, in ec2.RunInsta
 	made, err := c.createFleet(ctx, doing, request)
 	if isMissing(err) && strings.HasPrefix(codeOf(err), "InvalidLaunchTemplate") {
 		if err := c.createTemplate(ctx, spec, template); err != nil {
-			return resources.Instance{}, cloudkit.Unsent(err)
+			return resources.Instance{}, drivers.Unsent(err)
 		}
 		made, err = c.createFleet(ctx, doing, request)
 	}
@@ -169,7 +169,7 @@ func fleetError(doing string, all []types.CreateFleetError) error {
 			}
 		}
 	}
-	return cloudkit.Unsent(fmt.Errorf("%s: %w: EC2 created a fleet without instances", doing, drivers.ErrCapacity))
+	return drivers.Unsent(fmt.Errorf("%s: %w: EC2 created a fleet without instances", doing, drivers.ErrCapacity))
 }
 
 // createTemplate creates a launch template unless it exists.

@@ -53,7 +53,7 @@ func (c *Cloud) anyZone(ctx context.Context, s labelSettings) (string, error) {
 func (c *Cloud) hostOf(ctx context.Context, spec drivers.Spec, in ec2.RunInstancesInput, instanceType string) (string, error) {
 	all, err := c.hosts(ctx, &ec2.DescribeHostsInput{Filter: ownedFilter()})
 	if err != nil {
-		return "", cloudkit.Unsent(err)
+		return "", drivers.Unsent(err)
 	}
 	zone := aws.ToString(in.Placement.AvailabilityZone)
 	for _, h := range all {

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
 // names are the lists that resolve the names in the configuration.
@@ -265,7 +264,7 @@ func (n *names) fetchBootImage(ctx context.Context, id string) (bootImage, error
 		return bootImage{}, missing
 	}
 	if err != nil {
-		return bootImage{}, cloudkit.Unsent(err)
+		return bootImage{}, drivers.Unsent(err)
 	}
 	if len(answer.Images) == 0 {
 		return bootImage{}, missing

@@ -219,7 +219,7 @@ func (q *quotas) fetch(ctx context.Context, service string) (limits []quotaLimit
 // Quota implements drivers.Cloud. The use is that of the newest list if it is recent.
 func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	if err := context.Cause(ctx); err != nil {
-		return resources.Quota{}, cloudkit.Unsent(err)
+		return resources.Quota{}, drivers.Unsent(err)
 	}
 	q := resources.Quota{Limit: resources.NoLimits()}
 	limits, err := c.quotas.known(ctx)

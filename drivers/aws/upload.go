@@ -38,12 +38,12 @@ func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, c
 		return resources.RemoteImage{}, err
 	}
 	if problem := st.methodProblem(settings.ImportMethod); problem != "" {
-		return resources.RemoteImage{}, cloudkit.Unsent(fmt.Errorf("%s: %w: %s", doing, drivers.ErrRejected, problem))
+		return resources.RemoteImage{}, drivers.Unsent(fmt.Errorf("%s: %w: %s", doing, drivers.ErrRejected, problem))
 	}
 	isImport := settings.ImportMethod != methodDirect
 	tags, err := imageTags(spec, st.format)
 	if err != nil {
-		return resources.RemoteImage{}, cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
+		return resources.RemoteImage{}, drivers.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	write := st.writeSnapshot
 	if isImport {

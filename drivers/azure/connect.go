@@ -100,11 +100,11 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 	}
 	subscription := cmp.Or(settings.SubscriptionID, os.Getenv("AZURE_SUBSCRIPTION_ID"))
 	if subscription == "" {
-		return nil, cloudkit.Unsent(fmt.Errorf("%w: no subscription; set subscription_id in the provider block or AZURE_SUBSCRIPTION_ID", drivers.ErrRejected))
+		return nil, drivers.Rejectf("no subscription; set subscription_id in the provider block or AZURE_SUBSCRIPTION_ID")
 	}
 	where, err := settings.configuration()
 	if err != nil {
-		return nil, cloudkit.Unsent(err)
+		return nil, drivers.Unsent(err)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = maxWriters
@@ -118,14 +118,14 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 		return azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: settings.Endpoint != ""})
 	})
 	if err != nil {
-		return nil, cloudkit.Unsent(fmt.Errorf("%w: Azure credentials: %w", drivers.ErrRejected, err))
+		return nil, drivers.Rejectf("Azure credentials: %w", err)
 	}
 	credential := &credential{newest}
 	renewing := options
 	renewing.PerCallPolicies = []policy.Policy{credential}
 	a := &account{subscription: subscription, group: settings.ResourceGroup, http: used}
 	if err := a.connect(credential, &arm.ClientOptions{ClientOptions: renewing, DisableRPRegistration: true}); err != nil {
-		return nil, cloudkit.Unsent(fmt.Errorf("%w: %w", drivers.ErrRejected, err))
+		return nil, drivers.Rejectf("%w", err)
 	}
 	if err := a.verify(ctx, settings.Location); err != nil {
 		transport.CloseIdleConnections()

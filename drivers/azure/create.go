@@ -28,7 +28,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if spec.MaybeCreated {
 		found, ok, err := c.find(ctx, name, spec)
 		if err != nil {
-			return resources.Instance{}, cloudkit.Unsent(err)
+			return resources.Instance{}, drivers.Unsent(err)
 		}
 		if ok {
 			return found, nil
@@ -36,11 +36,11 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	}
 	o, err := c.offer(ctx, spec.Config)
 	if err != nil {
-		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create virtual machine %s: %w", spec.Hostname, err))
+		return resources.Instance{}, drivers.Unsent(fmt.Errorf("create virtual machine %s: %w", spec.Hostname, err))
 	}
 	request, err := c.request(spec, name, o)
 	if err != nil {
-		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create virtual machine %s: %w", spec.Hostname, err))
+		return resources.Instance{}, drivers.Unsent(fmt.Errorf("create virtual machine %s: %w", spec.Hostname, err))
 	}
 	return drivers.CreateFirst(&c.shortages, scopeOf(spec.Zone, request.Properties), o.sizes, func(s size) string { return s.name }, func(s size) (resources.Instance, error) {
 		return c.put(ctx, spec, name, request, s)

@@ -28,11 +28,11 @@ func wrap(doing string, err error) error {
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w", doing, err)
 	case errors.As(err, &login):
-		return cloudkit.Unsent(fmt.Errorf("%s: %w: %s", doing, loginKind(login), loginText(err)))
+		return drivers.Unsent(fmt.Errorf("%s: %w: %s", doing, loginKind(login), loginText(err)))
 	case errors.As(err, &answer):
 		return newAPIError(doing, answer)
 	case strings.Contains(err.Error(), "DefaultAzureCredential"):
-		return cloudkit.Unsent(fmt.Errorf("%s: %w: no usable Azure credentials (variables, identity, az login): %s", doing, drivers.ErrRejected, loginText(err)))
+		return drivers.Unsent(fmt.Errorf("%s: %w: no usable Azure credentials (variables, identity, az login): %s", doing, drivers.ErrRejected, loginText(err)))
 	}
 	return cloudkit.WrapTransport(doing, err)
 }

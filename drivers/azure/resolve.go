@@ -3,7 +3,6 @@ package azure
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/zclconf/go-cty/cty"
@@ -95,7 +94,7 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 		return resources.ResolvedOffer{}, problems, nil
 	}
 	if len(sizes) == 0 {
-		return resources.ResolvedOffer{}, nil, cloudkit.Unsent(fmt.Errorf("%w: the offer has no size", drivers.ErrRejected))
+		return resources.ResolvedOffer{}, nil, drivers.Rejectf("the offer has no size")
 	}
 	return resources.ResolvedOffer{
 		Flavor: sizes[0].name, FlavorNames: s.VMSizes, Zones: s.Zones,

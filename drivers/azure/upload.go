@@ -32,7 +32,7 @@ func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, c
 		err = checkFormat(spec, content)
 	}
 	if err != nil {
-		return resources.RemoteImage{}, cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
+		return resources.RemoteImage{}, drivers.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	if spec.MaybeCreated {
 		if err := st.deleteEarlier(ctx, spec.Marks); err != nil {

@@ -21,7 +21,7 @@ import (
 // Decode reads a block of the configuration, see schema.Decode. Its error is an ErrRejected of which nothing was sent.
 func Decode(config cty.Value, into any) error {
 	if err := schema.Decode(config, into); err != nil {
-		return Unsent(fmt.Errorf("%w: %w", drivers.ErrRejected, err))
+		return drivers.Rejectf("%w", err)
 	}
 	return nil
 }

@@ -82,14 +82,6 @@ func UnlessMissing(err error) error {
 	return err
 }
 
-// Unsent marks the error of a request that did not reach the cloud: nothing was done.
-func Unsent(err error) error { return unsentError{err} }
-
-type unsentError struct{ error }
-
-func (e unsentError) Unwrap() error     { return e.error }
-func (e unsentError) NothingDone() bool { return true }
-
 // WrapTransport adds the operation to the error of a request without a response, and classifies it.
 func WrapTransport(doing string, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -97,7 +89,7 @@ func WrapTransport(doing string, err error) error {
 	}
 	wrapped := fmt.Errorf("%s: %w: %w", doing, drivers.ErrUnavailable, err)
 	if isUnconnected(err) {
-		return Unsent(wrapped)
+		return drivers.Unsent(wrapped)
 	}
 	return wrapped
 }
@@ -106,11 +98,11 @@ func WrapTransport(doing string, err error) error {
 // authority.
 func WrapHTTP(doing, hint string, err error) error {
 	if isUnconnected(err) {
-		return Unsent(fmt.Errorf("%s: %w", doing, Unanswered(err)))
+		return drivers.Unsent(fmt.Errorf("%s: %w", doing, Unanswered(err)))
 	}
 	var certificate *tls.CertificateVerificationError
 	if errors.As(err, &certificate) {
-		return Unsent(fmt.Errorf("%s: %w: %w; %s", doing, drivers.ErrRejected, err, hint))
+		return drivers.Unsent(fmt.Errorf("%s: %w: %w; %s", doing, drivers.ErrRejected, err, hint))
 	}
 	var transport *url.Error
 	if errors.As(err, &transport) {

@@ -70,7 +70,7 @@ func connect(ctx context.Context, env drivers.Env, settings providerSettings) (*
 		return htransport.NewTransport(lasting, used, option.WithScopes(compute.CloudPlatformScope), option.WithUserAgent("npctl"), option.WithTelemetryDisabled())
 	})
 	if err != nil {
-		return nil, nil, cloudkit.Unsent(fmt.Errorf("%w: no usable Google credentials; set GOOGLE_APPLICATION_CREDENTIALS or run gcloud auth application-default login: %w", drivers.ErrRejected, err))
+		return nil, nil, drivers.Rejectf("no usable Google credentials; set GOOGLE_APPLICATION_CREDENTIALS or run gcloud auth application-default login: %w", err)
 	}
 	options := []option.ClientOption{option.WithHTTPClient(&http.Client{Transport: authorized}), option.WithTelemetryDisabled()}
 	if settings.Endpoint != "" {
@@ -78,7 +78,7 @@ func connect(ctx context.Context, env drivers.Env, settings providerSettings) (*
 	}
 	service, err := compute.NewService(lasting, options...)
 	if err != nil {
-		return nil, nil, cloudkit.Unsent(fmt.Errorf("%w: open Compute Engine: %w", drivers.ErrRejected, err))
+		return nil, nil, drivers.Rejectf("open Compute Engine: %w", err)
 	}
 	return newCalls(service, settings.Project), transport.CloseIdleConnections, nil
 }

@@ -13,7 +13,7 @@ import (
 func (c *Cloud) ConsoleLog(ctx context.Context, id string) (string, error) {
 	at, ok := placeOf(id)
 	if !ok {
-		return "", cloudkit.Unsent(fmt.Errorf("read serial port: %w: instance %s does not exist", drivers.ErrRejected, id))
+		return "", drivers.Unsent(fmt.Errorf("read serial port: %w: instance %s does not exist", drivers.ErrRejected, id))
 	}
 	output, err := c.api.serialPort(ctx, at, -cloudkit.ConsoleBytes) // negative: from the end
 	if err != nil {

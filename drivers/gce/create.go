@@ -12,7 +12,6 @@ import (
 	"google.golang.org/api/compute/v1"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -23,7 +22,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if spec.MaybeCreated {
 		found, ok, err := c.find(ctx, spec)
 		if err != nil {
-			return resources.Instance{}, cloudkit.Unsent(err)
+			return resources.Instance{}, drivers.Unsent(err)
 		}
 		if ok {
 			return found, nil
@@ -31,7 +30,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	}
 	zone, types, request, err := c.prepare(ctx, spec)
 	if err != nil {
-		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create instance %s: %w", spec.Hostname, err))
+		return resources.Instance{}, drivers.Unsent(fmt.Errorf("create instance %s: %w", spec.Hostname, err))
 	}
 	return drivers.CreateFirst(&c.shortages, scopeOf(zone, request), types, func(t machineType) string { return t.name }, func(t machineType) (resources.Instance, error) {
 		return c.insert(ctx, spec, zone, t, request)
@@ -243,13 +242,13 @@ func (c *Cloud) insert(ctx context.Context, spec drivers.Spec, zone string, t ma
 func (c *Cloud) duplicate(ctx context.Context, spec drivers.Spec, at place) (resources.Instance, error) {
 	i, err := c.api.instance(ctx, at)
 	if err != nil {
-		return resources.Instance{}, cloudkit.Unsent(err)
+		return resources.Instance{}, drivers.Unsent(err)
 	}
 	switch {
 	case !ownerOf(i).SameRecord(spec.Marks):
-		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create instance %s: %w: an instance with this name has %s", at, drivers.ErrRejected, drivers.DescribeOwner(ownerOf(i))))
+		return resources.Instance{}, drivers.Unsent(fmt.Errorf("create instance %s: %w: an instance with this name has %s", at, drivers.ErrRejected, drivers.DescribeOwner(ownerOf(i))))
 	case statusOf(i.Status) == resources.StatusDeleting:
-		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create instance %s: an earlier instance of the node is still being deleted", at))
+		return resources.Instance{}, drivers.Unsent(fmt.Errorf("create instance %s: an earlier instance of the node is still being deleted", at))
 	}
 	list, err := c.convert(ctx, []*compute.Instance{i})
 	if err != nil {

@@ -27,13 +27,13 @@ func wrap(doing string, err error) error {
 	}
 	var token *oauth2.RetrieveError
 	if errors.As(err, &token) && token.Response != nil && token.Response.StatusCode < 500 {
-		return cloudkit.Unsent(fmt.Errorf("%s: %w: Google does not accept the credentials: %s", doing, drivers.ErrRejected, tokenMessage(token)))
+		return drivers.Unsent(fmt.Errorf("%s: %w: Google does not accept the credentials: %s", doing, drivers.ErrRejected, tokenMessage(token)))
 	}
 	if errors.Is(err, drivers.ErrUnavailable) {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	if err = cloudkit.WrapTransport(doing, err); token != nil {
-		return cloudkit.Unsent(err)
+		return drivers.Unsent(err)
 	}
 	return err
 }

@@ -40,7 +40,7 @@ func leftoverOf(d *compute.Disk) resources.Leftover {
 func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error {
 	at, ok := placeOf(l.ID)
 	if l.Type != resources.LeftoverVolume || !ok {
-		return cloudkit.Unsent(fmt.Errorf("%w: delete leftover %s: this driver creates no %s with such an ID", drivers.ErrRejected, l.ID, l.Type))
+		return drivers.Rejectf("delete leftover %s: this driver creates no %s with such an ID", l.ID, l.Type)
 	}
 	d, err := c.api.disk(ctx, at)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -35,7 +34,7 @@ func ownerLabels(m resources.OwnerTags) (map[string]string, error) {
 	for key, value := range values {
 		label := encode(value)
 		if len(label) > maxLabelValue && (key == tagInstallation || key == drivers.TagOfID(m.Kind)) {
-			return nil, cloudkit.Unsent(fmt.Errorf("%w: the label of installation %s or ID %s would have more than %d characters", drivers.ErrRejected, m.Installation, m.ID, maxLabelValue))
+			return nil, drivers.Rejectf("the label of installation %s or ID %s would have more than %d characters", m.Installation, m.ID, maxLabelValue)
 		}
 		values[key] = cutLabel(label)
 	}

@@ -27,11 +27,11 @@ type api struct {
 // send sends a request with a token and returns the body of the response. An error response is an error.
 func (a *api) send(ctx context.Context, doing, method, address string, header http.Header, body []byte) ([]byte, http.Header, error) {
 	if err := context.Cause(ctx); err != nil { // the authenticator has no context
-		return nil, nil, cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
+		return nil, nil, drivers.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	request, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, cloudkit.Unsent(fmt.Errorf("%s: %w: %w", doing, drivers.ErrRejected, err))
+		return nil, nil, drivers.Unsent(fmt.Errorf("%s: %w: %w", doing, drivers.ErrRejected, err))
 	}
 	if header != nil {
 		request.Header = header.Clone()
@@ -66,7 +66,7 @@ func (a *api) call(ctx context.Context, doing, method, path string, query url.Va
 	if body != nil {
 		var err error
 		if content, err = json.Marshal(body); err != nil {
-			return cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
+			return drivers.Unsent(fmt.Errorf("%s: %w", doing, err))
 		}
 		header.Set("Content-Type", "application/json")
 	}

@@ -54,7 +54,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Clo
 		return &authorization{authenticator, used}, err
 	})
 	if err != nil {
-		return nil, cloudkit.Unsent(fmt.Errorf("%w: read the credentials of IBM Cloud: %w", drivers.ErrRejected, err))
+		return nil, drivers.Rejectf("read the credentials of IBM Cloud: %w", err)
 	}
 	a := &api{client: &http.Client{Transport: authorized, CheckRedirect: keepToken}, base: base}
 	c := &Cloud{settings: settings, idle: transport.CloseIdleConnections, api: a, imageStore: newImageStore(a, settings)}
@@ -146,7 +146,7 @@ func (c *Cloud) explainRegion(doing string, err error) error {
 		if names := drivers.Suggestions(c.settings.Region, regions()); len(names) > 0 {
 			near = "; did you mean " + strings.Join(names, ", ") + "?"
 		}
-		return cloudkit.Unsent(fmt.Errorf("%s: %w: no service at %s; check region %q and the network%s", doing, drivers.ErrUnavailable, lookup.Name, c.settings.Region, near))
+		return drivers.Unsent(fmt.Errorf("%s: %w: no service at %s; check region %q and the network%s", doing, drivers.ErrUnavailable, lookup.Name, c.settings.Region, near))
 	}
 	return err
 }

@@ -7,7 +7,6 @@ import (
 	"net/url"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -22,7 +21,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if spec.MaybeCreated {
 		found, ok, err := c.find(ctx, spec, name)
 		if err != nil {
-			return resources.Instance{}, cloudkit.Unsent(err)
+			return resources.Instance{}, drivers.Unsent(err)
 		}
 		if ok {
 			return found, nil
@@ -30,11 +29,11 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	}
 	o, err := c.offer(ctx, spec.Config)
 	if err != nil {
-		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
+		return resources.Instance{}, drivers.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	request, err := c.request(spec, o, name)
 	if err != nil {
-		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
+		return resources.Instance{}, drivers.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	return drivers.CreateFirst(&c.shortages, request.Zone.Name, o.profiles, func(p profile) string { return p.Name }, func(p profile) (resources.Instance, error) {
 		request.Profile = byName{p.Name}

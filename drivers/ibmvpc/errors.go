@@ -80,7 +80,7 @@ func wrapLogin(doing string, err error) error {
 			kind = drivers.ErrThrottled
 		}
 	}
-	return cloudkit.Unsent(fmt.Errorf("%s: %w: IBM Cloud IAM issues no token for the credentials: %w", doing, kind, err))
+	return drivers.Unsent(fmt.Errorf("%s: %w: IBM Cloud IAM issues no token for the credentials: %w", doing, kind, err))
 }
 
 // faultKind classifies the reason why an instance failed.

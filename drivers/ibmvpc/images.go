@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"strings"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -59,11 +57,11 @@ func metaKey(name string, spec drivers.ImageSpec) (string, error) {
 	}
 	text, err := json.Marshal(meta)
 	if err != nil {
-		return "", cloudkit.Unsent(err)
+		return "", drivers.Unsent(err)
 	}
 	key := name + metaInfix + base64.RawURLEncoding.EncodeToString(text)
 	if len(key) > maxKey {
-		return "", cloudkit.Unsent(fmt.Errorf("%w: properties and tags of the image are too long by about %d bytes; remove some", drivers.ErrRejected, (len(key)-maxKey)*3/4+1))
+		return "", drivers.Rejectf("properties and tags of the image are too long by about %d bytes; remove some", (len(key)-maxKey)*3/4+1)
 	}
 	return key, nil
 }

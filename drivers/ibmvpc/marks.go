@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -37,7 +36,7 @@ var ownedName = drivers.Pattern(`^` + namePrefix + `([nub])-([a-z0-9]+)-([a-z0-9
 func objectName(m resources.OwnerTags) (string, error) {
 	name := namePrefix + kindLetters[m.Kind] + "-" + m.ID + "-" + m.Installation
 	if len(name) > maxName || !ownedName().MatchString(name) || strings.Contains(m.ID, "-") {
-		return "", cloudkit.Unsent(fmt.Errorf("%w: %q is no name of an object in a VPC, which has up to %d lower-case letters, digits and hyphens", drivers.ErrRejected, name, maxName))
+		return "", drivers.Rejectf("%q is no name of an object in a VPC, which has up to %d lower-case letters, digits and hyphens", name, maxName)
 	}
 	return name, nil
 }
@@ -101,7 +100,7 @@ func instanceTags(spec drivers.Spec, s labelSettings) ([]string, error) {
 		}
 		tag := tagPrefix + name + ":" + escapeTag(*value)
 		if len(tag) > maxTag {
-			return nil, cloudkit.Unsent(fmt.Errorf("%w: tag %s is longer than %d characters; choose a shorter %s", drivers.ErrRejected, tag, maxTag, name))
+			return nil, drivers.Rejectf("tag %s is longer than %d characters; choose a shorter %s", tag, maxTag, name)
 		}
 		tags = append(tags, tag)
 	}

@@ -209,7 +209,7 @@ func (b *bucket) parts(ctx context.Context, doing, key, upload string, spec driv
 
 func checkContent(spec drivers.ImageSpec, size int64, sum string) error {
 	if size != spec.Size || spec.SHA256 != "" && sum != spec.SHA256 {
-		return cloudkit.Unsent(fmt.Errorf("%w: the image file has %d bytes and SHA-256 %s, expected %d and %s; it changed since its build", drivers.ErrRejected, size, sum, spec.Size, spec.SHA256))
+		return drivers.Rejectf("the image file has %d bytes and SHA-256 %s, expected %d and %s; it changed since its build", size, sum, spec.Size, spec.SHA256)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package ibmvpc
 import (
 	"context"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
@@ -11,7 +12,7 @@ import (
 // and rejects requests that exceed them. The use is that of the newest list if it is recent.
 func (c *Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	if err := context.Cause(ctx); err != nil {
-		return resources.Quota{}, cloudkit.Unsent(err)
+		return resources.Quota{}, drivers.Unsent(err)
 	}
 	used, err := c.recent.Used(ctx, c.List)
 	return resources.Quota{Limit: cloudkit.Limits(c.settings.MaxServers, c.settings.MaxCores, c.settings.MaxRAM), Used: used}, err

@@ -21,7 +21,7 @@ func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, c
 	doing := "upload image " + spec.Name
 	name, err := objectName(spec.Marks)
 	if err == nil && st.bucket == nil {
-		err = cloudkit.Unsent(fmt.Errorf("%w: the provider has no bucket; add the block object_storage", drivers.ErrRejected))
+		err = drivers.Rejectf("the provider has no bucket; add the block object_storage")
 	}
 	var settings imageSettings
 	if err == nil {

@@ -2,13 +2,11 @@ package kubernetes
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -99,7 +97,7 @@ func (c *Cloud) existing(ctx context.Context, name string, marks resources.Owner
 		return resources.Instance{}, err
 	}
 	if !recordIn(there.Metadata).marks().SameRecord(marks) {
-		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("%w: %w, and it is not the one of node %s", drivers.ErrRejected, conflict, marks.ID))
+		return resources.Instance{}, drivers.Rejectf("%w, and it is not the one of node %s", conflict, marks.ID)
 	}
 	return c.instance(there, contents{}), nil
 }

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -153,7 +152,7 @@ func (p podObject) fault() string {
 // checkPod reports an offer of which no pod can be made.
 func (s labelSettings) checkPod() error {
 	for _, p := range s.problems() {
-		return cloudkit.Unsent(fmt.Errorf("%w: %s: %s", drivers.ErrRejected, p.Attribute, p.Detail))
+		return drivers.Rejectf("%s: %s", p.Attribute, p.Detail)
 	}
 	return nil
 }

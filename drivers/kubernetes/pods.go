@@ -7,7 +7,6 @@ import (
 	"net/http"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -55,7 +54,7 @@ func (c *PodCloud) Create(ctx context.Context, spec drivers.Spec) (resources.Ins
 	err = c.create(ctx, c.path(), name, newPod(name, r, s, spec.Properties), &pod)
 	if conflict := err; isStatus(err, http.StatusConflict) {
 		if err = c.get(ctx, c.path()+"/"+name, &pod); err == nil && !recordIn(pod.Metadata).marks().SameRecord(spec.Marks) {
-			err = cloudkit.Unsent(fmt.Errorf("%w: %w, and it is not the one of node %s", drivers.ErrRejected, conflict, spec.Marks.ID))
+			err = drivers.Rejectf("%w, and it is not the one of node %s", conflict, spec.Marks.ID)
 		}
 	}
 	if err != nil {

@@ -69,14 +69,4 @@ func (*Cloud) Quota(ctx context.Context) (resources.Quota, error) {
 	return resources.Quota{Limit: resources.NoLimits()}, ctx.Err()
 }
 
-// nothingDone marks an error of a call that changed nothing.
-type nothingDone struct{ error }
-
-func (e nothingDone) Unwrap() error   { return e.error }
-func (nothingDone) NothingDone() bool { return true }
-
-func rejected(format string, args ...any) error {
-	return nothingDone{fmt.Errorf("%w: %w", drivers.ErrRejected, fmt.Errorf(format, args...))}
-}
-
 var errNotServed = errors.New("no backing node has a free slot, and only npctl watch requests another one")

@@ -91,15 +91,15 @@ func (c *Cloud) Unreachable(ctx context.Context, id string) error {
 func (c *Cloud) ReturnNode(ctx context.Context, request string) error {
 	done, err := c.takeTurn(ctx)
 	if err != nil {
-		return nothingDone{err}
+		return drivers.Unsent(err)
 	}
 	defer done()
 	f, err := c.fleet(ctx)
 	if err != nil {
-		return nothingDone{err}
+		return drivers.Unsent(err)
 	}
 	if b := f.backing[request]; b != nil && len(b.slots) > 0 {
-		return nothingDone{fmt.Errorf("the backing node of request %s has slots: %w", request, drivers.ErrInUse)}
+		return drivers.Unsent(fmt.Errorf("the backing node of request %s has slots: %w", request, drivers.ErrInUse))
 	}
 	return c.env.Nodes.Return(ctx, request)
 }

@@ -13,16 +13,16 @@ import (
 func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
 	s, err := settingsOf(spec.Config)
 	if err != nil {
-		return resources.Instance{}, rejected("%w", err)
+		return resources.Instance{}, drivers.Rejectf("%w", err)
 	}
 	done, err := c.takeTurn(ctx)
 	if err != nil {
-		return resources.Instance{}, nothingDone{err}
+		return resources.Instance{}, drivers.Unsent(err)
 	}
 	defer done()
 	f, err := c.fleet(ctx)
 	if err != nil {
-		return resources.Instance{}, nothingDone{err}
+		return resources.Instance{}, drivers.Unsent(err)
 	}
 	if i := slices.IndexFunc(f.instances, func(i resources.Instance) bool { return i.Marks.SameRecord(spec.Marks) }); i >= 0 {
 		return f.instances[i], nil
@@ -44,10 +44,10 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 // request requests another backing node and returns its first slot.
 func (c *Cloud) request(ctx context.Context, s labelSettings) (slot, error) {
 	if problem := c.labelProblem(ctx, s.BackingLabel); problem != nil {
-		return slot{}, rejected("%s", problem.Detail)
+		return slot{}, drivers.Rejectf("%s", problem.Detail)
 	}
 	if !c.env.Nodes.Serving() {
-		return slot{}, rejected("%w", errNotServed)
+		return slot{}, drivers.Rejectf("%w", errNotServed)
 	}
 	id, err := c.env.Nodes.Request(ctx, s.BackingLabel)
 	if err != nil {

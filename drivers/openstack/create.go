@@ -15,7 +15,6 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -24,7 +23,7 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if spec.MaybeCreated {
 		found, ok, err := c.find(ctx, spec)
 		if err != nil {
-			return resources.Instance{}, cloudkit.Unsent(err)
+			return resources.Instance{}, drivers.Unsent(err)
 		}
 		if ok {
 			return found, nil
@@ -32,11 +31,11 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	}
 	o, err := c.offers.resolve(ctx, spec.Config)
 	if err != nil {
-		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create server %s: %w", spec.Hostname, err))
+		return resources.Instance{}, drivers.Unsent(fmt.Errorf("create server %s: %w", spec.Hostname, err))
 	}
 	values := serverMetadata(spec, o.settings)
 	if err := checkMetadata(values); err != nil {
-		return resources.Instance{}, cloudkit.Unsent(fmt.Errorf("create server %s: %w", spec.Hostname, err))
+		return resources.Instance{}, drivers.Unsent(fmt.Errorf("create server %s: %w", spec.Hostname, err))
 	}
 	ports, err := c.network.ports(ctx, spec, o)
 	if err != nil {

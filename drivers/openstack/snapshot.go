@@ -49,15 +49,15 @@ func (c *Cloud) Snapshot(ctx context.Context, instance, name string, marks resou
 	s, found, err := c.server(ctx, instance)
 	switch {
 	case err != nil:
-		return "", cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
+		return "", drivers.Unsent(fmt.Errorf("%s: %w", doing, err))
 	case !found:
-		return "", cloudkit.Unsent(fmt.Errorf("%s: %w: the server does not exist", doing, drivers.ErrRejected))
+		return "", drivers.Unsent(fmt.Errorf("%s: %w: the server does not exist", doing, drivers.ErrRejected))
 	case s.Metadata[keyVolumeGB] != "":
-		return "", cloudkit.Unsent(fmt.Errorf("%s: %w", doing, errOnVolume))
+		return "", drivers.Unsent(fmt.Errorf("%s: %w", doing, errOnVolume))
 	}
 	values := snapshotMetadata(marks)
 	if err := checkMetadata(values); err != nil {
-		return "", cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
+		return "", drivers.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	id, err := c.postSnapshot(ctx, doing, instance, map[string]any{"name": name, "metadata": values})
 	if err != nil {

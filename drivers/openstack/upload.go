@@ -70,11 +70,11 @@ func (st *imageStore) deleteMarkedImages(ctx context.Context, marks resources.Ow
 func (st *imageStore) createImage(ctx context.Context, doing string, spec drivers.ImageSpec) (image, error) {
 	client, err := st.service(serviceImage)
 	if err != nil {
-		return image{}, cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
+		return image{}, drivers.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	body, err := imageRequest(spec)
 	if err != nil {
-		return image{}, cloudkit.Unsent(fmt.Errorf("%s: %w", doing, err))
+		return image{}, drivers.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	var created image
 	_, err = client.Post(ctx, client.ServiceURL("images"), body, &created, nil)

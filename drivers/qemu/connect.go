@@ -34,18 +34,18 @@ var (
 
 func open(env drivers.Env, s providerSettings) (*Cloud, error) {
 	if runtime.GOOS == "windows" {
-		return nil, rejectf("the driver qemu does not support Windows")
+		return nil, drivers.Rejectf("the driver qemu does not support Windows")
 	}
 	dir := s.Dir
 	if !filepath.IsAbs(dir) {
 		if env.Dir == "" {
-			return nil, rejectf("the provider has no directory for its files; write an absolute path as dir")
+			return nil, drivers.Rejectf("the provider has no directory for its files; write an absolute path as dir")
 		}
 		dir = filepath.Join(env.Dir, dir)
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, refuse(err)
+		return nil, drivers.Unsent(err)
 	}
 	files := cmp.Or(s.ImageDir, filepath.Join(dir, "files"))
 	if !filepath.IsAbs(files) {
@@ -70,10 +70,10 @@ func open(env drivers.Env, s providerSettings) (*Cloud, error) {
 func find(attribute, name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", rejectf("%w; install it (on Debian: qemu-system-x86 or qemu-system-arm, and qemu-utils) or write its path as %s", err, attribute)
+		return "", drivers.Rejectf("%w; install it (on Debian: qemu-system-x86 or qemu-system-arm, and qemu-utils) or write its path as %s", err, attribute)
 	}
 	if path, err = filepath.Abs(path); err != nil {
-		return "", refuse(err)
+		return "", drivers.Unsent(err)
 	}
 	return path, nil
 }

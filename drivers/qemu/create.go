@@ -17,7 +17,7 @@ import (
 func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
 	doing := "create machine " + spec.Hostname
 	if err := ctx.Err(); err != nil {
-		return resources.Instance{}, refuse(fmt.Errorf("%s: %w", doing, err))
+		return resources.Instance{}, drivers.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	b, err := c.bootOf(spec)
 	if err != nil {
@@ -58,10 +58,10 @@ func (c *Cloud) bootOf(spec drivers.Spec) (boot, error) {
 		return boot{}, err
 	}
 	if size := o.Disk << 30; size > 0 && size < image.VirtualSize {
-		return boot{}, rejectf("disk is %d GB, the disk in image %s has %d bytes; enlarge disk", o.Disk, spec.ImageID, image.VirtualSize)
+		return boot{}, drivers.Rejectf("disk is %d GB, the disk in image %s has %d bytes; enlarge disk", o.Disk, spec.ImageID, image.VirtualSize)
 	}
 	if p := c.offerProblem(o); p != nil {
-		return boot{}, rejectf("%s: %s", p.Attribute, p.Detail)
+		return boot{}, drivers.Rejectf("%s: %s", p.Attribute, p.Detail)
 	}
 	return boot{offer: o, image: image, machine: machine{
 		ID: idOf(spec.Marks), Name: spec.Hostname, Tags: ownerTags(spec.Marks), Created: time.Now().UTC().Round(0),
@@ -74,7 +74,7 @@ func (c *Cloud) bootOf(spec drivers.Spec) (boot, error) {
 func (c *Cloud) reserve(ctx context.Context, b boot) (machine, *os.File, error) {
 	unlock, err := c.lockDirectory(ctx)
 	if err != nil {
-		return machine{}, nil, refuse(err)
+		return machine{}, nil, drivers.Unsent(err)
 	}
 	defer unlock()
 	m := b.machine
@@ -88,21 +88,21 @@ func (c *Cloud) reserve(ctx context.Context, b boot) (machine, *os.File, error) 
 	c.removeInterrupted()
 	all, err := c.all()
 	if err != nil {
-		return machine{}, nil, refuse(err)
+		return machine{}, nil, drivers.Unsent(err)
 	}
 	if found {
 		m.Created, m.Port = there.Created, there.Port
 	} else if err := c.checkQuota(all, m.amounts()); err != nil {
 		return machine{}, nil, err
 	} else if m.Port, err = freePort(all); err != nil {
-		return machine{}, nil, refuse(err)
+		return machine{}, nil, drivers.Unsent(err)
 	}
 	if err := makeDirectory(c.directoryOf(m.ID)); err != nil {
-		return machine{}, nil, refuse(err)
+		return machine{}, nil, drivers.Unsent(err)
 	}
 	lock, err := c.lockMachine(m.ID)
 	if err != nil {
-		return machine{}, nil, refuse(err)
+		return machine{}, nil, drivers.Unsent(err)
 	}
 	if lock == nil {
 		return there, nil, nil // another npctl starts it

@@ -17,7 +17,7 @@ import (
 func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerTags) error {
 	doing := "delete machine " + id
 	if err := ctx.Err(); err != nil {
-		return refuse(fmt.Errorf("%s: %w", doing, err))
+		return drivers.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	m, found, err := c.read(id)
 	if err != nil || !found {

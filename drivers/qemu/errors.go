@@ -7,21 +7,6 @@ import (
 	"github.com/npctl/npctl/drivers"
 )
 
-// refusedError proves that nothing was done.
-type refusedError struct{ error }
-
-func refuse(err error) error { return refusedError{err} }
-
-// NothingDone implements drivers.NothingDone.
-func (refusedError) NothingDone() bool { return true }
-
-// Unwrap returns the cause.
-func (e refusedError) Unwrap() error { return e.error }
-
-func rejectf(format string, args ...any) error {
-	return refuse(fmt.Errorf("%w: %w", drivers.ErrRejected, fmt.Errorf(format, args...)))
-}
-
 // startError returns the error for a QEMU that did not start, by its output.
 func startError(output string, err error) error {
 	output = lastLines(output)
@@ -30,14 +15,14 @@ func startError(output string, err error) error {
 	case isPortTaken(output):
 		return fmt.Errorf("start QEMU: %s: %w", output, errPortTaken)
 	case isSandboxMissing(output):
-		return refuse(fmt.Errorf("start QEMU: %w: %w: %s", drivers.ErrRejected, errNoSandbox, output))
+		return drivers.Unsent(fmt.Errorf("start QEMU: %w: %w: %s", drivers.ErrRejected, errNoSandbox, output))
 	case strings.Contains(output, "Cannot allocate memory") || strings.Contains(output, "cannot set up guest memory"):
 		kind = drivers.ErrCapacity
 	}
 	if output == "" {
 		return fmt.Errorf("start QEMU: %w", err)
 	}
-	return refuse(fmt.Errorf("start QEMU: %w: %s", kind, output))
+	return drivers.Unsent(fmt.Errorf("start QEMU: %w: %s", kind, output))
 }
 
 // lastLines returns the end of a program's output as one line.

@@ -109,7 +109,7 @@ func (s *imageStore) uploaded(ctx context.Context) ([]image, error) {
 func (s *imageStore) DeleteImage(ctx context.Context, id string, expected resources.OwnerTags) error {
 	doing := "delete image " + id
 	if err := ctx.Err(); err != nil {
-		return refuse(fmt.Errorf("%s: %w", doing, err))
+		return drivers.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	i, found, err := s.read(id)
 	switch {
@@ -153,20 +153,20 @@ func (s *imageStore) imageFile(id string) (imageFile, error) {
 	if filepath.IsAbs(id) {
 		f, err := readImageFile(id)
 		if err != nil {
-			return f, rejectf("image: %w", err)
+			return f, drivers.Rejectf("image: %w", err)
 		}
 		return f, nil
 	}
 	i, found, err := s.read(id)
 	if err != nil {
-		return imageFile{}, refuse(err)
+		return imageFile{}, drivers.Unsent(err)
 	}
 	if !found || !i.Ready {
-		return imageFile{}, rejectf("there is no image %q", id)
+		return imageFile{}, drivers.Rejectf("there is no image %q", id)
 	}
 	f, err := sizeOf(imageFile{Path: s.path(id), Format: i.Format})
 	if err != nil {
-		return f, rejectf("image %s: %w", id, err)
+		return f, drivers.Rejectf("image %s: %w", id, err)
 	}
 	return f, nil
 }

@@ -67,7 +67,7 @@ func (c *Cloud) checkQuota(all []machine, more resources.ResourceAmounts) error 
 		sum, limit int64
 	}{{"max_instances", sum.Instances, c.limits.Instances}, {"max_cores", sum.Cores, c.limits.Cores}, {"max_ram", sum.RAM, c.limits.RAM}} {
 		if r.limit >= 0 && r.sum > r.limit {
-			return refuse(fmt.Errorf("%w: %s is %d, and the machines would have %d", drivers.ErrQuota, r.name, r.limit, r.sum))
+			return drivers.Unsent(fmt.Errorf("%w: %s is %d, and the machines would have %d", drivers.ErrQuota, r.name, r.limit, r.sum))
 		}
 	}
 	return nil

@@ -51,10 +51,10 @@ func (c *Cloud) prepare(ctx context.Context, b *boot) error {
 		args = append(args, strconv.FormatInt(o.Disk<<30, 10))
 	}
 	if output, err := command(ctx, c.qemuImg, args...).CombinedOutput(); err != nil {
-		return refuse(fmt.Errorf("create the disk: %w: %s", err, lastLines(string(output))))
+		return drivers.Unsent(fmt.Errorf("create the disk: %w: %s", err, lastLines(string(output))))
 	}
 	if err := writeSeed(c.file(m.ID, fileSeed), *m, o); err != nil {
-		return refuse(fmt.Errorf("create the seed: %w", err))
+		return drivers.Unsent(fmt.Errorf("create the seed: %w", err))
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (c *Cloud) movePort(ctx context.Context, m *machine) error {
 func (c *Cloud) run(ctx context.Context, b boot, lock *os.File) error {
 	log, err := os.OpenFile(c.file(b.machine.ID, fileLog), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
-		return refuse(err)
+		return drivers.Unsent(err)
 	}
 	defer log.Close() //nolint:errcheck // QEMU has its own
 	cmd := command(ctx, c.program, c.arguments(b)...)

@@ -20,10 +20,10 @@ func partName(path string) string { return imagefile.PartName(path) }
 func (s *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
 	doing := "upload image " + spec.Name
 	if err := ctx.Err(); err != nil {
-		return resources.RemoteImage{}, refuse(fmt.Errorf("%s: %w", doing, err))
+		return resources.RemoteImage{}, drivers.Unsent(fmt.Errorf("%s: %w", doing, err))
 	}
 	if spec.Format != formatQcow2 && spec.Format != formatRaw {
-		return resources.RemoteImage{}, rejectf("%s: QEMU boots from qcow2 and raw, not from %s", doing, spec.Format)
+		return resources.RemoteImage{}, drivers.Rejectf("%s: QEMU boots from qcow2 and raw, not from %s", doing, spec.Format)
 	}
 	i := image{ID: idOf(spec.Marks), Name: spec.Name, Tags: ownerTags(spec.Marks), Format: spec.Format, Size: spec.Size, SHA256: spec.SHA256,
 		Created: time.Now().UTC().Round(0), Properties: spec.Properties, ImageTags: spec.Tags}
