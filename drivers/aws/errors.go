@@ -113,7 +113,7 @@ func kindOf(code string, status int) error {
 		return drivers.ErrThrottled
 	case isUsedToken(code) || code == "IncorrectInstanceState" || code == "IncorrectState" || code == "DependencyViolation" || strings.HasSuffix(code, ".InUse") || code == "VolumeInUse" || code == "ConcurrentTagAccess" || code == "ConflictException":
 		return nil
-	case status >= 400 && status < 500:
+	case status >= 400 && status < 500 && status != http.StatusRequestTimeout:
 		return drivers.ErrRejected
 	default: // the service responds but fails
 		return nil

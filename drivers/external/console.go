@@ -5,15 +5,13 @@ import (
 	"errors"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
 // consoleReader adds drivers.Console.
 type consoleReader struct{ of *cloud }
 
 var _ drivers.Console = consoleReader{}
-
-// longestConsole is the limit of drivers.Console.
-const longestConsole = 64 << 10
 
 // ConsoleLog implements drivers.Console.
 func (o consoleReader) ConsoleLog(ctx context.Context, id string) (string, error) {
@@ -25,5 +23,5 @@ func (o consoleReader) ConsoleLog(ctx context.Context, id string) (string, error
 		log = *got.Console
 		return nil
 	})
-	return log[max(0, len(log)-longestConsole):], err
+	return cloudkit.Console(log), err
 }

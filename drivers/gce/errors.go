@@ -110,7 +110,7 @@ func kindOf(code, message string, status int) error {
 		return drivers.ErrRejected
 	case absentCodes().MatchString(code), status == http.StatusServiceUnavailable, status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
 		return drivers.ErrUnavailable
-	case status == http.StatusRequestTimeout, status >= 500:
+	case status == http.StatusRequestTimeout, status >= 500, status == 0: // an operation may have no status
 		return nil
 	default:
 		return drivers.ErrRejected

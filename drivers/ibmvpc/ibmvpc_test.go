@@ -335,8 +335,6 @@ func (l *lab) copiesOf(kind resources.Kind, original string) (copies []drivertes
 	}})
 }
 
-func (l *lab) hasFloatingIP(instance string) bool { return l.floatingIP(instance) != "" }
-
 // floatingIP returns the ID of the floating IP of an instance.
 func (l *lab) floatingIP(instance string) (id string) {
 	l.Modify("floating_ips", func(d map[string]any) {

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
-)
 
-// consoleBytes is the most that ConsoleLog returns.
-const consoleBytes = 64 << 10
+	"github.com/npctl/npctl/drivers/cloudkit"
+)
 
 // ConsoleLog implements drivers.Console: the end of the output on the serial port.
 func (c *Cloud) ConsoleLog(ctx context.Context, id string) (string, error) {
@@ -28,10 +26,7 @@ func (c *Cloud) ConsoleLog(ctx context.Context, id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	content, err := io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-consoleBytes), consoleBytes))
-	text := string(content)
-	if info.Size() > consoleBytes {
-		_, text, _ = strings.Cut(text, "\n")
-	}
-	return strings.ToValidUTF8(text, ""), err
+	const most = cloudkit.ConsoleBytes + 1 // shows that there is more
+	content, err := io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-most), most))
+	return cloudkit.Console(string(content)), err
 }
