@@ -281,6 +281,24 @@ note leak-sighted provider.cloud.server.server-0000000078
 note look-alike provider.cloud.server.y
 note unmanaged provider.cloud
 `},
+		"other servers are only counted": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				v := o.Providers["cloud"]
+				v.Instances = append(v.Instances, resources.Instance{ID: "x", Name: "build-server"})
+				o.Providers["cloud"] = v
+			},
+			want: "note unmanaged provider.cloud\n",
+		},
+		"an interrupted import of an image goes on": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) { importing(o, resources.OwnerTags{}) },
+			want:   "import provider.cloud.image.debian: unfinished [upload/1]\n",
+		},
+		"an interrupted import of an image ends if another npctl has it": {
+			change: func(_ *resources.Desired, o *Observed, _ *Options) {
+				importing(o, resources.OwnerTags{Installation: "elsewhere", Kind: resources.KindUpload, ID: "1"})
+			},
+			want: "forget provider.cloud.image.debian: not-ours [upload/1]\n",
+		},
 		"an interrupted launch goes on": {
 			change: func(_ *resources.Desired, o *Observed, _ *Options) {
 				o.Records.Nodes[1].State = resources.StateBuilding
@@ -522,4 +540,15 @@ func TestUnchangedCountsExistingObjects(t *testing.T) {
 	if got := Compute(small, settled(), Options{}).Unchanged.Addresses(); len(got) != len(want)-1 {
 		t.Errorf("%v is unchanged, want all but a node", got)
 	}
+}
+
+// importing makes the upload of debian an unfinished import of an image with these ownership tags.
+func importing(o *Observed, marks resources.OwnerTags) {
+	u := o.Records.Uploads[0]
+	u.State, u.Importing, u.ExternalID = resources.StateUploading, true, "golden"
+	v := o.Providers["cloud"]
+	v.Images = nil
+	v.Imports = map[ImportKey]ImportView{{Kind: resources.KindUpload, ID: "golden"}: {Found: true,
+		ExistingObject: resources.ExistingObject{Image: resources.RemoteImage{ID: "golden", Marks: marks, Status: resources.StatusReady}}}}
+	o.Providers["cloud"] = v
 }

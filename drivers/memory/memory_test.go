@@ -64,6 +64,9 @@ func TestUploadedImageIsListed(t *testing.T) {
 	if list, err := store.ListImages(t.Context()); err != nil || len(list) != 1 || list[0].Format != "raw" || list[0].Size != 7 {
 		t.Fatalf("images are %v, %v", list, err)
 	}
+	if err := store.DeleteImage(t.Context(), made.ID, resources.OwnerTags{Installation: "elsewhere"}); !errors.Is(err, drivers.ErrNotOurs) {
+		t.Errorf("deletion with other tags: %v", err)
+	}
 	testutil.Must(t, store.DeleteImage(t.Context(), made.ID, marks))
 	if list, err := store.ListImages(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("images are %v, %v", list, err)
