@@ -23,6 +23,10 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := req.Context().Err(); err != nil {
+		closeBody(req)
+		return nil, err
+	}
 	if !t.begin() {
 		closeBody(req)
 		return nil, fmt.Errorf("sandbox cloud: %w", http.ErrServerClosed)
