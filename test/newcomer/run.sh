@@ -38,7 +38,7 @@ mirror() {
 debian() {
   local mirror line packages=make,git,ca-certificates options=() archive
   mirror=$(mirror)
-  archive=${TMPDIR:-/tmp}/npctl-debian-$({ echo "$mirror $packages"; cat /var/lib/apt/lists/*_"$suite"*_InRelease; } | sha256sum | head -c 12).tar
+  archive=${TMPDIR:-/tmp}/npctl-debian-$({ echo "$mirror $packages"; cat /var/lib/apt/lists/*_"$suite"*_InRelease 2>/dev/null || date +%F; } | sha256sum | head -c 12).tar
   if [ ! -e "$archive" ]; then
     while read -r line; do options+=(--aptopt="$line"); done \
       < <(apt-config dump Acquire::http::Proxy Acquire::https::Proxy Acquire::https::CAInfo | grep -v '""')
