@@ -63,7 +63,7 @@ func (st *imageStore) writeBlocks(ctx context.Context, spec drivers.ImageSpec, s
 			if err != nil && !last {
 				return fmt.Errorf("read the image: %w", err)
 			}
-			_, _ = sums.Write(block[:n]) // never fails
+			_, _ = sums.Write(block[:n])
 			clear(block[n:])
 			if n == 0 || isZero(block[:]) {
 				w.buffers.Put(block)

@@ -253,7 +253,7 @@ func (st *imageStore) putParts(ctx context.Context, spec drivers.ImageSpec, key,
 		if part = part[:n]; n == 0 && len(parts) > 0 {
 			break
 		}
-		_, _ = sums.Write(part)                                                      // never fails
+		_, _ = sums.Write(part)
 		done := &s3types.CompletedPart{PartNumber: aws.Int32(int32(len(parts) + 1))} //nolint:gosec // at most maxParts
 		parts = append(parts, done)
 		group.Go(func() error {

@@ -74,6 +74,7 @@ func realSetup(t *testing.T, name string, config cty.Value) drivertest.Setup {
 	if err != nil || len(problems) > 0 {
 		t.Fatalf("image tiny: %v %v", problems, err)
 	}
+	users := others(t, c)
 	return drivertest.Setup{
 		Lacks:   []string{"access"},
 		Cloud:   c,
@@ -100,22 +101,22 @@ func realSetup(t *testing.T, name string, config cty.Value) drivertest.Setup {
 		LeaveBehind: func(t *testing.T, m resources.OwnerTags) resources.Leftover {
 			return leavePort(t, c, m)
 		},
-		ForeignImage: func(t *testing.T) drivertest.Foreign { return others(t, c).ForeignImage(t) },
-		Attach:       func(t *testing.T, instance string) []drivertest.Foreign { return others(t, c).Attach(t, instance) },
+		ForeignImage: users.ForeignImage,
+		Attach:       users.Attach,
 		Kill: func(t *testing.T, k *testutil.Killer) drivers.Cloud {
 			return mustOpen(t, name, func(next http.RoundTripper) http.RoundTripper { return k.Transport(next, openstacktest.ChangeOf) })
 		},
-		Objects: others(t, c).Objects,
+		Objects: users.Objects,
 		Neighbours: func(t *testing.T, node drivers.Spec, upload drivers.ImageSpec) []drivertest.Foreign {
-			return others(t, c).Neighbours(t, node, upload, "small")
+			return users.Neighbours(t, node, upload, "small")
 		},
 		Copies: func(t *testing.T, kind resources.Kind, original string) []drivertest.Foreign {
-			return others(t, c).Copies(t, kind == resources.KindUpload, original, "small")
+			return users.Copies(t, kind == resources.KindUpload, original, "small")
 		},
-		Use:            func(t *testing.T, l resources.Leftover) { others(t, c).UsePort(t, l.ID) },
+		Use:            func(t *testing.T, l resources.Leftover) { users.UsePort(t, l.ID) },
 		LoseNextAnswer: func(*testing.T) { w.lose.Store(true) },
 		FillQuota:      func(t *testing.T) { setQuota(t, "npctl", "instances=0") },
-		Spoil:          others(t, c).Spoil(!config.GetAttr("auto_floating_ip").IsNull()),
+		Spoil:          users.Spoil(!config.GetAttr("auto_floating_ip").IsNull()),
 		NoSnapshot:     offerConfig(map[string]cty.Value{"boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(1)}),
 		Calls:          func() int { return int(w.calls.Load()) },
 		Alone:          true,

@@ -124,7 +124,7 @@ func (r *uploadReader) Read(p []byte) (int, error) {
 	n, err := r.from.Read(p)
 	r.sent += int64(n)
 	if r.sums != nil {
-		_, _ = r.sums.Write(p[:n]) // never fails
+		_, _ = r.sums.Write(p[:n])
 	}
 	if n > 0 && r.progress != nil {
 		r.progress(r.sent)

@@ -117,8 +117,9 @@ func (w *world) setup(t *testing.T, provider, label map[string]cty.Value) driver
 	c := openIt(t)
 	t.Cleanup(func() { _ = c.Close() })
 	_, floating := label["auto_floating_ip"]
+	users := w.others(t)
 	return drivertest.Setup{
-		Lacks: []string{"access"}, Spoil: w.spoil(t, floating),
+		Lacks: []string{"access"}, Spoil: w.spoil(users, floating),
 		Cloud: c, Reopen: openIt, Config: offer(label), ImageID: uploaded(t, c), Zone: "az2",
 		Rejected: map[string]func(*drivers.Spec){
 			"unknown image": func(s *drivers.Spec) { s.ImageID = "00000000-0000-4000-8000-00000000dead" },
@@ -143,16 +144,16 @@ func (w *world) setup(t *testing.T, provider, label map[string]cty.Value) driver
 		},
 		FillQuota:    func(t *testing.T) { w.fillQuota(t) },
 		Foreign:      func(t *testing.T) string { return w.foreign(t) },
-		ForeignImage: func(t *testing.T) drivertest.Foreign { return w.others(t).ForeignImage(t) },
-		Attach:       func(t *testing.T, instance string) []drivertest.Foreign { return w.others(t).Attach(t, instance) },
+		ForeignImage: users.ForeignImage,
+		Attach:       users.Attach,
 		Copies: func(t *testing.T, kind resources.Kind, original string) []drivertest.Foreign {
-			return w.others(t).Copies(t, kind == resources.KindUpload, original, "small")
+			return users.Copies(t, kind == resources.KindUpload, original, "small")
 		},
 		LeaveBehind: func(t *testing.T, m resources.OwnerTags) resources.Leftover {
-			id := w.others(t).LeaveVolume(t, map[string]string{"npctl_installation": m.Installation, "npctl_node_id": m.ID})
+			id := users.LeaveVolume(t, map[string]string{"npctl_installation": m.Installation, "npctl_node_id": m.ID})
 			return resources.Leftover{Type: "volume", ID: id, Marks: m}
 		},
-		Use: func(t *testing.T, l resources.Leftover) { w.others(t).UseVolume(t, l.ID, w.foreign(t)) },
+		Use: func(t *testing.T, l resources.Leftover) { users.UseVolume(t, l.ID, w.foreign(t)) },
 		LoseNextAnswer: func(t *testing.T) {
 			writeFaults(t, faults, sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.LostAfter, Times: 1})
 		},
@@ -200,9 +201,8 @@ func (w *world) others(t *testing.T) *openstacktest.Project {
 }
 
 // spoil are the ways to make a server unusable.
-func (w *world) spoil(t *testing.T, floating bool) map[string]func(*testing.T, resources.Instance) {
-	t.Helper()
-	all := w.others(t).Spoil(floating)
+func (w *world) spoil(users *openstacktest.Project, floating bool) map[string]func(*testing.T, resources.Instance) {
+	all := users.Spoil(floating)
 	for _, status := range []string{"PAUSED", "SUSPENDED", "SHELVED_OFFLOADED", "RESCUE", "ERROR", "REBOOT"} {
 		all[status] = func(t *testing.T, i resources.Instance) { testutil.Must(t, w.beside.SetServerStatus(i.ID, status, "")) }
 	}

@@ -40,7 +40,7 @@ func main() {
 	seed := flag.Uint64("seed", 21, "draw by this seed")
 	number := flag.Int("n", 20, "draw this many mutations")
 	from := flag.String("from", "", "read the mutations from this file instead of drawing them")
-	ownership := flag.Bool("ownership", false, "take every place that decides whose an object is, instead of drawing")
+	ownership := flag.Bool("ownership", false, "take every check of the owner of an object, instead of drawing")
 	only := flag.Int("only", 0, "take only the mutation with this number, counted from 1")
 	run := flag.Bool("run", false, "run the tests against each mutation")
 	timeout := flag.Duration("timeout", 10*time.Minute, "limit for the tests of one package")

@@ -257,7 +257,7 @@ func (c *collector) read(f *ast.FuncDecl) {
 // trustAll takes every object for npctl's, or for one of the expected record: the operator of -ownership, which no draw has.
 const trustAll = "trust"
 
-// trust replaces a call that decides whose an object is. The arguments stay, so that the mutant has no unused variables.
+// trust replaces a check of the owner of an object. The arguments stay, so that the mutant has no unused variables.
 func (c *collector) trust(call *ast.CallExpr) {
 	name, receiver := "", ""
 	switch f := call.Fun.(type) {

@@ -36,14 +36,16 @@ mirror() {
 # debian prints the path of a minimal Debian with this machine's mirror and proxy, as an archive. It is made again when the
 # mirror has other packages.
 debian() {
-  local mirror line packages=make,git,ca-certificates options=() archive
+  local mirror line packages=make,git,ca-certificates options=() archive new
   mirror=$(mirror)
   archive=${TMPDIR:-/tmp}/npctl-debian-$({ echo "$mirror $packages"; cat /var/lib/apt/lists/*_"$suite"*_InRelease 2>/dev/null || date +%F; } | sha256sum | head -c 12).tar
   if [ ! -e "$archive" ]; then
     while read -r line; do options+=(--aptopt="$line"); done \
       < <(apt-config dump Acquire::http::Proxy Acquire::https::Proxy Acquire::https::CAInfo | grep -v '""')
-    mmdebstrap --quiet --mode=root --variant=minbase --include="$packages" "${options[@]}" "$suite" "$archive.new.tar" "$mirror" </dev/null
-    mv "$archive.new.tar" "$archive"
+    new=$(mktemp "$archive.XXXXXX.tar") # other runs may start at the same time
+    mmdebstrap --quiet --mode=root --variant=minbase --include="$packages" "${options[@]}" "$suite" "$new" "$mirror" </dev/null
+    rm -f "${TMPDIR:-/tmp}"/npctl-debian-????????????.tar
+    mv "$new" "$archive"
   fi
   echo "$archive"
 }
