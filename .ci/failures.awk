@@ -1,6 +1,23 @@
-# Prints the failed tests of a part from the output of go test, with or without -v: the first and last lines of each, and the
-# command that repeats them alone. -v part is the target, such as race, or words.
-BEGIN { most = 40 }
+# Prints the failed tests of a part from the output of go test, with or without -v: of each the lines that it has logged itself and
+# the last ones of others, such as logs of programs, and the command that repeats them alone. -v part is the target, such as race, or
+# words.
+BEGIN { most = 60 }
+
+# report prints the lines of a test. Those with a place in a test begin a message, which goes on until a line with less indentation.
+function report(text,   all, m, i, own, logged, indent, where) {
+  m = split(text, all, "\n")
+  for (i = 2; i <= m; i++) {
+    match(all[i], /^ */)
+    if (all[i] ~ /^ *[a-z0-9_]+_test\.go:[0-9]+: /) { own[i] = 1; where = i; indent = RLENGTH }
+    else if (where && i - where < 12 && RLENGTH > indent && all[i] !~ /(time=|level=)/) own[i] = 1
+    else where = 0
+    logged += own[i]
+  }
+  for (i = 2; i <= m; i++) {
+    if (own[i] && logged-- > most) continue
+    if (own[i] || i > m - 20) print all[i]
+  }
+}
 /^=== (RUN|CONT|NAME|PAUSE) / { now = $3; next }
 /^ *--- (PASS|FAIL|SKIP): / {
   if ($2 == "FAIL:") {
@@ -22,11 +39,7 @@ BEGIN { most = 40 }
 END {
   for (i = 1; i <= n; i++) {
     print "--- FAIL: " failed[i]
-    m = split(lines[failed[i]], all, "\n")
-    for (j = 2; j <= m; j++) {
-      if (j == most + 2 && m > 2 * most) { print "    ..."; j = m - most }
-      print all[j]
-    }
+    report(lines[failed[i]])
   }
   printf "%s", other
   if (!n) for (i = NR - 19; i <= NR; i++) if (i > 0) print last[i % 20]

@@ -51,13 +51,10 @@ func Runs(steps []plan.Step, action plan.Action, image, provider string) bool {
 	return slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Action == action && s.Image == image && s.Provider == provider })
 }
 
-// MinReadyRequestor is Nodepool's name for the requestor of nodes that were launched for min_ready.
-const MinReadyRequestor = "NodePool:min-ready"
-
-// RequestorOf returns the requestor of a request, MinReadyRequestor without a request, and "" if the request is gone.
+// RequestorOf returns the requestor of a request, plan.MinReadyRequestor without a request, and "" if the request is gone.
 func RequestorOf(o *plan.Observed, request string) string {
 	if request == "" {
-		return MinReadyRequestor
+		return plan.MinReadyRequestor
 	}
 	i := slices.IndexFunc(o.Records.Requests, func(r *resources.Request) bool { return r.ID == request })
 	if i < 0 {

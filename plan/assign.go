@@ -239,6 +239,9 @@ func (rp *requestPlanner) missing(o *option, r *resources.Request, have []string
 	if o.blocker == nil && o.missing > 0 {
 		o.blocker = rp.capacityBlocker(o)
 	}
+	if o.blocker != nil && o.missing > 0 && have == nil && r.Requestor == MinReadyRequestor {
+		return "a ready node in advance is not worth a wait: " + o.blocker.String()
+	}
 	return ""
 }
 

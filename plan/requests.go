@@ -128,7 +128,7 @@ func (rp *requestPlanner) requested(r *resources.Request) {
 
 // shapeOf returns the same string for requests that the same pools can serve, or "" for a request with declines of zones.
 func shapeOf(r *resources.Request) string {
-	shape := strings.Join(r.Labels, "\x00") + "\x01" + r.Provider + "\x01" + strconv.FormatBool(r.Fresh)
+	shape := strings.Join(r.Labels, "\x00") + "\x01" + r.Provider + "\x01" + strconv.FormatBool(r.Fresh) + strconv.FormatBool(r.Requestor == MinReadyRequestor)
 	for _, n := range r.Declined {
 		if n.PoolID == "" {
 			return ""

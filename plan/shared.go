@@ -36,6 +36,10 @@ import (
 // request.
 const OwnRequestor = "npctl:"
 
+// MinReadyRequestor is the requestor of the requests with which Nodepool launches nodes for min_ready. A pool that would have to wait,
+// or to remove a ready node, declines such a request, as Nodepool does.
+const MinReadyRequestor = "NodePool:min-ready"
+
 // serving reports whether this process has a registered pool in a provider that is not frozen. In a local store it always
 // serves.
 func (w *world) serving() bool {

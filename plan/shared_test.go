@@ -135,6 +135,26 @@ func TestRequestsInSharedStore(t *testing.T) {
 			func(d *resources.Desired, o *Observed, _ *resources.Request) {
 				o.StoreReconnected, d.Providers[0].Pools[0].MaxServers = true, ptr(0)
 			}, "decline request 1 (cloud/main: the request is too large: max_servers is 0 and 0 are taken)\n"},
+		"Nodepool's request for min_ready is served if there is capacity": {
+			func(_ *resources.Desired, o *Observed, r *resources.Request) { r.Requestor, r.Fresh = MinReadyRequestor, true },
+			"serve request 1 at cloud/main [\"\"]\nlaunch request 1 #1\n"},
+		"and declined if there is none": {
+			func(d *resources.Desired, o *Observed, r *resources.Request) {
+				full(d, o)
+				r.Requestor, r.Fresh = MinReadyRequestor, true
+			}, "decline request 1 (cloud/main: a ready node in advance is not worth a wait: max_servers is 1 and 1 are taken)\n"},
+		"or if a ready node would have to go": {
+			func(d *resources.Desired, o *Observed, r *resources.Request) {
+				d.Providers[0].Pools[0].MaxServers = ptr(1)
+				addReady(o, "0000000011")
+				r.Requestor, r.Fresh = MinReadyRequestor, true
+			}, "decline request 1 (cloud/main: a ready node in advance is not worth a wait: max_servers is 1 and 1 are taken)\n"},
+		"another request that lacks only capacity removes a ready node": {
+			func(d *resources.Desired, o *Observed, r *resources.Request) {
+				d.Providers[0].Pools[0].MaxServers = ptr(1)
+				addReady(o, "0000000011")
+				r.Fresh = true
+			}, "delete node 0000000011\nrequest.1 waits: cloud/main: max_servers is 1 and 1 are taken\n"},
 		"it waits for capacity": {
 			func(d *resources.Desired, o *Observed, _ *resources.Request) { full(d, o) },
 			"request.1 waits: cloud/main: max_servers is 1 and 1 are taken\n"},
