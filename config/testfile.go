@@ -41,7 +41,7 @@ type TestRun struct {
 // testRule is an assert block.
 type testRule struct{ condition, message hclsyntax.Expression }
 
-// FailedRule is the Extra of the diagnostic of a rule in the configuration whose condition is false.
+// FailedRule is the Extra of the diagnostic of a rule with a false condition.
 type FailedRule struct {
 	Address string // such as var.name
 }

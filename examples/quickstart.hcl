@@ -52,7 +52,7 @@ label "tiny" {
 
 label "lab" {}
 
-# A provider is a cloud project. The driver "sandbox" simulates OpenStack in a file.
+# A provider is a cloud project. The driver "sandbox" is a cloud in a file.
 provider "sandbox" "sandbox" {
   image_format = "raw"
 

@@ -31,7 +31,7 @@ type lockKind int
 const (
 	lockProvider lockKind = iota + 1 // of the provider, if the step has one
 	lockImage                        // of the image or, without one, of leaked images
-	lockRecord                       // of the image or provider whose record the step writes
+	lockRecord                       // of the image or provider with the record that the step writes
 	lockLeftover                     // of leaked images or of the provider
 )
 
@@ -138,7 +138,7 @@ func builtID(s *plan.Step) string { return s.Build }
 
 func externalID(s *plan.Step) string { return s.External }
 
-// forgetRecord removes a record whose object is gone.
+// forgetRecord removes the record of an object that is gone.
 func (x *execution) forgetRecord(ctx context.Context, s plan.Step) error {
 	return x.cache.drop(ctx, s.Record)
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // Observer makes the observed state. It keeps the newest listing of each provider and the newest inputs of the
-// configuration in force. An observation adds what is read at once: the images directory, the records and the activity
+// configuration in force. An observation adds the rest: the images directory, the records and the activity
 // of this and other processes. npctl apply observes once (Engine.Observe), a daemon for each pass.
 type Observer struct {
 	runner *Runner
@@ -111,8 +111,8 @@ func (o *Observer) Observe() (engine *Engine, seen plan.Observed, filesErr error
 	return engine, seen, filesErr
 }
 
-// Preview returns the observed state as it would be right after Use, for which it lists the given providers. A provider
-// whose listing fails or takes long keeps its view, and inputs that take long to query are not queried.
+// Preview returns the observed state as it would be right after Use, for which it lists the given providers. If the
+// listing of a provider fails or takes long, it keeps its view, and inputs that take long to query are not queried.
 func (o *Observer) Preview(ctx context.Context, next *Engine, list []string) (plan.Observed, error) {
 	_, now := o.kept()
 	seen, err := next.observeInputs(ctx, false)
@@ -150,7 +150,7 @@ func (o *Observer) kept() (*Engine, plan.Observed) {
 	return o.engine, seen
 }
 
-// complete adds what is read at once.
+// complete adds the images directory, the records and the activity.
 func (o *Observer) complete(e *Engine, seen *plan.Observed) error {
 	seen.Formats = e.Formats()
 	err := e.addFiles(seen)
@@ -295,7 +295,7 @@ type Activity struct {
 	NodepoolBuilders []string // hosts of registered builders of other programs
 }
 
-// AddActivity adds the activity of the daemon whose state the engine uses. All registered pools count as foreign, because
+// AddActivity adds the activity of the daemon that owns the state of the engine. All registered pools count as foreign, because
 // the daemon serves the requests in its state.
 func (e *Engine) AddActivity(seen *plan.Observed, a Activity) {
 	keys := func(list []resources.Key) map[resources.Key]bool {

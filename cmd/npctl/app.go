@@ -92,7 +92,7 @@ func (a *app) command() *cli.Command {
 			newPlanCommand(a), newApplyCommand(a), newDestroyCommand(a), newTestCommand(a), newWatchCommand(a),
 			newRequestCommand(a), newNodeCommand(a), newStatusCommand(a), newWhyCommand(a), newEventsCommand(a), newFreezeCommand(a), newThawCommand(a), newReloadCommand(a),
 			newImageCommand(a), newBuilderCommand(a), newShowCommand(a), newGraphCommand(a), newStateCommand(a), newImportCommand(a), newUnmanagedCommand(a), newForceUnlockCommand(a),
-			newSandboxCommand(a), newDriverCommand(a), newConsoleCommand(a), newOutputCommand(a), newProvidersCommand(a), newVersionCommand(a), newCompletionCommand(a), newHelpCommand(), newDocsCommand(a),
+			newDriverCommand(a), newConsoleCommand(a), newOutputCommand(a), newProvidersCommand(a), newVersionCommand(a), newCompletionCommand(a), newHelpCommand(), newDocsCommand(a),
 		},
 	}
 	for _, c := range root.Commands {
@@ -128,7 +128,7 @@ func (a *app) prepare(c *cli.Command) {
 	}
 }
 
-// events is the metadata of a command whose -json prints events, with the error as the last one.
+// events is the metadata of a command that prints events with -json, with the error as the last one.
 var events = map[string]any{"events": true}
 
 // checked returns the action of a command. It checks the number of arguments, and prints an error as JSON if -json is

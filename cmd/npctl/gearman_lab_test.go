@@ -19,8 +19,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/zclconf/go-cty/cty"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/sandbox"
 	wire "github.com/npctl/npctl/internal/gearman"
 	"github.com/npctl/npctl/internal/gearman/gearmantest"
 	"github.com/npctl/npctl/internal/testutil"
@@ -339,16 +341,17 @@ func (s *shop) onDisk(host string) []string {
 // cloud lists the images of a provider, as "<build id> <status>".
 func (s *shop) cloud(name string) []string {
 	s.t.Helper()
-	cloud, err := sandboxcloud.Open(sandboxcloud.Options{File: s.path(name + ".json")})
+	driver := sandbox.New()
+	values := driver.Schema().Provider.Null().AsValueMap()
+	values["file"] = cty.StringVal(s.path(name + ".json"))
+	cloud, err := driver.Open(s.t.Context(), drivers.Env{Provider: name}, cty.ObjectVal(values))
 	testutil.Must(s.t, err)
-	defer cloud.Close() //nolint:errcheck // read-only file
-	things, err := cloud.Inventory()
+	store, _ := drivers.ImagesOf(cloud)
+	list, err := store.ListImages(s.t.Context())
 	testutil.Must(s.t, err)
 	images := []string{}
-	for _, thing := range things {
-		if thing.Type == "image" {
-			images = append(images, thing.Metadata["npctl_build"]+" "+thing.Status)
-		}
+	for _, i := range list {
+		images = append(images, i.Marks.Build+" "+string(i.Status))
 	}
 	slices.Sort(images)
 	return images
@@ -371,7 +374,7 @@ func (s *shop) everywhereWith(builds map[string]build, copies []copyOf) {
 	files, images := map[string][]string{"a": {}, "b": {}, "c": {}}, []string{}
 	for id, b := range builds {
 		files[b.host] = append(files[b.host], b.files(id)...)
-		images = append(images, id+" active")
+		images = append(images, id+" ready")
 	}
 	for _, c := range copies {
 		files[c.host] = append(files[c.host], builds[c.id].files(c.id)...)

@@ -8,8 +8,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/zclconf/go-cty/cty"
-
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/dib"
 	"github.com/npctl/npctl/builders/exec"
@@ -60,7 +58,7 @@ func newRegistry() registry {
 		kubernetes.New(),
 		kubernetes.NewOpenShift(),
 		kubernetes.NewOpenShiftPods(),
-		sandbox.New(openstack.SharedSchema(), connectSandbox),
+		sandbox.New(),
 		static.New(),
 		metastatic.New(),
 		external.New(),
@@ -139,11 +137,6 @@ func (r registry) builderSchemas() map[string]schema.Block {
 func (r registry) driverKinds() []string  { return slices.Sorted(maps.Keys(r.drivers)) }
 func (r registry) builderKinds() []string { return slices.Sorted(maps.Keys(r.builders)) }
 func (r registry) stateKinds() []string   { return slices.Sorted(maps.Keys(r.states)) }
-
-// connectSandbox connects the sandbox driver to its cloud through the openstack driver.
-func connectSandbox(ctx context.Context, env drivers.Env, at sandbox.Endpoint, config cty.Value) (drivers.Cloud, error) {
-	return openstack.Connect(ctx, env, openstack.Endpoint(at), config)
-}
 
 // errorKind returns the kind of a cloud error for the metrics.
 func errorKind(err error) string {

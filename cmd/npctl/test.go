@@ -266,7 +266,7 @@ func (c *testCommand) runOne(ctx context.Context, w *testWorld, file *config.Tes
 	return done
 }
 
-// failedRun is the error of a run whose conditions are false.
+// failedRun is the error of a run with a false condition.
 type failedRun struct{ *diagnosed }
 
 // sources joins the sources of a configuration and of a file with tests, for diagnostics.

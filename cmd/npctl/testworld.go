@@ -19,7 +19,7 @@ import (
 	"github.com/npctl/npctl/builders/placeholder"
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/memory"
+	"github.com/npctl/npctl/drivers/sandbox"
 	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/render"
@@ -48,7 +48,7 @@ func (a *app) newTestWorld() (*testWorld, error) {
 	w := &testWorld{app: a, dir: dir, drivers: map[string]drivers.Driver{}, builders: map[string]builders.Builder{}}
 	reg := newRegistry()
 	for kind, d := range reg.drivers {
-		w.drivers[kind] = memory.Replace(d)
+		w.drivers[kind] = sandbox.Replace(d)
 	}
 	for kind, b := range reg.builders {
 		w.builders[kind] = placeholder.Replace(b)

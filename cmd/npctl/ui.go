@@ -133,7 +133,7 @@ func (u *ui) table(rows [][]string, spare ...string) error {
 	return u.printPage(p)
 }
 
-// wideTable prints a table whose values are never shortened, because people copy them.
+// wideTable prints a table with whole values, because people copy them.
 func (u *ui) wideTable(rows [][]string) error {
 	p := page{color: u.outColor}
 	p.table(rows)

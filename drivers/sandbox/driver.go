@@ -1,71 +1,72 @@
-// Package sandbox is a driver with a cloud inside npctl: the unchanged openstack driver on the OpenStack emulation of
-// package sandboxcloud. It needs no account, no root and no network, so the quickstart, the examples and most tests
-// use it.
+// Package sandbox is a cloud in a file, for trials, examples and tests: its instances and images are records.
+//
+// The file is the cloud. Several processes may use it at the same time: it is only replaced as a whole, under a lock. Nothing runs
+// between the calls: after its build_time an instance is ready in the next list.
 package sandbox
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"net/http"
-	"sync"
+	"path/filepath"
 
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
+	"github.com/npctl/npctl/internal/requestvalues"
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// Endpoint is the access to the cloud for the openstack driver.
-type Endpoint struct {
-	AuthURL, Region, Username, Password, Project, Domain string
-	Transport                                            http.RoundTripper
-	CloudName                                            string
-	Closed                                               func() error // called by Close of the Cloud
-}
-
-// Connect opens a cloud with the openstack driver. New receives it as an argument, because drivers do not import each
-// other.
-type Connect func(ctx context.Context, env drivers.Env, at Endpoint, config cty.Value) (drivers.Cloud, error)
-
-// Driver opens sandbox clouds.
-type Driver struct {
-	shared  schema.Driver
-	connect Connect
-	mu      sync.Mutex // held while a cloud is being opened
-}
+// Driver opens clouds in files.
+type Driver struct{}
 
 var _ drivers.Driver = (*Driver)(nil)
 
-// New returns the driver. shared is the schema that the openstack driver shares with drivers that provide their own
-// cloud.
-func New(shared schema.Driver, connect Connect) *Driver {
-	return &Driver{shared: shared, connect: connect}
-}
+// New returns the driver.
+func New() *Driver { return &Driver{} }
 
 // Kind implements drivers.Driver.
 func (*Driver) Kind() string { return "sandbox" }
 
-// Open implements drivers.Driver. It returns a Cloud of the openstack driver, with all its abilities. The cloud is
-// its file: nothing runs after the calls, except the SSH server, which ends when the Cloud is closed.
-func (d *Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
-	options, err := d.optionsOf(env, config)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", drivers.ErrRejected, err)
+// Schema implements drivers.Driver.
+func (*Driver) Schema() schema.Driver {
+	pool := schema.Of[poolSettings]("", map[string]schema.Check{"instance_properties": checkProperties, "request_properties": requestvalues.CheckMap(checkProperties)})
+	return schema.Driver{
+		Doc:            driverDoc,
+		Provider:       schema.Of[providerSettings]("", map[string]schema.Check{"fault.operation": checkOperation}),
+		Pool:           pool,
+		Label:          schema.ForLabels[labelSettings](pool, nil),
+		HasLabels:      true,
+		HasImages:      true,
+		HasCloudImages: true,
+		Formats:        []string{"raw", "qcow2"},
 	}
-	cloud, err := d.openCloud(env, options)
-	if err != nil {
+}
+
+// defaultFile is the name of the file in the directory of the provider.
+const defaultFile = "sandbox.json"
+
+// Open implements drivers.Driver. It creates the objects of public_image and foreign_server blocks that the file has never had.
+func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
+	var s providerSettings
+	if err := cloudkit.Decode(config, &s); err != nil {
 		return nil, err
 	}
-	ssh := serveSSH(ctx, env, cloud, options.SSHPort)
-	closed := func() error { return errors.Join(cloud.Close(), ssh()) }
-	access := cloud.Access()
-	c, err := d.connect(ctx, env, Endpoint{
-		AuthURL: access.AuthURL, Region: access.Region, Username: access.Username, Password: access.Password,
-		Project: access.Project, Domain: access.Domain, Transport: cloud.Transport(), CloudName: env.Provider, Closed: closed,
-	}, config)
-	if err != nil {
-		return nil, errors.Join(err, closed())
+	if err := s.check(); err != nil {
+		return nil, err
 	}
-	return c, nil
+	file := cmp.Or(s.File, defaultFile)
+	switch {
+	case filepath.IsAbs(file):
+	case env.Dir == "":
+		return nil, drivers.Rejectf("the sandbox has no directory for its file; write an absolute path as file")
+	default:
+		file = filepath.Join(env.Dir, file)
+	}
+	c := &Cloud{store: &store{path: file}, catalog: catalogOf(s), buildTime: s.BuildTime, deleteTime: s.DeleteTime, imageTime: s.ImageTime,
+		faults: faultBook{blocks: s.Faults, file: s.FaultFile}}
+	if err := c.seed(s); err != nil {
+		return nil, err
+	}
+	return &adopter{&imageStore{c, s.ImageFormat}}, ctx.Err()
 }

@@ -34,8 +34,6 @@ var arrows = map[string][]string{
 	"drivers/*":      {"drivers", kit, "resources", "resources/schema", "internal/*"},
 	// the common parts of drivers of clouds
 	kit: {"drivers", "resources", "resources/schema"},
-	// the driver and the cloud that it serves
-	"drivers/sandbox":              {"drivers", "drivers/sandbox/sandboxcloud", "resources", "resources/schema", "internal/*"},
 	"drivers/sandbox/sandboxcloud": {"resources/schema", "internal/*"},
 	// stages foreign attachments for the suite of all drivers
 	"drivers/openstack/openstacktest": {"drivers", "drivers/drivertest", "internal/testutil", "resources"},

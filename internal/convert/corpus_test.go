@@ -21,7 +21,6 @@ import (
 	"github.com/npctl/npctl/drivers/kubernetes"
 	"github.com/npctl/npctl/drivers/metastatic"
 	"github.com/npctl/npctl/drivers/openstack"
-	"github.com/npctl/npctl/drivers/sandbox"
 	"github.com/npctl/npctl/drivers/static"
 	"github.com/npctl/npctl/internal/convert"
 	"github.com/npctl/npctl/internal/nodepoolconf"
@@ -93,7 +92,7 @@ func options(dir string) config.Options {
 		Path: dir, LookupEnv: environment, States: location.Schemas(),
 		Drivers: map[string]schema.Driver{
 			"openstack": openstack.New().Schema(), "static": static.New().Schema(),
-			"sandbox": sandbox.New(openstack.SharedSchema(), nil).Schema(), "aws": aws.New().Schema(), "ibmvpc": ibmvpc.New().Schema(), "gce": gce.New().Schema(), "azure": azure.New().Schema(), "metastatic": metastatic.New().Schema(),
+			"aws": aws.New().Schema(), "ibmvpc": ibmvpc.New().Schema(), "gce": gce.New().Schema(), "azure": azure.New().Schema(), "metastatic": metastatic.New().Schema(),
 			"kubernetes": kubernetes.New().Schema(), "openshift": kubernetes.NewOpenShift().Schema(), "openshiftpods": kubernetes.NewOpenShiftPods().Schema(),
 		},
 		Builders: map[string]schema.Block{"dib": (&dib.Builder{}).Schema()},

@@ -33,15 +33,15 @@ func (p *provider) translate(n *node) {
 		p.driver = e.value.text
 		p.note(e, Converted, "", toEvery)
 	}
-	if strings.HasPrefix(name, "fake") {
-		p.driver = "sandbox"
+	if strings.HasPrefix(name, "fake") { // Nodepool uses the driver fake for this name
+		p.driver = "fake"
 	}
 	p.b.labels = []string{p.driver, name}
 	table, isCloud := clouds[p.driver]
 	switch {
 	case isCloud:
 		p.cloud(n, table)
-	case p.driver == "openstack", p.driver == "sandbox" && strings.HasPrefix(name, "fake"):
+	case p.driver == "openstack":
 		p.openstack(n)
 	case p.driver == "static":
 		p.static(n)
@@ -139,17 +139,10 @@ var openstackFields = []field{
 }
 
 func (p *provider) openstack(n *node) {
-	fields := openstackFields
-	if p.driver == "sandbox" {
-		fields = slices.Clone(fields)
-		note := "Nodepool uses its fake driver for this name; npctl uses the sandbox"
-		fields[0] = field{key: "cloud", verdict: NoEffect, note: note, anchor: toGlobal}
-		fields[1] = field{key: "region-name", verdict: NoEffect, note: note, anchor: toGlobal}
-		p.b.comment = append(p.b.comment, "# Nodepool uses its fake driver for a provider of this name. The sandbox has its own flavors and networks.")
-	} else if n.get("cloud") == nil {
+	if n.get("cloud") == nil {
 		p.fail(n, "the provider %q has no cloud", p.b.labels[1])
 	}
-	p.fields(n, p.b, fields)
+	p.fields(n, p.b, openstackFields)
 	p.maxConcurrency(n)
 	p.diskimages, p.cloudImages, p.used = map[string]*image{}, map[string]*image{}, map[string]bool{}
 	own := p.blocks(n.get("diskimages"), "diskimage", "image", strictName, p.ownImage)
@@ -290,9 +283,6 @@ var openstackPoolFields = append([]field{
 
 func (p *provider) openstackPool(n *node, b *block) {
 	p.fields(n, b, openstackPoolFields)
-	if p.driver == "sandbox" {
-		b.setDefault("host_key_checking", "false")
-	}
 	b.add(p.blocks(n.get("labels"), "label", "label", looseName, p.openstackLabel)...)
 	p.rest(n, b, openstackPoolFields)
 }

@@ -74,8 +74,8 @@ provider "sandbox" "vexxhost-ca" {
   cloud_image "debian" {}
   pool "main" {
     label "debian-small" {
-      image   = cloud_image.debian
-      min_ram = 1024
+      image  = cloud_image.debian
+      flavor = "small"
     }
   }
 }
@@ -85,8 +85,8 @@ provider "sandbox" "play" {
   cloud_image "debian" {}
   pool "main" {
     label "debian" {
-      image   = cloud_image.debian
-      min_ram = 1024
+      image  = cloud_image.debian
+      flavor = "small"
     }
   }
 %s

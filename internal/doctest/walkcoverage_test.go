@@ -97,7 +97,7 @@ func coveredNpctl(t *testing.T) string {
 	testutil.Must(t, err)
 	testutil.Must(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
 	program := filepath.Join(dir, "npctl")
-	packages := "./" + strings.Join(walked, ",./") + ",./builders/exec,./drivers/openstack,./cmd/npctl"
+	packages := "./" + strings.Join(walked, ",./") + ",./builders/exec,./drivers/sandbox,./cmd/npctl"
 	build := exec.CommandContext(t.Context(), "go", "build", "-cover", "-covermode=atomic", "-coverpkg="+packages,
 		"-overlay="+filepath.Join(dir, "overlay.json"), "-buildvcs=false", "-o", program, "./cmd/npctl")
 	build.Dir = root

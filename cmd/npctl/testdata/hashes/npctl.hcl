@@ -141,12 +141,6 @@ provider "openstack" "one" {
 }
 
 provider "sandbox" "sandbox" {
-  image "exec" {
-    visibility = "shared"
-    min_disk   = 1
-    min_ram    = 2
-  }
-
   pool "main" {
     networks = ["private"]
 

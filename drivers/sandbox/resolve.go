@@ -1,0 +1,82 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
+	"github.com/npctl/npctl/resources"
+)
+
+// ResolveOffer implements drivers.Resolver.
+func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
+	if c.catalog.anything {
+		return resources.ResolvedOffer{Resources: resources.ResourceAmounts{Instances: 1}}, nil, ctx.Err()
+	}
+	o, err := c.catalog.offer(config)
+	if err != nil {
+		problems, err := drivers.ProblemsIn(err)
+		return resources.ResolvedOffer{}, problems, err
+	}
+	return resources.ResolvedOffer{Flavor: o.flavor.Name, FlavorNames: []string{o.flavor.Name}, Resources: o.amounts(), Zones: o.zones,
+		Values: cloudkit.PlannedValues(map[string]any{"cores": o.flavor.VCPUs, "ram": o.flavor.RAM})}, nil, ctx.Err()
+}
+
+// ResolveImage implements drivers.Resolver. Filters match by pattern: id, name, format, tag, and any property.
+func (c *Cloud) ResolveImage(ctx context.Context, spec resources.CloudImageSpec) (found resources.RemoteImage, problems []resources.Problem, err error) {
+	if c.catalog.anything {
+		name := cmp.Or(spec.Image, spec.Name)
+		return resources.RemoteImage{ID: cmp.Or(spec.ImageID, "image-"+name), Name: name, Status: resources.StatusReady}, nil, ctx.Err()
+	}
+	err = c.read(ctx, opListImages, func(f *fleet) error {
+		all := f.sorted()
+		problem := resources.Problem{Attribute: "image_name", Value: cmp.Or(spec.Image, spec.Name), Detail: "no such image"}
+		matches := func(i *image) bool { return i.Name == problem.Value }
+		switch {
+		case spec.ImageID != "":
+			problem.Attribute, problem.Value = "image_id", spec.ImageID
+			matches = func(i *image) bool { return i.ID == spec.ImageID }
+		case spec.Image == "" && len(spec.Filters) > 0:
+			problem.Attribute, problem.Value, problem.Detail = "filters", cloudkit.FilterText(spec.Filters), "no image matches"
+			matches = func(i *image) bool { return i.matches(spec.Filters) }
+		}
+		if i := slices.IndexFunc(all, matches); i >= 0 {
+			found = all[i].remote()
+			return nil
+		}
+		var names []string
+		for _, i := range all {
+			names = append(names, i.Name)
+		}
+		problem.Suggestions = drivers.Suggestions(problem.Value, names)
+		problems = []resources.Problem{problem}
+		return nil
+	})
+	return found, problems, err
+}
+
+func (i *image) matches(filters map[string]resources.AnyOf) bool {
+	for name, patterns := range filters {
+		values := []string{i.Properties[name]}
+		switch name {
+		case "id":
+			values = []string{i.ID}
+		case "name":
+			values = []string{i.Name}
+		case "format":
+			values = []string{i.Format}
+		case "tag":
+			values = i.Tags
+		}
+		if !slices.ContainsFunc(patterns, func(pattern string) bool {
+			return slices.ContainsFunc(values, func(value string) bool { return cloudkit.MatchesPattern(value, pattern) })
+		}) {
+			return false
+		}
+	}
+	return true
+}
