@@ -7,6 +7,7 @@ import (
 	"hash"
 	"reflect"
 	"slices"
+	"strconv"
 
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
@@ -78,7 +79,7 @@ func digestValue(sum hash.Hash, v reflect.Value) {
 		digestValue(sum, v.Elem())
 	default:
 		text, _ := json.Marshal(v.Interface()) // strings, numbers and bools only
-		fmt.Fprintf(sum, "%d:%s;", len(text), text)
+		writeDigest(sum, text)
 	}
 }
 
@@ -97,15 +98,29 @@ func digestCty(sum hash.Hash, value cty.Value) {
 		fmt.Fprint(sum, "nil;")
 		return
 	}
-	value, _ = value.UnmarkDeep()
+	if value.ContainsMarked() {
+		value, _ = value.UnmarkDeep()
+	}
 	if value.Type().Equals(textsMap) && value.IsWhollyKnown() && !value.IsNull() && value.LengthInt() > 0 {
 		value = withoutBrackets(value)
 	}
-	text, err := ctyjson.Marshal(value, value.Type())
-	if err != nil { // unknown only after an error, when the digest is not used
-		text = nil
+	var text []byte // empty for an unknown value: only after an error, when the digest is not used
+	switch {
+	case value.IsNull():
+		text = []byte("null")
+	case value.Type() == cty.String && value.IsKnown(): // most values are strings
+		text, _ = json.Marshal(value.AsString())
+	default:
+		text, _ = ctyjson.Marshal(value, value.Type())
 	}
-	fmt.Fprintf(sum, "%d:%s;", len(text), text)
+	writeDigest(sum, text)
+}
+
+func writeDigest(sum hash.Hash, text []byte) {
+	_, _ = sum.Write(strconv.AppendInt(nil, int64(len(text)), 10))
+	_, _ = sum.Write([]byte{':'})
+	_, _ = sum.Write(text)
+	_, _ = sum.Write([]byte{';'})
 }
 
 // withoutBrackets turns lists of one element into the element, as resources.AnyOf in digestValue.

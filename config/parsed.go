@@ -58,7 +58,7 @@ type parsedPool struct {
 	resources.Pool
 	at     hcl.Range
 	offers []parsedOffer
-	nodes  []parsedNode
+	nodes  []*parsedNode
 }
 
 type parsedOffer struct {
@@ -119,10 +119,11 @@ func (p *parsedPool) desired() resources.Pool {
 		made.Offers = append(made.Offers, offer.Offer)
 	}
 	sortBy(made.Offers, func(o resources.Offer) string { return o.Label })
+	sortBy(p.nodes, func(n *parsedNode) string { return n.Name })
+	made.Nodes = slices.Grow(made.Nodes, len(p.nodes))
 	for _, node := range p.nodes {
 		made.Nodes = append(made.Nodes, node.StaticNode)
 	}
-	sortBy(made.Nodes, func(n resources.StaticNode) string { return n.Name })
 	return made
 }
 

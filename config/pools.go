@@ -158,7 +158,7 @@ func (r *providerReader) node(pool *parsedPool, one instance, ctx *hcl.EvalConte
 	}
 	around.seen["node "+one.name] = r.sourceOf(at)
 	c, all := r.body(one.block, ctx, s.node)
-	made := parsedNode{at: at, labelsAt: *c.rangeOf("labels"), StaticNode: resources.StaticNode{
+	made := &parsedNode{at: at, labelsAt: *c.rangeOf("labels"), StaticNode: resources.StaticNode{
 		Name: one.name, Config: all.of(s.Node), Source: r.sourceOf(at), Static: map[string]string{},
 	}}
 	all.decode(&made.StaticNode)
@@ -169,8 +169,7 @@ func (r *providerReader) node(pool *parsedPool, one instance, ctx *hcl.EvalConte
 	if !all["labels"].IsWhollyKnown() || !all["slots"].IsKnown() {
 		r.incomplete["pool label"] = true
 	}
-	both := nodeSchema(s)
-	static := staticOf(both, all)
+	static := staticOf(s.wholeNode, all)
 	made.Hashed = resources.SourceOfHash(static)
 	made.Hashes = made.Hashed.Hashes("")
 	former := append([]values{all}, r.withFormerLabels(all)...)
@@ -182,9 +181,9 @@ func (r *providerReader) node(pool *parsedPool, one instance, ctx *hcl.EvalConte
 		}
 	}
 	for _, earlier := range former[1:] {
-		made.FormerHashed = append(made.FormerHashed, resources.SourceOfHash(staticOf(both, earlier)))
+		made.FormerHashed = append(made.FormerHashed, resources.SourceOfHash(staticOf(s.wholeNode, earlier)))
 	}
-	showStatic(made.Static, "", both, all)
+	showStatic(made.Static, "", s.wholeNode, all)
 	r.digest("provider."+p.Name+".pool."+pool.Name+".node."+one.name, "", at, all)
 	pool.nodes = append(pool.nodes, made)
 }
@@ -215,7 +214,7 @@ func (r *providerReader) withFormerLabels(all values) (former []values) {
 }
 
 // nodeSchema returns the complete schema of a node block: the language's and the driver's.
-func nodeSchema(s *driverSpecs) schema.Block {
-	own := without(s.Node, nodeBlock)
+func nodeSchema(d schema.Driver) schema.Block {
+	own := without(d.Node, nodeBlock)
 	return schema.Block{Attributes: append(nodeBlock.Attributes[:len(nodeBlock.Attributes):len(nodeBlock.Attributes)], own.Attributes...), Blocks: own.Blocks}
 }

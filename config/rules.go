@@ -55,7 +55,7 @@ func (c *ruleChecker) checkRules() {
 // checkMachines warns of a machine that two nodes name. npctl would assign each node independently.
 func (c *ruleChecker) checkMachines() {
 	type placed struct {
-		parsedNode
+		*parsedNode
 		pool   string
 		report *report
 	}
@@ -68,7 +68,7 @@ func (c *ruleChecker) checkMachines() {
 		}
 	}
 	slices.SortStableFunc(nodes, func(a, b placed) int { return compareRanges(a.at, b.at) })
-	first := map[string]placed{}
+	first := make(map[string]placed, len(nodes))
 	for _, node := range nodes {
 		machine := machineOf(node.StaticNode)
 		other, twice := first[machine]

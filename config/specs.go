@@ -25,6 +25,8 @@ type driverSpecs struct {
 	poolOnly schema.Block
 	// label is the driver's label schema for hashing: attributes without a default have that of the pool.
 	label schema.Block
+	// wholeNode is the schema of a node block: the language's and the driver's.
+	wholeNode schema.Block
 }
 
 // The structural blocks inside a provider, a pool and other blocks.
@@ -90,6 +92,7 @@ func newDriverSpecs(kind string, d schema.Driver) *driverSpecs {
 		node:          newSpec("node", nodeBlock, d.Node).repeating(),
 		poolOnly:      without(d.Pool, d.Label),
 		label:         withDefaults(d.Label, d.Pool),
+		wholeNode:     nodeSchema(d),
 	}
 }
 

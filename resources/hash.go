@@ -139,8 +139,12 @@ func NewHashSource(full, public [sha256.Size]byte) HashSource {
 // omits null attributes of objects, so that a new attribute of a later npctl does not change a hash until a
 // configuration sets it.
 func SourceOfHash(v cty.Value) HashSource {
+	if !v.ContainsMarked() {
+		sum := sumOf(v)
+		return HashSource{full: sum, public: sum}
+	}
 	plain, _ := v.UnmarkDeep()
-	return HashSource{full: sumOf(plain), public: sumOf(withoutMarked(v)), sensitive: v.ContainsMarked()}
+	return HashSource{full: sumOf(plain), public: sumOf(withoutMarked(v)), sensitive: true}
 }
 
 // Hashes returns the hashes with the key. Without a key, those of version 2 have no MAC.
