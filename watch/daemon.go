@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -170,14 +171,28 @@ func (d *Daemon) loop(ctx, work context.Context) {
 		case <-d.wake:
 		case <-timer.C:
 		}
-		decided := d.pass(work)
+		used := d.cpuTime(func() { d.pass(work) })
 		select { // passes use at most a quarter of a processor; one pass covers all changes during this pause
-		case <-time.After(max(3*decided, passGap)):
+		case <-time.After(max(3*used, passGap)):
 		case <-ctx.Done():
 			return
 		}
 		timer.Reset(d.nextPassDelay())
 	}
+}
+
+// cpuTime returns the CPU time of a call, so that a busy host makes no pause longer; without ThreadTime its duration.
+func (d *Daemon) cpuTime(call func()) time.Duration {
+	if d.ThreadTime == nil {
+		began := time.Now()
+		call()
+		return time.Since(began)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := d.ThreadTime()
+	call()
+	return d.ThreadTime() - before
 }
 
 // nextPassDelay returns the time until the next pass when nothing triggers one earlier.
@@ -290,6 +305,8 @@ type Options struct {
 	// MaxListingAge is how much older than a request a listing may be that shows the ready nodes it gets; 0: no limit.
 	MaxListingAge time.Duration
 	Log           *slog.Logger
+	// ThreadTime, when set, returns the CPU time of the thread.
+	ThreadTime func() time.Duration
 	// OnPass, when set, is called with each pass, for example for metrics.
 	OnPass func(Pass)
 	// OnStep, when set, is called with each step event, one call at a time.

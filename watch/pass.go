@@ -23,13 +23,13 @@ type Pass struct {
 	Took     time.Duration
 }
 
-// pass observes, plans and starts steps. It returns how long observing and planning took.
-func (d *Daemon) pass(ctx context.Context) time.Duration {
+// pass observes, plans and starts steps.
+func (d *Daemon) pass(ctx context.Context) {
 	started := time.Now()
 	defer func() { now := time.Now(); d.lastPass.Store(&now) }()
 	connected, reconnected := d.connection.check()
 	if !connected {
-		return 0
+		return
 	}
 	d.images.startPass(len(d.observer.Engine().Desired.Images) > 0)
 	engine, seen, filesErr := d.observer.Observe()
@@ -42,7 +42,6 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	}
 	todo := p
 	todo.Steps = runnableSteps(p, sync.OnceValue(func() bool { return d.providersListed(engine.Desired, seen.Now) }))
-	decided := time.Since(started)
 	d.images.setWanted(todo.Steps)
 	pass := Pass{Desired: engine.Desired, Observed: seen, Plan: p, Started: d.startSteps(ctx, todo, seen)}
 	if d.leadership.store != nil {
@@ -57,7 +56,7 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	}
 	if d.shadow != nil {
 		d.shadow.compare(pass)
-		return decided
+		return
 	}
 	requests := seen.Records.Requests
 	if seen.Shared {
@@ -67,7 +66,6 @@ func (d *Daemon) pass(ctx context.Context) time.Duration {
 	if d.runner.Shared() != nil {
 		d.presence.publish(resources.Presence{Pools: d.pools(engine.Desired, seen, p.Waiting), Builder: d.builderID(engine)})
 	}
-	return decided
 }
 
 // startSteps starts the steps that this process may run and returns them, unless the daemon is suspended or a shadow.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
@@ -79,7 +80,7 @@ func (c *watchCommand) serve(ctx context.Context, s *session) error {
 		onStep = func(e reconcile.Event) { m.Step(e); stats.Step(e) }
 	}
 	d, err := watch.New(ctx, watch.Options{Engine: s.engine, Load: c.loadConfiguration, Providers: c.providers, Tasks: c.does(), Refresh: c.refresh, MaxListingAge: c.listingAge, Log: c.log,
-		AllowDestroy: c.allowDestroy, Stall: c.stall, Shadow: c.shadow, Compared: m.Compared, OnPass: onPass, OnStep: onStep, OnTaken: m.RequestTaken, RequestRefused: m.RequestRefused, Reloaded: c.reloaded(m)})
+		AllowDestroy: c.allowDestroy, Stall: c.stall, Shadow: c.shadow, Compared: m.Compared, ThreadTime: host.ThreadTime(), OnPass: onPass, OnStep: onStep, OnTaken: m.RequestTaken, RequestRefused: m.RequestRefused, Reloaded: c.reloaded(m)})
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ var arrows = map[string][]string{
 	"drivers":        {"resources", "resources/schema"},
 	"drivers/*":      {"drivers", kit, "resources", "resources/schema", "internal/*"},
 	// the common parts of drivers of clouds
-	kit: {"drivers", "resources", "resources/schema"},
+	kit:                            {"drivers", "resources", "resources/schema"},
 	"drivers/sandbox/sandboxcloud": {"resources/schema", "internal/*"},
 	// stages foreign attachments for the suite of all drivers
 	"drivers/openstack/openstacktest": {"drivers", "drivers/drivertest", "internal/testutil", "resources"},

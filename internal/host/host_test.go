@@ -2,8 +2,10 @@ package host
 
 import (
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/npctl/npctl/internal/testutil"
 )
@@ -18,5 +20,26 @@ func TestUnfinishedFilesAreThoseOfReplaceFile(t *testing.T) {
 	testutil.Must(t, ReplaceFile(path, []byte("{}"), 0o600))
 	if got := Unfinished(path); !slices.Equal(got, []string{unfinished}) {
 		t.Errorf("unfinished files are %q, want %s", got, unfinished)
+	}
+}
+
+func TestThreadTimeGrowsWithWorkOnly(t *testing.T) {
+	used := ThreadTime()
+	if used == nil {
+		t.Skip("this system does not measure the CPU time of a thread")
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := used()
+	time.Sleep(20 * time.Millisecond)
+	asleep := used() - before
+	sum := 0
+	for used()-before-asleep < 20*time.Millisecond {
+		for i := range 1000 {
+			sum += i * i
+		}
+	}
+	if asleep > 10*time.Millisecond {
+		t.Errorf("a sleep of 20 ms counts as %s of work (%d)", asleep, sum)
 	}
 }

@@ -62,6 +62,19 @@ func Monotonic() (time.Duration, bool) {
 	return time.Duration(now.Nano()), err == nil
 }
 
+// ThreadTime returns the clock of the CPU time of the calling thread, or nil if the system does not measure it.
+func ThreadTime() func() time.Duration {
+	read := func() (time.Duration, error) {
+		var used unix.Timespec
+		err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used)
+		return time.Duration(used.Nano()), err
+	}
+	if _, err := read(); err != nil {
+		return nil
+	}
+	return func() time.Duration { used, _ := read(); return used }
+}
+
 // IsRunning reports whether a process exists, possibly of another user.
 func IsRunning(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
 

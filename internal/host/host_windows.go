@@ -52,6 +52,9 @@ func Monotonic() (time.Duration, bool) { return 0, false }
 // stillActive is the exit code of a running process.
 const stillActive = 259
 
+// ThreadTime returns nil: the system's clock of a thread is too coarse.
+func ThreadTime() func() time.Duration { return nil }
+
 // IsRunning reports whether a process exists, possibly of another user.
 func IsRunning(pid int) bool {
 	process, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
