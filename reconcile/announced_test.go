@@ -22,7 +22,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/openstack"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/render"
@@ -43,10 +43,10 @@ func TestPlanAnnouncesEveryCallToTheCloud(t *testing.T) {
 }
 
 func announced(t *testing.T, random *rand.Rand) {
-	options := sandboxcloud.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second,
-		Networks: []sandboxcloud.Network{{Name: "second", CIDRs: []string{"127.78.0.0/16"}}}}
+	options := emulator.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second,
+		Networks: []emulator.Network{{Name: "second", CIDRs: []string{"127.78.0.0/16"}}}}
 	l := newLab(t, "", options)
-	cloud, err := sandboxcloud.Open(options)
+	cloud, err := emulator.Open(options)
 	testutil.Must(t, err)
 	t.Cleanup(func() { _ = cloud.Close() })
 	l.driver.Clouds["three"] = cloud
@@ -82,7 +82,7 @@ func (l *lab) silence(t *testing.T, random *rand.Rand) {
 		if random.IntN(8) > 0 {
 			continue
 		}
-		testutil.Must(t, l.driver.Clouds[name].SetFaults(sandboxcloud.Fault{Operation: "*", Action: sandboxcloud.Answer, Status: 503}))
+		testutil.Must(t, l.driver.Clouds[name].SetFaults(emulator.Fault{Operation: "*", Action: emulator.Answer, Status: 503}))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -19,8 +19,8 @@ import (
 
 func TestApplyThenNothingThenDestroy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, twoClouds, sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second,
-			Foreign: []sandboxcloud.ForeignServer{{Name: "np0000000001"}}})
+		l := newLab(t, twoClouds, emulator.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second,
+			Foreign: []emulator.ForeignServer{{Name: "np0000000001"}}})
 		p, _, err := l.run(t.Context(), plan.Options{})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text(p))
@@ -79,7 +79,7 @@ func (l *lab) empty(t *testing.T) {
 // builds that this state began are leaks without their records.
 func TestImageFilesOfOthersStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		l := newLab(t, twoClouds, emulator.Options{})
 		images := filepath.Join(l.dir, "images")
 		foreign := func(id string) (paths []string) {
 			manifests := filepath.Join(images, "ubuntu-"+id+".d")
@@ -127,7 +127,7 @@ func TestImageFilesOfOthersStay(t *testing.T) {
 // the old upload until they are gone.
 func TestChangedSettingsOfAnImageUploadItAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		l := newLab(t, twoClouds, emulator.Options{})
 		apply := func(want int) (steps []plan.Step) {
 			t.Helper()
 			p, _, err := l.run(t.Context(), plan.Options{})

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/plan"
 )
 
@@ -13,8 +13,8 @@ import (
 func BenchmarkRefresh(b *testing.B) {
 	config := strings.NewReplacer(`label "small" { min_ready = 2 }`, `label "small" { min_ready = 300 }`,
 		"      auto_floating_ip  = true\n", "", `image_format = "raw"`, "image_format = \"raw\"\n  rate = 0\n  max_concurrency = 100").Replace(twoClouds)
-	unlimited := sandboxcloud.Unlimited()
-	l := newLab(b, config, sandboxcloud.Options{Quota: &unlimited})
+	unlimited := emulator.Unlimited()
+	l := newLab(b, config, emulator.Options{Quota: &unlimited})
 	if p, _, err := l.run(b.Context(), plan.Options{}); err != nil {
 		b.Fatalf("%v\n%s", err, text(p))
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/npctl/npctl/builders"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
@@ -62,7 +62,7 @@ const lentBuild = "0123456789abcdef0123456789abcdef"
 type lending struct {
 	*lab
 	builders.Instances
-	cloud *sandboxcloud.Cloud
+	cloud *emulator.Cloud
 	path  string
 }
 
@@ -70,7 +70,7 @@ type lending struct {
 func lend(t *testing.T, do func(t *testing.T, l *lending)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, lendingClouds, sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second, ImageTime: 3 * time.Second})
+		l := newLab(t, lendingClouds, emulator.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second, ImageTime: 3 * time.Second})
 		if _, _, err := l.run(t.Context(), plan.Options{}); err != nil {
 			t.Fatal(err)
 		}
@@ -86,11 +86,11 @@ func lend(t *testing.T, do func(t *testing.T, l *lending)) {
 }
 
 // ofBuild returns the objects of the build in the cloud.
-func (l *lending) ofBuild(t *testing.T) []sandboxcloud.Thing {
+func (l *lending) ofBuild(t *testing.T) []emulator.Thing {
 	t.Helper()
 	things, err := l.cloud.Inventory()
 	testutil.Must(t, err)
-	var found []sandboxcloud.Thing
+	var found []emulator.Thing
 	for _, thing := range things {
 		if thing.Metadata["npctl_build_id"] == lentBuild || strings.Contains(thing.Text, lentBuild) {
 			found = append(found, thing)
@@ -186,37 +186,37 @@ func TestUnusableBuildInstanceIsExplained(t *testing.T) {
 }
 
 // once returns a fault that occurs at the first call.
-func once(operation string, action sandboxcloud.Action) sandboxcloud.Fault {
-	return sandboxcloud.Fault{Operation: operation, Action: action, Times: 1}
+func once(operation string, action emulator.Action) emulator.Fault {
+	return emulator.Fault{Operation: operation, Action: action, Times: 1}
 }
 
 func TestFaultsOfABuildInstance(t *testing.T) {
 	for name, test := range map[string]struct {
-		faults []sandboxcloud.Fault
+		faults []emulator.Fault
 		want   string // in the error; empty: no error
 	}{
-		"boot fails once":       {[]sandboxcloud.Fault{once("server.create", sandboxcloud.ServerError)}, ""},
-		"boot fails":            {[]sandboxcloud.Fault{{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "No valid host was found."}}, "attempt 2 of 2"},
-		"quota is used up":      {[]sandboxcloud.Fault{{Operation: "server.create", Action: sandboxcloud.OverQuota}}, "attempt 1 of 2"},
-		"boot's answer is lost": {[]sandboxcloud.Fault{once("server.create", sandboxcloud.LostAfter)}, ""},
-		"lists are behind":      {[]sandboxcloud.Fault{{Operation: "server.*", Action: sandboxcloud.LateListing, Delay: 7 * time.Second}}, ""},
-		"lists fail": {[]sandboxcloud.Fault{{Operation: "server.list", Action: sandboxcloud.Answer, Status: 503, Every: 3},
-			{Operation: "image.list", Action: sandboxcloud.Answer, Status: 503, Every: 3}}, ""},
-		"snapshot is refused for now": {[]sandboxcloud.Fault{{Operation: "server.snapshot", Action: sandboxcloud.Answer, Status: 409, Message: "task_state powering-off", Times: 9}}, ""},
-		"snapshot is always refused":  {[]sandboxcloud.Fault{{Operation: "server.snapshot", Action: sandboxcloud.Answer, Status: 409, Message: "task_state powering-off"}}, "powering-off"},
-		"snapshot is forbidden": {[]sandboxcloud.Fault{{Operation: "server.snapshot", Action: sandboxcloud.Answer, Status: 403,
+		"boot fails once":       {[]emulator.Fault{once("server.create", emulator.ServerError)}, ""},
+		"boot fails":            {[]emulator.Fault{{Operation: "server.create", Action: emulator.ServerError, Message: "No valid host was found."}}, "attempt 2 of 2"},
+		"quota is used up":      {[]emulator.Fault{{Operation: "server.create", Action: emulator.OverQuota}}, "attempt 1 of 2"},
+		"boot's answer is lost": {[]emulator.Fault{once("server.create", emulator.LostAfter)}, ""},
+		"lists are behind":      {[]emulator.Fault{{Operation: "server.*", Action: emulator.LateListing, Delay: 7 * time.Second}}, ""},
+		"lists fail": {[]emulator.Fault{{Operation: "server.list", Action: emulator.Answer, Status: 503, Every: 3},
+			{Operation: "image.list", Action: emulator.Answer, Status: 503, Every: 3}}, ""},
+		"snapshot is refused for now": {[]emulator.Fault{{Operation: "server.snapshot", Action: emulator.Answer, Status: 409, Message: "task_state powering-off", Times: 9}}, ""},
+		"snapshot is always refused":  {[]emulator.Fault{{Operation: "server.snapshot", Action: emulator.Answer, Status: 409, Message: "task_state powering-off"}}, "powering-off"},
+		"snapshot is forbidden": {[]emulator.Fault{{Operation: "server.snapshot", Action: emulator.Answer, Status: 403,
 			Message: "Policy doesn't allow os_compute_api:servers:create_image to be performed."}}, "Policy doesn't allow"},
-		"snapshot's answer is lost":    {[]sandboxcloud.Fault{once("server.snapshot", sandboxcloud.LostAfter)}, ""},
-		"snapshot is never heard of":   {[]sandboxcloud.Fault{once("server.snapshot", sandboxcloud.LostBefore)}, "no snapshot is listed 2m0s after it was requested"},
-		"snapshot appears late":        {[]sandboxcloud.Fault{{Operation: "server.snapshot", Action: sandboxcloud.LateEffect, Delay: 20 * time.Second, Times: 1}}, ""},
-		"snapshot is given up":         {[]sandboxcloud.Fault{once("server.snapshot", sandboxcloud.ServerError)}, "the cloud could not create the snapshot"},
-		"snapshot is not tagged":       {[]sandboxcloud.Fault{{Operation: "image.tag", Action: sandboxcloud.Answer, Status: 500}}, ""},
-		"content is cut":               {[]sandboxcloud.Fault{once("image.download", sandboxcloud.Truncate)}, ""},
-		"content is changed":           {[]sandboxcloud.Fault{once("image.download", sandboxcloud.Corrupt)}, ""},
-		"content is always changed":    {[]sandboxcloud.Fault{{Operation: "image.download", Action: sandboxcloud.Corrupt}}, "damaged in transfer"},
-		"deletion fails once":          {[]sandboxcloud.Fault{once("server.delete", sandboxcloud.DeleteFails)}, ""},
-		"deletion's answer is lost":    {[]sandboxcloud.Fault{once("server.delete", sandboxcloud.LostAfter), once("image.delete", sandboxcloud.LostAfter)}, ""},
-		"deleted image stays in lists": {[]sandboxcloud.Fault{{Operation: "image.delete", Action: sandboxcloud.LateListing, Delay: 9 * time.Second}}, ""},
+		"snapshot's answer is lost":    {[]emulator.Fault{once("server.snapshot", emulator.LostAfter)}, ""},
+		"snapshot is never heard of":   {[]emulator.Fault{once("server.snapshot", emulator.LostBefore)}, "no snapshot is listed 2m0s after it was requested"},
+		"snapshot appears late":        {[]emulator.Fault{{Operation: "server.snapshot", Action: emulator.LateEffect, Delay: 20 * time.Second, Times: 1}}, ""},
+		"snapshot is given up":         {[]emulator.Fault{once("server.snapshot", emulator.ServerError)}, "the cloud could not create the snapshot"},
+		"snapshot is not tagged":       {[]emulator.Fault{{Operation: "image.tag", Action: emulator.Answer, Status: 500}}, ""},
+		"content is cut":               {[]emulator.Fault{once("image.download", emulator.Truncate)}, ""},
+		"content is changed":           {[]emulator.Fault{once("image.download", emulator.Corrupt)}, ""},
+		"content is always changed":    {[]emulator.Fault{{Operation: "image.download", Action: emulator.Corrupt}}, "damaged in transfer"},
+		"deletion fails once":          {[]emulator.Fault{once("server.delete", emulator.DeleteFails)}, ""},
+		"deletion's answer is lost":    {[]emulator.Fault{once("server.delete", emulator.LostAfter), once("image.delete", emulator.LostAfter)}, ""},
+		"deleted image stays in lists": {[]emulator.Fault{{Operation: "image.delete", Action: emulator.LateListing, Delay: 9 * time.Second}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lend(t, func(t *testing.T, l *lending) {

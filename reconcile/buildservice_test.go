@@ -15,7 +15,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
@@ -83,7 +83,7 @@ func (l *lab) kept(t *testing.T, w *reconcile.BuildService, want ...string) {
 }
 
 func TestWorkshopMakesABuildOnce(t *testing.T) {
-	l := newLab(t, host, sandboxcloud.Options{})
+	l := newLab(t, host, emulator.Options{})
 	w, end := l.workshop(t)
 	if got := w.Images(); !slices.Equal(got, []string{"broken", "debian"}) {
 		t.Errorf("images are %v", got)
@@ -135,7 +135,7 @@ func (v *versions) Versions(context.Context, string, cty.Value, string) ([]resou
 }
 
 func TestWorkshopListsVersions(t *testing.T) {
-	l := newLab(t, host, sandboxcloud.Options{})
+	l := newLab(t, host, emulator.Options{})
 	e, end := l.engine()
 	defer end()
 	w, err := reconcile.NewBuildService(t.Context(), e)
@@ -163,7 +163,7 @@ func TestWorkshopListsVersions(t *testing.T) {
 }
 
 func TestWorkshopFailsAndForgets(t *testing.T) {
-	l := newLab(t, host, sandboxcloud.Options{})
+	l := newLab(t, host, emulator.Options{})
 	w, end := l.workshop(t)
 	defer end()
 	for _, image := range []string{"broken", "unknown"} {
@@ -191,7 +191,7 @@ func (l *lab) marked(t *testing.T, cloud string) []resources.OwnerTags {
 }
 
 func TestWorkshopSendsForOthers(t *testing.T) {
-	l := newLab(t, host, sandboxcloud.Options{})
+	l := newLab(t, host, emulator.Options{})
 	w, end := l.workshop(t)
 	if _, err := w.Build(t.Context(), builders.RemoteBuild{Image: "debian", BuildID: askedID, Formats: []string{"raw"}}); err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func TestWorkshopKilledAnywhereLeavesNothingHalf(t *testing.T) {
 }
 
 func dyingWorkshop(t *testing.T, at int) (died bool) {
-	l := newLab(t, host, sandboxcloud.Options{})
+	l := newLab(t, host, emulator.Options{})
 	l.kill.Revive(at)
 	l.workAndDie(t)
 	where, died := l.kill.Died()
@@ -266,7 +266,7 @@ func (l *lab) workAndDie(t *testing.T) {
 }
 
 func TestWorkshopUsesAnotherConfiguration(t *testing.T) {
-	l := newLab(t, host, sandboxcloud.Options{})
+	l := newLab(t, host, emulator.Options{})
 	e, end := l.engine()
 	defer end()
 	w, err := reconcile.NewBuildService(t.Context(), e)
@@ -310,7 +310,7 @@ func TestWorkshopUsesAnotherConfiguration(t *testing.T) {
 func TestProvidersWantFormatsByTheirUsualNames(t *testing.T) {
 	formats := strings.Replace(strings.Replace(host, `"one" { image_format = "raw" }`, `"one" { image_format = "qcow" }`, 1),
 		`"two" { image_format = "raw" }`, `"two" { image_format = "vpc" }`, 1)
-	e, end := newLab(t, formats, sandboxcloud.Options{}).engine()
+	e, end := newLab(t, formats, emulator.Options{}).engine()
 	defer end()
 	if got := e.Formats(); got["one"] != "qcow2" || got["two"] != "vhd" {
 		t.Errorf("the formats are %v, want qcow2 and vhd", got)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/plan"
 )
 
@@ -16,8 +16,8 @@ func TestCallsOfARefreshDoNotGrowWithNodes(t *testing.T) {
 	calls := func(t *testing.T, nodes int) (total int, by map[string]int) {
 		synctest.Test(t, func(t *testing.T) {
 			config := strings.Replace(twoClouds, `label "small" { min_ready = 2 }`, fmt.Sprintf(`label "small" { min_ready = %d }`, nodes), 1)
-			unlimited := sandboxcloud.Unlimited()
-			l := newLab(t, config, sandboxcloud.Options{Quota: &unlimited, PageLimit: 20})
+			unlimited := emulator.Unlimited()
+			l := newLab(t, config, emulator.Options{Quota: &unlimited, PageLimit: 20})
 			l.mustRun(t, plan.Options{})
 			cloud := l.driver.Clouds["one"]
 			cloud.ResetCalls()

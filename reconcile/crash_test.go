@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -35,8 +35,8 @@ func TestKilledAnywhere(t *testing.T) {
 // killedAt runs with a kill at one point, and reports whether the run reached it.
 func killedAt(t *testing.T, opt plan.Options, at int) (struck bool) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, twoClouds, sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second,
-			Foreign: []sandboxcloud.ForeignServer{{Name: "np0000000001"}}})
+		l := newLab(t, twoClouds, emulator.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second,
+			Foreign: []emulator.ForeignServer{{Name: "np0000000001"}}})
 		if opt.Destroy {
 			l.mustRun(t, plan.Options{})
 		}
@@ -146,8 +146,8 @@ func TestKilledWhileAFailedAttemptIsCleared(t *testing.T) {
 	for at, struck := 1, true; struck; at++ {
 		synctest.Test(t, func(t *testing.T) {
 			one := strings.Replace(oneCloud(), "min_ready = 2", "min_ready = 1", 1)
-			l := newLab(t, one, sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second})
-			if err := l.driver.Clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError,
+			l := newLab(t, one, emulator.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second})
+			if err := l.driver.Clouds["one"].SetFaults(emulator.Fault{Operation: "server.create", Action: emulator.ServerError,
 				Message: "No valid host was found. ", Times: 1}); err != nil {
 				t.Fatal(err)
 			}

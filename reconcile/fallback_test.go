@@ -10,13 +10,13 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/openstack"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
 
-var debian12 = sandboxcloud.Options{Images: []sandboxcloud.PublicImage{{Name: "debian-12"}}}
+var debian12 = emulator.Options{Images: []emulator.PublicImage{{Name: "debian-12"}}}
 
 // poolsByPriority returns a configuration with one pool of each flavor, in order of priority.
 func poolsByPriority(flavors ...string) string {

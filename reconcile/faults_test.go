@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 )
@@ -25,41 +25,41 @@ func TestFaultsLeaveNothingBehind(t *testing.T) {
 }
 
 // menu holds the faults to draw from. Each occurs only a few times.
-var menu = []sandboxcloud.Fault{
-	{Operation: "*.list", Action: sandboxcloud.Answer, Status: 503},
-	{Operation: "*.list", Action: sandboxcloud.Truncate},
-	{Operation: "server.list", Action: sandboxcloud.LateListing, Delay: 10 * time.Second},
-	{Operation: "server.create", Action: sandboxcloud.Answer, Status: 429, RetryAfter: 3 * time.Second},
-	{Operation: "server.create", Action: sandboxcloud.Answer, Status: 500},
-	{Operation: "server.create", Action: sandboxcloud.OverQuota},
-	{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "No valid host was found. "},
-	{Operation: "server.create", Action: sandboxcloud.LostAfter},
-	{Operation: "server.create", Action: sandboxcloud.LateEffect, Delay: 5 * time.Minute},
-	{Operation: "server.create", Action: sandboxcloud.HangAfter},
-	{Operation: "server.create", Action: sandboxcloud.HangBefore},
-	{Operation: "server.create", Action: sandboxcloud.LateListing, Delay: 15 * time.Second},
-	{Operation: "server.delete", Action: sandboxcloud.DeleteFails},
-	{Operation: "server.delete", Action: sandboxcloud.LostAfter},
-	{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 500},
-	{Operation: "server.delete", Action: sandboxcloud.LateListing, Delay: 20 * time.Second},
-	{Operation: "floating_ip.create", Action: sandboxcloud.LostAfter},
-	{Operation: "floating_ip.create", Action: sandboxcloud.LateEffect, Delay: time.Minute},
-	{Operation: "floating_ip.create", Action: sandboxcloud.OverQuota},
-	{Operation: "floating_ip.create", Action: sandboxcloud.LateAddress, Delay: 10 * time.Second},
-	{Operation: "floating_ip.delete", Action: sandboxcloud.Answer, Status: 500},
-	{Operation: "image.create", Action: sandboxcloud.LostAfter},
-	{Operation: "image.upload", Action: sandboxcloud.CutUpload},
-	{Operation: "image.upload", Action: sandboxcloud.LostAfter},
-	{Operation: "image.upload", Action: sandboxcloud.StuckSaving},
-	{Operation: "image.delete", Action: sandboxcloud.LostAfter},
-	{Operation: "image.delete", Action: sandboxcloud.Answer, Status: 409},
-	{Operation: "limits.show", Action: sandboxcloud.Slow, Delay: 20 * time.Second},
+var menu = []emulator.Fault{
+	{Operation: "*.list", Action: emulator.Answer, Status: 503},
+	{Operation: "*.list", Action: emulator.Truncate},
+	{Operation: "server.list", Action: emulator.LateListing, Delay: 10 * time.Second},
+	{Operation: "server.create", Action: emulator.Answer, Status: 429, RetryAfter: 3 * time.Second},
+	{Operation: "server.create", Action: emulator.Answer, Status: 500},
+	{Operation: "server.create", Action: emulator.OverQuota},
+	{Operation: "server.create", Action: emulator.ServerError, Message: "No valid host was found. "},
+	{Operation: "server.create", Action: emulator.LostAfter},
+	{Operation: "server.create", Action: emulator.LateEffect, Delay: 5 * time.Minute},
+	{Operation: "server.create", Action: emulator.HangAfter},
+	{Operation: "server.create", Action: emulator.HangBefore},
+	{Operation: "server.create", Action: emulator.LateListing, Delay: 15 * time.Second},
+	{Operation: "server.delete", Action: emulator.DeleteFails},
+	{Operation: "server.delete", Action: emulator.LostAfter},
+	{Operation: "server.delete", Action: emulator.Answer, Status: 500},
+	{Operation: "server.delete", Action: emulator.LateListing, Delay: 20 * time.Second},
+	{Operation: "floating_ip.create", Action: emulator.LostAfter},
+	{Operation: "floating_ip.create", Action: emulator.LateEffect, Delay: time.Minute},
+	{Operation: "floating_ip.create", Action: emulator.OverQuota},
+	{Operation: "floating_ip.create", Action: emulator.LateAddress, Delay: 10 * time.Second},
+	{Operation: "floating_ip.delete", Action: emulator.Answer, Status: 500},
+	{Operation: "image.create", Action: emulator.LostAfter},
+	{Operation: "image.upload", Action: emulator.CutUpload},
+	{Operation: "image.upload", Action: emulator.LostAfter},
+	{Operation: "image.upload", Action: emulator.StuckSaving},
+	{Operation: "image.delete", Action: emulator.LostAfter},
+	{Operation: "image.delete", Action: emulator.Answer, Status: 409},
+	{Operation: "limits.show", Action: emulator.Slow, Delay: 20 * time.Second},
 }
 
 func faulty(t *testing.T, random *rand.Rand) {
 	small, large := random.IntN(4), random.IntN(3)
-	l := newLab(t, wanting(small, large, "small"), sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second,
-		Seed: random.Uint64(), Foreign: []sandboxcloud.ForeignServer{{Name: "np0000000001"}}})
+	l := newLab(t, wanting(small, large, "small"), emulator.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second,
+		Seed: random.Uint64(), Foreign: []emulator.ForeignServer{{Name: "np0000000001"}}})
 	var story []string
 	for range 3 {
 		story = append(story, l.misbehave(t, random)...)
@@ -101,7 +101,7 @@ func wanting(small, large int, flavor string) string {
 func (l *lab) misbehave(t *testing.T, random *rand.Rand) (story []string) {
 	t.Helper()
 	for _, name := range []string{"one", "two"} {
-		var faults []sandboxcloud.Fault
+		var faults []emulator.Fault
 		for range random.IntN(4) {
 			f := menu[random.IntN(len(menu))]
 			f.Times, f.After = 1+random.IntN(4), random.IntN(3)
@@ -180,9 +180,9 @@ func (l *lab) count(t *testing.T, small, large int) {
 // TestRetryAfterIsRespectedFromTheFirstCall uses clouds that refuse their first calls, also those that open a connection.
 func TestRetryAfterIsRespectedFromTheFirstCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		l := newLab(t, twoClouds, emulator.Options{})
 		for _, cloud := range l.driver.Clouds {
-			testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "*", Action: sandboxcloud.Answer, Status: 429, RetryAfter: 3 * time.Second, Times: 8}))
+			testutil.Must(t, cloud.SetFaults(emulator.Fault{Operation: "*", Action: emulator.Answer, Status: 429, RetryAfter: 3 * time.Second, Times: 8}))
 		}
 		began := time.Now()
 		if p, _, err := l.run(t.Context(), plan.Options{}); err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/openstack"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 )
@@ -56,7 +56,7 @@ func TestDeletionDeletesWhatTheInstanceLeaves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLab(t, twoClouds, sandboxcloud.Options{})
+				l := newLab(t, twoClouds, emulator.Options{})
 				cloud := &finished{fails: c.fails, calls: map[string]int{}}
 				l.driver.wrap = func(inner *openstack.Cloud) drivers.Cloud { return &finishing{inner, cloud} }
 				l.mustRun(t, plan.Options{})

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -55,8 +55,8 @@ func (l *lab) hookEvents(t *testing.T) (events []string, nodes []resources.Node)
 
 func TestHooksOfNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, hooked(note, note+"; exit 3", note+"; exit 4"), sandboxcloud.Options{BuildTime: 20 * time.Second,
-			Foreign: []sandboxcloud.ForeignServer{{Name: "np0000000001"}}})
+		l := newLab(t, hooked(note, note+"; exit 3", note+"; exit 4"), emulator.Options{BuildTime: 20 * time.Second,
+			Foreign: []emulator.ForeignServer{{Name: "np0000000001"}}})
 		l.plan(plan.Options{})
 		if events, _ := l.hookEvents(t); len(events) > 0 {
 			t.Errorf("a plan ran %v", events)
@@ -81,7 +81,7 @@ func TestHooksOfNodes(t *testing.T) {
 
 func TestFailingHookFailsTheLaunchAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, hooked(note+"; mkdir refused 2>/dev/null && { echo no DNS; exit 1; }; true", note, note), sandboxcloud.Options{BuildTime: 20 * time.Second})
+		l := newLab(t, hooked(note+"; mkdir refused 2>/dev/null && { echo no DNS; exit 1; }; true", note, note), emulator.Options{BuildTime: 20 * time.Second})
 		l.mustRun(t, plan.Options{})
 		events, nodes := l.hookEvents(t)
 		slices.Sort(events)
@@ -94,7 +94,7 @@ func TestFailingHookFailsTheLaunchAttempt(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, hooked("echo no DNS; exit 1", note, note), sandboxcloud.Options{BuildTime: 20 * time.Second})
+		l := newLab(t, hooked("echo no DNS; exit 1", note, note), emulator.Options{BuildTime: 20 * time.Second})
 		_, result, _ := l.run(t.Context(), plan.Options{})
 		if len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Err.Error(), "attempt 3 of 3: node_launched_hook: ") || !strings.Contains(result.Failed[0].Err.Error(), "no DNS") {
 			t.Errorf("failed steps are %+v", result.Failed)
@@ -108,7 +108,7 @@ func TestHooksAndKills(t *testing.T) {
 	for at := 1; ; at++ {
 		struck := false
 		synctest.Test(t, func(t *testing.T) {
-			l := newLab(t, hooked(note, note, note), sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second})
+			l := newLab(t, hooked(note, note, note), emulator.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second})
 			l.kill.Revive(at)
 			_, _, _ = l.run(t.Context(), plan.Options{})
 			where, died := l.kill.Died()

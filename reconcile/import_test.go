@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -32,7 +32,7 @@ import {
 func (l *lab) handmade(t *testing.T) (server, image string) {
 	t.Helper()
 	cloud := l.driver.Clouds["one"]
-	server, err := cloud.AddServer(sandboxcloud.ForeignServer{Name: "precious"})
+	server, err := cloud.AddServer(emulator.ForeignServer{Name: "precious"})
 	testutil.Must(t, err)
 	things, err := cloud.Inventory()
 	testutil.Must(t, err)
@@ -107,8 +107,8 @@ func TestKilledImportThatIsTakenBack(t *testing.T) {
 	}
 }
 
-var goldenCloud = sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second,
-	Images: []sandboxcloud.PublicImage{{Name: "golden", Private: true}}}
+var goldenCloud = emulator.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second,
+	Images: []emulator.PublicImage{{Name: "golden", Private: true}}}
 
 // stays checks that the cloud still has the objects.
 func (l *lab) stays(t *testing.T, where string, ids ...string) {

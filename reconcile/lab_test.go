@@ -15,30 +15,30 @@ import (
 	"github.com/npctl/npctl/builders/exec"
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/openstack"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
+	"github.com/npctl/npctl/test/cloudlab"
 	"github.com/npctl/npctl/test/kill"
-	"github.com/npctl/npctl/test/sandboxlab"
 )
 
 // labDriver records the requests to the clouds, and moves providers to other clouds.
 type labDriver struct {
-	sandboxlab.Driver
+	cloudlab.Driver
 	moved map[string]bool                      // the provider block names another cloud now
 	asked *asked                               // if set, records the requests to the clouds
 	wrap  func(*openstack.Cloud) drivers.Cloud // may be nil
 }
 
-func newLabDriver(t testing.TB, options sandboxcloud.Options) labDriver {
-	d := labDriver{Driver: sandboxlab.New(t, options, "one", "two"), moved: map[string]bool{}}
+func newLabDriver(t testing.TB, options emulator.Options) labDriver {
+	d := labDriver{Driver: cloudlab.New(t, options, "one", "two"), moved: map[string]bool{}}
 	d.Connecting = func(provider string, at *openstack.Endpoint) {
 		if d.moved[provider] {
-			at.AuthURL = strings.Replace(at.AuthURL, "sandbox.", "elsewhere.", 1)
+			at.AuthURL = strings.Replace(at.AuthURL, "emulator.", "elsewhere.", 1)
 		}
 	}
 	return d
@@ -112,7 +112,7 @@ provider "lab" "two" {
 
 `
 
-func newLab(t testing.TB, config string, options sandboxcloud.Options) *lab {
+func newLab(t testing.TB, config string, options emulator.Options) *lab {
 	t.Helper()
 	return &lab{t: t, dir: t.TempDir(), config: config, driver: newLabDriver(t, options), kill: &kill.Killer{}}
 }
@@ -122,7 +122,7 @@ func (l *lab) engine() (*reconcile.Engine, func()) {
 	l.t.Helper()
 	testutil.WriteFile(l.t, filepath.Join(l.dir, "npctl.hcl"), l.config)
 	kinds := map[string]drivers.Driver{"lab": l.driver}
-	desired, err := sandboxlab.Load(l.dir, kinds)
+	desired, err := cloudlab.Load(l.dir, kinds)
 	testutil.Must(l.t, err)
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
 	testutil.Must(l.t, err)

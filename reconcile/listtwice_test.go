@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -52,7 +52,7 @@ func TestObjectMissingInOneListingIsNotLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLab(t, oneCloud(), sandboxcloud.Options{})
+				l := newLab(t, oneCloud(), emulator.Options{})
 				l.mustRun(t, plan.Options{})
 				time.Sleep(time.Minute) // simulated
 				before := f
@@ -74,7 +74,7 @@ func TestObjectMissingInTwoListingsIsLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLab(t, oneCloud(), sandboxcloud.Options{})
+				l := newLab(t, oneCloud(), emulator.Options{})
 				l.mustRun(t, plan.Options{})
 				time.Sleep(time.Minute) // simulated
 				began := time.Now()
@@ -103,7 +103,7 @@ func planWith(t *testing.T, l *lab, f *forgetful) plan.Plan {
 // TestAStartingServerThatOneListingLacksIsWaitedFor: the launch needs one attempt.
 func TestAStartingServerThatOneListingLacksIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, oneCloud(), sandboxcloud.Options{BuildTime: 20 * time.Second})
+		l := newLab(t, oneCloud(), emulator.Options{BuildTime: 20 * time.Second})
 		e, end := l.engine()
 		defer end()
 		f := &forgetful{path: "/servers/detail", empty: `{"servers":[]}`, emptyFrom: 4, emptyTo: 4}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/testutil"
 )
@@ -18,7 +18,7 @@ func TestObjectsOfOthersAreListedForEachProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, goldenCloud)
 		for _, cloud := range l.driver.Clouds {
-			_, err := cloud.AddServer(sandboxcloud.ForeignServer{Name: "precious"})
+			_, err := cloud.AddServer(emulator.ForeignServer{Name: "precious"})
 			testutil.Must(t, err)
 		}
 		e, end := l.engine()

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -15,13 +15,13 @@ import (
 // TestApplyResumesLaunchesAfterAnOutage: an apply ends although a cloud does not respond, and the next one uses up none
 // of the node's attempts.
 func TestApplyResumesLaunchesAfterAnOutage(t *testing.T) {
-	for _, action := range []sandboxcloud.Action{sandboxcloud.LostBefore, sandboxcloud.LostAfter, sandboxcloud.HangBefore} {
+	for _, action := range []emulator.Action{emulator.LostBefore, emulator.LostAfter, emulator.HangBefore} {
 		t.Run(string(action), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLab(t, strings.NewReplacer("min_ready = 2", "min_ready = 1", `image_format = "raw"`, "image_format = \"raw\"\n  launch_attempts = 1").Replace(oneCloud()),
-					sandboxcloud.Options{})
+					emulator.Options{})
 				cloud := l.driver.Clouds["one"]
-				testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: action, Times: 1}))
+				testutil.Must(t, cloud.SetFaults(emulator.Fault{Operation: "server.create", Action: action, Times: 1}))
 				_, result, _ := l.run(t.Context(), plan.Options{})
 				if len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Err.Error(), "the provider does not answer") {
 					t.Fatalf("during the outage: %+v", result.Failed)
@@ -45,9 +45,9 @@ func TestApplyResumesLaunchesAfterAnOutage(t *testing.T) {
 // TestApplyRetriesUnansweredLaunches: calls without a response are retried as often as failing launches.
 func TestApplyRetriesUnansweredLaunches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, strings.Replace(oneCloud(), "min_ready = 2", "min_ready = 1", 1), sandboxcloud.Options{})
+		l := newLab(t, strings.Replace(oneCloud(), "min_ready = 2", "min_ready = 1", 1), emulator.Options{})
 		cloud := l.driver.Clouds["one"]
-		testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.Answer, Status: 503, Times: 2}))
+		testutil.Must(t, cloud.SetFaults(emulator.Fault{Operation: "server.create", Action: emulator.Answer, Status: 503, Times: 2}))
 		l.mustRun(t, plan.Options{})
 		if n := cloud.Calls()["server.create"]; n != 3 {
 			t.Errorf("the cloud was asked %d times, want 3", n)
@@ -60,10 +60,10 @@ func TestApplyRetriesUnansweredLaunches(t *testing.T) {
 func TestAServerThatNoListShowsIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, strings.NewReplacer("min_ready = 2", "min_ready = 1", `image_format = "raw"`, "image_format = \"raw\"\n  launch_attempts = 1\n  launch_timeout = \"5m\"").Replace(oneCloud()),
-			sandboxcloud.Options{BuildTime: 20 * time.Second})
+			emulator.Options{BuildTime: 20 * time.Second})
 		cloud := l.driver.Clouds["one"]
 		l.mustRun(t, plan.Options{Targets: []plan.Address{"diskimage.debian"}})
-		testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "server.list", Action: sandboxcloud.Answer, Status: 503, After: 1}))
+		testutil.Must(t, cloud.SetFaults(emulator.Fault{Operation: "server.list", Action: emulator.Answer, Status: 503, After: 1}))
 		_, result, _ := l.run(t.Context(), plan.Options{})
 		if len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Err.Error(), "the provider does not answer") {
 			t.Fatalf("without lists: %+v", result.Failed)

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -21,8 +21,8 @@ func TestProviderThatAsksToWaitIsListed(t *testing.T) {
 	for _, operation := range []string{"token.create", "version.show", "server.list", "*"} {
 		t.Run(operation, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLab(t, oneCloud(), sandboxcloud.Options{})
-				busy := sandboxcloud.Fault{Operation: operation, Action: sandboxcloud.Answer, Status: 429, RetryAfter: 3 * time.Second, Times: 8}
+				l := newLab(t, oneCloud(), emulator.Options{})
+				busy := emulator.Fault{Operation: operation, Action: emulator.Answer, Status: 429, RetryAfter: 3 * time.Second, Times: 8}
 				testutil.Must(t, l.driver.Clouds["one"].SetFaults(busy))
 				started := time.Now()
 				p := l.plan(plan.Options{})
@@ -38,7 +38,7 @@ func TestProviderThatAsksToWaitIsListed(t *testing.T) {
 }
 
 func TestFailedBuildRequestIsRemembered(t *testing.T) {
-	l := newLab(t, strings.Replace(oneCloud(), "echo built", "exit 1; echo built", 1), sandboxcloud.Options{})
+	l := newLab(t, strings.Replace(oneCloud(), "echo built", "exit 1; echo built", 1), emulator.Options{})
 	for _, requested := range []bool{true, false} {
 		opt := plan.Options{}
 		if requested {
@@ -61,11 +61,11 @@ func TestFailedBuildRequestIsRemembered(t *testing.T) {
 func failing(t *testing.T, config string, servers int) *lab {
 	t.Helper()
 	l := newLab(t, strings.NewReplacer("min_ready = 2", "min_ready = 1", "auto_floating_ip  = true", "").Replace(config),
-		sandboxcloud.Options{BuildTime: 5 * time.Second, DeleteTime: 5 * time.Second})
+		emulator.Options{BuildTime: 5 * time.Second, DeleteTime: 5 * time.Second})
 	l.mustRun(t, plan.Options{Targets: []plan.Address{"diskimage.debian"}})
 	if err := l.driver.Clouds["one"].SetFaults(
-		sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "the host has died", Times: servers},
-		sandboxcloud.Fault{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 500}); err != nil {
+		emulator.Fault{Operation: "server.create", Action: emulator.ServerError, Message: "the host has died", Times: servers},
+		emulator.Fault{Operation: "server.delete", Action: emulator.Answer, Status: 500}); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -137,7 +137,7 @@ func TestAttemptWaitsForCapacity(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		l := failing(t, crowded, 1)
-		testutil.Must(t, l.driver.Clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "the host has died", Times: 1}))
+		testutil.Must(t, l.driver.Clouds["one"].SetFaults(emulator.Fault{Operation: "server.create", Action: emulator.ServerError, Message: "the host has died", Times: 1}))
 		_, result, err := l.run(t.Context(), plan.Options{})
 		if err != nil || len(result.Undeleted) != 0 {
 			t.Errorf("with a server that can be deleted: %v, left %+v", err, result.Undeleted)
@@ -165,7 +165,7 @@ func TestAttemptWaitsForCapacity(t *testing.T) {
 // TestImageBuiltInTheFutureIsRebuiltInTime: the clock was a year ahead when the image was built.
 func TestImageBuiltInTheFutureIsRebuiltInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, strings.Replace(oneCloud(), `diskimage "debian" {`, "diskimage \"debian\" {\n  rebuild_age = \"24h\"", 1), sandboxcloud.Options{})
+		l := newLab(t, strings.Replace(oneCloud(), `diskimage "debian" {`, "diskimage \"debian\" {\n  rebuild_age = \"24h\"", 1), emulator.Options{})
 		l.mustRun(t, plan.Options{})
 		build := l.records(resources.KindBuild)[0].(*resources.Build)
 		build.StateTime = time.Now().Add(365 * 24 * time.Hour)

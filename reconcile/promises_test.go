@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -21,7 +21,7 @@ import (
 // Two provider blocks of one project.
 func TestTwoProvidersOfOneProjectLeaveEachOtherAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, twoClouds, sandboxcloud.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second})
+		l := newLab(t, twoClouds, emulator.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second})
 		l.driver.Clouds["two"] = l.driver.Clouds["one"]
 		for range 3 {
 			p, _, err := l.run(t.Context(), plan.Options{})
@@ -37,10 +37,10 @@ func TestTwoProvidersOfOneProjectLeaveEachOtherAlone(t *testing.T) {
 // The block of a provider is changed to another cloud.
 func TestMovingAProviderLeaksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		l := newLab(t, twoClouds, emulator.Options{})
 		l.mustRun(t, plan.Options{})
 		old := l.driver.Clouds["one"]
-		other, err := sandboxcloud.Open(sandboxcloud.Options{})
+		other, err := emulator.Open(emulator.Options{})
 		testutil.Must(t, err)
 		t.Cleanup(func() { _ = other.Close() })
 		l.driver.Clouds["one"], l.driver.moved["one"] = other, true // as `cloud = "other"` or `region = "other"` does
@@ -71,7 +71,7 @@ func TestTwoFilesOfABuildAreDeletedAtOnce(t *testing.T) {
   formats = ["raw", "qcow2"]
   delete_after_upload = true
 `).Replace(twoClouds)
-		l := newLab(t, config, sandboxcloud.Options{})
+		l := newLab(t, config, emulator.Options{})
 		l.mustRun(t, plan.Options{})
 		p, _, err := l.run(t.Context(), plan.Options{})
 		t.Logf("second apply: %v\n%s", err, text(p))
@@ -87,7 +87,7 @@ func TestTwoFilesOfABuildAreDeletedAtOnce(t *testing.T) {
 // prevent_destroy is set for a provider without other changes.
 func TestPreventDestroyIsRememberedWithoutOtherChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		l := newLab(t, twoClouds, emulator.Options{})
 		l.mustRun(t, plan.Options{})
 		l.config = strings.Replace(twoClouds, `provider "lab" "two" {`, `provider "lab" "two" {
   prevent_destroy = true`, 1)
@@ -103,7 +103,7 @@ func TestPreventDestroyIsRememberedWithoutOtherChanges(t *testing.T) {
 // Formats without a listing.
 func TestFormatWithoutRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		l := newLab(t, twoClouds, emulator.Options{})
 		e, end := l.engine()
 		defer end()
 		looked, err := e.Observe(t.Context(), true)
@@ -126,7 +126,7 @@ func TestFormatWithoutRefresh(t *testing.T) {
 // An engine that continues to run.
 func TestAProviderThatFailedOnceIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		l := newLab(t, twoClouds, emulator.Options{})
 		e, end := l.engine()
 		defer end()
 		l.kill.Strike("now")
@@ -143,7 +143,7 @@ func TestAProviderThatFailedOnceIsOpenedAgain(t *testing.T) {
 // Two states with one images directory.
 func TestAnotherStateLeavesOurImageFilesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		l := newLab(t, twoClouds, emulator.Options{})
 		l.mustRun(t, plan.Options{})
 		before, _ := filepath.Glob(filepath.Join(l.dir, "images", "debian-*"))
 		testutil.Must(t, os.Rename(filepath.Join(l.dir, "npctl.db"), filepath.Join(l.dir, "first.db")))
@@ -179,8 +179,8 @@ func (s lateStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, 
 
 func TestTemplateWrittenTwiceCanBeDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, twoClouds, sandboxcloud.Options{})
-		testutil.Must(t, l.driver.Clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.Answer, Status: 400, Times: 100}))
+		l := newLab(t, twoClouds, emulator.Options{})
+		testutil.Must(t, l.driver.Clouds["one"].SetFaults(emulator.Fault{Operation: "server.create", Action: emulator.Answer, Status: 400, Times: 100}))
 		e, end := l.engine()
 		defer end()
 		seen, err := e.Observe(t.Context(), true)
@@ -196,7 +196,7 @@ func TestTemplateWrittenTwiceCanBeDropped(t *testing.T) {
 
 func TestForgottenProviderLeavesNoSighting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		l := newLab(t, twoClouds, emulator.Options{})
 		l.mustRun(t, plan.Options{})
 		cloud := l.driver.Clouds["two"]
 		things, _ := cloud.Inventory()
@@ -209,7 +209,7 @@ func TestForgottenProviderLeavesNoSighting(t *testing.T) {
 			}
 		}
 		marks["npctl_node_id"] = "0000009999"
-		if _, err := cloud.AddServer(sandboxcloud.ForeignServer{Name: "np0000009999", Metadata: marks}); err != nil {
+		if _, err := cloud.AddServer(emulator.ForeignServer{Name: "np0000009999", Metadata: marks}); err != nil {
 			t.Fatal(err)
 		}
 		cut := strings.Index(l.config, `provider "lab" "two"`)
@@ -234,7 +234,7 @@ func TestDeleteAfterUploadNeedsOneApply(t *testing.T) {
   }
   delete_after_upload = true
 `, 1)
-		l := newLab(t, config, sandboxcloud.Options{})
+		l := newLab(t, config, emulator.Options{})
 		l.mustRun(t, plan.Options{})
 		if p := l.plan(plan.Options{}); len(p.Steps) > 0 {
 			t.Errorf("after an apply:\n%s", text(p))

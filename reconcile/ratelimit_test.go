@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/plan"
 )
 
@@ -32,7 +32,7 @@ provider "lab" "one" {
 // TestPlanWaitsOnlyForItsRequests computes a plan with many more names than requests.
 func TestPlanWaitsOnlyForItsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, manyLabels, sandboxcloud.Options{})
+		l := newLab(t, manyLabels, emulator.Options{})
 		began := time.Now()
 		l.plan(plan.Options{})
 		took, requests := time.Since(began), l.requests.Load()

@@ -12,17 +12,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 )
 
 // mishap is one way in which a rebuild fails.
 type mishap struct {
 	name    string
-	mood    string               // mood of the build script
-	qemu    string               // mood of qemu-img
-	fault   sandboxcloud.Fault   // of the clouds
-	more    []sandboxcloud.Fault // additional faults
+	mood    string           // mood of the build script
+	qemu    string           // mood of qemu-img
+	fault   emulator.Fault   // of the clouds
+	more    []emulator.Fault // additional faults
 	tamper  func(*rebuildLab, *http.Request) error
 	crowd   bool // another program fills the disk
 	small   bool // only on a small disk
@@ -50,44 +50,44 @@ var mishaps = []mishap{
 	{name: "conversion crashes", qemu: "crashes", says: "segmentation fault"},
 	{name: "conversion leaves half a file", qemu: "half", says: "exit code 1"},
 
-	{name: "image record refused", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.Answer, Status: 403, Times: 1}, says: "403"},
-	{name: "image record over quota", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.OverQuota, Times: 1}, says: "over quota"},
-	{name: "image record throttled", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.Answer, Status: 429, RetryAfter: 3 * time.Second, Times: 2}, passing: true},
-	{name: "image record made and the answer lost", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.LostAfter, Times: 1}, passing: true},
-	{name: "image record comes late", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.LateEffect, Delay: 2 * time.Minute, Times: 1}, passing: true},
-	{name: "image record listed late", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.LateListing, Delay: 20 * time.Second, Times: 1}, passing: true},
-	{name: "image record not listed and the upload fails", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.LateListing, Delay: time.Minute, Times: 1},
-		more: []sandboxcloud.Fault{{Operation: "image.upload", Action: sandboxcloud.Answer, Status: 500, Times: longer},
-			{Operation: "image.delete", Action: sandboxcloud.Answer, Status: 500, Times: longer}}, says: "500"},
-	{name: "image record hangs", fault: sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.HangAfter, Times: 1}, passing: true},
+	{name: "image record refused", fault: emulator.Fault{Operation: "image.create", Action: emulator.Answer, Status: 403, Times: 1}, says: "403"},
+	{name: "image record over quota", fault: emulator.Fault{Operation: "image.create", Action: emulator.OverQuota, Times: 1}, says: "over quota"},
+	{name: "image record throttled", fault: emulator.Fault{Operation: "image.create", Action: emulator.Answer, Status: 429, RetryAfter: 3 * time.Second, Times: 2}, passing: true},
+	{name: "image record made and the answer lost", fault: emulator.Fault{Operation: "image.create", Action: emulator.LostAfter, Times: 1}, passing: true},
+	{name: "image record comes late", fault: emulator.Fault{Operation: "image.create", Action: emulator.LateEffect, Delay: 2 * time.Minute, Times: 1}, passing: true},
+	{name: "image record listed late", fault: emulator.Fault{Operation: "image.create", Action: emulator.LateListing, Delay: 20 * time.Second, Times: 1}, passing: true},
+	{name: "image record not listed and the upload fails", fault: emulator.Fault{Operation: "image.create", Action: emulator.LateListing, Delay: time.Minute, Times: 1},
+		more: []emulator.Fault{{Operation: "image.upload", Action: emulator.Answer, Status: 500, Times: longer},
+			{Operation: "image.delete", Action: emulator.Answer, Status: 500, Times: longer}}, says: "500"},
+	{name: "image record hangs", fault: emulator.Fault{Operation: "image.create", Action: emulator.HangAfter, Times: 1}, passing: true},
 
-	{name: "upload answered 500", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.Answer, Status: 500, Times: 1}, passing: true},
-	{name: "upload answered 503 with Retry-After", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.Answer, Status: 503, RetryAfter: 2 * time.Second, Times: 5}, passing: true},
-	{name: "upload answered 500 again and again", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.Answer, Status: 500, Times: longer}, says: "500"},
-	{name: "upload too large for the cloud", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.Answer, Status: 413, Times: 1}, says: "413"},
-	{name: "upload hangs before anything arrives", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.HangBefore, Times: 1}, passing: true},
-	{name: "upload arrives and no answer comes", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.HangAfter, Times: 1}, says: "upload"},
-	{name: "upload arrives and the answer is lost", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.LostAfter, Times: 1}, passing: true},
-	{name: "upload cut in the middle", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.CutUpload, Times: 1}, passing: true},
-	{name: "image stays in saving", fault: sandboxcloud.Fault{Operation: "image.upload", Action: sandboxcloud.StuckSaving, Times: 1}, says: "no answer within 10m"},
+	{name: "upload answered 500", fault: emulator.Fault{Operation: "image.upload", Action: emulator.Answer, Status: 500, Times: 1}, passing: true},
+	{name: "upload answered 503 with Retry-After", fault: emulator.Fault{Operation: "image.upload", Action: emulator.Answer, Status: 503, RetryAfter: 2 * time.Second, Times: 5}, passing: true},
+	{name: "upload answered 500 again and again", fault: emulator.Fault{Operation: "image.upload", Action: emulator.Answer, Status: 500, Times: longer}, says: "500"},
+	{name: "upload too large for the cloud", fault: emulator.Fault{Operation: "image.upload", Action: emulator.Answer, Status: 413, Times: 1}, says: "413"},
+	{name: "upload hangs before anything arrives", fault: emulator.Fault{Operation: "image.upload", Action: emulator.HangBefore, Times: 1}, passing: true},
+	{name: "upload arrives and no answer comes", fault: emulator.Fault{Operation: "image.upload", Action: emulator.HangAfter, Times: 1}, says: "upload"},
+	{name: "upload arrives and the answer is lost", fault: emulator.Fault{Operation: "image.upload", Action: emulator.LostAfter, Times: 1}, passing: true},
+	{name: "upload cut in the middle", fault: emulator.Fault{Operation: "image.upload", Action: emulator.CutUpload, Times: 1}, passing: true},
+	{name: "image stays in saving", fault: emulator.Fault{Operation: "image.upload", Action: emulator.StuckSaving, Times: 1}, says: "no answer within 10m"},
 	{name: "upload damaged in transfer", tamper: flip, passing: true},
 	{name: "upload arrives short", tamper: shorten, passing: true},
 	{name: "image deleted during the upload", tamper: vanish, says: "upload"},
 	{name: "connection reset at the upload, and at its removal", tamper: reset,
-		fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.LostBefore, Times: longer}, says: "reset by peer"},
+		fault: emulator.Fault{Operation: "image.delete", Action: emulator.LostBefore, Times: longer}, says: "reset by peer"},
 	{name: "interrupted in the upload", tamper: interrupted, says: "interrupted"},
 	{name: "killed in the upload", tamper: killed, says: "killed"},
 
-	{name: "delete refused: in use", fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.Answer, Status: 409, Times: longer}, says: "in use"},
-	{name: "delete refused: forbidden", fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.Answer, Status: 403, Times: longer}, says: "403"},
-	{name: "delete answered 500 again and again", fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.Answer, Status: 500, Times: longer}, says: "500"},
-	{name: "delete answered 503 once", fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.Answer, Status: 503, Times: 1}, passing: true},
-	{name: "delete done and the answer lost", fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.LostAfter, Times: 1}, passing: true},
-	{name: "delete hangs", fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.HangBefore, Times: 1}, passing: true},
-	{name: "deleted image listed for a while", fault: sandboxcloud.Fault{Operation: "image.delete", Action: sandboxcloud.LateListing, Delay: 20 * time.Second, Times: 1}, passing: true},
+	{name: "delete refused: in use", fault: emulator.Fault{Operation: "image.delete", Action: emulator.Answer, Status: 409, Times: longer}, says: "in use"},
+	{name: "delete refused: forbidden", fault: emulator.Fault{Operation: "image.delete", Action: emulator.Answer, Status: 403, Times: longer}, says: "403"},
+	{name: "delete answered 500 again and again", fault: emulator.Fault{Operation: "image.delete", Action: emulator.Answer, Status: 500, Times: longer}, says: "500"},
+	{name: "delete answered 503 once", fault: emulator.Fault{Operation: "image.delete", Action: emulator.Answer, Status: 503, Times: 1}, passing: true},
+	{name: "delete done and the answer lost", fault: emulator.Fault{Operation: "image.delete", Action: emulator.LostAfter, Times: 1}, passing: true},
+	{name: "delete hangs", fault: emulator.Fault{Operation: "image.delete", Action: emulator.HangBefore, Times: 1}, passing: true},
+	{name: "deleted image listed for a while", fault: emulator.Fault{Operation: "image.delete", Action: emulator.LateListing, Delay: 20 * time.Second, Times: 1}, passing: true},
 
-	{name: "clouds cannot be listed", fault: sandboxcloud.Fault{Operation: "image.list", Action: sandboxcloud.Answer, Status: 503, Times: longer}, passing: true},
-	{name: "lists are cut", fault: sandboxcloud.Fault{Operation: "image.list", Action: sandboxcloud.Truncate, Times: 2}, passing: true},
+	{name: "clouds cannot be listed", fault: emulator.Fault{Operation: "image.list", Action: emulator.Answer, Status: 503, Times: longer}, passing: true},
+	{name: "lists are cut", fault: emulator.Fault{Operation: "image.list", Action: emulator.Truncate, Times: 2}, passing: true},
 }
 
 // tamper changes one upload between npctl and the clouds.
@@ -204,7 +204,7 @@ func (r *rebuildLab) befall(t *testing.T, m mishap) (came func() bool) {
 // faults sets the faults of the mishap in every cloud, and removes all others.
 func (r *rebuildLab) faults(t *testing.T, m mishap) {
 	t.Helper()
-	var faults []sandboxcloud.Fault
+	var faults []emulator.Fault
 	if m.fault.Operation != "" {
 		faults = append(append(faults, m.fault), m.more...)
 	}

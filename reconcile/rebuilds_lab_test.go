@@ -18,7 +18,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/process"
 	"github.com/npctl/npctl/internal/qemuimg/qemuimgtest"
 	"github.com/npctl/npctl/internal/testutil"
@@ -167,8 +167,8 @@ func newRebuildLab(t *testing.T, m *mill, config string) *rebuildLab {
 	t.Helper()
 	r := &rebuildLab{mill: m, meeting: meeting{second: make(chan struct{})}, seen: map[string]int{}}
 	log := slog.New(faultLog{slog.DiscardHandler, r})
-	r.lab = newLab(t, config, sandboxcloud.Options{ImageTime: 3 * time.Second, Log: log,
-		Foreign: []sandboxcloud.ForeignServer{{Name: "np0000000001"}}})
+	r.lab = newLab(t, config, emulator.Options{ImageTime: 3 * time.Second, Log: log,
+		Foreign: []emulator.ForeignServer{{Name: "np0000000001"}}})
 	r.watch = &watch{lab: r.lab, turn: make(chan struct{}, 1), had: map[string]bool{}}
 	r.file("build.sh", buildScript)
 	r.images()
@@ -302,7 +302,7 @@ func (faultLog) Enabled(_ context.Context, level slog.Level) bool { return level
 
 // Handle implements slog.Handler.
 func (f faultLog) Handle(_ context.Context, record slog.Record) error {
-	if record.Message != "sandbox fault" {
+	if record.Message != "emulator fault" {
 		return nil
 	}
 	f.lab.mu.Lock()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
@@ -102,7 +102,7 @@ func (l *lab) theBuild(t *testing.T) *resources.Build {
 }
 
 func TestFailedRemoteBuildIsRemovedFromItsHost(t *testing.T) {
-	l := newLab(t, host, sandboxcloud.Options{})
+	l := newLab(t, host, emulator.Options{})
 	away := fmt.Errorf("nobody has it: %w", builders.ErrHostUnavailable)
 	for name, remove := range map[string]error{"that is there": nil, "that nobody has": away} {
 		a := &afar{build: errors.New("timeout"), remove: remove}
@@ -148,7 +148,7 @@ func TestRemoteBuildIsGoneOrItsHostIsDown(t *testing.T) {
 		"its builds cannot be listed":                {remove: away, up: true, held: func(string) (bool, error) { return false, errors.New("no server") }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, host, sandboxcloud.Options{})
+			l := newLab(t, host, emulator.Options{})
 			testutil.Must(t, l.does(t, &afar{}, buildAfar))
 			b := l.theBuild(t)
 			a := &afar{remove: test.remove, up: test.up, held: test.held}
@@ -168,7 +168,7 @@ func TestRemoteBuildIsGoneOrItsHostIsDown(t *testing.T) {
 
 // A build that was interrupted before any host had finished it is dropped without finding its host.
 func TestInterruptedRemoteBuildOfNoHostIsDropped(t *testing.T) {
-	l := newLab(t, host, sandboxcloud.Options{})
+	l := newLab(t, host, emulator.Options{})
 	if err := l.does(t, &afar{interrupted: true}, buildAfar); !errors.Is(err, reconcile.ErrInterrupted) {
 		t.Fatalf("got %v", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -34,7 +34,7 @@ func (l *lab) servers(t *testing.T) map[string]string {
 func TestRestoredStateDeletesNothingBySurprise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, strings.Replace(twoClouds, `leak_age   = "30s"`, `leak_age = "10m"
-  leak_limit = 4`, 1), sandboxcloud.Options{})
+  leak_limit = 4`, 1), emulator.Options{})
 		l.mustRun(t, plan.Options{})
 		file := filepath.Join(l.dir, "npctl.db")
 		backup, err := os.ReadFile(file)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/openstack"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
@@ -63,16 +63,16 @@ func TestTimeoutNamesTheReasonOfAPendingInstance(t *testing.T) {
 // a cloud that does not respond.
 func TestTimeoutsOfALaunchAreDistinct(t *testing.T) {
 	for name, test := range map[string]struct {
-		options   sandboxcloud.Options
-		faults    []sandboxcloud.Fault
+		options   emulator.Options
+		faults    []emulator.Fault
 		timeouts  string
 		want, not error
 	}{
 		"nobody answers": {timeouts: `boot_timeout = "20s"`, want: reconcile.ErrBootTimeout, not: reconcile.ErrLaunchTimeout},
 		"nobody answers until the whole time is over": {timeouts: `launch_timeout = "20s"`, want: reconcile.ErrLaunchTimeout, not: reconcile.ErrBootTimeout},
-		"it is not made": {options: sandboxcloud.Options{BuildTime: time.Hour}, timeouts: `launch_timeout = "20s"`,
+		"it is not made": {options: emulator.Options{BuildTime: time.Hour}, timeouts: `launch_timeout = "20s"`,
 			want: reconcile.ErrLaunchTimeout, not: reconcile.ErrBootTimeout},
-		"the cloud is silent": {faults: []sandboxcloud.Fault{{Operation: "server.create", Action: sandboxcloud.HangBefore}},
+		"the cloud is silent": {faults: []emulator.Fault{{Operation: "server.create", Action: emulator.HangBefore}},
 			timeouts: `launch_timeout = "20s"`, want: reconcile.ErrLaunchTimeout, not: reconcile.ErrBootTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestTimeoutsOfALaunchAreDistinct(t *testing.T) {
 func TestStepTakesTheTimeSinceItHasItsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, strings.Replace(oneCloud(), `image_format = "raw"`, "image_format = \"raw\"\n  max_concurrency = 1", 1),
-			sandboxcloud.Options{BuildTime: time.Minute})
+			emulator.Options{BuildTime: time.Minute})
 		var took []time.Duration
 		l.events = func(e reconcile.Event) {
 			if e.Kind == reconcile.EventDone && e.Step.Action == plan.ActionLaunch {

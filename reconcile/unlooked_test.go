@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -18,7 +18,7 @@ func TestNodeOfAnUnlistedProviderKeepsItsRecord(t *testing.T) {
 	for name, cancelled := range map[string]bool{"the cloud refuses": false, "the run is cancelled": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLab(t, oneCloud(), sandboxcloud.Options{BuildTime: 10 * time.Minute})
+				l := newLab(t, oneCloud(), emulator.Options{BuildTime: 10 * time.Minute})
 				short, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				if _, _, err := l.run(short, plan.Options{}); err == nil || len(l.nodes()) == 0 {
@@ -30,11 +30,11 @@ func TestNodeOfAnUnlistedProviderKeepsItsRecord(t *testing.T) {
 				p := plan.Compute(e.Desired, seen, plan.Options{})
 				end()
 
-				fault := sandboxcloud.Fault{Operation: "token.create", Action: sandboxcloud.Answer, Status: 401, Times: 1000}
+				fault := emulator.Fault{Operation: "token.create", Action: emulator.Answer, Status: 401, Times: 1000}
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				if cancelled {
-					fault.Action = sandboxcloud.HangBefore
+					fault.Action = emulator.HangBefore
 					time.AfterFunc(5*time.Second, stop)
 				}
 				testutil.Must(t, l.driver.Clouds["one"].SetFaults(fault))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/openstack"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -35,7 +35,7 @@ func (l *lagging) List(ctx context.Context) ([]resources.Instance, error) {
 // npctl's keys, while the listings of the plan do not show their servers, which have npctl's ownership tags.
 func TestNewServerOfARecordWithoutAHashIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		l := newLab(t, twoClouds, emulator.Options{})
 		var hidden atomic.Int64
 		l.driver.wrap = func(inner *openstack.Cloud) drivers.Cloud { return &lagging{inner, &hidden} }
 		l.mustRun(t, plan.Options{})

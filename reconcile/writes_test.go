@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -92,7 +92,7 @@ func (c *loggedClaim) Unlock(context.Context) error {
 // with other writes.
 func TestWritesOfANodeInASharedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, twoClouds, sandboxcloud.Options{})
+		l := newLab(t, twoClouds, emulator.Options{})
 		for _, run := range []struct {
 			opt  plan.Options
 			want []string

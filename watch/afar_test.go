@@ -10,7 +10,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 )
 
 // afar is a builder that creates and keeps images on another host.
@@ -50,7 +50,7 @@ func (a afar) ListBuilds(context.Context) (map[string]bool, error) {
 
 func TestBuildOfAnotherHostIsUploadedImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleet, sandboxcloud.Options{})
+		l := newLab(t, fleet, emulator.Options{})
 		a := afar{Builder: &exec.Builder{}, made: make(chan string, 1), sent: make(chan time.Time, 1)}
 		l.builder = a
 		began := time.Now()

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
@@ -58,7 +58,7 @@ func BenchmarkCallsPerNode(b *testing.B) {
 			// without a rate limit, which would account for most of the time
 			unhurried := strings.NewReplacer("max_servers       = 5", "max_servers = 50", "min_ready = 1", "", "image_format = \"raw\"", "image_format = \"raw\"\n  rate = 0").Replace(fleet)
 			l := newLab(b, unhurried,
-				sandboxcloud.Options{BuildTime: time.Second, DeleteTime: 200 * time.Millisecond})
+				emulator.Options{BuildTime: time.Second, DeleteTime: 200 * time.Millisecond})
 			calls := &tally{counts: map[string]int{}}
 			d, _, end := l.overheard(0, calls.wrap)
 			defer end()

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -133,26 +133,26 @@ provider "static" "rack" {
 }
 `
 
-var chaosFaults = []sandboxcloud.Fault{
-	{Operation: "*.list", Action: sandboxcloud.Answer, Status: 503},
-	{Operation: "server.list", Action: sandboxcloud.LateListing, Delay: 10 * time.Second},
-	{Operation: "server.create", Action: sandboxcloud.Answer, Status: 429, RetryAfter: 3 * time.Second},
-	{Operation: "server.create", Action: sandboxcloud.Answer, Status: 500},
-	{Operation: "server.create", Action: sandboxcloud.OverQuota},
-	{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "No valid host was found. "},
-	{Operation: "server.create", Action: sandboxcloud.LostAfter},
-	{Operation: "server.create", Action: sandboxcloud.LateEffect, Delay: time.Minute},
-	{Operation: "server.create", Action: sandboxcloud.HangAfter},
-	{Operation: "server.create", Action: sandboxcloud.LateListing, Delay: 15 * time.Second},
-	{Operation: "server.delete", Action: sandboxcloud.DeleteFails},
-	{Operation: "server.delete", Action: sandboxcloud.LostAfter},
-	{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 500},
-	{Operation: "floating_ip.create", Action: sandboxcloud.LostAfter},
-	{Operation: "floating_ip.create", Action: sandboxcloud.OverQuota},
-	{Operation: "floating_ip.delete", Action: sandboxcloud.Answer, Status: 500},
-	{Operation: "image.upload", Action: sandboxcloud.CutUpload},
-	{Operation: "image.upload", Action: sandboxcloud.StuckSaving},
-	{Operation: "limits.show", Action: sandboxcloud.Slow, Delay: 20 * time.Second},
+var chaosFaults = []emulator.Fault{
+	{Operation: "*.list", Action: emulator.Answer, Status: 503},
+	{Operation: "server.list", Action: emulator.LateListing, Delay: 10 * time.Second},
+	{Operation: "server.create", Action: emulator.Answer, Status: 429, RetryAfter: 3 * time.Second},
+	{Operation: "server.create", Action: emulator.Answer, Status: 500},
+	{Operation: "server.create", Action: emulator.OverQuota},
+	{Operation: "server.create", Action: emulator.ServerError, Message: "No valid host was found. "},
+	{Operation: "server.create", Action: emulator.LostAfter},
+	{Operation: "server.create", Action: emulator.LateEffect, Delay: time.Minute},
+	{Operation: "server.create", Action: emulator.HangAfter},
+	{Operation: "server.create", Action: emulator.LateListing, Delay: 15 * time.Second},
+	{Operation: "server.delete", Action: emulator.DeleteFails},
+	{Operation: "server.delete", Action: emulator.LostAfter},
+	{Operation: "server.delete", Action: emulator.Answer, Status: 500},
+	{Operation: "floating_ip.create", Action: emulator.LostAfter},
+	{Operation: "floating_ip.create", Action: emulator.OverQuota},
+	{Operation: "floating_ip.delete", Action: emulator.Answer, Status: 500},
+	{Operation: "image.upload", Action: emulator.CutUpload},
+	{Operation: "image.upload", Action: emulator.StuckSaving},
+	{Operation: "limits.show", Action: emulator.Slow, Delay: 20 * time.Second},
 }
 
 // chaos is a fleet that clients use while clouds misbehave and daemons crash.
@@ -175,13 +175,13 @@ func TestChaos(t *testing.T) {
 }
 
 func runChaos(t *testing.T, seed uint64) {
-	quota := sandboxcloud.DefaultQuota()
+	quota := emulator.DefaultQuota()
 	quota.Instances, quota.Cores = 8, 12
 	c := &chaos{random: rand.New(rand.NewPCG(seed, 7)), held: map[string]string{}, counts: map[string]int{},
-		lab: newLab(t, chaosFleet, sandboxcloud.Options{BuildTime: 15 * time.Second, DeleteTime: 4 * time.Second, Seed: seed, Quota: &quota,
-			Foreign: []sandboxcloud.ForeignServer{{Name: "np0000000001"}}})}
+		lab: newLab(t, chaosFleet, emulator.Options{BuildTime: 15 * time.Second, DeleteTime: 4 * time.Second, Seed: seed, Quota: &quota,
+			Foreign: []emulator.ForeignServer{{Name: "np0000000001"}}})}
 	for _, cloud := range c.driver.Clouds {
-		var faults []sandboxcloud.Fault
+		var faults []emulator.Fault
 		for _, f := range chaosFaults {
 			f.Probability = 0.05
 			faults = append(faults, f)

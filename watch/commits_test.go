@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -21,7 +21,7 @@ import (
 // The requestor waits for each of these commits. With a state in ZooKeeper, each is a round trip of its servers.
 func TestRequestTakesFewCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, strings.NewReplacer("min_ready = 1", "", "max_servers       = 5", "max_servers = 20").Replace(fleet), sandboxcloud.Options{BuildTime: 5 * time.Second})
+		l := newLab(t, strings.NewReplacer("min_ready = 1", "", "max_servers       = 5", "max_servers = 20").Replace(fleet), emulator.Options{BuildTime: 5 * time.Second})
 		var mu sync.Mutex // guards commits
 		var commits []string
 		d, stop := l.daemonWith(&life{told: func(ops []state.Op) {

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
@@ -37,7 +37,7 @@ func TestStartWithTruncatedConfigurationDeletesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLab(t, fleetOf("4"), sandboxcloud.Options{})
+				l := newLab(t, fleetOf("4"), emulator.Options{})
 				d, end := l.daemon()
 				testutil.Await(l.t, "four nodes are there", func() bool { return len(readyNodes(d, "small")) == 4 })
 				end()
@@ -74,7 +74,7 @@ func TestStartWithTruncatedConfigurationDeletesNothing(t *testing.T) {
 // Nodes that disappear over time must not reduce the pending deletions below the limit that requires consent.
 func TestPendingDeletionsStayPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleetOf("4"), sandboxcloud.Options{})
+		l := newLab(t, fleetOf("4"), emulator.Options{})
 		d, end := l.daemon()
 		testutil.Await(l.t, "four nodes are there", func() bool { return len(readyNodes(d, "small")) == 4 })
 		end()
@@ -108,7 +108,7 @@ func readyNodes(d *watch.Daemon, label string) []*resources.Node {
 
 func TestRejectedReloadIsInTheConfigState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleet, sandboxcloud.Options{})
+		l := newLab(t, fleet, emulator.Options{})
 		d, end := l.daemon()
 		defer end()
 		l.serves(d, "small")

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
@@ -13,7 +13,7 @@ import (
 
 func TestRequestsAreServedUsedAndRefilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleet, sandboxcloud.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second})
+		l := newLab(t, fleet, emulator.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second})
 		d, end := l.daemon()
 		defer end()
 		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small", "small"}, Requestor: "me"})
@@ -50,7 +50,7 @@ func TestRequestsAreServedUsedAndRefilled(t *testing.T) {
 
 func TestStaticNodesAreGivenAndReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleet, sandboxcloud.Options{})
+		l := newLab(t, fleet, emulator.Options{})
 		d, end := l.daemon()
 		defer end()
 		for range 5 {
@@ -72,7 +72,7 @@ func TestStaticNodesAreGivenAndReturned(t *testing.T) {
 
 func TestStaticNodesAreFreeAfterTheirRequestIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleet, sandboxcloud.Options{})
+		l := newLab(t, fleet, emulator.Options{})
 		d, end := l.daemon()
 		defer end()
 		for range 3 {
@@ -88,7 +88,7 @@ func TestStaticNodesAreFreeAfterTheirRequestIsCancelled(t *testing.T) {
 
 func TestImpossibleRequestsFailWithReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleet, sandboxcloud.Options{})
+		l := newLab(t, fleet, emulator.Options{})
 		d, end := l.daemon()
 		defer end()
 		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"large"}})
@@ -101,7 +101,7 @@ func TestImpossibleRequestsFailWithReasons(t *testing.T) {
 
 func TestUnrenewedLeaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleet, sandboxcloud.Options{})
+		l := newLab(t, fleet, emulator.Options{})
 		d, end := l.daemon()
 		defer end()
 		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"metal"}})

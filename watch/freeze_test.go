@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
@@ -153,7 +153,7 @@ func (l *lab) onSquare(o watch.Options, frozen ...string) (*watch.Daemon, *squar
 
 func TestProviderFrozenByAnotherProcessIsSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, racks, sandboxcloud.Options{})
+		l := newLab(t, racks, emulator.Options{})
 		var passes atomic.Int64
 		d, s := l.onSquare(watch.Options{OnPass: func(watch.Pass) { passes.Add(1) }}, "rack")
 		testutil.Await(l.t, "the other provider is taken care of", func() bool { return slices.Equal(machines(d), []string{"127.2.0.2"}) })
@@ -179,7 +179,7 @@ func TestProviderFrozenByAnotherProcessIsSkipped(t *testing.T) {
 
 func TestFreezeIsRecordedOnlyInTheSharedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, racks, sandboxcloud.Options{})
+		l := newLab(t, racks, emulator.Options{})
 		d, s := l.onSquare(watch.Options{})
 		testutil.Await(l.t, "both are taken care of", func() bool { return len(machines(d)) == 2 })
 		testutil.Must(t, d.Freeze(t.Context(), "hall", true))
@@ -199,7 +199,7 @@ func TestFreezeIsRecordedOnlyInTheSharedStore(t *testing.T) {
 
 func TestUnservedProvidersCannotBeFrozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, racks, sandboxcloud.Options{})
+		l := newLab(t, racks, emulator.Options{})
 		d, s := l.onSquare(watch.Options{Providers: []string{"rack"}})
 		testutil.Await(l.t, "the one that it was told to serve is taken care of", func() bool { return len(machines(d)) > 0 })
 		if got := machines(d); !slices.Equal(got, []string{"127.2.0.1"}) || !slices.Equal(d.Frozen(), []string{"hall"}) || len(s.FrozenProviders()) > 0 {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/builders"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources/schema"
@@ -110,7 +110,7 @@ func (l *lab) inQuarter(b *slowBuilder, locked string) (*watch.Daemon, *quarter)
 
 func TestImageIsBuiltUnderItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleet, sandboxcloud.Options{})
+		l := newLab(t, fleet, emulator.Options{})
 		b := &slowBuilder{schema: l.builder.Schema(), finish: make(chan struct{})}
 		lock := reconcile.ImageLock("debian")
 		d, q := l.inQuarter(b, lock)
@@ -160,7 +160,7 @@ diskimage "fedora" {
     formats = ["raw"]
   }
 }
-`, sandboxcloud.Options{})
+`, emulator.Options{})
 		b := &slowBuilder{schema: l.builder.Schema(), finish: make(chan struct{})}
 		_, q := l.inQuarter(b, "")
 		testutil.Await(l.t, "a build runs", func() bool { return b.begun.Load() == 1 })

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
@@ -29,7 +29,7 @@ func testEvent(i int) resources.Event {
 
 func TestJournalSurvivesRestartWithFewEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, "label \"small\" {}\n", sandboxcloud.Options{})
+		l := newLab(t, "label \"small\" {}\n", emulator.Options{})
 		const each = 60
 		var want []string
 		for life := range 3 {
@@ -51,7 +51,7 @@ func TestJournalSurvivesRestartWithFewEvents(t *testing.T) {
 
 func TestEventsOfClientsAppearOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, "label \"small\" {}\n", sandboxcloud.Options{})
+		l := newLab(t, "label \"small\" {}\n", emulator.Options{})
 		d, end := l.daemon()
 		defer end()
 		var want []string
@@ -74,7 +74,7 @@ func TestEventsOfClientsAppearOnce(t *testing.T) {
 
 func TestJournalDoesNotWriteToRecordsOfClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, "label \"small\" {}\n", sandboxcloud.Options{})
+		l := newLab(t, "label \"small\" {}\n", emulator.Options{})
 		d, end := l.daemon()
 		d.Journal.Add(testEvent(0))
 		time.Sleep(3 * time.Second)

@@ -16,24 +16,24 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/metastatic"
 	"github.com/npctl/npctl/drivers/openstack"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/drivers/static"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state/bolt"
-	"github.com/npctl/npctl/test/sandboxlab"
+	"github.com/npctl/npctl/test/cloudlab"
 	"github.com/npctl/npctl/watch"
 )
 
 // labDriver counts the open connections to the clouds.
 type labDriver struct {
-	sandboxlab.Driver
+	cloudlab.Driver
 	open *atomic.Int64
 }
 
-func newLabDriver(t testing.TB, options sandboxcloud.Options) labDriver {
-	d := labDriver{sandboxlab.New(t, options, "one", "two"), &atomic.Int64{}}
+func newLabDriver(t testing.TB, options emulator.Options) labDriver {
+	d := labDriver{cloudlab.New(t, options, "one", "two"), &atomic.Int64{}}
 	d.Connecting = func(_ string, at *openstack.Endpoint) {
 		at.Closed = func() error { d.open.Add(-1); return nil }
 	}
@@ -106,7 +106,7 @@ provider "static" "rack" {
 }
 `
 
-func newLab(t testing.TB, configuration string, options sandboxcloud.Options) *lab {
+func newLab(t testing.TB, configuration string, options emulator.Options) *lab {
 	t.Helper()
 	l := &lab{t: t, dir: t.TempDir(), driver: newLabDriver(t, options), builder: &exec.Builder{}, static: static.New()}
 	l.write(configuration)
@@ -123,7 +123,7 @@ func (l *lab) drivers() map[string]drivers.Driver {
 }
 
 func (l *lab) load(context.Context) (resources.Desired, error) {
-	return sandboxlab.Load(l.dir, l.drivers())
+	return cloudlab.Load(l.dir, l.drivers())
 }
 
 // daemon starts a daemon and returns it with a function that stops it.

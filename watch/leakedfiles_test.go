@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/watch"
@@ -17,7 +17,7 @@ import (
 // TestLeakedImageFileIsDeleted also covers a builder without the nodes task.
 func TestLeakedImageFileIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, strings.Replace(fleet, `npctl { images_dir = "images" }`, "npctl {\n  images_dir = \"images\"\n  leak_age = \"10m\"\n}", 1), sandboxcloud.Options{})
+		l := newLab(t, strings.Replace(fleet, `npctl { images_dir = "images" }`, "npctl {\n  images_dir = \"images\"\n  leak_age = \"10m\"\n}", 1), emulator.Options{})
 		l.refresh, l.tasks = time.Minute, []watch.Task{watch.TaskImages}
 		d, end := l.daemon()
 		defer end()

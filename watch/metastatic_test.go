@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -68,7 +68,7 @@ type slotLab struct {
 }
 
 func newSlotLab(t *testing.T, config string, first *life) *slotLab {
-	s := &slotLab{lab: newLab(t, config, sandboxcloud.Options{BuildTime: 15 * time.Second, DeleteTime: 4 * time.Second}), life: first}
+	s := &slotLab{lab: newLab(t, config, emulator.Options{BuildTime: 15 * time.Second, DeleteTime: 4 * time.Second}), life: first}
 	s.refresh = 20 * time.Second
 	s.d, s.stop = s.daemonWith(first)
 	return s
@@ -341,7 +341,7 @@ func TestFailedBackingNodeFailsTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotLab(t, slotFleet, &life{})
 		defer func() { s.stop(true) }()
-		testutil.Must(t, s.driver.Clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError,
+		testutil.Must(t, s.driver.Clouds["one"].SetFaults(emulator.Fault{Operation: "server.create", Action: emulator.ServerError,
 			Message: "No valid host was found. There are not enough hosts available."}))
 		r, err := s.d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"job"}})
 		testutil.Must(t, err)
@@ -391,12 +391,12 @@ func TestKilledAtEachCommitOfASlot(t *testing.T) {
 func TestSlotsCostFewerCalls(t *testing.T) {
 	config := strings.NewReplacer("max_parallel_jobs = 2", "max_parallel_jobs = 4", "max_servers       = 3", "max_servers = 100",
 		`image_format    = "raw"`, "image_format = \"raw\"\n  rate = 0", `provider "metastatic" "slots" {`, "provider \"metastatic\" \"slots\" {\n  rate = 0").Replace(slotFleet)
-	quota := sandboxcloud.DefaultQuota()
+	quota := emulator.DefaultQuota()
 	quota.Instances, quota.Cores, quota.RAM = 200, 400, 1<<20
 	total := map[string]int{}
 	for _, label := range []string{"host", "job"} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &slotLab{lab: newLab(t, config, sandboxcloud.Options{BuildTime: 15 * time.Second, DeleteTime: 4 * time.Second, Quota: &quota}), life: &life{}}
+			s := &slotLab{lab: newLab(t, config, emulator.Options{BuildTime: 15 * time.Second, DeleteTime: 4 * time.Second, Quota: &quota}), life: &life{}}
 			calls := &tally{counts: map[string]int{}}
 			s.around, s.refresh = calls.wrap, time.Minute
 			s.d, s.stop = s.daemonWith(s.life)

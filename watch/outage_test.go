@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
@@ -17,9 +17,9 @@ import (
 var stocked = strings.Replace(fleet, "min_ready = 1", "min_ready = 0", 1)
 
 // outage starts a daemon over a fleet with uploaded images. From then on cloud one answers no create call.
-func outage(t *testing.T, config string, action sandboxcloud.Action) (l *lab, d *watch.Daemon, end func()) {
+func outage(t *testing.T, config string, action emulator.Action) (l *lab, d *watch.Daemon, end func()) {
 	t.Helper()
-	l = newLab(t, config, sandboxcloud.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second})
+	l = newLab(t, config, emulator.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second})
 	l.told = &heard{}
 	l.log = slog.New(slog.NewTextHandler(l.told, nil))
 	d, end = l.daemon()
@@ -33,7 +33,7 @@ func outage(t *testing.T, config string, action sandboxcloud.Action) (l *lab, d 
 		}
 		return len(uploads) == providers
 	})
-	testutil.Must(t, l.driver.Clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: action, Status: 503}))
+	testutil.Must(t, l.driver.Clouds["one"].SetFaults(emulator.Fault{Operation: "server.create", Action: action, Status: 503}))
 	return l, d, end
 }
 
@@ -60,7 +60,7 @@ func (l *lab) servers(cloud string) (n int) {
 // TestOutageFailsNoRequest uses a cloud that answers no create call for half an hour, while all other calls work.
 // That is far longer than all attempts together take.
 func TestOutageFailsNoRequest(t *testing.T) {
-	for _, action := range []sandboxcloud.Action{sandboxcloud.HangBefore, sandboxcloud.LostBefore, sandboxcloud.Answer} {
+	for _, action := range []emulator.Action{emulator.HangBefore, emulator.LostBefore, emulator.Answer} {
 		t.Run(string(action), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, d, end := outage(t, stocked, action)
@@ -94,7 +94,7 @@ func TestOutageFailsNoRequest(t *testing.T) {
 // TestInstanceCreatedWithoutAResponseIsUsed uses a cloud that creates servers and never answers the create call.
 func TestInstanceCreatedWithoutAResponseIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, d, end := outage(t, stocked, sandboxcloud.HangAfter)
+		l, d, end := outage(t, stocked, emulator.HangAfter)
 		defer end()
 		id := l.asks(d, watch.NewRequest{Labels: []string{"small"}})
 		time.Sleep(2 * time.Minute)
@@ -110,7 +110,7 @@ func TestInstanceCreatedWithoutAResponseIsUsed(t *testing.T) {
 // TestDeadlineEndsWaitForOutage also checks that npctl creates nothing for the request when the cloud is back.
 func TestDeadlineEndsWaitForOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, d, end := outage(t, stocked, sandboxcloud.HangBefore)
+		l, d, end := outage(t, stocked, emulator.HangBefore)
 		defer end()
 		id := l.asks(d, watch.NewRequest{Labels: []string{"small"}, Deadline: l.now().Add(10 * time.Minute)})
 		time.Sleep(9 * time.Minute)
@@ -132,7 +132,7 @@ func TestDeadlineEndsWaitForOutage(t *testing.T) {
 // TestOtherProvidersServeDuringAnOutage covers both min_ready nodes and requests.
 func TestOtherProvidersServeDuringAnOutage(t *testing.T) {
 	one := fleet[strings.Index(fleet, `provider "lab" "one"`):strings.Index(fleet, `provider "static"`)]
-	for _, action := range []sandboxcloud.Action{sandboxcloud.HangBefore, sandboxcloud.LostBefore} {
+	for _, action := range []emulator.Action{emulator.HangBefore, emulator.LostBefore} {
 		t.Run(string(action), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, d, end := outage(t, stocked+strings.Replace(one, `"one"`, `"two"`, 1), action)
@@ -171,7 +171,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 	for name, operation := range map[string]string{"of launches": "server.create", "of lists": "server.list", "of all": "*"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, d, end := outage(t, stocked, sandboxcloud.HangBefore)
+				l, d, end := outage(t, stocked, emulator.HangBefore)
 				defer end()
 				told := func(begun, over int) {
 					t.Helper()
@@ -182,7 +182,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 					}
 				}
 				for n := range 2 {
-					testutil.Must(t, l.driver.Clouds["one"].SetFaults(sandboxcloud.Fault{Operation: operation, Action: sandboxcloud.Answer, Status: 503}))
+					testutil.Must(t, l.driver.Clouds["one"].SetFaults(emulator.Fault{Operation: operation, Action: emulator.Answer, Status: 503}))
 					told(n, n)
 					id := l.asks(d, watch.NewRequest{Labels: []string{"small", "small"}})
 					time.Sleep(12 * time.Minute)
@@ -203,7 +203,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 // responds.
 func TestOutageEndsWithoutFurtherLaunches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, d, end := outage(t, stocked, sandboxcloud.HangBefore)
+		l, d, end := outage(t, stocked, emulator.HangBefore)
 		defer end()
 		id := l.asks(d, watch.NewRequest{Labels: []string{"small"}})
 		time.Sleep(3 * time.Minute)
@@ -219,11 +219,11 @@ func TestOutageEndsWithoutFurtherLaunches(t *testing.T) {
 // next listing is due.
 func TestDeadCloudIsSeenWithTheFirstFailingCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, d, end := outage(t, stocked, sandboxcloud.Answer)
+		l, d, end := outage(t, stocked, emulator.Answer)
 		defer end()
 		time.Sleep(5 * time.Second) // listings that earlier steps triggered
 		listed := d.Last().Observed.Providers["one"].ListedAt
-		testutil.Must(t, l.driver.Clouds["one"].SetFaults(sandboxcloud.Fault{Operation: "*", Action: sandboxcloud.LostBefore}))
+		testutil.Must(t, l.driver.Clouds["one"].SetFaults(emulator.Fault{Operation: "*", Action: emulator.LostBefore}))
 		l.asks(d, watch.NewRequest{Labels: []string{"small"}})
 		calls := l.driver.Clouds["one"].Calls()["server.create"]
 		for d.Last().Observed.Providers["one"].Err == "" {
@@ -238,8 +238,8 @@ func TestDeadCloudIsSeenWithTheFirstFailingCall(t *testing.T) {
 // TestDaemonIsReadyWhenEveryProviderHasResponded starts a daemon beside a dead cloud. A later outage does not count.
 func TestDaemonIsReadyWhenEveryProviderHasResponded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleet, sandboxcloud.Options{})
-		dead := sandboxcloud.Fault{Operation: "*", Action: sandboxcloud.LostBefore}
+		l := newLab(t, fleet, emulator.Options{})
+		dead := emulator.Fault{Operation: "*", Action: emulator.LostBefore}
 		testutil.Must(t, l.driver.Clouds["one"].SetFaults(dead))
 		d, end := l.daemon()
 		defer end()
@@ -264,7 +264,7 @@ func TestDaemonIsReadyWhenEveryProviderHasResponded(t *testing.T) {
 // next request gets another node.
 func TestReadyNodeOfAnOldListingIsNotHandedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleet, sandboxcloud.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second})
+		l := newLab(t, fleet, emulator.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second})
 		l.refresh, l.listing = time.Hour, 2*time.Minute
 		d, end := l.daemon()
 		defer end()

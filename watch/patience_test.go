@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -28,11 +28,11 @@ func TestRequestDoesNotWaitForTheDeletionOfAFailedServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, d, end := outage(t, test.config, sandboxcloud.Answer)
+				l, d, end := outage(t, test.config, emulator.Answer)
 				defer end()
 				if err := l.driver.Clouds["one"].SetFaults(
-					sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "the host has died", Times: test.servers},
-					sandboxcloud.Fault{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 500}); err != nil {
+					emulator.Fault{Operation: "server.create", Action: emulator.ServerError, Message: "the host has died", Times: test.servers},
+					emulator.Fault{Operation: "server.delete", Action: emulator.Answer, Status: 500}); err != nil {
 					t.Fatal(err)
 				}
 				id, asked := l.asks(d, watch.NewRequest{Labels: []string{"small"}}), time.Now()
@@ -61,13 +61,13 @@ func TestRequestDoesNotWaitForTheDeletionOfAFailedServer(t *testing.T) {
 // error, and the end.
 func TestRefusedDeletionIsRetriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, d, end := outage(t, fleet, sandboxcloud.Answer)
+		l, d, end := outage(t, fleet, emulator.Answer)
 		defer end()
 		cloud := l.driver.Clouds["one"]
 		testutil.Must(t, cloud.SetFaults())
 		testutil.Await(l.t, "a server", func() bool { return l.servers("one") == 1 })
 		time.Sleep(time.Minute)
-		testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 409}))
+		testutil.Must(t, cloud.SetFaults(emulator.Fault{Operation: "server.delete", Action: emulator.Answer, Status: 409}))
 		node := d.Last().Observed.Records.Nodes[slices.IndexFunc(d.Last().Observed.Records.Nodes, func(n *resources.Node) bool { return !n.Static })].ID
 		if _, err := d.Clients.DeleteNode(t.Context(), node, "", false); err != nil {
 			t.Fatal(err)
@@ -97,7 +97,7 @@ func TestRefusedDeletionIsRetriedWithBackoff(t *testing.T) {
 
 // TestLastPassEndIsMonotonic runs outside a synctest bubble, because times in a bubble have no monotonic clock reading.
 func TestLastPassEndIsMonotonic(t *testing.T) {
-	l := newLab(t, fleet, sandboxcloud.Options{})
+	l := newLab(t, fleet, emulator.Options{})
 	d, end := l.daemon()
 	defer end()
 	testutil.Await(l.t, "the first pass", func() bool { return !d.LastPassEnd().IsZero() })

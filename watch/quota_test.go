@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
@@ -58,11 +58,11 @@ func TestNoCallExceedsTheQuota(t *testing.T) {
 
 func rushAt(t *testing.T, instances, addresses int64, seed uint64) {
 	t.Helper()
-	limits := sandboxcloud.DefaultQuota()
+	limits := emulator.DefaultQuota()
 	limits.Instances, limits.FloatingIPs = instances, addresses
 	config := strings.Replace(strings.Replace(fleet, "min_ready = 1", "min_ready = 0", 1), `flavor = "small"`, "flavor = \"small\"\n      auto_floating_ip = true", 1)
 	l := newLab(t, strings.Replace(config, `image_format = "raw"`, "image_format = \"raw\"\n  rate = 0", 1),
-		sandboxcloud.Options{BuildTime: 3 * time.Second, DeleteTime: 2 * time.Second, AddressTime: time.Second, Quota: &limits})
+		emulator.Options{BuildTime: 3 * time.Second, DeleteTime: 2 * time.Second, AddressTime: time.Second, Quota: &limits})
 	calls := &slowCalls{random: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // repeatable on purpose
 	l.around, l.refresh = calls.around, time.Second
 	d, end := l.daemon()

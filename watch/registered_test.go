@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 )
 
@@ -29,7 +29,7 @@ provider "static" "rack" {
 // A plan that was made from older records must not repeat a step that has completed since: a machine with two records
 // is assigned twice.
 func TestMachinesAreRegisteredOnce(t *testing.T) {
-	l := newLab(t, hall, sandboxcloud.Options{}) // in real time, because the test is about concurrency
+	l := newLab(t, hall, emulator.Options{}) // in real time, because the test is about concurrency
 	d, end := l.daemon()
 	defer end()
 	ready := func() (n int, twice []string) {

@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
@@ -57,7 +57,7 @@ provider "lab" "two" {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLab(t, fleet, sandboxcloud.Options{})
+				l := newLab(t, fleet, emulator.Options{})
 				d, end := l.daemon()
 				defer end()
 				l.serves(d, "small")
@@ -101,7 +101,7 @@ func TestHangingCloudDelaysReloadBriefly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &silent{over: make(chan struct{})}
 				s.now.Store(fromStart)
-				l := newLab(t, fleet, sandboxcloud.Options{})
+				l := newLab(t, fleet, emulator.Options{})
 				l.around = s.around
 				d, end := l.daemon()
 				defer end()
@@ -147,7 +147,7 @@ func TestMaxConcurrencyIsReloaded(t *testing.T) {
 			return strings.NewReplacer("min_ready = 1", "min_ready = 4", `provider "lab" "one" {`, `provider "lab" "one" {
   max_concurrency = `+most).Replace(fleet)
 		}
-		l := newLab(t, limited("1"), sandboxcloud.Options{BuildTime: 10 * time.Minute})
+		l := newLab(t, limited("1"), emulator.Options{BuildTime: 10 * time.Minute})
 		d, end := l.daemon()
 		defer end()
 		created := func() int { return l.driver.Clouds["one"].Calls()["server.create"] }
@@ -169,9 +169,9 @@ func TestMaxConcurrencyIsReloaded(t *testing.T) {
 
 func TestReloadRetriesFailedStepsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleet, sandboxcloud.Options{})
+		l := newLab(t, fleet, emulator.Options{})
 		cloud := l.driver.Clouds["one"]
-		testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "server.create", Action: sandboxcloud.Answer, Status: 400, Times: 1000}))
+		testutil.Must(t, cloud.SetFaults(emulator.Fault{Operation: "server.create", Action: emulator.Answer, Status: 400, Times: 1000}))
 		d, end := l.daemon()
 		defer end()
 		failures := func() int {
@@ -223,7 +223,7 @@ func (h onError) Handle(_ context.Context, r slog.Record) error {
 // the configuration is reloaded, and a client requests a label that only the new configuration has.
 func TestPassWithOldConfigurationIgnoresNewRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleet, sandboxcloud.Options{})
+		l := newLab(t, fleet, emulator.Options{})
 		var d *watch.Daemon
 		asked := make(chan string, 1)
 		images := filepath.Join(l.dir, "images")
@@ -265,9 +265,9 @@ func TestPassWithOldConfigurationIgnoresNewRequests(t *testing.T) {
 
 func TestReloadRetriesFailedUploadsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleet, sandboxcloud.Options{})
+		l := newLab(t, fleet, emulator.Options{})
 		cloud := l.driver.Clouds["one"]
-		testutil.Must(t, cloud.SetFaults(sandboxcloud.Fault{Operation: "image.create", Action: sandboxcloud.Answer, Status: 400, Times: 1000}))
+		testutil.Must(t, cloud.SetFaults(emulator.Fault{Operation: "image.create", Action: emulator.Answer, Status: 400, Times: 1000}))
 		d, end := l.daemon()
 		defer end()
 		asked := func() int { return cloud.Calls()["image.create"] }
@@ -335,7 +335,7 @@ func TestConnectionsOfOldConfigurationsAreClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLab(t, impatient(1), sandboxcloud.Options{})
+				l := newLab(t, impatient(1), emulator.Options{})
 				d, end := l.daemon()
 				defer end()
 				l.serves(d, "small")
@@ -352,7 +352,7 @@ func TestConnectionsOfOldConfigurationsAreClosed(t *testing.T) {
 
 func TestConnectionStaysOpenForRunningSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, impatient(1), sandboxcloud.Options{BuildTime: 30 * time.Minute})
+		l := newLab(t, impatient(1), emulator.Options{BuildTime: 30 * time.Minute})
 		d, end := l.daemon()
 		defer end()
 		testutil.Await(l.t, "a launch is under way", func() bool { return l.driver.Clouds["one"].Calls()["server.create"] > 0 })

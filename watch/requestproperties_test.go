@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
@@ -18,7 +18,7 @@ func TestServersHaveThePropertiesOfTheirRequest(t *testing.T) {
 		l := newLab(t, strings.Replace(fleet, "    max_servers       = 5", `    max_servers       = 5
     instance_properties = { team = "ci", owner = "nobody" }
     request_properties  = { owner = "tenant {request.tenant_name}", of = "{request.id}", labels = "{request.labels}" }`, 1),
-			sandboxcloud.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second})
+			emulator.Options{BuildTime: 5 * time.Second, DeleteTime: time.Second})
 		d, end := l.daemon()
 		defer end()
 		testutil.Await(t, "a server for min_ready", func() bool { return l.servers("one") == 1 })

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
@@ -164,7 +164,7 @@ provider "static" "hall" {
 
 func newLooked(t *testing.T) *looked {
 	t.Helper()
-	l := &looked{lab: newLab(t, yard, sandboxcloud.Options{}), h: &heard{}}
+	l := &looked{lab: newLab(t, yard, emulator.Options{}), h: &heard{}}
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
 	testutil.Must(t, err)
 	pool := func(provider string, labels ...string) resources.RegisteredPool {
@@ -373,7 +373,7 @@ func TestShadowDecidesAboutAcceptedRequests(t *testing.T) {
 }
 
 func TestShadowNeedsSharedStore(t *testing.T) {
-	l := newLab(t, yard, sandboxcloud.Options{})
+	l := newLab(t, yard, emulator.Options{})
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(l.dir, "npctl.db")})
 	testutil.Must(t, err)
 	defer store.Close() //nolint:errcheck // only read

@@ -11,7 +11,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/drivers/static"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
@@ -59,7 +59,7 @@ provider "static" "rack" {
 
 // readyMachines starts a daemon with two machines that became ready some time ago.
 func readyMachines(t *testing.T) (l *lab, d *watch.Daemon, takes *atomic.Int64) {
-	l = newLab(t, twoMachines, sandboxcloud.Options{})
+	l = newLab(t, twoMachines, emulator.Options{})
 	takes = &atomic.Int64{}
 	l.static = slowDriver{static.New(), takes}
 	d, end := l.daemon()

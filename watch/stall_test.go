@@ -14,7 +14,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
@@ -105,7 +105,7 @@ provider "static" "rack" {
 
 func TestStallIsLoggedPeriodicallyUntilItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, rack, sandboxcloud.Options{})
+		l := newLab(t, rack, emulator.Options{})
 		d, h, end := l.overheard(10*time.Minute, nil)
 		defer end()
 		first := l.request(d)
@@ -160,7 +160,7 @@ func (l *lab) request(d *watch.Daemon) *resources.Request {
 
 func TestOtherProcessesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, rack, sandboxcloud.Options{})
+		l := newLab(t, rack, emulator.Options{})
 		d, h, end := l.overheard(0, nil)
 		r := l.request(d)
 		l.fulfilled(d, r.ID)

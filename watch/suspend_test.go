@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
@@ -15,7 +15,7 @@ import (
 
 func TestSuspendedDaemonStartsNothingAndResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleet, sandboxcloud.Options{BuildTime: 5 * time.Second})
+		l := newLab(t, fleet, emulator.Options{BuildTime: 5 * time.Second})
 		d, end := l.daemon()
 		defer end()
 		testutil.Await(l.t, "a node is ready", func() bool {
@@ -65,7 +65,7 @@ func TestSuspendedDaemonStartsNothingAndResumes(t *testing.T) {
 
 func TestOnlyUnneededNodesAreDeletedWithoutForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, fleet, sandboxcloud.Options{BuildTime: 5 * time.Second})
+		l := newLab(t, fleet, emulator.Options{BuildTime: 5 * time.Second})
 		d, end := l.daemon()
 		defer end()
 		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small"}})

@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
-	"github.com/npctl/npctl/internal/sandboxssh"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/test/sshserver"
 	"github.com/npctl/npctl/watch"
 )
 
@@ -57,7 +57,7 @@ provider "static" "rack" {
   pool "main" {`+node("down", down)+node("up", up)+`
   }
 }
-`, sandboxcloud.Options{})
+`, emulator.Options{})
 	d, end := l.daemon()
 	defer end()
 	named := func(name string) (found resources.Node) {
@@ -100,7 +100,7 @@ type sshMachine struct {
 
 func newSSHMachine(t testing.TB) *sshMachine {
 	t.Helper()
-	listener, err := sandboxssh.Listen(t.Context(), 0)
+	listener, err := sshserver.Listen(t.Context(), 0)
 	testutil.Must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	m := &sshMachine{t: t, listener: listener}
@@ -150,7 +150,7 @@ provider "static" "rack" {
     }
   }
 }
-`, machine.port()), sandboxcloud.Options{})
+`, machine.port()), emulator.Options{})
 	d, end := l.daemon()
 	defer end()
 	keys := func() []string {
@@ -199,7 +199,7 @@ func (l *lab) readySmall(d *watch.Daemon) (ready resources.Node) {
 func TestReadyNodeWithAnotherHostKeyIsDeletedAndNotAssigned(t *testing.T) {
 	machine := newSSHMachine(t)
 	first := machine.install()
-	l := newLab(t, cloudOf(machine, true), sandboxcloud.Options{})
+	l := newLab(t, cloudOf(machine, true), emulator.Options{})
 	d, end := l.daemon()
 	defer end()
 	before := l.readySmall(d)
@@ -221,7 +221,7 @@ func TestReadyNodeWithAnotherHostKeyIsDeletedAndNotAssigned(t *testing.T) {
 		inCloud, err := l.driver.Clouds["one"].Inventory()
 		testutil.Must(t, err)
 		return !slices.ContainsFunc(d.Last().Observed.Records.Nodes, func(n *resources.Node) bool { return n.ID == before.ID }) &&
-			!slices.ContainsFunc(inCloud, func(o sandboxcloud.Thing) bool { return o.ID == before.ExternalID })
+			!slices.ContainsFunc(inCloud, func(o emulator.Thing) bool { return o.ID == before.ExternalID })
 	})
 }
 
@@ -229,7 +229,7 @@ func TestReadyNodeWithAnotherHostKeyIsDeletedAndNotAssigned(t *testing.T) {
 func TestNodeWithoutHostKeyCheckingIsNotProbed(t *testing.T) {
 	machine := newSSHMachine(t)
 	machine.install()
-	l := newLab(t, cloudOf(machine, false), sandboxcloud.Options{})
+	l := newLab(t, cloudOf(machine, false), emulator.Options{})
 	d, end := l.daemon()
 	defer end()
 	before := l.readySmall(d)

@@ -21,9 +21,9 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/internal/process"
-	"github.com/npctl/npctl/internal/sandboxssh"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/test/sshserver"
 )
 
 // machine is the instance of a test: an SSH server that runs commands on this host, in a directory of their own. Its
@@ -36,10 +36,10 @@ type machine struct {
 	asked       [3]string // provider, pool, label
 
 	bootErr, captureErr, closeErr error
-	deafFor                       int                                                   // connections to close first
-	deaf                          bool                                                  // no server listens
-	run                           func(context.Context, sandboxssh.Command) (int, bool) // replaces the command; false: run it
-	capture                       func(context.Context) error                           // called in Capture
+	deafFor                       int                                                  // connections to close first
+	deaf                          bool                                                 // no server listens
+	run                           func(context.Context, sshserver.Command) (int, bool) // replaces the command; false: run it
+	capture                       func(context.Context) error                          // called in Capture
 
 	mu     sync.Mutex
 	events []string // guarded by mu
@@ -81,8 +81,8 @@ func newMachine(t *testing.T) (*machine, string) {
 	m.login.ConnectionPort = int64(listener.Addr().(*net.TCPAddr).Port)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	server := &sandboxssh.Server{Find: func(context.Context, net.Addr) (sandboxssh.Machine, bool) {
-		return sandboxssh.Machine{Name: "fake", HostKeys: []ssh.Signer{m.key}, Run: m.command, Allowed: func(user string, key ssh.PublicKey) bool {
+	server := &sshserver.Server{Find: func(context.Context, net.Addr) (sshserver.Machine, bool) {
+		return sshserver.Machine{Name: "fake", HostKeys: []ssh.Signer{m.key}, Run: m.command, Allowed: func(user string, key ssh.PublicKey) bool {
 			return user == "debian" && bytes.Equal(key.Marshal(), allowed.PublicKey().Marshal())
 		}}, m.answers()
 	}}
@@ -174,10 +174,10 @@ func (m *machine) Close(ctx context.Context) error {
 }
 
 // command runs a command on this host, unless it would shut the host down.
-func (m *machine) command(ctx context.Context, c sandboxssh.Command) int {
+func (m *machine) command(ctx context.Context, c sshserver.Command) int {
 	if strings.Contains(c.Line, "shutdown") {
 		m.note("shutdown")
-		return sandboxssh.HangUp
+		return sshserver.HangUp
 	}
 	m.note("command")
 	if m.run != nil {

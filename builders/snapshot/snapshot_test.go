@@ -19,8 +19,8 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/buildertest"
 	"github.com/npctl/npctl/builders/snapshot"
-	"github.com/npctl/npctl/internal/sandboxssh"
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/test/sshserver"
 )
 
 // makesDisk is a script that succeeds.
@@ -164,8 +164,8 @@ func TestErrorOfAFailedScriptHasItsLastLines(t *testing.T) {
 
 func TestScriptEndedByASignal(t *testing.T) {
 	tr := newTrial(t, nil)
-	tr.run = func(_ context.Context, c sandboxssh.Command) (int, bool) {
-		return sandboxssh.EndedByTERM, true
+	tr.run = func(_ context.Context, c sshserver.Command) (int, bool) {
+		return sshserver.EndedByTERM, true
 	}
 	tr.mustFail(t, "the inline script was terminated by signal 15")
 }
@@ -174,7 +174,7 @@ func TestBackgroundProcessOfAScriptDoesNotBlock(t *testing.T) {
 	tr := newTrial(t, nil)
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
-	tr.run = func(_ context.Context, c sandboxssh.Command) (int, bool) {
+	tr.run = func(_ context.Context, c sshserver.Command) (int, bool) {
 		_, _ = io.Copy(io.Discard, c.Stdin)
 		testutil.WriteFile(t, tr.output+".raw", "made")
 		c.Exit(0) // while a daemon still holds the output
@@ -189,9 +189,9 @@ func TestBackgroundProcessOfAScriptDoesNotBlock(t *testing.T) {
 
 func TestConnectionThatBreaksIsAnError(t *testing.T) {
 	tr := newTrial(t, nil)
-	tr.run = func(_ context.Context, c sandboxssh.Command) (int, bool) {
+	tr.run = func(_ context.Context, c sshserver.Command) (int, bool) {
 		fmt.Fprintln(c.Stdout, "half of it is done")
-		return sandboxssh.HangUp, true
+		return sshserver.HangUp, true
 	}
 	tr.mustFail(t, "the connection was lost while the inline script ran", "half of it is done")
 }
@@ -261,12 +261,12 @@ func TestCancelledBuildDeletesItsMachine(t *testing.T) {
 			}
 		},
 		"in the script": func(tr *trial, cancel func()) {
-			tr.run = func(ctx context.Context, _ sandboxssh.Command) (int, bool) { cancel(); wait(ctx); return 0, true }
+			tr.run = func(ctx context.Context, _ sshserver.Command) (int, bool) { cancel(); wait(ctx); return 0, true }
 		},
 		"going down": func(tr *trial, cancel func()) {
 			tr.job.Config = buildertest.With(tr.job.Config, map[string]cty.Value{"shutdown_command": text("go down")})
 			first := true
-			tr.run = func(ctx context.Context, c sandboxssh.Command) (int, bool) {
+			tr.run = func(ctx context.Context, c sshserver.Command) (int, bool) {
 				if first {
 					first = false
 					return 0, false

@@ -12,12 +12,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/crypto/ssh"
 
-	"github.com/npctl/npctl/internal/sandboxssh"
+	"github.com/npctl/npctl/test/sshserver"
 )
 
 // scriptFreePort sets a variable to a port on which the servers of a sandbox can serve SSH: freeport NAME.
 func scriptFreePort(ts *testscript.TestScript, _ bool, args []string) {
-	listener, err := sandboxssh.Listen(context.Background(), 0)
+	listener, err := sshserver.Listen(context.Background(), 0)
 	ts.Check(err)
 	ts.Setenv(args[0], strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
 	ts.Check(listener.Close())

@@ -47,7 +47,7 @@ func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (dri
 	return open(ctx, env, entry, settings.Shared)
 }
 
-// Endpoint is the access to a cloud, for callers that know it, such as the sandbox.
+// Endpoint is the access to a cloud, for callers that know it.
 type Endpoint struct {
 	AuthURL, Region, Username, Password, Project, Domain string
 	// Transport sends the calls; nil means the network.

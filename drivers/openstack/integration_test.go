@@ -304,7 +304,7 @@ func TestRealCloud(t *testing.T) {
 		drivertest.Run(t, func(t *testing.T) drivertest.Setup { return realSetup(t, name, offerConfig(nil)) },
 			"Images", "Resolver", "Sweeper", "Console", "Snapshots", "NodeUser", "Errors", "Foreign", "Copies")
 	})
-	// On the sandbox, the suite runs without attributes and with each one by itself.
+	// On the emulator, the suite runs without attributes and with each one by itself.
 	t.Run("EveryAttribute", func(t *testing.T) {
 		attributes := map[string]cty.Value{
 			"auto_floating_ip": cty.True,

@@ -20,8 +20,7 @@ func uploadFormats() []string {
 	return []string{"qcow2", "raw", "vhd", "vhdx", "vmdk", "vdi", "iso", "ploop"}
 }
 
-// SharedSchema is the schema without the attributes that locate the cloud. A driver that provides its own cloud, such
-// as the sandbox, uses it.
+// SharedSchema is the schema without the attributes that locate the cloud.
 func SharedSchema() schema.Driver {
 	checks := map[string]schema.Check{
 		"ip_version": checkIPVersion, "userdata": checkUserdata, "instance_properties": checkProperties, "request_properties": requestvalues.CheckMap(checkProperties), "tags": checkTags,

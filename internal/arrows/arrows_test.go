@@ -33,8 +33,9 @@ var arrows = map[string][]string{
 	"drivers":        {"resources", "resources/schema"},
 	"drivers/*":      {"drivers", kit, "resources", "resources/schema", "internal/*"},
 	// the common parts of drivers of clouds
-	kit:                            {"drivers", "resources", "resources/schema"},
-	"drivers/sandbox/sandboxcloud": {"resources/schema", "internal/*"},
+	kit: {"drivers", "resources", "resources/schema"},
+	// an OpenStack for tests
+	"drivers/openstack/openstacktest/emulator": {"resources/schema", "internal/*", "test/sshserver"},
 	// stages foreign attachments for the suite of all drivers
 	"drivers/openstack/openstacktest": {"drivers", "drivers/drivertest", "internal/testutil", "resources"},
 

@@ -18,7 +18,7 @@ import (
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
-	"github.com/npctl/npctl/test/sandboxlab"
+	"github.com/npctl/npctl/test/cloudlab"
 )
 
 // Fleet is a configuration with its state. Each run has an engine of its own, as a process has.
@@ -44,7 +44,7 @@ const leakAge = 10 * time.Minute
 // Run executes one apply, which k may kill.
 func (f *Fleet) Run(t testing.TB, k *Killer, opt plan.Options) (plan.Plan, error) {
 	t.Helper()
-	desired, err := sandboxlab.Load(f.Dir, f.Drivers)
+	desired, err := cloudlab.Load(f.Dir, f.Drivers)
 	testutil.Must(t, err)
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(f.Dir, "npctl.db")})
 	testutil.Must(t, err)

@@ -60,9 +60,6 @@ func (m mutation) stages() [][]string {
 	case "state":
 		return append(stages, []string{"./state/..."}, []string{"./reconcile"}, []string{"./watch"}, []string{"./cmd/npctl"})
 	}
-	if own == "drivers/openstack" {
-		stages = append(stages, []string{"./drivers/sandbox"})
-	}
 	stages = append(stages, []string{"./" + own + "/..."})
 	if own == "drivers/memory" || own == "drivers" {
 		stages = append(stages, []string{"./reconcile"}, []string{"./watch"})
@@ -77,7 +74,7 @@ func group(dir string) string {
 		return dir
 	case dir == "state/bolt":
 		return "state"
-	case strings.HasSuffix(dir, "test"), strings.HasPrefix(dir, "drivers/sandbox/"), dir == "drivers/external/conformance":
+	case strings.HasSuffix(dir, "test"), strings.Contains(dir, "test/"), dir == "drivers/external/conformance":
 		return ""
 	case dir == "drivers", strings.HasPrefix(dir, "drivers/"):
 		return "drivers"

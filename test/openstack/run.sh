@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs the tests that need a real OpenStack (see README.md): the driver contract suite, the comparison of the sandbox cloud with
+# Runs the tests that need a real OpenStack (see README.md): the driver contract suite, the comparison of the emulator with
 # the real one, and those of whole npctl processes. Installs the requirements, as root on Debian 12, and starts the lab. Stops and
 # deletes the lab unless it was running before. Fails if anything is missing.
 #   ./run.sh --lab   runs the tests of the lab itself instead, after a change of it: that each of its faults occurs. The other
@@ -29,7 +29,7 @@ if [ "${1:-}" = --lab ]; then
 fi
 go_test -run '^TestReal' ./drivers/openstack
 took "the driver contract suite"
-go_test ./drivers/sandbox/sandboxcloud
-took "comparing the sandbox cloud"
+go_test ./drivers/openstack/openstacktest/emulator
+took "comparing the emulator"
 builders/dib/testdata/own-dev.sh bash -euo pipefail -c '. test/lib/gotest.sh; go_test "$@"' - -parallel 4 -run '^TestOpenStack' ./test/integration ./cmd/npctl
 took "npctl as a whole"

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -77,7 +77,7 @@ func TestKilledDaemonsUnderLoad(t *testing.T) {
 }
 
 // faults sets the faults of the clouds; none makes them behave.
-func (c *chaos) faults(faults []sandboxcloud.Fault) {
+func (c *chaos) faults(faults []emulator.Fault) {
 	c.t.Helper()
 	text, err := json.Marshal(faults)
 	testutil.Must(c.t, err)
@@ -104,7 +104,7 @@ func (c *chaos) run(seed uint64, cancel context.CancelFunc) {
 	watchers.Go(func() { c.watch(watching) })
 	kills := c.restartDaemons(rand.New(rand.NewPCG(seed, 1<<20)))
 	stop()
-	c.faults([]sandboxcloud.Fault{})
+	c.faults([]emulator.Fault{})
 	d := c.start("-refresh=1s")
 	calm := time.Now()
 	users.Wait()

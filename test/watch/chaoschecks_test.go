@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -87,7 +87,7 @@ func (c *chaos) checkServer(use *nodeUse, sure time.Time) {
 			continue
 		}
 		things := p.things()
-		i := slices.IndexFunc(things, func(t sandboxcloud.Thing) bool { return t.Type == "server" && t.ID == n.ExternalID })
+		i := slices.IndexFunc(things, func(t emulator.Thing) bool { return t.Type == "server" && t.ID == n.ExternalID })
 		switch {
 		case !time.Now().Before(sure):
 		case i < 0:

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 )
 
 // The values in chaosFleet.
@@ -129,44 +129,44 @@ provider "static" "rack" {
 
 // chaosFaults returns all faults that the sandbox supports. Uploads begin to fail with the third image, so that one
 // image exists.
-func chaosFaults() []sandboxcloud.Fault {
-	faults := []sandboxcloud.Fault{
-		{Operation: "*.list", Action: sandboxcloud.Answer, Status: 503, Probability: 0.01}, // one listing of a cloud makes a dozen of these calls
-		{Operation: "*.list", Action: sandboxcloud.LostBefore, Probability: 0.01},
-		{Operation: "*.list", Action: sandboxcloud.HangBefore, Probability: 0.002},
-		{Operation: "server.list", Action: sandboxcloud.LateListing, Delay: time.Second},
-		{Operation: "server.list", Action: sandboxcloud.Truncate},
-		{Operation: "server.create", Action: sandboxcloud.Answer, Status: 429, RetryAfter: time.Second},
-		{Operation: "server.create", Action: sandboxcloud.Answer, Status: 500},
-		{Operation: "server.create", Action: sandboxcloud.ServerError, Message: "No valid host was found. "},
-		{Operation: "server.create", Action: sandboxcloud.OverQuota},
-		{Operation: "server.create", Action: sandboxcloud.LostBefore},
-		{Operation: "server.create", Action: sandboxcloud.LostAfter},
-		{Operation: "server.create", Action: sandboxcloud.Truncate},
-		{Operation: "server.create", Action: sandboxcloud.HangAfter},
-		{Operation: "server.create", Action: sandboxcloud.LateEffect, Delay: 3 * time.Second},
-		{Operation: "server.create", Action: sandboxcloud.LateListing, Delay: 2 * time.Second},
-		{Operation: "server.delete", Action: sandboxcloud.DeleteFails},
-		{Operation: "server.delete", Action: sandboxcloud.LostAfter},
-		{Operation: "server.delete", Action: sandboxcloud.LateEffect, Delay: 2 * time.Second},
-		{Operation: "server.delete", Action: sandboxcloud.Answer, Status: 500},
-		{Operation: "server.delete", Action: sandboxcloud.LateListing, Delay: 2 * time.Second},
-		{Operation: "server.show", Action: sandboxcloud.Slow, Delay: 500 * time.Millisecond},
-		{Operation: "floating_ip.create", Action: sandboxcloud.LostAfter},
-		{Operation: "floating_ip.create", Action: sandboxcloud.OverQuota},
-		{Operation: "floating_ip.update", Action: sandboxcloud.LateAddress, Delay: time.Second},
-		{Operation: "floating_ip.delete", Action: sandboxcloud.Answer, Status: 500},
-		{Operation: "port.create", Action: sandboxcloud.LostAfter},
-		{Operation: "port.delete", Action: sandboxcloud.Answer, Status: 500},
-		{Operation: "volume.create", Action: sandboxcloud.LostAfter},
-		{Operation: "volume.delete", Action: sandboxcloud.Answer, Status: 500},
-		{Operation: "image.create", Action: sandboxcloud.LostAfter, After: 2},
-		{Operation: "image.upload", Action: sandboxcloud.CutUpload, After: 2},
-		{Operation: "image.upload", Action: sandboxcloud.StuckSaving, After: 2},
-		{Operation: "image.delete", Action: sandboxcloud.LostAfter},
-		{Operation: "limits.show", Action: sandboxcloud.Slow, Delay: time.Second},
-		{Operation: "server.ssh", Action: sandboxcloud.LostBefore},
-		{Operation: "server.ssh", Action: sandboxcloud.Slow, Delay: 500 * time.Millisecond},
+func chaosFaults() []emulator.Fault {
+	faults := []emulator.Fault{
+		{Operation: "*.list", Action: emulator.Answer, Status: 503, Probability: 0.01}, // one listing of a cloud makes a dozen of these calls
+		{Operation: "*.list", Action: emulator.LostBefore, Probability: 0.01},
+		{Operation: "*.list", Action: emulator.HangBefore, Probability: 0.002},
+		{Operation: "server.list", Action: emulator.LateListing, Delay: time.Second},
+		{Operation: "server.list", Action: emulator.Truncate},
+		{Operation: "server.create", Action: emulator.Answer, Status: 429, RetryAfter: time.Second},
+		{Operation: "server.create", Action: emulator.Answer, Status: 500},
+		{Operation: "server.create", Action: emulator.ServerError, Message: "No valid host was found. "},
+		{Operation: "server.create", Action: emulator.OverQuota},
+		{Operation: "server.create", Action: emulator.LostBefore},
+		{Operation: "server.create", Action: emulator.LostAfter},
+		{Operation: "server.create", Action: emulator.Truncate},
+		{Operation: "server.create", Action: emulator.HangAfter},
+		{Operation: "server.create", Action: emulator.LateEffect, Delay: 3 * time.Second},
+		{Operation: "server.create", Action: emulator.LateListing, Delay: 2 * time.Second},
+		{Operation: "server.delete", Action: emulator.DeleteFails},
+		{Operation: "server.delete", Action: emulator.LostAfter},
+		{Operation: "server.delete", Action: emulator.LateEffect, Delay: 2 * time.Second},
+		{Operation: "server.delete", Action: emulator.Answer, Status: 500},
+		{Operation: "server.delete", Action: emulator.LateListing, Delay: 2 * time.Second},
+		{Operation: "server.show", Action: emulator.Slow, Delay: 500 * time.Millisecond},
+		{Operation: "floating_ip.create", Action: emulator.LostAfter},
+		{Operation: "floating_ip.create", Action: emulator.OverQuota},
+		{Operation: "floating_ip.update", Action: emulator.LateAddress, Delay: time.Second},
+		{Operation: "floating_ip.delete", Action: emulator.Answer, Status: 500},
+		{Operation: "port.create", Action: emulator.LostAfter},
+		{Operation: "port.delete", Action: emulator.Answer, Status: 500},
+		{Operation: "volume.create", Action: emulator.LostAfter},
+		{Operation: "volume.delete", Action: emulator.Answer, Status: 500},
+		{Operation: "image.create", Action: emulator.LostAfter, After: 2},
+		{Operation: "image.upload", Action: emulator.CutUpload, After: 2},
+		{Operation: "image.upload", Action: emulator.StuckSaving, After: 2},
+		{Operation: "image.delete", Action: emulator.LostAfter},
+		{Operation: "limits.show", Action: emulator.Slow, Delay: time.Second},
+		{Operation: "server.ssh", Action: emulator.LostBefore},
+		{Operation: "server.ssh", Action: emulator.Slow, Delay: 500 * time.Millisecond},
 	}
 	for i := range faults {
 		if faults[i].Probability == 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 )
 
@@ -28,20 +28,20 @@ import (
 type project struct {
 	t       *testing.T
 	name    string
-	cloud   *sandboxcloud.Cloud
-	foreign map[string]sandboxcloud.Thing // foreign objects, by ID
+	cloud   *emulator.Cloud
+	foreign map[string]emulator.Thing // foreign objects, by ID
 }
 
 // project opens the cloud of a provider. It creates the cloud unless a daemon has done so.
 func (s *site) project(provider string) *project {
 	s.t.Helper()
-	cloud, err := sandboxcloud.Open(sandboxcloud.Options{File: filepath.Join(s.dir, ".npctl", "providers", provider, "sandbox.json")})
+	cloud, err := emulator.Open(emulator.Options{File: filepath.Join(s.dir, ".npctl", "providers", provider, "sandbox.json")})
 	testutil.Must(s.t, err)
 	s.t.Cleanup(func() { _ = cloud.Close() })
 	return &project{t: s.t, name: provider, cloud: cloud}
 }
 
-func (p *project) things() []sandboxcloud.Thing {
+func (p *project) things() []emulator.Thing {
 	p.t.Helper()
 	things, err := p.cloud.Inventory()
 	if err != nil {
@@ -53,7 +53,7 @@ func (p *project) things() []sandboxcloud.Thing {
 // mark identifies the owner of an object.
 type mark struct{ installation, kind, id, pool string }
 
-func markOf(t sandboxcloud.Thing) mark {
+func markOf(t emulator.Thing) mark {
 	m := mark{installation: t.Metadata["npctl_installation"], pool: t.Metadata["npctl_pool"]}
 	for _, kind := range []string{"node", "upload", "build"} { // a snapshot has the ownership tags of its build besides those of its base
 		if id := t.Metadata["npctl_"+kind+"_id"]; id != "" {
@@ -69,7 +69,7 @@ func markOf(t sandboxcloud.Thing) mark {
 }
 
 // ours lists the objects of an installation.
-func (p *project) ours(installation string) (list []sandboxcloud.Thing) {
+func (p *project) ours(installation string) (list []emulator.Thing) {
 	p.t.Helper()
 	for _, thing := range p.things() {
 		if markOf(thing).installation == installation {
@@ -87,13 +87,13 @@ func (p *project) plant() {
 		before[thing.ID] = true
 	}
 	another := map[string]string{"npctl_installation": "00000000-0000-4000-8000-000000000000", "npctl_node_id": "0000000001"}
-	for _, server := range []sandboxcloud.ForeignServer{{Name: "np0000000001"}, {Name: "np0000000002", Metadata: another}} {
+	for _, server := range []emulator.ForeignServer{{Name: "np0000000001"}, {Name: "np0000000002", Metadata: another}} {
 		if _, err := p.cloud.AddServer(server); err != nil {
 			p.t.Fatal(err)
 		}
 	}
 	p.plantByHand("npctl:" + url.Values{"installation": {another["npctl_installation"]}, "kind": {"node"}, "id": {"0000000001"}}.Encode())
-	p.foreign = map[string]sandboxcloud.Thing{}
+	p.foreign = map[string]emulator.Thing{}
 	for _, thing := range p.things() {
 		if !before[thing.ID] {
 			p.foreign[thing.ID] = thing
@@ -152,7 +152,7 @@ func (p *project) must(err error) {
 // changed describes how the foreign objects differ from their original state.
 func (p *project) changed() string {
 	p.t.Helper()
-	now := map[string]sandboxcloud.Thing{}
+	now := map[string]emulator.Thing{}
 	for _, thing := range p.things() {
 		if _, theirs := p.foreign[thing.ID]; theirs {
 			now[thing.ID] = thing

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -113,7 +113,7 @@ func (f *traffic) unexpectedChange(n wire.Node) string {
 		if p.name != n.Provider {
 			continue
 		}
-		if !slices.ContainsFunc(p.things(), func(t sandboxcloud.Thing) bool { return t.ID == n.ExternalID && t.Status == "ACTIVE" }) {
+		if !slices.ContainsFunc(p.things(), func(t emulator.Thing) bool { return t.ID == n.ExternalID && t.Status == "ACTIVE" }) {
 			return fmt.Sprintf("the server of node %s is gone while it is in use", n.ID)
 		}
 	}

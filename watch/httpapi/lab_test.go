@@ -17,14 +17,14 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/builders/exec"
 	"github.com/npctl/npctl/drivers"
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/drivers/static"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
-	"github.com/npctl/npctl/test/sandboxlab"
+	"github.com/npctl/npctl/test/cloudlab"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/httpapi"
 	"github.com/npctl/npctl/watch/httpapi/client"
@@ -81,7 +81,7 @@ provider "static" "rack" {
 type lab struct {
 	t      testing.TB
 	dir    string
-	driver sandboxlab.Driver
+	driver cloudlab.Driver
 	daemon *watch.Daemon
 	server *httpapi.Server
 	store  *bolt.Store
@@ -124,7 +124,7 @@ func newLabWith(t testing.TB, configuration string, log io.Writer, shadow bool) 
 	dir, err := os.MkdirTemp("", "npctl") // the path of t.TempDir is too long for a socket
 	testutil.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	l := &lab{t: t, dir: dir, driver: sandboxlab.New(t, sandboxcloud.Options{}, "one", "idle"), socket: filepath.Join(dir, "npctl.db.sock"), shadow: shadow}
+	l := &lab{t: t, dir: dir, driver: cloudlab.New(t, emulator.Options{}, "one", "idle"), socket: filepath.Join(dir, "npctl.db.sock"), shadow: shadow}
 	l.write(configuration)
 	l.start(log)
 	return l
@@ -145,7 +145,7 @@ func (l *lab) load(ctx context.Context) (resources.Desired, error) {
 			return resources.Desired{}, err
 		}
 	}
-	return sandboxlab.Load(l.dir, l.drivers())
+	return cloudlab.Load(l.dir, l.drivers())
 }
 
 func (l *lab) start(log io.Writer) {

@@ -1,5 +1,5 @@
 // Package openstacktest acts like other users of a project that npctl uses: for the driver's contract tests, on the
-// sandbox and on a real OpenStack.
+// emulator and on a real OpenStack.
 package openstacktest
 
 import (
@@ -29,7 +29,7 @@ type Project struct {
 	Settle time.Duration // the longest that something may take; default a minute
 }
 
-// Names of what the sandbox and the real lab are filled with.
+// Names of what the emulator and the real lab are filled with.
 const (
 	privateNetwork = "private"
 	publicNetwork  = "public"

@@ -1,6 +1,6 @@
 // Sink serves an OpenStack on loopback. Its Glance discards uploads without hashing or storing them, and then reports
 // the number of bytes received and the checksum that npctl announced. The duration of an upload is therefore that of
-// the client and the socket alone. Except for the content of images, it is the sandbox cloud. A second port accepts
+// the client and the socket alone. Except for the content of images, it is the emulator. A second port accepts
 // bytes without a protocol, for dd.
 //
 // test/bench/uploads.sh runs it. It writes a clouds.yaml, prints the second port, and serves until it is killed.
@@ -21,7 +21,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 )
 
 func main() {
@@ -36,7 +36,7 @@ func main() {
 }
 
 func serve(clouds string) error {
-	cloud, err := sandboxcloud.Open(sandboxcloud.Options{})
+	cloud, err := emulator.Open(emulator.Options{})
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func serve(clouds string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(clouds, []byte(sandboxcloud.CloudsYAML(sandboxcloud.AuthURL(listener.Addr()))), 0o600); err != nil {
+	if err := os.WriteFile(clouds, []byte(emulator.CloudsYAML(emulator.AuthURL(listener.Addr()))), 0o600); err != nil {
 		return err
 	}
 	fmt.Println(plain.Addr().(*net.TCPAddr).Port)
@@ -76,7 +76,7 @@ func drainAll(listener net.Listener) {
 	}
 }
 
-// sink is the sandbox cloud without the content of images.
+// sink is the emulator without the content of images.
 type sink struct {
 	inner http.Handler
 	mu    sync.Mutex

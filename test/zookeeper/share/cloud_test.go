@@ -17,7 +17,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/imagedata"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 
-	"github.com/npctl/npctl/drivers/sandbox/sandboxcloud"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 )
 
@@ -25,27 +25,27 @@ import (
 type cloud struct {
 	t    *testing.T
 	name string
-	*sandboxcloud.Cloud
+	*emulator.Cloud
 	yaml string // file
 }
 
 // newCloud serves a cloud with an image called debian until the test ends.
-func newCloud(t *testing.T, name string, options sandboxcloud.Options) *cloud {
+func newCloud(t *testing.T, name string, options emulator.Options) *cloud {
 	t.Helper()
-	made, err := sandboxcloud.Open(options)
+	made, err := emulator.Open(options)
 	testutil.Must(t, err)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	testutil.Must(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := sandboxcloud.Serve(ctx, listener, made); err != nil {
+		if err := emulator.Serve(ctx, listener, made); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Cleanup(func() { cancel(); _ = made.Close(); serving.Wait() })
 	c := &cloud{t: t, name: name, Cloud: made, yaml: filepath.Join(t.TempDir(), "clouds.yaml")}
-	text := sandboxcloud.CloudsYAML(sandboxcloud.AuthURL(listener.Addr()))
+	text := emulator.CloudsYAML(emulator.AuthURL(listener.Addr()))
 	testutil.WriteFile(t, c.yaml, text)
 	c.addImage()
 	return c
@@ -94,4 +94,4 @@ func (c *cloud) servers() map[string]string {
 }
 
 // quick is a cloud with short delays.
-var quick = sandboxcloud.Options{BuildTime: 300 * time.Millisecond, DeleteTime: 200 * time.Millisecond}
+var quick = emulator.Options{BuildTime: 300 * time.Millisecond, DeleteTime: 200 * time.Millisecond}
