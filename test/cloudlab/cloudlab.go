@@ -1,10 +1,13 @@
-// Package cloudlab provides clouds for tests that outlive the processes under test.
+// Package cloudlab provides OpenStacks for tests that outlive the processes under test.
 package cloudlab
 
 import (
 	"context"
+	"net/http"
 	"testing"
 
+	"github.com/gophercloud/gophercloud/v2"
+	gopheropenstack "github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/builders/exec"
@@ -30,12 +33,18 @@ func New(t testing.TB, o emulator.Options, providers ...string) Driver {
 	t.Helper()
 	d := Driver{Clouds: map[string]*emulator.Cloud{}}
 	for _, name := range providers {
-		cloud, err := emulator.Open(o)
-		testutil.Must(t, err)
-		t.Cleanup(func() { _ = cloud.Close() })
-		d.Clouds[name] = cloud
+		d.Clouds[name] = open(t, o)
 	}
 	return d
+}
+
+// open opens a cloud until the end of the test.
+func open(t testing.TB, o emulator.Options) *emulator.Cloud {
+	t.Helper()
+	cloud, err := emulator.Open(o)
+	testutil.Must(t, err)
+	t.Cleanup(func() { _ = cloud.Close() })
+	return cloud
 }
 
 // Kind implements drivers.Driver.
@@ -54,6 +63,18 @@ func (d Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (dr
 		d.Connecting(env.Provider, &at)
 	}
 	return openstack.Connect(ctx, env, at, config)
+}
+
+// Account returns a client of npctl's project, with which tests act like a person.
+func Account(t testing.TB, cloud *emulator.Cloud) (*gophercloud.ProviderClient, gophercloud.EndpointOpts) {
+	t.Helper()
+	access := cloud.Access()
+	account, err := gopheropenstack.NewClient(access.AuthURL)
+	testutil.Must(t, err)
+	account.HTTPClient = http.Client{Transport: cloud.Transport()}
+	testutil.Must(t, gopheropenstack.Authenticate(t.Context(), account, gophercloud.AuthOptions{IdentityEndpoint: access.AuthURL, Username: access.Username,
+		Password: access.Password, TenantName: access.Project, DomainName: access.Domain}))
+	return account, gophercloud.EndpointOpts{Region: access.Region}
 }
 
 // Load loads the configuration in a directory. It may use these drivers, the builder "exec" and a local state.

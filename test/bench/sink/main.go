@@ -50,7 +50,7 @@ func serve(clouds string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(clouds, []byte(emulator.CloudsYAML(emulator.AuthURL(listener.Addr()))), 0o600); err != nil {
+	if err := os.WriteFile(clouds, []byte(emulator.CloudsYAML(map[string]string{emulator.Entry: emulator.AuthURL(listener.Addr())})), 0o600); err != nil {
 		return err
 	}
 	fmt.Println(plain.Addr().(*net.TCPAddr).Port)

@@ -47,7 +47,7 @@ func served(t *testing.T) (*Cloud, cli) {
 		}
 	})
 	config := filepath.Join(dir, "clouds.yaml")
-	testutil.WriteFile(t, config, CloudsYAML(AuthURL(listener.Addr())))
+	testutil.WriteFile(t, config, CloudsYAML(map[string]string{Entry: AuthURL(listener.Addr())}))
 	return cloud, cli{path, append(os.Environ(), "OS_CLIENT_CONFIG_FILE="+config, "OS_CLOUD=emulator"), dir}
 }
 

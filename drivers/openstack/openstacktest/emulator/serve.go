@@ -3,8 +3,10 @@ package emulator
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/npctl/npctl/internal/connlimit"
@@ -32,12 +34,16 @@ func Serve(ctx context.Context, listener net.Listener, cloud *Cloud) error {
 // AuthURL returns the identity URL of a cloud served on that address.
 func AuthURL(address net.Addr) string { return "http://" + address.String() + "/identity/v3" }
 
-// CloudsYAML returns a clouds.yaml with one entry for npctl's user and one for the other user, for any OpenStack
-// client.
-func CloudsYAML(authURL string) string {
+// Entry is the usual name of a cloud in clouds.yaml.
+const Entry = "emulator"
+
+// CloudsYAML returns a clouds.yaml for any OpenStack client. Each cloud has two entries: its name, for npctl's user, and
+// its name with "-other", for the other user. urls are the identity URLs by name.
+func CloudsYAML(urls map[string]string) string {
 	text := "clouds:\n"
-	for _, entry := range []struct{ name, user string }{{"emulator", User}, {"emulator-other", Other}} {
-		text += fmt.Sprintf(`  %s:
+	for _, name := range slices.Sorted(maps.Keys(urls)) {
+		for _, entry := range []struct{ name, user string }{{name, User}, {name + "-other", Other}} {
+			text += fmt.Sprintf(`  %s:
     auth:
       auth_url: %s
       username: %s
@@ -47,7 +53,8 @@ func CloudsYAML(authURL string) string {
       project_domain_name: %s
     region_name: %s
     identity_api_version: 3
-`, entry.name, authURL, entry.user, Password, entry.user, Domain, Domain, Region)
+`, entry.name, urls[name], entry.user, Password, entry.user, Domain, Domain, Region)
+		}
 	}
 	return text
 }

@@ -22,7 +22,7 @@ func TestServedCloudIsReachedByItsCloudsYAML(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, listener, cloud) }()
 
-	auth, _, tlsConfig, err := clouds.Parse(clouds.WithCloudsYAML(strings.NewReader(CloudsYAML(AuthURL(listener.Addr())))), clouds.WithCloudName("emulator"))
+	auth, _, tlsConfig, err := clouds.Parse(clouds.WithCloudsYAML(strings.NewReader(CloudsYAML(map[string]string{Entry: AuthURL(listener.Addr())}))), clouds.WithCloudName("emulator"))
 	testutil.Must(t, err)
 	if _, err := config.NewProviderClient(t.Context(), auth, config.WithTLSConfig(tlsConfig)); err != nil {
 		t.Fatal(err)
