@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +17,6 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
-	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
@@ -64,29 +61,21 @@ func TestKilledDaemonsUnderLoad(t *testing.T) {
 	}
 	seed %= 1 << 31
 	t.Logf("NPCTL_SEED=%d", seed)
-	c := &chaos{site: newSite(t, chaosFleet(testutil.FreePort(t), seed)), counts: map[string]int{}, mistake: map[string]bool{}}
-	for _, name := range []string{"one", "two"} {
-		p := c.project(name)
-		p.plant()
-		c.projects = append(c.projects, p)
-	}
-	c.faults(chaosFaults())
+	one, two := chaosClouds(t, seed)
+	c := &chaos{site: newSite(t, chaosFleet(one.ServeSSH(t)), one, two), projects: []*project{one, two}, counts: map[string]int{}, mistake: map[string]bool{}}
+	one.plant()
+	two.plant()
+	c.faults(chaosFaults()...)
 	over, cancel := context.WithTimeout(t.Context(), chaosMost+chaosCalm)
 	c.over = deadline{over}
 	c.run(seed, cancel)
 }
 
 // faults sets the faults of the clouds; none makes them behave.
-func (c *chaos) faults(faults []emulator.Fault) {
+func (c *chaos) faults(faults ...emulator.Fault) {
 	c.t.Helper()
-	text, err := json.Marshal(faults)
-	testutil.Must(c.t, err)
 	for _, p := range c.projects {
-		path := filepath.Join(c.dir, "faults-"+p.name+".json")
-		testutil.Must(c.t, os.WriteFile(path+".new", text, 0o600))
-		if err := os.Rename(path+".new", path); err != nil { // the rename is atomic, so the cloud reads the whole file
-			c.t.Fatal(err)
-		}
+		p.must(p.SetFaults(faults...))
 	}
 }
 
@@ -104,7 +93,7 @@ func (c *chaos) run(seed uint64, cancel context.CancelFunc) {
 	watchers.Go(func() { c.watch(watching) })
 	kills := c.restartDaemons(rand.New(rand.NewPCG(seed, 1<<20)))
 	stop()
-	c.faults([]emulator.Fault{})
+	c.faults()
 	d := c.start("-refresh=1s")
 	calm := time.Now()
 	users.Wait()
@@ -134,7 +123,7 @@ func (c *chaos) restartDaemons(random *rand.Rand) (kills int) {
 		if c.enough(kills) || time.Since(began) > chaosMost {
 			return kills
 		}
-		d := c.launch(exec.CommandContext(context.WithoutCancel(c.over), npctl, "watch", "-config="+c.dir, "-refresh=1s"))
+		d := c.launch(c.command(context.WithoutCancel(c.over), "watch", "-config="+c.dir, "-refresh=1s"))
 		select {
 		case <-d.Done:
 			d.Runs() // it does not run

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,7 +33,7 @@ func (c *chaos) watch(ctx context.Context) {
 // checkForeign checks that the foreign objects in a cloud are unchanged.
 func (c *chaos) checkForeign(p *project) {
 	if diff := p.changed(); diff != "" {
-		c.reportOnce("foreign objects in provider %s have changed (-before +after):\n%s", p.name, diff)
+		c.reportOnce("foreign objects in provider %s have changed (-before +after):\n%s", p.Name, diff)
 	}
 }
 
@@ -44,9 +43,9 @@ func (c *chaos) withinQuota(p *project) {
 	for _, thing := range p.things() {
 		count[thing.Type]++
 	}
-	for kind, limit := range chaosQuota[p.name] {
+	for kind, limit := range chaosQuota[p.Name] {
 		if count[kind] > limit {
-			c.reportOnce("provider %s has %d of %s, and its quota is %d", p.name, count[kind], kind, limit)
+			c.reportOnce("provider %s has %d of %s, and its quota is %d", p.Name, count[kind], kind, limit)
 		}
 	}
 }
@@ -83,7 +82,7 @@ func (c *chaos) withinLimits(nodes []wire.Node) {
 func (c *chaos) checkServer(use *nodeUse, sure time.Time) {
 	n := use.node
 	for _, p := range c.projects {
-		if p.name != n.Provider {
+		if p.Name != n.Provider {
 			continue
 		}
 		things := p.things()
@@ -157,16 +156,16 @@ func (c *chaos) leaked(ctx context.Context) (found []string) {
 		for _, thing := range p.ours(status.Installation) {
 			m := markOf(thing)
 			if thing.Type == "server" && servers[m.id] {
-				found = append(found, fmt.Sprintf("node %s has another server %s in %s", m.id, thing.ID, p.name))
+				found = append(found, fmt.Sprintf("node %s has another server %s in %s", m.id, thing.ID, p.Name))
 			}
 			servers[m.id] = servers[m.id] || thing.Type == "server"
 			if !before[m.kind+"/"+m.id] {
-				strays = append(strays, fmt.Sprintf("%s %s in %s is that of %s %s, which is not on record", thing.Type, thing.ID, p.name, m.kind, m.id))
+				strays = append(strays, fmt.Sprintf("%s %s in %s is that of %s %s, which is not on record", thing.Type, thing.ID, p.Name, m.kind, m.id))
 			}
 		}
 		for _, thing := range p.things() { // created by the cloud for a server of npctl, without ownership tags
 			if (thing.Type == "volume" || thing.Type == "port") && markOf(thing).installation == "" && p.foreign[thing.ID].ID == "" && thing.Of == "" {
-				found = append(found, fmt.Sprintf("%s %s in %s belongs to nothing", thing.Type, thing.ID, p.name))
+				found = append(found, fmt.Sprintf("%s %s in %s belongs to nothing", thing.Type, thing.ID, p.Name))
 			}
 		}
 	}
@@ -232,7 +231,7 @@ func (c *chaos) quotaRefusals() (n int) {
 
 // destroy deletes everything, so that only foreign objects are left.
 func (c *chaos) destroy() {
-	cmd := exec.CommandContext(c.t.Context(), npctl, "destroy", "-config="+c.dir, "-auto-approve", "-allow-destroy=all")
+	cmd := c.command(c.t.Context(), "destroy", "-config="+c.dir, "-auto-approve", "-allow-destroy=all")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		c.t.Errorf("npctl destroy: %v\n%s", err, out)
 	}
@@ -240,7 +239,7 @@ func (c *chaos) destroy() {
 		c.checkForeign(p)
 		for _, thing := range p.things() {
 			if p.foreign[thing.ID].ID == "" {
-				c.reportOnce("after everything was destroyed there is still %+v in %s", thing, p.name)
+				c.reportOnce("after everything was destroyed there is still %+v in %s", thing, p.Name)
 			}
 		}
 	}

@@ -4,12 +4,13 @@ package watch
 
 import (
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 )
 
-// The values in chaosFleet.
+// The values in chaosClouds and chaosFleet.
 const chaosTenantLimit = 4
 
 var (
@@ -17,8 +18,19 @@ var (
 	chaosQuota = map[string]map[string]int{"one": {"server": 11}, "two": {"server": 12, "floating_ip": 8, "volume": 5}}
 )
 
-// chaosFleet has two clouds with a small quota each, which contain two foreign servers, and a static machine.
-func chaosFleet(port int, seed uint64) string {
+// chaosClouds serves two clouds with a small quota each.
+func chaosClouds(t *testing.T, seed uint64) (one, two *project) {
+	t.Helper()
+	first, second := emulator.DefaultQuota(), emulator.DefaultQuota()
+	first.Instances, first.Cores = 11, 40
+	second.Instances, second.FloatingIPs, second.Volumes = 12, 8, 5
+	return newProject(t, "one", emulator.Options{BuildTime: 300 * time.Millisecond, DeleteTime: 200 * time.Millisecond, Quota: &first, Seed: seed}),
+		newProject(t, "two", emulator.Options{BuildTime: 400 * time.Millisecond, DeleteTime: 200 * time.Millisecond, AddressTime: 100 * time.Millisecond,
+			Quota: &second, Seed: seed, Range: 1})
+}
+
+// chaosFleet uses the clouds, the first one with SSH, and a static machine.
+func chaosFleet(port int) string {
 	return fmt.Sprintf(`
 npctl {
   images_dir = "images"
@@ -43,21 +55,13 @@ label "volume" {}
 label "nothing" {}
 label "metal" {}
 
-provider "sandbox" "one" {
+provider "openstack" "one" {
+  cloud          = "one"
   image_format   = "raw"
-  ssh_port       = %[1]d
-  build_time     = "300ms"
-  delete_time    = "200ms"
-  fault_file     = "${path.config}/faults-one.json"
-  seed           = %[2]d
   rate           = 0
   api_timeout    = "2s"
   launch_timeout = "12s"
   boot_timeout   = "6s"
-  quota {
-    instances = 11
-    cores     = 40
-  }
   pool "main" {
     networks          = ["private"]
     host_key_checking = true
@@ -73,21 +77,12 @@ provider "sandbox" "one" {
   }
 }
 
-provider "sandbox" "two" {
+provider "openstack" "two" {
+  cloud          = "two"
   image_format   = "raw"
-  build_time     = "400ms"
-  delete_time    = "200ms"
-  address_time   = "100ms"
-  fault_file     = "${path.config}/faults-two.json"
-  seed           = %[2]d
   rate           = 0
   api_timeout    = "2s"
   launch_timeout = "12s"
-  quota {
-    instances    = 12
-    floating_ips = 8
-    volumes      = 5
-  }
   pool "main" {
     networks          = ["private"]
     host_key_checking = false
@@ -124,10 +119,10 @@ provider "static" "rack" {
     }
   }
 }
-`, port, seed)
+`, port)
 }
 
-// chaosFaults returns all faults that the sandbox supports. Uploads begin to fail with the third image, so that one
+// chaosFaults returns all faults that the emulator supports. Uploads begin to fail with the third image, so that one
 // image exists.
 func chaosFaults() []emulator.Fault {
 	faults := []emulator.Fault{

@@ -16,6 +16,7 @@ import (
 
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/test/cloudlab"
 	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -33,10 +34,12 @@ const logShown = 256 << 10
 type site struct {
 	t   *testing.T
 	dir string
+	env []string // of npctl
 	*client.Client
 }
 
-func newSite(t *testing.T, configuration string) *site {
+// newSite creates a site whose configuration may use the clouds of projects.
+func newSite(t *testing.T, configuration string, projects ...*project) *site {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "npctl") //nolint:usetesting // the path of a socket is short
 	testutil.Must(t, err)
@@ -53,7 +56,11 @@ func newSite(t *testing.T, configuration string) *site {
 	})
 	c, err := client.New(client.Options{Socket: filepath.Join(dir, "npctl.db.sock")})
 	testutil.Must(t, err)
-	s := &site{t: t, dir: dir, Client: c}
+	var clouds []*cloudlab.Served
+	for _, p := range projects {
+		clouds = append(clouds, p.Served)
+	}
+	s := &site{t: t, dir: dir, env: append(os.Environ(), "OS_CLIENT_CONFIG_FILE="+cloudlab.CloudsYAML(t, clouds...)), Client: c}
 	s.write(configuration)
 	return s
 }
@@ -66,9 +73,16 @@ func (s *site) write(configuration string) {
 // start starts a daemon and waits until it is ready.
 func (s *site) start(options ...string) *program.Process {
 	s.t.Helper()
-	d := s.launch(exec.CommandContext(context.WithoutCancel(s.t.Context()), npctl, append([]string{"watch", "-config=" + s.dir}, options...)...))
+	d := s.launch(s.command(context.WithoutCancel(s.t.Context()), append([]string{"watch", "-config=" + s.dir}, options...)...))
 	testutil.Await(s.t, "the daemon is ready", func() bool { ready, err := s.Ready(s.t.Context()); return err == nil && ready })
 	return d
+}
+
+// command returns a command of npctl.
+func (s *site) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, npctl, args...)
+	cmd.Env = s.env
+	return cmd
 }
 
 func (s *site) launch(cmd *exec.Cmd) *program.Process {
@@ -91,7 +105,7 @@ func (s *site) createdByCommand(labels ...string) []wire.Node {
 	for _, label := range labels {
 		args = append(args, "-label="+label)
 	}
-	cmd := exec.CommandContext(s.t.Context(), npctl, args...)
+	cmd := s.command(s.t.Context(), args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

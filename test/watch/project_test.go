@@ -3,14 +3,11 @@
 package watch
 
 import (
-	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/blockstorage/v3/volumes"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/imagedata"
@@ -21,29 +18,25 @@ import (
 
 	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/test/cloudlab"
 )
 
-// project is direct access to the cloud of a provider: it reads the same file as the daemon, without the faults that
-// affect listings.
+// project is the cloud of the provider of the same name. Tests see its objects without the faults that affect listings.
 type project struct {
+	*cloudlab.Served
 	t       *testing.T
-	name    string
-	cloud   *emulator.Cloud
 	foreign map[string]emulator.Thing // foreign objects, by ID
 }
 
-// project opens the cloud of a provider. It creates the cloud unless a daemon has done so.
-func (s *site) project(provider string) *project {
-	s.t.Helper()
-	cloud, err := emulator.Open(emulator.Options{File: filepath.Join(s.dir, ".npctl", "providers", provider, "sandbox.json")})
-	testutil.Must(s.t, err)
-	s.t.Cleanup(func() { _ = cloud.Close() })
-	return &project{t: s.t, name: provider, cloud: cloud}
+// newProject serves the cloud of a provider until the end of the test.
+func newProject(t *testing.T, provider string, o emulator.Options) *project {
+	t.Helper()
+	return &project{Served: cloudlab.Serve(t, provider, o), t: t}
 }
 
 func (p *project) things() []emulator.Thing {
 	p.t.Helper()
-	things, err := p.cloud.Inventory()
+	things, err := p.Inventory()
 	if err != nil {
 		p.t.Error(err)
 	}
@@ -88,7 +81,7 @@ func (p *project) plant() {
 	}
 	another := map[string]string{"npctl_installation": "00000000-0000-4000-8000-000000000000", "npctl_node_id": "0000000001"}
 	for _, server := range []emulator.ForeignServer{{Name: "np0000000001"}, {Name: "np0000000002", Metadata: another}} {
-		if _, err := p.cloud.AddServer(server); err != nil {
+		if _, err := p.AddServer(server); err != nil {
 			p.t.Fatal(err)
 		}
 	}
@@ -107,13 +100,8 @@ func (p *project) plant() {
 // plantByHand creates objects as a person with an OpenStack client does.
 func (p *project) plantByHand(text string) {
 	p.t.Helper()
-	ctx, access := p.t.Context(), p.cloud.Access()
-	account, err := openstack.NewClient(access.AuthURL)
-	p.must(err)
-	account.HTTPClient = http.Client{Transport: p.cloud.Transport()}
-	p.must(openstack.Authenticate(ctx, account, gophercloud.AuthOptions{IdentityEndpoint: access.AuthURL, Username: access.Username,
-		Password: access.Password, TenantName: access.Project, DomainName: access.Domain}))
-	in := gophercloud.EndpointOpts{Region: access.Region}
+	ctx := p.t.Context()
+	account, in := cloudlab.Account(p.t, p.Cloud)
 	network, err := openstack.NewNetworkV2(account, in)
 	p.must(err)
 	page, err := networks.List(network, nil).AllPages(ctx)

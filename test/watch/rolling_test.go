@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -31,14 +32,14 @@ label "small" {
   max_ready_age = "3s"
 }
 
-provider "sandbox" "one" {
+provider "openstack" "one" {
+  cloud        = "one"
   image_format = "raw"
-  build_time   = "200ms"
-  delete_time  = "100ms"
   rate         = 0
   pool "main" {
-    networks    = ["private"]
-    max_servers = 8
+    networks          = ["private"]
+    host_key_checking = false
+    max_servers       = 8
     label "small" {
       image  = diskimage.debian
       flavor = "small"
@@ -51,13 +52,13 @@ provider "sandbox" "one" {
 const second = `
 label "spare" { min_ready = 12 }
 
-provider "sandbox" "two" {
+provider "openstack" "two" {
+  cloud        = "two"
   image_format = "raw"
-  build_time   = "200ms"
-  delete_time  = "100ms"
   rate         = 0
   pool "main" {
-    networks = ["private"]
+    networks          = ["private"]
+    host_key_checking = false
     label "small" {
       image  = diskimage.debian
       flavor = "small"
@@ -69,6 +70,16 @@ provider "sandbox" "two" {
   }
 }
 `
+
+// rollingCloud serves a cloud of rolling or second.
+func rollingCloud(t *testing.T, provider string) *project {
+	t.Helper()
+	o := emulator.Options{BuildTime: 200 * time.Millisecond, DeleteTime: 100 * time.Millisecond}
+	if provider == "two" {
+		o.Range = 1
+	}
+	return newProject(t, provider, o)
+}
 
 // edited returns the text with replacements.
 func edited(t *testing.T, text string, pairs ...string) string {
@@ -91,9 +102,10 @@ func (s *site) with(f wire.NodeFilter) []wire.Node {
 
 func TestLabelIsRenamedUnderLoad(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, rolling)
+	p := rollingCloud(t, "one")
+	s := newSite(t, rolling, p)
 	d := s.start()
-	f := s.traffic("small", s.project("one"))
+	f := s.traffic("small", p)
 	f.awaitProgress()
 	for _, change := range []struct {
 		from, to string
@@ -148,9 +160,9 @@ func uploads(img wire.Image) (ids []string) {
 
 func TestImageIsReplacedUnderLoad(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, rolling)
+	p := rollingCloud(t, "one")
+	s := newSite(t, rolling, p)
 	d := s.start()
-	p := s.project("one")
 	f := s.traffic("small", p)
 	f.awaitProgress()
 	old := uploads(s.image("debian"))
@@ -195,9 +207,9 @@ func (s *site) imagesIn(p *project) (n int) {
 
 func TestProviderIsRemovedUnderLoad(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, rolling+second)
+	one, two := rollingCloud(t, "one"), rollingCloud(t, "two")
+	s := newSite(t, rolling+second, one, two)
 	d := s.start()
-	one, two := s.project("one"), s.project("two")
 	f := s.traffic("small", one, two)
 	testutil.Await(s.t, "both providers are full of nodes", func() bool { return len(s.with(wire.NodeFilter{Label: "spare", States: []string{"ready"}})) == 12 })
 	used := s.nodes("spare")[0]
@@ -236,12 +248,12 @@ func TestProviderIsRemovedUnderLoad(t *testing.T) {
 
 func TestPoolIsShrunkUnderLoad(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, rolling)
+	p := rollingCloud(t, "one")
+	s := newSite(t, rolling, p)
 	d := s.start()
-	p := s.project("one")
 	f := s.traffic("small", p)
 	testutil.Await(s.t, "the pool is in use", func() bool { return len(s.with(wire.NodeFilter{})) > 4 })
-	s.write(edited(t, rolling, "max_servers = 8", "max_servers = 2"))
+	s.write(edited(t, rolling, "max_servers       = 8", "max_servers       = 2"))
 	s.reload(0)
 	testutil.Await(s.t, "the pool has its maximum number of nodes", func() bool { return len(s.with(wire.NodeFilter{})) <= 2 })
 	most := 0
@@ -261,9 +273,10 @@ func TestPoolIsShrunkUnderLoad(t *testing.T) {
 
 func TestInvalidConfigurationIsRejectedUnderLoad(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, rolling)
+	p := rollingCloud(t, "one")
+	s := newSite(t, rolling, p)
 	d := s.start()
-	f := s.traffic("small", s.project("one"))
+	f := s.traffic("small", p)
 	f.awaitProgress()
 	s.write(edited(t, rolling, "max_servers", "max_serfers"))
 	s.reload(1, "npctl.hcl line 24", `"max_servers"`)

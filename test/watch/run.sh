@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs npctl watch as a process on the sandbox cloud, whose servers answer SSH at addresses of loopback, and on machines
+# Runs npctl watch as a process on emulated clouds, whose servers answer SSH at addresses of loopback, and on machines
 # with a real sshd, and checks it with OpenSSH's tools. Installs openssh-server and openssh-client, as root; the tests start
 # sshd on ports of loopback. Fails if anything is missing. Takes about two minutes.
 set -euo pipefail

@@ -110,7 +110,7 @@ func (f *traffic) once(ctx context.Context, name, label string) error {
 // unexpectedChange describes how a node in use has changed unexpectedly.
 func (f *traffic) unexpectedChange(n wire.Node) string {
 	for _, p := range f.projects {
-		if p.name != n.Provider {
+		if p.Name != n.Provider {
 			continue
 		}
 		if !slices.ContainsFunc(p.things(), func(t emulator.Thing) bool { return t.ID == n.ExternalID && t.Status == "ACTIVE" }) {
@@ -153,7 +153,7 @@ func (f *traffic) awaitProgress() {
 // npctl runs a command in the directory of the configuration, and returns its exit code and output.
 func (s *site) npctl(args ...string) (code int, said string) {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), npctl, append([]string{"-chdir=" + s.dir}, args...)...)
+	cmd := s.command(s.t.Context(), append([]string{"-chdir=" + s.dir}, args...)...)
 	out, err := cmd.CombinedOutput()
 	var status *exec.ExitError
 	if err != nil && !errors.As(err, &status) {

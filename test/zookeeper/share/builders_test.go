@@ -46,7 +46,7 @@ func (w *builderPair) configuration() string {
 	}
 	return images.String() + fmt.Sprintf(`
 provider "openstack" "one" {
-  cloud        = "sandbox"
+  cloud        = "emulator"
   rate         = 0
   image_format = "raw"
   pool "main" {

@@ -4,73 +4,41 @@ package share
 
 import (
 	"bytes"
-	"context"
-	"net"
-	"net/http"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/imagedata"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 
 	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/test/cloudlab"
 )
 
 // cloud is an OpenStack that all processes use through HTTP, and that outlives them.
 type cloud struct {
 	t    *testing.T
 	name string
-	*emulator.Cloud
-	yaml string // file
+	*cloudlab.Served
 }
 
 // newCloud serves a cloud with an image called debian until the test ends.
 func newCloud(t *testing.T, name string, options emulator.Options) *cloud {
 	t.Helper()
-	made, err := emulator.Open(options)
-	testutil.Must(t, err)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	testutil.Must(t, err)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := emulator.Serve(ctx, listener, made); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { cancel(); _ = made.Close(); serving.Wait() })
-	c := &cloud{t: t, name: name, Cloud: made, yaml: filepath.Join(t.TempDir(), "clouds.yaml")}
-	text := emulator.CloudsYAML(emulator.AuthURL(listener.Addr()))
-	testutil.WriteFile(t, c.yaml, text)
+	c := &cloud{t, name, cloudlab.Serve(t, emulator.Entry, options)}
 	c.addImage()
 	return c
 }
 
 func (c *cloud) addImage() {
 	c.t.Helper()
-	ctx, account := c.t.Context(), c.account()
-	client, err := openstack.NewImageV2(account, gophercloud.EndpointOpts{Region: c.Access().Region})
+	account, at := cloudlab.Account(c.t, c.Cloud)
+	client, err := openstack.NewImageV2(account, at)
 	c.must(err)
-	made, err := images.Create(ctx, client, images.CreateOpts{Name: "debian", DiskFormat: "raw", ContainerFormat: "bare"}).Extract()
+	made, err := images.Create(c.t.Context(), client, images.CreateOpts{Name: "debian", DiskFormat: "raw", ContainerFormat: "bare"}).Extract()
 	c.must(err)
-	c.must(imagedata.Upload(ctx, client, made.ID, bytes.NewReader([]byte("debian"))).ExtractErr())
-}
-
-// account returns an authenticated client of the cloud.
-func (c *cloud) account() *gophercloud.ProviderClient {
-	c.t.Helper()
-	access := c.Access()
-	account, err := openstack.NewClient(access.AuthURL)
-	c.must(err)
-	account.HTTPClient = http.Client{Transport: c.Transport()}
-	c.must(openstack.Authenticate(c.t.Context(), account, gophercloud.AuthOptions{IdentityEndpoint: access.AuthURL, Username: access.Username,
-		Password: access.Password, TenantName: access.Project, DomainName: access.Domain}))
-	return account
+	c.must(imagedata.Upload(c.t.Context(), client, made.ID, bytes.NewReader([]byte("debian"))).ExtractErr())
 }
 
 func (c *cloud) must(err error) {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
@@ -19,6 +18,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/pagination"
 
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/test/cloudlab"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -70,7 +70,8 @@ import {
 // addServer creates a server without npctl and waits until it runs.
 func (c *cloud) addServer(name string, metadata map[string]string) string {
 	c.t.Helper()
-	ctx, account, region := c.t.Context(), c.account(), gophercloud.EndpointOpts{Region: c.Access().Region}
+	ctx := c.t.Context()
+	account, region := cloudlab.Account(c.t, c.Cloud)
 	compute, err := openstack.NewComputeV2(account, region)
 	c.must(err)
 	image, err := openstack.NewImageV2(account, region)

@@ -163,7 +163,7 @@ diskimage "debian" {
   }
 }
 provider "openstack" "one" {
-  cloud        = "sandbox"
+  cloud        = "emulator"
   rate         = 0
   image_format = "raw"
   pool "main" {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/test/cloudlab"
 	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 	"github.com/npctl/npctl/watch/httpapi/client"
@@ -51,7 +52,7 @@ func newMachine(t *testing.T, zk *lab.Lab, name, configuration string, clouds ..
 	testutil.Must(t, err)
 	m := &machine{t: t, name: name, dir: dir, link: lab.StartProxy(t, zk.Hosts), env: os.Environ()}
 	for _, c := range clouds {
-		m.env = append(m.env, "OS_CLIENT_CONFIG_FILE="+c.yaml)
+		m.env = append(m.env, "OS_CLIENT_CONFIG_FILE="+cloudlab.CloudsYAML(t, c.Served))
 	}
 	text := fmt.Sprintf(`
 npctl {
@@ -152,7 +153,7 @@ func openstackProvider(name string, servers int, priority int, labels ...string)
 	}
 	return declared.String() + fmt.Sprintf(`
 provider "openstack" %q {
-  cloud = "sandbox"
+  cloud = "emulator"
   rate  = 0
   cloud_image "debian" { filters = { name = "debian" } }
   pool "main" {

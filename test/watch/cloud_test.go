@@ -9,17 +9,27 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
-// cloud returns a sandbox with one label. Its servers answer SSH at a port.
-func cloud(port, minReady int, buildTime string) string {
+// newCloudSite serves a cloud with servers that answer SSH, and creates a site that uses it.
+func newCloudSite(t *testing.T, minReady int, buildTime time.Duration) (s *site, port int) {
+	t.Helper()
+	p := newProject(t, "one", emulator.Options{BuildTime: buildTime, DeleteTime: 100 * time.Millisecond})
+	port = p.ServeSSH(t)
+	return newSite(t, cloudFleet(port, minReady), p), port
+}
+
+// cloudFleet returns a fleet with one label, for servers that answer SSH at a port.
+func cloudFleet(port, minReady int) string {
 	return fmt.Sprintf(`
 npctl { images_dir = "images" }
 
@@ -34,11 +44,9 @@ diskimage "debian" {
 
 label "small" { min_ready = %d }
 
-provider "sandbox" "one" {
+provider "openstack" "one" {
+  cloud        = "one"
   image_format = "raw"
-  ssh_port     = %d
-  build_time   = %q
-  delete_time  = "100ms"
   pool "main" {
     networks          = ["private"]
     host_key_checking = true
@@ -49,12 +57,12 @@ provider "sandbox" "one" {
     }
   }
 }
-`, port, minReady, port, buildTime)
+`, port, minReady)
 }
 
 func TestNodesAreAssignedUsedAndReplaced(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, cloud(testutil.FreePort(t), 1, "300ms"))
+	s, _ := newCloudSite(t, 1, 300*time.Millisecond)
 	d := s.start()
 	testutil.Await(s.t, "one node of min_ready is ready", func() bool { return s.census() == "map[ready:1]" })
 	nodes := s.createdByCommand("small", "small")
@@ -79,7 +87,7 @@ func TestNodesAreAssignedUsedAndReplaced(t *testing.T) {
 
 func TestHeldNodeStaysUntilItsHoldExpires(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, cloud(testutil.FreePort(t), 0, "0s"))
+	s, _ := newCloudSite(t, 0, 0)
 	d := s.start()
 	n := s.nodes("small")[0]
 	until := time.Now().Add(4 * time.Second)
@@ -106,17 +114,16 @@ func TestHeldNodeStaysUntilItsHoldExpires(t *testing.T) {
 
 func TestSIGHUPReloadsConfiguration(t *testing.T) {
 	t.Parallel()
-	port := testutil.FreePort(t)
-	s := newSite(t, cloud(port, 1, "0s"))
+	s, port := newCloudSite(t, 1, 0)
 	d := s.start()
 	testutil.Await(s.t, "one node is ready", func() bool { return s.census() == "map[ready:1]" })
-	s.write(strings.Replace(cloud(port, 3, "0s"), "max_servers", "max_serfers", 1))
+	s.write(strings.Replace(cloudFleet(port, 3), "max_servers", "max_serfers", 1))
 	d.Signal(syscall.SIGHUP)
 	testutil.Await(s.t, "the error is logged", func() bool { return d.Logged("max_serfers") > 0 && d.Logged("new configuration refused") > 0 })
 	if got := s.census(); got != "map[ready:1]" {
 		t.Errorf("nodes are %s after an invalid configuration", got)
 	}
-	s.write(cloud(port, 3, "0s"))
+	s.write(cloudFleet(port, 3))
 	d.Signal(syscall.SIGHUP)
 	testutil.Await(s.t, "the number of nodes matches the new configuration", func() bool { return s.census() == "map[ready:3]" })
 	d.Stop()
@@ -124,7 +131,7 @@ func TestSIGHUPReloadsConfiguration(t *testing.T) {
 
 func TestDaemonResumesAfterKill(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, cloud(testutil.FreePort(t), 0, "5s"))
+	s, _ := newCloudSite(t, 0, 5*time.Second)
 	d := s.start()
 	var ids []string
 	for range 3 {
@@ -166,7 +173,7 @@ func TestDaemonResumesAfterKill(t *testing.T) {
 
 func TestSIGTERMEndsDaemonWithinGrace(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, cloud(testutil.FreePort(t), 0, "20s"))
+	s, _ := newCloudSite(t, 0, 20*time.Second)
 	d := s.start("-grace=1s")
 	r, err := s.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"small"}})
 	testutil.Must(t, err)
@@ -198,7 +205,7 @@ func TestSIGTERMEndsDaemonWithinGrace(t *testing.T) {
 
 func TestSecondSignalEndsDaemonImmediately(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, cloud(testutil.FreePort(t), 1, "60s"))
+	s, _ := newCloudSite(t, 1, time.Minute)
 	d := s.start("-grace=1h")
 	testutil.Await(s.t, "a node is building", func() bool { return s.census() == "map[building:1]" })
 	d.Signal(syscall.SIGTERM)
@@ -211,12 +218,12 @@ func TestSecondSignalEndsDaemonImmediately(t *testing.T) {
 
 func TestDaemonUsesSystemdSocket(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, cloud(testutil.FreePort(t), 0, "0s"))
+	s, _ := newCloudSite(t, 0, 0)
 	path := filepath.Join(s.dir, "npctl.db.sock")
 	opened := listenFiles(t, "unix", path)
 	metrics := listenFiles(t, "tcp", "127.0.0.1:0")
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, npctl, "watch", "-config="+s.dir)
-	cmd.Env = append(os.Environ(), "LISTEN_FDS=2", "LISTEN_FDNAMES=api:metrics")
+	cmd.Env = append(slices.Clone(s.env), "LISTEN_FDS=2", "LISTEN_FDNAMES=api:metrics")
 	cmd.ExtraFiles = []*os.File{opened.file, metrics.file}
 	d := s.launch(cmd)
 	testutil.Await(s.t, "the daemon is ready", func() bool { ready, err := s.Ready(t.Context()); return err == nil && ready })
