@@ -53,9 +53,10 @@ provider "static" "rack" {
 }
 `
 
-// cloud is a sandbox with additional lines of the provider and of its pool. Its label is small.
+// cloud is a provider with additional lines of it and of its pool. Its label is small.
 type cloud struct {
 	settings, labels, provider, pool string
+	openstack                        string // name of an emulated OpenStack in clouds.yaml; empty means the driver sandbox
 	port                             int    // port at which servers answer SSH; 0 means no SSH check
 	name                             string // name of the provider; one when empty
 }
@@ -87,25 +88,24 @@ label "large" {}
 }
 
 func (c cloud) block() string {
-	ssh := ""
-	if c.port != 0 {
-		ssh = fmt.Sprintf("ssh_port = %d", c.port)
-	}
 	name := c.name
 	if name == "" {
 		name = "one"
 	}
-	provider := c.provider
-	for _, attribute := range []struct{ name, line string }{{"build_time", `build_time = "200ms"`}, {"delete_time", `delete_time = "100ms"`}} {
-		if !strings.Contains(provider, attribute.name) {
-			provider += "\n  " + attribute.line
+	kind, provider := "sandbox", c.provider
+	if c.openstack != "" {
+		kind, provider = "openstack", fmt.Sprintf("cloud = %q\n%s", c.openstack, provider)
+	} else {
+		for _, attribute := range []struct{ name, line string }{{"build_time", `build_time = "200ms"`}, {"delete_time", `delete_time = "100ms"`}} {
+			if !strings.Contains(provider, attribute.name) {
+				provider += "\n  " + attribute.line
+			}
 		}
 	}
 	return fmt.Sprintf(`
-provider "sandbox" %q {
+provider %q %q {
   image_format = "raw"
   rate         = 0
-  %s
   %s
   pool "main" {
     networks          = ["private"]
@@ -121,5 +121,5 @@ provider "sandbox" %q {
     }
   }
 }
-`, name, ssh, provider, c.port != 0, c.pool)
+`, kind, name, provider, c.port != 0, c.pool)
 }

@@ -11,7 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
+	"github.com/npctl/npctl/test/cloudlab"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -133,8 +134,9 @@ func TestMachineServesBuildAfterBuild(t *testing.T) {
 // TestServerLivesFromRequestToDeletion follows a node in a cloud.
 func TestServerLivesFromRequestToDeletion(t *testing.T) {
 	t.Parallel()
-	port := testutil.FreePort(t)
-	s := newSite(t, cloud{port: port, provider: `build_time = "5s"`, pool: `node_attributes = { executor-zone = "zone-1" }`}.String())
+	openstack := cloudlab.Serve(t, "one", emulator.Options{BuildTime: 5 * time.Second, DeleteTime: 100 * time.Millisecond})
+	port := openstack.ServeSSH(t)
+	s := newSite(t, cloud{openstack: "one", port: port, pool: `node_attributes = { executor-zone = "zone-1" }`}.String(), openstack)
 	s.start()
 	hello, err := s.zuul.Hello(t.Context())
 	s.must(err, "hello")

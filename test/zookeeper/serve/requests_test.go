@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
+	"github.com/npctl/npctl/test/cloudlab"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
 
@@ -79,14 +81,9 @@ func TestUnservableRequestsFail(t *testing.T) {
 
 func TestFailedLaunchesFailTheRequest(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, cloud{provider: `
-  launch_attempts = 2
-  fault {
-    operation = "server.create"
-    action    = "server_error"
-    message   = "No valid host was found."
-    after     = 1
-  }`}.String())
+	openstack := cloudlab.Serve(t, "one", emulator.Options{BuildTime: 200 * time.Millisecond, DeleteTime: 100 * time.Millisecond,
+		Faults: []emulator.Fault{{Operation: "server.create", Action: emulator.ServerError, Message: "No valid host was found.", After: 1}}})
+	s := newSite(t, cloud{openstack: "one", provider: "launch_attempts = 2"}.String(), openstack)
 	s.start()
 	s.witness()
 	id := s.ask("small", "small")

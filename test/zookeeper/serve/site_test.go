@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/test/cloudlab"
 	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 )
@@ -34,6 +35,7 @@ var sites atomic.Int64
 type site struct {
 	*tree
 	env  lab.Env
+	vars []string // environment variables of npctl
 	dir  string
 	zuul *lab.Peer
 	// hosts, timeout and extra belong to the block state "zookeeper". The timeout is long enough for a busy machine, or
@@ -41,10 +43,12 @@ type site struct {
 	hosts, timeout, extra string
 }
 
-// newSite writes a configuration, in which STATE stands for the state block, and starts a Zuul.
-func newSite(t *testing.T, configuration string) *site {
+// newSite writes a configuration, in which STATE stands for the state block, and starts a Zuul. The configuration may use
+// emulated clouds.
+func newSite(t *testing.T, configuration string, clouds ...*cloudlab.Served) *site {
 	t.Helper()
 	s := emptySite(t, servers.Env, root)
+	s.vars = append(s.vars, "OS_CLIENT_CONFIG_FILE="+cloudlab.CloudsYAML(t, clouds...))
 	s.write(configuration)
 	s.zuul = lab.StartPeer(t, s.env, lab.PeerOptions{Hosts: s.env.Hosts + s.chroot})
 	return s
@@ -55,7 +59,7 @@ func emptySite(t *testing.T, env lab.Env, c *connection) *site {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "npctl") //nolint:usetesting // the path of a socket is short
 	testutil.Must(t, err)
-	s := &site{env: env, dir: dir, hosts: env.Hosts, timeout: "10s", tree: &tree{t: t, conn: c.conn, chroot: fmt.Sprintf("/site-%d", sites.Add(1))}}
+	s := &site{env: env, vars: os.Environ(), dir: dir, hosts: env.Hosts, timeout: "10s", tree: &tree{t: t, conn: c.conn, chroot: fmt.Sprintf("/site-%d", sites.Add(1))}}
 	s.create("", "", 0)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -96,6 +100,7 @@ func (s *site) start(options ...string) *program.Process {
 func (s *site) launch(options ...string) *program.Process {
 	s.t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), npctl, append([]string{"watch", "-config=" + s.dir}, options...)...)
+	cmd.Env = s.vars
 	return program.Start(s.t, cmd, filepath.Join(s.dir, "log"))
 }
 
@@ -106,7 +111,7 @@ func (s *site) npctl(arguments ...string) (out string, code int) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), testutil.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, npctl, append([]string{"-chdir=" + s.dir}, arguments...)...)
-	cmd.Stdout, cmd.Stderr = &text, &talk
+	cmd.Env, cmd.Stdout, cmd.Stderr = s.vars, &text, &talk
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
