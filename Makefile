@@ -16,7 +16,7 @@ NO_RACE := cmd/npctl|config|drivers/qemu|inspect|packaging|plan|plan/.*|resource
 NO_RACE_TESTS := ^(TestKilledAnywhere|TestTenRebuildsWithEveryMishap|TestRebuildsWithRandomMishaps|TestHooksAndKills|TestKilledWhileAFailedAttemptIsCleared|TestKilledAtEachCommitOfASlot|TestEndlessListsAreErrors|TestKilledForgetIsRepeated|TestNodeOfAnUnlistedProviderKeepsItsRecord|TestFaultsOfABuildInstance|TestKilledDuringABuildInstance|TestKilledImportIsResumed|TestKilledImportThatIsTakenBack|TestSlotsCostFewerCalls)$$|/^(Kills|ImageKills)$$|//^(Kills|ImageKills)$$
 RACE_COMMANDS := Watch|Builder|Interrupt|Bars|Progress|Completion|Console|Sessions/(daemonstate|external|import_watch|interrupt|metastatic|request|state_zookeeper)
 
-INTEGRATION := $(addprefix integration-,newcomer sandbox clouds kubernetes external qemu arm64 completion images gearman zuul zuul-jobs \
+INTEGRATION := $(addprefix integration-,newcomer emulator clouds kubernetes external qemu arm64 completion images gearman zuul zuul-jobs \
 	watch systemd zookeeper openstack migration)
 
 .PHONY: help build build-windows build-kubernetes test race check affected lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz \
@@ -98,8 +98,8 @@ integration-clouds: build ## the drivers aws, azure, gce and ibmvpc with moto, A
 integration-arm64: ## make demo with npctl for arm64, in qemu (as root, Debian 12; installs qemu-user-static)
 	./test/arm64/run.sh
 
-integration-sandbox: build ## the real openstack client against the sandbox cloud (installs it into a temporary venv)
-	./test/sandbox/run.sh
+integration-emulator: ## the real openstack client against the emulator of OpenStack (installs it into a temporary venv)
+	./test/emulator/run.sh
 
 integration-completion: ## completion in real bash, zsh and fish (as root; installs Debian packages)
 	./test/completion/run.sh

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/test/cloudlab"
 )
 
 // place is the directory that a session is in.
@@ -199,13 +201,8 @@ provider "openstack" "mycloud" {
 // openstackSession serves an OpenStack on loopback, with an entry in clouds.yaml and an image.
 func openstackSession(p *place) {
 	p.t.Helper()
-	clouds := filepath.Join(p.dir, "clouds.yaml")
-	serve := exec.CommandContext(p.t.Context(), npctl, "sandbox", "-write-clouds="+clouds+".new", "-build-time=0s", "-delete-time=0s")
-	serve.Env = p.env
-	testutil.Must(p.t, serve.Start())
-	p.t.Cleanup(func() { _ = serve.Wait() }) // its context ends before
-	p.sh("for i in $(seq 600); do grep -q region_name clouds.yaml.new 2>/dev/null && break; sleep 0.1; done; sed 's/^  sandbox:/  mycloud:/' clouds.yaml.new >clouds.yaml")
-	p.env = append(p.env, "OS_CLIENT_CONFIG_FILE="+clouds)
+	cloud := cloudlab.Serve(p.t, "mycloud", emulator.Options{})
+	p.env = append(p.env, "OS_CLIENT_CONFIG_FILE="+cloudlab.CloudsYAML(p.t, cloud))
 	p.sh("mkdir maker")
 	p.write("maker/npctl.hcl", maker)
 	p.sh("npctl -chdir=maker apply -auto-approve")

@@ -8,7 +8,7 @@
 #   NPCTL_OPENSTACK  the client to use; without it one is installed from PyPI
 #
 # Two clouds receive the bytes. Glance of the "sink" discards them, so the figures show the client and the socket. Glance
-# of the "sandbox" hashes them like the real one, in one process on the same machine. Sockets are loopback sockets without
+# of the "emulator" hashes them like the real one, in one process on the same machine. Sockets are loopback sockets without
 # TLS. "reads" is the number of bytes in read calls of files for each byte sent; "disk" is the part that came from the disk
 # and not from the page cache; "cpu" is the CPU time of the process and its children.
 set -euo pipefail
@@ -39,13 +39,13 @@ wait_for() { # file: waits until it has content
 	done
 }
 
-go build -o "$work/sink.bin" ./test/bench/sink
-"$work/sink.bin" "$work/sink.yaml" >"$work/port" &
+go build -o "$work/bin/" ./test/bench/sink ./test/emulator
+"$work/bin/sink" "$work/sink.yaml" >"$work/port" &
 pids+=($!)
-"$npctl" sandbox -write-clouds="$work/sandbox.yaml" 2>/dev/null &
+"$work/bin/emulator" -write-clouds="$work/emulator.yaml" 2>/dev/null &
 pids+=($!)
 wait_for "$work/port"
-wait_for "$work/sandbox.yaml"
+wait_for "$work/emulator.yaml"
 port=$(cat "$work/port")
 
 # The image: bytes that do not compress and are not zero, so that every byte is sent.
@@ -110,7 +110,7 @@ place() { # directory, clouds.yaml, provider...
 		for p; do
 			cat <<-END
 				provider "openstack" "${p%:*}" {
-				  cloud        = "sandbox"
+				  cloud        = "emulator"
 				  image_format = "${p#*:}"
 				  pool "main" {
 				    host_key_checking = false
@@ -155,12 +155,12 @@ to_disk() { rm -f "$work/copy"; }
 dd_to_disk() { dd if="$image" of="$work/copy" bs=1M conv=fsync status=none; }
 dd_to_socket() { dd if="$image" bs=1M status=none >"/dev/tcp/127.0.0.1/$port"; }
 client() { # clouds.yaml
-	OS_CLIENT_CONFIG_FILE=$1 "$NPCTL_OPENSTACK" --os-cloud sandbox image create --disk-format raw --container-format bare --file "$image" big
+	OS_CLIENT_CONFIG_FILE=$1 "$NPCTL_OPENSTACK" --os-cloud emulator image create --disk-format raw --container-format bare --file "$image" big
 }
 
 place one "$work/sink.yaml" a:raw
 place three "$work/sink.yaml" a:raw b:qcow2 c:raw
-place hashed "$work/sandbox.yaml" a:raw
+place hashed "$work/emulator.yaml" a:raw
 three_bytes=$((2 * $(stat -c %s "$work"/three/images/*.raw) + $(stat -c %s "$work"/three/images/*.qcow2)))
 
 echo "$mib MiB of image, $(nproc) cores, $(uptime | sed 's/.*\(load\)/\1/'), fastest of $repeat"
@@ -173,8 +173,8 @@ row 'dd to a socket' "$bytes" nothing dd_to_socket
 row 'openstack image create, sink' "$bytes" nothing client "$work/sink.yaml"
 row 'npctl apply, sink: one provider' "$bytes" one in_place one apply -auto-approve
 row 'npctl apply, sink: three providers, two formats' "$three_bytes" three in_place three apply -auto-approve
-row 'openstack image create, sandbox' "$bytes" nothing client "$work/sandbox.yaml"
-row 'npctl apply, sandbox: one provider' "$bytes" hashed in_place hashed apply -auto-approve
+row 'openstack image create, emulator' "$bytes" nothing client "$work/emulator.yaml"
+row 'npctl apply, emulator: one provider' "$bytes" hashed in_place hashed apply -auto-approve
 row 'dd to a socket, file not in memory' "$bytes" cold dd_to_socket
 row 'npctl apply, sink: one provider, file not in memory' "$bytes" one_cold in_place one apply -auto-approve
 row 'npctl apply, sink: three providers, two formats, files not in memory' "$three_bytes" three_cold in_place three apply -auto-approve

@@ -3,6 +3,9 @@
 package systemd
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -12,7 +15,7 @@ import (
 // cloud is a provider that both services use.
 const cloud = `
 provider "openstack" "one" {
-  cloud        = "sandbox"
+  cloud        = "emulator"
   image_format = "raw"
 `
 
@@ -57,11 +60,22 @@ diskimage "debian" {
 }
 ` + cloud + "}\n"
 
+// installEmulator builds the OpenStack of the machine.
+func (m *machine) installEmulator() {
+	m.t.Helper()
+	cmd := exec.CommandContext(m.t.Context(), "go", "build", "-o", fmt.Sprintf("/proc/%d/root/usr/local/bin/emulator", m.pid), "../emulator")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		m.t.Fatalf("go build: %v\n%s", err, out)
+	}
+}
+
 func TestBuilderServiceBuildsForWatchService(t *testing.T) {
 	t.Parallel()
 	m := boot(t)
 	m.run("install -m 755 bin/npctl /usr/bin/npctl && systemctl start gearman-job-server")
-	m.run("mkdir -p /etc/openstack && systemd-run --unit=cloud npctl sandbox -write-clouds=/etc/openstack/clouds.yaml")
+	m.installEmulator()
+	m.run("mkdir -p /etc/openstack && systemd-run --unit=cloud /usr/local/bin/emulator -write-clouds=/etc/openstack/clouds.yaml")
 	testutil.Await(m.t, "the cloud exists", func() bool { return m.run("ls /etc/openstack") == "clouds.yaml" })
 	m.run("chmod 644 /etc/openstack/clouds.yaml") // both services read it
 	m.write("/etc/npctl-builder/npctl.hcl", building)
