@@ -15,7 +15,7 @@ import (
 	"github.com/npctl/npctl/test/sshserver"
 )
 
-// scriptFreePort sets a variable to a port on which the servers of a sandbox can serve SSH: freeport NAME.
+// scriptFreePort sets a variable to a port on which the servers of an emulator can serve SSH: freeport NAME.
 func scriptFreePort(ts *testscript.TestScript, _ bool, args []string) {
 	listener, err := sshserver.Listen(context.Background(), 0)
 	ts.Check(err)

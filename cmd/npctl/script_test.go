@@ -20,6 +20,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
 	"github.com/npctl/npctl/internal/qemuimg"
 	"github.com/npctl/npctl/internal/qemuimg/qemuimgtest"
 	"github.com/npctl/npctl/internal/testutil"
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == qemuimg.Program {
 		qemuimgtest.Main()
 	}
-	testscript.Main(m, map[string]func(){"npctl": main})
+	testscript.Main(m, map[string]func(){"npctl": main, "emulator": emulator.Main})
 }
 
 // TestSessions runs the scripts in testdata/script. A script without its own npctl.hcl uses testdata/fleet.hcl.
@@ -55,7 +56,7 @@ func TestSessions(t *testing.T) {
 			return os.WriteFile(path, fleet, 0o600)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"sub": scriptSub, "waitfor": scriptWaitFor, "cloud": scriptCloud,
+			"sub": scriptSub, "waitfor": scriptWaitFor, "cloud": scriptCloud, "servers": scriptServers,
 			"jsonlines": scriptJSONLines, "lockid": scriptLockID, "watched": scriptWatched, "setjson": scriptSetJSON,
 			"big": scriptBig, "deep": scriptDeep, "binary": scriptBinary, "truncate": scriptTruncate, "newer": scriptNewer,
 			"freeport": scriptFreePort, "sshkey": scriptSSHKey,
