@@ -91,7 +91,6 @@ provider "sandbox" "lab" {
     instances = -1
     cores     = -1
     ram       = -1
-    ports     = -1
   }
   pool "main" {
     max_servers       = 100
