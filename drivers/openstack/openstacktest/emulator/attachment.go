@@ -23,16 +23,6 @@ func attachmentView(version micro, s *server, a attached) view {
 	return v
 }
 
-func listAttachments(c *call) (*answer, error) {
-	return c.withServer(func(_ *cloudState, s *server) (*answer, error) {
-		views := make([]view, 0, len(s.Volumes))
-		for _, a := range s.Volumes {
-			views = append(views, attachmentView(c.micro, s, a))
-		}
-		return ok(view{"volumeAttachments": views})
-	})
-}
-
 func attachVolume(c *call) (*answer, error) {
 	var in struct {
 		Attachment struct {

@@ -15,7 +15,6 @@ type Cloud struct {
 	store     *store
 	contents  *contents
 	faults    *faultBook
-	tokens    *revokedTokens
 	handler   http.Handler
 	transport *transport
 
@@ -47,7 +46,6 @@ func Open(options Options) (*Cloud, error) {
 		contents: contents,
 		faults:   newFaultBook(options.Faults, options.FaultFile, options.Seed),
 		counts:   map[string]int{},
-		tokens:   &revokedTokens{ends: map[string]time.Time{}},
 	}
 	c.closing, c.stop = context.WithCancel(context.Background())
 	c.handler = newRouter(c)

@@ -18,19 +18,18 @@ type cloudState struct {
 	networkState
 	volumeState
 
-	Version     int                   `json:"version"`
-	Serial      uint64                `json:"serial"` // grows with every write
-	Secret      []byte                `json:"secret"` // signs tokens
-	Zones       []string              `json:"zones"`
-	Projects    table[*project]       `json:"projects"`
-	Users       table[*user]          `json:"users"`
-	Credentials table[*appCredential] `json:"application_credentials"`
-	Flavors     table[*flavor]        `json:"flavors"`
-	Keys        table[*keyPair]       `json:"key_pairs"`
-	Servers     table[*server]        `json:"servers"`
-	Images      table[*image]         `json:"images"`
-	Seeded      map[string]bool       `json:"seeded"` // foreign servers and public images that already exist
-	FaultHits   map[string]hits       `json:"fault_hits"`
+	Version   int             `json:"version"`
+	Serial    uint64          `json:"serial"` // grows with every write
+	Secret    []byte          `json:"secret"` // signs tokens
+	Zones     []string        `json:"zones"`
+	Projects  table[*project] `json:"projects"`
+	Users     table[*user]    `json:"users"`
+	Flavors   table[*flavor]  `json:"flavors"`
+	Keys      table[*keyPair] `json:"key_pairs"`
+	Servers   table[*server]  `json:"servers"`
+	Images    table[*image]   `json:"images"`
+	Seeded    map[string]bool `json:"seeded"` // foreign servers and public images that already exist
+	FaultHits map[string]hits `json:"fault_hits"`
 }
 
 // quotas are the limits and the use of the projects.

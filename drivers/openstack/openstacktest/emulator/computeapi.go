@@ -11,22 +11,13 @@ func computeRoutes() []route {
 		{compute, "GET", "/v2.1/servers/detail", "server.list", false, false, listServers},
 		{compute, "POST", "/v2.1/servers", "server.create", false, false, createServer},
 		{compute, "GET", "/v2.1/servers/{id}", "server.show", false, false, showServer},
-		{compute, "PUT", "/v2.1/servers/{id}", "server.update", false, false, updateServer},
 		{compute, "DELETE", "/v2.1/servers/{id}", "server.delete", false, false, deleteServer},
 		{compute, "POST", "/v2.1/servers/{id}/action", serverActions, false, false, serverAction},
-		{compute, "GET", "/v2.1/servers/{id}/ips", "server.show", false, false, showServerAddresses},
-		{compute, "GET", "/v2.1/servers/{id}/metadata", "server.show", false, false, showMetadata},
 		{compute, "POST", "/v2.1/servers/{id}/metadata", "server.metadata", false, false, changeMetadata(false)},
 		{compute, "PUT", "/v2.1/servers/{id}/metadata", "server.metadata", false, false, changeMetadata(true)},
 		{compute, "DELETE", "/v2.1/servers/{id}/metadata/{key}", "server.metadata", false, false, deleteMetadata},
-		{compute, "GET", "/v2.1/servers/{id}/tags", "server.show", false, false, showServerTags},
-		{compute, "PUT", "/v2.1/servers/{id}/tags", "server.tags", false, false, replaceServerTags},
-		{compute, "PUT", "/v2.1/servers/{id}/tags/{tag}", "server.tags", false, false, addServerTag},
 		{compute, "DELETE", "/v2.1/servers/{id}/tags/{tag}", "server.tags", false, false, deleteServerTag},
-		{compute, "GET", "/v2.1/servers/{id}/os-interface", "interface.list", false, false, listInterfaces},
 		{compute, "POST", "/v2.1/servers/{id}/os-interface", "interface.create", false, false, attachInterface},
-		{compute, "GET", "/v2.1/servers/{id}/os-security-groups", "server.show", false, false, showServerGroups},
-		{compute, "GET", "/v2.1/servers/{id}/os-volume_attachments", "attachment.list", false, false, listAttachments},
 		{compute, "POST", "/v2.1/servers/{id}/os-volume_attachments", "attachment.create", false, false, attachVolume},
 		{compute, "DELETE", "/v2.1/servers/{id}/os-volume_attachments/{volume}", "attachment.delete", false, false, detachVolume},
 		{compute, "GET", "/v2.1/flavors", "flavor.list", false, false, listFlavorsBriefly},
@@ -35,18 +26,12 @@ func computeRoutes() []route {
 		{compute, "GET", "/v2.1/flavors/{id}/os-extra_specs", "flavor.show", false, false, showFlavorSpecs},
 		{compute, "GET", "/v2.1/os-keypairs", "keypair.list", false, false, listKeys},
 		{compute, "POST", "/v2.1/os-keypairs", "keypair.create", false, false, createKey},
-		{compute, "GET", "/v2.1/os-keypairs/{name}", "keypair.show", false, false, showKey},
 		{compute, "DELETE", "/v2.1/os-keypairs/{name}", "keypair.delete", false, false, deleteKey},
 		{compute, "GET", "/v2.1/limits", "limits.show", false, false, showLimits},
 		{compute, "GET", "/v2.1/os-availability-zone", "zone.list", false, false, listZones},
 		{compute, "GET", "/v2.1/os-availability-zone/detail", "zone.list", false, false, forbidCompute("os_compute_api:os-availability-zone:detail")},
-		{compute, "GET", "/v2.1/os-hypervisors", "hypervisor.list", false, false, forbidCompute("os_compute_api:os-hypervisors:list")},
-		{compute, "GET", "/v2.1/os-services", "compute_service.list", false, false, forbidCompute("os_compute_api:os-services:list")},
-		{compute, "GET", "/v2.1/os-server-groups", "server_group.list", false, false, listServerGroups},
 		{compute, "GET", "/v2.1/os-quota-sets/{project}", "compute_quota.show", false, false, showComputeQuota},
 		{compute, "GET", "/v2.1/os-quota-sets/{project}/defaults", "compute_quota.show", false, false, showComputeQuota},
-		{compute, "GET", "/v2.1/os-quota-sets/{project}/detail", "compute_quota.show", false, false, showComputeQuotaUse},
-		{compute, "GET", "/v2.1/extensions", "extension.list", false, false, listComputeExtensions},
 	}
 }
 
@@ -55,10 +40,6 @@ func forbidCompute(rule string) func(*call) (*answer, error) {
 		return nil, refuse(http.StatusForbidden, "Policy doesn't allow %s to be performed.", rule)
 	}
 }
-
-func listComputeExtensions(*call) (*answer, error) { return ok(view{"extensions": []any{}}) }
-
-func listServerGroups(*call) (*answer, error) { return ok(view{"server_groups": []any{}}) }
 
 func jsonText(text *string) ([]byte, error) { return json.Marshal(text) }
 
@@ -99,9 +80,6 @@ func showServer(c *call) (*answer, error) {
 
 func deleteServer(c *call) (*answer, error) {
 	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
-		if s.Locked {
-			return nil, refuse(http.StatusConflict, "Instance %s is locked", s.ID)
-		}
 		if s.Task != "deleting" {
 			s.HiddenFrom = c.lingers().Add(c.cloud.options.DeleteTime)
 			w.scheduleDelete(c, s)

@@ -45,10 +45,6 @@ func showComputeQuota(c *call) (*answer, error) {
 	return c.answerComputeQuota(func(limit, _ int64) any { return limit })
 }
 
-func showComputeQuotaUse(c *call) (*answer, error) {
-	return c.answerComputeQuota(func(limit, used int64) any { return view{"in_use": used, "limit": limit, "reserved": 0} })
-}
-
 func (c *call) answerComputeQuota(show func(limit, used int64) any) (*answer, error) {
 	project := c.request.PathValue("project")
 	if project != c.who.project {

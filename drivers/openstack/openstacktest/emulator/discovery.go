@@ -15,7 +15,6 @@ func discoveryRoutes() []route {
 		{compute, "GET", "", "version.list", true, false, computeVersions},
 		{compute, "GET", "/v2.1", "version.show", true, false, computeVersion},
 		{neutron, "GET", "", "version.list", true, false, networkVersions},
-		{neutron, "GET", "/v2.0", "version.show", false, false, networkVersion},
 		{cinder, "GET", "", "version.list", true, false, volumeVersions(http.StatusMultipleChoices)},
 		{cinder, "GET", "/v3", "version.show", false, false, volumeVersions(http.StatusOK)},
 	}
@@ -86,19 +85,6 @@ func networkVersions(c *call) (*answer, error) {
 	return ok(map[string]any{"versions": []any{map[string]any{
 		"id": "v2.0", "status": "CURRENT", "links": self(c.base() + "/networking/v2.0/"),
 	}}})
-}
-
-func networkVersion(c *call) (*answer, error) {
-	names := []string{
-		"networks", "subnets", "ports", "floatingips", "routers", "security-groups", "security-group-rules", "quotas", "extensions",
-	}
-	list := make([]any, 0, len(names))
-	for _, name := range names {
-		list = append(list, map[string]any{
-			"name": name, "collection": name, "links": self(c.base() + "/networking/v2.0/" + name),
-		})
-	}
-	return ok(map[string]any{"resources": list})
 }
 
 func volumeVersions(status int) func(*call) (*answer, error) {

@@ -6,10 +6,7 @@ import (
 	"testing"
 
 	"github.com/gophercloud/gophercloud/v2"
-	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
-	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/applicationcredentials"
-	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 
 	"github.com/npctl/npctl/internal/testutil"
@@ -42,38 +39,6 @@ func TestTokenOfAnotherCloudIsRefused(t *testing.T) {
 	one.provider.ReauthFunc = nil
 	if _, err := servers.List(one.compute, nil).AllPages(t.Context()); !gophercloud.ResponseCodeIs(err, http.StatusUnauthorized) {
 		t.Errorf("%v, want 401", err)
-	}
-}
-
-func TestApplicationCredentialLogsInUntilItIsDeleted(t *testing.T) {
-	c := connect(t, Options{})
-	keystone, err := openstack.NewIdentityV3(c.provider, gophercloud.EndpointOpts{})
-	testutil.Must(t, err)
-	user, err := c.provider.GetAuthResult().(tokens.CreateResult).ExtractUser()
-	testutil.Must(t, err)
-	credential, err := applicationcredentials.Create(t.Context(), keystone, user.ID, applicationcredentials.CreateOpts{Name: "ci"}).Extract()
-	testutil.Must(t, err)
-	login := func() (*gophercloud.ProviderClient, error) {
-		provider, err := openstack.NewClient("http://emulator/identity/v3")
-		testutil.Must(t, err)
-		provider.HTTPClient = http.Client{Transport: c.cloud.Transport()}
-		return provider, openstack.Authenticate(t.Context(), provider, gophercloud.AuthOptions{
-			IdentityEndpoint: "http://emulator/identity/v3", ApplicationCredentialID: credential.ID, ApplicationCredentialSecret: credential.Secret,
-		})
-	}
-	provider, err := login()
-	testutil.Must(t, err)
-	nova, err := openstack.NewComputeV2(provider, gophercloud.EndpointOpts{Region: Region})
-	testutil.Must(t, err)
-	if _, err := servers.List(nova, nil).AllPages(t.Context()); err != nil {
-		t.Error(err)
-	}
-	testutil.Must(t, applicationcredentials.Delete(t.Context(), keystone, user.ID, credential.ID).ExtractErr())
-	if _, err := login(); !gophercloud.ResponseCodeIs(err, http.StatusUnauthorized) {
-		t.Errorf("after its deletion: %v, want 401", err)
-	}
-	if _, err := servers.List(nova, nil).AllPages(t.Context()); !gophercloud.ResponseCodeIs(err, http.StatusUnauthorized) {
-		t.Errorf("its token after its deletion: %v, want 401", err)
 	}
 }
 

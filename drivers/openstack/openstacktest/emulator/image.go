@@ -45,12 +45,6 @@ func imageRoutes() []route {
 		{imaging, "PUT", "/v2/images/{id}/file", "image.upload", false, true, uploadImage},
 		{imaging, "GET", "/v2/images/{id}/file", "image.download", false, false, downloadImage},
 		{imaging, "PUT", "/v2/images/{id}/tags/{tag}", "image.tag", false, false, tagImage},
-		{imaging, "DELETE", "/v2/images/{id}/tags/{tag}", "image.tag", false, false, untagImage},
-		{imaging, "GET", "/v2/images/{id}/members", "image_member.list", false, false, listMembers},
-		{imaging, "GET", "/v2/schemas/image", "image_schema.show", false, false, showImageSchema},
-		{imaging, "GET", "/v2/schemas/images", "image_schema.show", false, false, showImagesSchema},
-		{imaging, "GET", "/v2/info/import", "image_import.info", false, false, showImportInfo},
-		{imaging, "GET", "/v2/info/stores", "image_stores.info", false, false, showStores},
 	}
 }
 
@@ -175,18 +169,6 @@ func tagImage(c *call) (*answer, error) {
 			i.Tags = append(slices.Clone(i.Tags), tag)
 			i.touch(c.now)
 		}
-		return noContent()
-	})
-}
-
-func untagImage(c *call) (*answer, error) {
-	return c.withImage(func(_ *cloudState, i *image) (*answer, error) {
-		tag := c.request.PathValue("tag")
-		if !slices.Contains(i.Tags, tag) {
-			return nil, refuse(http.StatusNotFound, "The resource could not be found.")
-		}
-		i.Tags = slices.DeleteFunc(slices.Clone(i.Tags), func(one string) bool { return one == tag })
-		i.touch(c.now)
 		return noContent()
 	})
 }

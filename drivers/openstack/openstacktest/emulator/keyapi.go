@@ -42,24 +42,6 @@ func (c *call) findKey(w *cloudState) (*keyPair, error) {
 	return nil, refuse(http.StatusNotFound, "Keypair %s not found for user %s", name, c.who.user)
 }
 
-func showKey(c *call) (*answer, error) {
-	var v view
-	err := c.view(func(w *cloudState) error {
-		k, err := c.findKey(w)
-		if err != nil {
-			return err
-		}
-		v = c.views().keyView(k)
-		v["user_id"], v["id"], v["created_at"] = k.User, k.Seq, shortTime(k.Created)
-		v["deleted"], v["deleted_at"], v["updated_at"] = false, nil, nil
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return ok(view{"keypair": v})
-}
-
 func createKey(c *call) (*answer, error) {
 	var in struct {
 		Key struct {

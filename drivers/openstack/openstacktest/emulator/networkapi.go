@@ -8,11 +8,10 @@ import (
 )
 
 func networkRoutes() []route {
-	return slices.Concat(tagRoutes(), []route{
+	return []route{
 		{neutron, "GET", "/v2.0/networks", "network.list", false, false, listNetworks},
 		{neutron, "GET", "/v2.0/networks/{id}", "network.show", false, false, showNetwork},
 		{neutron, "GET", "/v2.0/subnets", "subnet.list", false, false, listSubnets},
-		{neutron, "GET", "/v2.0/subnets/{id}", "subnet.show", false, false, showSubnet},
 		{neutron, "GET", "/v2.0/ports", "port.list", false, false, listPorts},
 		{neutron, "POST", "/v2.0/ports", "port.create", false, false, createPort},
 		{neutron, "GET", "/v2.0/ports/{id}", "port.show", false, false, showPort},
@@ -24,23 +23,19 @@ func networkRoutes() []route {
 		{neutron, "PUT", "/v2.0/floatingips/{id}", "floating_ip.update", false, false, updateFloatingIP},
 		{neutron, "DELETE", "/v2.0/floatingips/{id}", "floating_ip.delete", false, false, deleteFloatingIP},
 		{neutron, "GET", "/v2.0/routers", "router.list", false, false, listRouters},
-		{neutron, "GET", "/v2.0/routers/{id}", "router.show", false, false, showRouter},
 		{neutron, "GET", "/v2.0/security-groups", "security_group.list", false, false, listGroups},
 		{neutron, "POST", "/v2.0/security-groups", "security_group.create", false, false, createGroup},
 		{neutron, "GET", "/v2.0/security-groups/{id}", "security_group.show", false, false, showGroup},
 		{neutron, "DELETE", "/v2.0/security-groups/{id}", "security_group.delete", false, false, deleteGroup},
 		{neutron, "GET", "/v2.0/security-group-rules", "security_group_rule.list", false, false, listRules},
 		{neutron, "POST", "/v2.0/security-group-rules", "security_group_rule.create", false, false, createRule},
-		{neutron, "GET", "/v2.0/security-group-rules/{id}", "security_group_rule.show", false, false, showRule},
-		{neutron, "DELETE", "/v2.0/security-group-rules/{id}", "security_group_rule.delete", false, false, deleteRule},
 		{neutron, "GET", "/v2.0/quotas/{project}", "network_quota.show", false, false, showNetworkQuota},
 		{neutron, "GET", "/v2.0/quotas/{project}/default", "network_quota.show", false, false, showNetworkQuota},
 		{neutron, "GET", "/v2.0/quotas/{project}/details.json", "network_quota.details", false, false, showNetworkQuotaUse},
 		{neutron, "GET", "/v2.0/quotas/{project}/details", "network_quota.details", false, false, showNetworkQuotaUse},
 		{neutron, "GET", "/v2.0/extensions", "extension.list", false, false, listExtensions},
 		{neutron, "GET", "/v2.0/extensions/{id}", "extension.show", false, false, showExtension},
-		{neutron, "GET", "/v2.0/availability_zones", "network_zone.list", false, false, listNetworkZones},
-	})
+	}
 }
 
 // listOf responds with the rows of a table that are visible to the project.
@@ -118,18 +113,6 @@ func (by scope) seesSubnet(w *cloudState, s *subnet) bool {
 	return by.owns(&s.base) || (found && n.Shared)
 }
 
-func (by scope) findSubnet(w *cloudState, id string) (*subnet, error) {
-	s, found := w.Subnets.get(id, by.now)
-	if !found || !by.seesSubnet(w, s) {
-		return nil, notFound("SubnetNotFound", "Subnet %s could not be found.", id)
-	}
-	return s, nil
-}
-
-func showSubnet(c *call) (*answer, error) {
-	return showOne(c, "subnet", c.findSubnet, (*cloudState).subnetView)
-}
-
 // router returns the only router of the project.
 func (c *call) router() (view, error) {
 	var v view
@@ -146,17 +129,6 @@ func listRouters(c *call) (*answer, error) {
 		return nil, err
 	}
 	return c.neutronQuery().answer("routers", []view{v})
-}
-
-func showRouter(c *call) (*answer, error) {
-	if c.id() != routerID(c.who.project) {
-		return nil, notFound("RouterNotFound", "Router %s could not be found", c.id())
-	}
-	v, err := c.router()
-	if err != nil {
-		return nil, err
-	}
-	return ok(view{"router": v})
 }
 
 // networkQuota returns limits and use in neutron's order.
@@ -234,13 +206,6 @@ func showExtension(c *call) (*answer, error) {
 		return nil, notFound("HTTPNotFound", "Extension with alias %s does not exist", c.id())
 	}
 	return ok(view{"extension": extensionView(c.id())})
-}
-
-func listNetworkZones(c *call) (*answer, error) {
-	return c.neutronQuery().answer("availability_zones", []view{
-		{"id": "nova-network", "name": "nova", "resource": "network", "state": "available"},
-		{"id": "nova-router", "name": "nova", "resource": "router", "state": "available"},
-	})
 }
 
 // touch records the time of a change.

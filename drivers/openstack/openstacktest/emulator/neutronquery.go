@@ -1,16 +1,14 @@
 package emulator
 
 import (
-	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 )
 
 // neutronControls are query parameters that are not filters.
-var neutronControls = []string{"fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"}
+var neutronControls = []string{"fields", "limit", "marker", "page_reverse"}
 
 var tagFilters = []string{"tags", "tags-any", "not-tags", "not-tags-any"}
 
@@ -24,13 +22,12 @@ func (c *call) neutronQuery() neutronQuery {
 	return neutronQuery{c.query, c.base() + c.request.URL.Path}
 }
 
-// answer filters, sorts, pages and writes a list as neutron does.
+// answer filters, pages and writes a list as neutron does.
 func (q neutronQuery) answer(plural string, rows []view) (*answer, error) {
 	if err := q.checkFilters(rows); err != nil {
 		return nil, err
 	}
 	rows = slices.DeleteFunc(rows, func(v view) bool { return !q.selects(v) })
-	q.sort(rows)
 	rows, links, err := q.page(plural, rows)
 	if err != nil {
 		return nil, err
@@ -115,55 +112,9 @@ func fits(value any, text string) bool {
 		return slices.Contains(v, text)
 	case *string:
 		return v != nil && *v == text
-	case []fixedIP:
-		return slices.ContainsFunc(v, func(f fixedIP) bool { return fixedIPFits(f, text) })
 	default:
 		return fmt.Sprint(v) == text
 	}
-}
-
-// fixedIPFits supports fixed_ips=ip_address=… and fixed_ips=subnet_id=….
-func fixedIPFits(f fixedIP, text string) bool {
-	key, value, _ := strings.Cut(text, "=")
-	switch key {
-	case "ip_address":
-		a, err := netip.ParseAddr(value)
-		return err == nil && a == f.Address
-	case "ip_address_substr":
-		return strings.Contains(f.Address.String(), value)
-	case "subnet_id":
-		return f.Subnet == value
-	}
-	return false
-}
-
-// sort sorts by sort_key and sort_dir, which may be repeated.
-func (q neutronQuery) sort(rows []view) {
-	keys, directions := q.Values["sort_key"], q.Values["sort_dir"]
-	if len(keys) == 0 {
-		return
-	}
-	slices.SortStableFunc(rows, func(a, b view) int {
-		for i, key := range keys {
-			order := compareValues(a[key], b[key])
-			if i < len(directions) && directions[i] == "desc" {
-				order = -order
-			}
-			if order != 0 {
-				return order
-			}
-		}
-		return 0
-	})
-}
-
-func compareValues(a, b any) int {
-	if x, isInt := a.(int); isInt {
-		if y, isInt := b.(int); isInt {
-			return cmp.Compare(x, y)
-		}
-	}
-	return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))
 }
 
 // page selects the rows of a page by marker and limit. Without a limit all rows are on one page.

@@ -131,7 +131,7 @@ func TestOpenStackClientCreatesAndDeletesEverything(t *testing.T) {
 		"security group list", "security group show ssh", "security group rule list", "availability zone list",
 		"keypair list", "limits show --absolute", "quota show", "volume list", "volume show vol", "extension list --network",
 		"server show two", "floating ip list", "network list --external", "volume type list", "versions show",
-		"server list --long", "port list --server one", "image list --tag x", "application credential list",
+		"server list --long", "port list --server one", "image list --tag x",
 	} {
 		os1.run(t, strings.Fields(read)...)
 	}

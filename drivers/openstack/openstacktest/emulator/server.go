@@ -41,7 +41,6 @@ type server struct {
 	Zone         string            `json:"zone"`
 	ConfigDrive  bool              `json:"config_drive"`
 	AutoDisk     bool              `json:"auto_disk"`
-	Locked       bool              `json:"locked"`
 	AccessIPv4   string            `json:"access_ipv4"`
 	AccessIPv6   string            `json:"access_ipv6"`
 	Reservation  string            `json:"reservation"`

@@ -35,20 +35,8 @@ func (c *call) act(w *cloudState, s *server, name string, body json.RawMessage) 
 		return s.switchPower(c.now, name, "ACTIVE", "SHUTOFF", powerOff)
 	case "os-start":
 		return s.switchPower(c.now, name, "SHUTOFF", "ACTIVE", powerRunning)
-	case "reboot":
-		return s.switchPower(c.now, name, "ACTIVE", "ACTIVE", powerRunning)
-	case "lock", "unlock":
-		s.Locked = name == "lock"
-		return accepted(nil)
-	case "addSecurityGroup", "removeSecurityGroup":
-		return c.changeGroups(w, s, name == "addSecurityGroup", body)
-	case "forceDelete":
-		w.scheduleDelete(c, s)
-		return accepted(nil)
 	case "createImage":
 		return c.snapshot(w, s, body)
-	case "rebuild", "resize":
-		return nil, refuse(http.StatusForbidden, "Policy doesn't allow os_compute_api:servers:%s to be performed.", strings.ToLower(name))
 	}
 	return nil, badRequest("There is no such action: %s", name)
 }
@@ -95,59 +83,6 @@ func (s *server) console(body json.RawMessage) (*answer, error) {
 	return ok(view{"output": strings.Join(lines, "\n")})
 }
 
-func (by scope) changeGroups(w *cloudState, s *server, add bool, body json.RawMessage) (*answer, error) {
-	var in nameView
-	if err := json.Unmarshal(body, &in); err != nil {
-		return nil, badRequest("%s", jsonMistake(err))
-	}
-	g, err := w.findGroup(by.who.project, in.Name, by.now)
-	if err != nil {
-		return nil, refuse(http.StatusNotFound, "Security group %s not found for project %s.", in.Name, by.who.project)
-	}
-	s.Groups = slices.DeleteFunc(slices.Clone(s.Groups), func(name string) bool { return name == g.Name })
-	for _, p := range w.portsOf[s.ID] {
-		p.Groups = slices.DeleteFunc(slices.Clone(p.Groups), func(id string) bool { return id == g.ID })
-		if add {
-			p.Groups = append(p.Groups, g.ID)
-		}
-	}
-	if add {
-		s.Groups = append(s.Groups, g.Name)
-	}
-	return accepted(nil)
-}
-
-func updateServer(c *call) (*answer, error) {
-	var in struct {
-		Server struct {
-			Name        *string `json:"name"`
-			Description *string `json:"description"`
-			DiskConfig  string  `json:"OS-DCF:diskConfig"`
-			AccessIPv4  *string `json:"accessIPv4"`
-			AccessIPv6  *string `json:"accessIPv6"`
-			Hostname    *string `json:"hostname"`
-		} `json:"server"`
-	}
-	if err := c.decode(&in); err != nil {
-		return nil, err
-	}
-	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
-		set(&s.Name, in.Server.Name)
-		set(&s.AccessIPv4, in.Server.AccessIPv4)
-		set(&s.AccessIPv6, in.Server.AccessIPv6)
-		set(&s.Hostname, in.Server.Hostname)
-		if in.Server.Description != nil {
-			s.Description = in.Server.Description
-		}
-		s.touch(c.now)
-		return ok(view{"server": c.views().serverView(w, s)})
-	})
-}
-
-func showMetadata(c *call) (*answer, error) {
-	return c.withServer(func(_ *cloudState, s *server) (*answer, error) { return ok(view{"metadata": s.Metadata}) })
-}
-
 func changeMetadata(replace bool) func(*call) (*answer, error) {
 	return func(c *call) (*answer, error) {
 		var in struct {
@@ -186,34 +121,6 @@ func deleteMetadata(c *call) (*answer, error) {
 	})
 }
 
-func showServerTags(c *call) (*answer, error) {
-	return c.withServer(func(_ *cloudState, s *server) (*answer, error) { return ok(view{"tags": list(s.Tags)}) })
-}
-
-func replaceServerTags(c *call) (*answer, error) {
-	var in struct {
-		Tags []string `json:"tags"`
-	}
-	if err := c.decode(&in); err != nil {
-		return nil, err
-	}
-	return c.withServer(func(_ *cloudState, s *server) (*answer, error) {
-		s.Tags = in.Tags
-		return ok(view{"tags": list(s.Tags)})
-	})
-}
-
-func addServerTag(c *call) (*answer, error) {
-	return c.withServer(func(_ *cloudState, s *server) (*answer, error) {
-		tag := c.request.PathValue("tag")
-		if slices.Contains(s.Tags, tag) {
-			return noContent()
-		}
-		s.Tags = append(slices.Clone(s.Tags), tag)
-		return &answer{status: http.StatusCreated}, nil
-	})
-}
-
 func deleteServerTag(c *call) (*answer, error) {
 	return c.withServer(func(_ *cloudState, s *server) (*answer, error) {
 		tag := c.request.PathValue("tag")
@@ -222,30 +129,6 @@ func deleteServerTag(c *call) (*answer, error) {
 		}
 		s.Tags = slices.DeleteFunc(slices.Clone(s.Tags), func(one string) bool { return one == tag })
 		return noContent()
-	})
-}
-
-func showServerAddresses(c *call) (*answer, error) {
-	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
-		short := map[string][]view{}
-		for name, addresses := range addressesOf(w, s, c.now) {
-			for _, a := range addresses {
-				short[name] = append(short[name], view{"version": a.Version, "addr": a.Address})
-			}
-		}
-		return ok(view{"addresses": short})
-	})
-}
-
-func showServerGroups(c *call) (*answer, error) {
-	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
-		views := []view{}
-		for _, name := range s.Groups {
-			if g, err := w.findGroup(c.who.project, name, c.now); err == nil {
-				views = append(views, view{"id": g.ID, "name": g.Name, "description": g.Description, "tenant_id": g.Project, "rules": []any{}})
-			}
-		}
-		return ok(view{"security_groups": views})
 	})
 }
 
@@ -283,19 +166,5 @@ func attachInterface(c *call) (*answer, error) {
 		s.Nics = append(slices.Clone(s.Nics), nic{Port: p.ID, Network: name, Tag: in.Attachment.Tag})
 		w.attachPort(p, s.ID, "compute:"+s.Zone, c.now)
 		return ok(view{"interfaceAttachment": c.views().interfaceView(p, in.Attachment.Tag)})
-	})
-}
-
-func listInterfaces(c *call) (*answer, error) {
-	return c.withServer(func(w *cloudState, s *server) (*answer, error) {
-		views := []view{}
-		for _, n := range s.Nics {
-			p, found := w.Ports.byID[n.Port]
-			if !found {
-				continue
-			}
-			views = append(views, c.views().interfaceView(p, n.Tag))
-		}
-		return ok(view{"interfaceAttachments": views})
 	})
 }

@@ -159,8 +159,7 @@ func (cv computeViews) addByVersion(v *serverView, s *server) {
 		v.Volumes = append(v.Volumes, link)
 	}
 	if cv.micro >= 9 {
-		locked := s.Locked
-		v.Locked = &locked
+		v.Locked = new(bool)
 	}
 	if cv.micro >= 19 {
 		v.Description = &nullable{s.Description}

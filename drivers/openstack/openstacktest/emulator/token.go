@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -20,13 +19,12 @@ type caller struct {
 
 // token is the content of a token. As in the real service it is not stored: it is signed and verified.
 type token struct {
-	User       string    `json:"u"`
-	Project    string    `json:"p"`
-	Methods    []string  `json:"m"`
-	Issued     time.Time `json:"i"`
-	Expires    time.Time `json:"x"`
-	Audit      string    `json:"a"`
-	Credential string    `json:"c,omitempty"` // application credential of its login
+	User    string    `json:"u"`
+	Project string    `json:"p"`
+	Methods []string  `json:"m"`
+	Issued  time.Time `json:"i"`
+	Expires time.Time `json:"x"`
+	Audit   string    `json:"a"`
 }
 
 const tokenPrefix = "gAAAAA"
@@ -60,22 +58,16 @@ func (c *call) authenticate() error {
 		return nil
 	}
 	return c.view(func(w *cloudState) error {
-		who, err := c.cloud.tokens.callerOf(w, c.request.Header.Get("X-Auth-Token"), c.now)
+		who, err := callerOf(w, c.request.Header.Get("X-Auth-Token"), c.now)
 		c.who = who
 		return err
 	})
 }
 
-// revokedTokens are the tokens that were deleted, until they expire.
-type revokedTokens struct {
-	mu   sync.Mutex
-	ends map[string]time.Time // guarded by mu
-}
-
 // callerOf returns the user of a valid token.
-func (t *revokedTokens) callerOf(w *cloudState, text string, now time.Time) (caller, error) {
+func callerOf(w *cloudState, text string, now time.Time) (caller, error) {
 	claims, valid := readToken(text, w.Secret)
-	if !valid || !now.Before(claims.Expires) || t.contains(text) {
+	if !valid || !now.Before(claims.Expires) {
 		return caller{}, errUnauthorized
 	}
 	u, found := w.Users.get(claims.User, now)
@@ -83,61 +75,7 @@ func (t *revokedTokens) callerOf(w *cloudState, text string, now time.Time) (cal
 	if !found || !foundProject {
 		return caller{}, errUnauthorized
 	}
-	if claims.Credential != "" {
-		if _, found := w.Credentials.get(claims.Credential, now); !found {
-			return caller{}, errUnauthorized
-		}
-	}
 	return caller{u.ID, u.Name, p.ID, p.Name, u.Roles, claims}, nil
-}
-
-func (t *revokedTokens) contains(text string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, revoked := t.ends[text]
-	return revoked
-}
-
-func (t *revokedTokens) add(text string, expires, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for old, end := range t.ends {
-		if now.After(end) {
-			delete(t.ends, old)
-		}
-	}
-	t.ends[text] = expires
-}
-
-// subjectToken returns the token that is the subject of a call.
-func (c *call) subjectToken() (who caller, text string, err error) {
-	text = c.request.Header.Get("X-Subject-Token")
-	err = c.view(func(w *cloudState) error {
-		who, err = c.cloud.tokens.callerOf(w, text, c.now)
-		return err
-	})
-	if err != nil {
-		return who, text, refuse(http.StatusNotFound, "Could not find token: %s.", text)
-	}
-	return who, text, nil
-}
-
-func showToken(c *call) (*answer, error) {
-	who, text, err := c.subjectToken()
-	if err != nil {
-		return nil, err
-	}
-	a, err := ok(map[string]any{"token": c.tokenView(who)})
-	return a.with("X-Subject-Token", text), err
-}
-
-func deleteToken(c *call) (*answer, error) {
-	who, text, err := c.subjectToken()
-	if err != nil {
-		return nil, err
-	}
-	c.cloud.tokens.add(text, who.token.Expires, c.now)
-	return noContent()
 }
 
 const identityTime = "2006-01-02T15:04:05.000000Z"
@@ -153,9 +91,6 @@ func (c *call) tokenView(who caller) map[string]any {
 		"roles":      who.roles,
 		"project":    map[string]any{"id": who.project, "name": who.projectName, "domain": domainView()},
 	}
-	if who.token.Credential != "" {
-		view["application_credential"] = map[string]any{"id": who.token.Credential, "restricted": true}
-	}
 	if !c.query.Has("nocatalog") {
 		view["catalog"] = catalog(c.base(), who.project)
 	}
@@ -163,10 +98,6 @@ func (c *call) tokenView(who caller) map[string]any {
 }
 
 func domainView() map[string]any { return map[string]any{"id": domainID, "name": Domain} }
-
-func showCatalog(c *call) (*answer, error) {
-	return ok(map[string]any{"catalog": catalog(c.base(), c.who.project), "links": c.selfLinks()})
-}
 
 // catalog lists the services at the address that the client used.
 func catalog(root, project string) []any {

@@ -161,22 +161,6 @@ func checkVolumeQuota(w *cloudState, project string, count, gigabytes int64) err
 	return nil
 }
 
-func updateVolume(c *call) (*answer, error) {
-	var in volumeRequest
-	if err := c.decodeLoosely(&in); err != nil {
-		return nil, err
-	}
-	return c.withVolume(func(w *cloudState, v *volume) (*answer, error) {
-		set(&v.Name, in.Volume.Name)
-		set(&v.Description, in.Volume.Description)
-		if in.Volume.Metadata != nil {
-			v.Metadata = in.Volume.Metadata
-		}
-		v.touch(c.now)
-		return ok(view{"volume": c.volumeView(w, v)})
-	})
-}
-
 func changeVolumeMetadata(c *call) (*answer, error) {
 	var in struct {
 		Metadata map[string]string `json:"metadata"`

@@ -8,28 +8,17 @@ import (
 func volumeRoutes() []route {
 	root := "/v3/{project}"
 	return []route{
-		{cinder, "GET", root + "/volumes", "volume.list", false, false, listVolumesBriefly},
 		{cinder, "GET", root + "/volumes/detail", "volume.list", false, false, listVolumes},
 		{cinder, "POST", root + "/volumes", "volume.create", false, false, createVolume},
 		{cinder, "GET", root + "/volumes/{id}", "volume.show", false, false, showVolume},
-		{cinder, "PUT", root + "/volumes/{id}", "volume.update", false, false, updateVolume},
 		{cinder, "DELETE", root + "/volumes/{id}", "volume.delete", false, false, deleteVolume},
 		{cinder, "POST", root + "/volumes/{id}/metadata", "volume.update", false, false, changeVolumeMetadata},
 		{cinder, "GET", root + "/limits", "volume_limits.show", false, false, showVolumeLimits},
 		{cinder, "GET", root + "/types", "volume_type.list", false, false, listVolumeTypes},
-		{cinder, "GET", root + "/types/{id}", "volume_type.show", false, false, showVolumeType},
-		{cinder, "GET", root + "/snapshots", "snapshot.list", false, false, emptyList("snapshots")},
-		{cinder, "GET", root + "/snapshots/detail", "snapshot.list", false, false, emptyList("snapshots")},
-		{cinder, "GET", root + "/backups/detail", "backup.list", false, false, emptyList("backups")},
 		{cinder, "GET", root + "/os-availability-zone", "volume_zone.list", false, false, listVolumeZones},
 		{cinder, "GET", root + "/os-quota-sets/{owner}", "volume_quota.show", false, false, showVolumeQuota},
 		{cinder, "GET", root + "/os-quota-sets/{owner}/defaults", "volume_quota.show", false, false, showVolumeQuota},
-		{cinder, "GET", root + "/extensions", "extension.list", false, false, emptyList("extensions")},
 	}
-}
-
-func emptyList(name string) func(*call) (*answer, error) {
-	return func(*call) (*answer, error) { return ok(view{name: []any{}}) }
 }
 
 const volumeTypeName = "emulator"
@@ -45,25 +34,12 @@ func listVolumeTypes(*call) (*answer, error) {
 	return ok(view{"volume_types": []view{volumeTypeView()}})
 }
 
-func showVolumeType(c *call) (*answer, error) {
-	if id := c.id(); id != stableID("volume type") && id != "default" {
-		return nil, refuse(http.StatusNotFound, "Volume type %s could not be found.", id)
-	}
-	return ok(view{"volume_type": volumeTypeView()})
-}
-
 func listVolumeZones(*call) (*answer, error) {
 	return ok(view{"availabilityZoneInfo": []view{{"zoneName": "nova", "zoneState": view{"available": true}}}})
 }
 
 func listVolumes(c *call) (*answer, error) {
 	return c.answerVolumes(func(w *cloudState, v *volume) any { return c.volumeView(w, v) })
-}
-
-func listVolumesBriefly(c *call) (*answer, error) {
-	return c.answerVolumes(func(_ *cloudState, v *volume) any {
-		return briefView{v.ID, v.Name, volumeLinks(c.base(), c.who.project, v.ID)}
-	})
 }
 
 func (c *call) answerVolumes(show func(*cloudState, *volume) any) (*answer, error) {
