@@ -35,7 +35,7 @@ var arrows = map[string][]string{
 	// the common parts of drivers of clouds
 	kit: {"drivers", "resources", "resources/schema"},
 	// an OpenStack for tests
-	"drivers/openstack/openstacktest/emulator": {"resources/schema", "internal/*", "test/sshserver"},
+	"drivers/openstack/openstacktest/emulator": {"internal/*", "test/sshserver"},
 	// stages foreign attachments for the suite of all drivers
 	"drivers/openstack/openstacktest": {"drivers", "drivers/drivertest", "internal/testutil", "resources"},
 
@@ -83,6 +83,9 @@ func TestPackagesFollowTheArrows(t *testing.T) {
 			if imported != shared && !slices.Contains(arrows[name], imported) && (sibling(name, imported) || !matchAny(allowed, imported)) {
 				t.Errorf("%s: %s must not import %s", at, name, imported)
 			}
+			if bench(imported) && !bench(name) {
+				t.Errorf("%s: %s is part of npctl and must not import %s, which is for tests", at, name, imported)
+			}
 		}
 		for _, at := range p.inits {
 			if name == "internal/startup" { // exists to act before other packages are initialized
@@ -94,6 +97,11 @@ func TestPackagesFollowTheArrows(t *testing.T) {
 			t.Errorf("package %s has no package comment", name)
 		}
 	}
+}
+
+// bench reports whether a package is for tests only.
+func bench(name string) bool {
+	return slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool { return part == "testutil" || strings.HasSuffix(part, "test") })
 }
 
 // sibling reports whether both are implementations of the same contract; kit is none.

@@ -27,7 +27,7 @@ type Cloud struct {
 
 // Open opens the cloud, or creates it if its file does not exist.
 func Open(options Options) (*Cloud, error) {
-	if err := options.Check(); err != nil {
+	if err := options.check(); err != nil {
 		return nil, err
 	}
 	options.fill()

@@ -97,8 +97,8 @@ func volumeVersions(status int) func(*call) (*answer, error) {
 	}
 }
 
-// Operations lists the operation names for faults and counts.
-func Operations() []string {
+// operations lists the operation names for faults and counts.
+func operations() []string {
 	names := []string{serverSnapshots, serverSSH, serverCommands}
 	for _, routes := range [][]route{
 		discoveryRoutes(), identityRoutes(), imageRoutes(), computeRoutes(), networkRoutes(), volumeRoutes(),
@@ -111,7 +111,7 @@ func Operations() []string {
 	return slices.Compact(names)
 }
 
-// KnownOperation reports whether the pattern matches an operation.
-func KnownOperation(pattern string) bool {
-	return slices.ContainsFunc(Operations(), newGlob(pattern).match)
+// knownOperation reports whether the pattern matches an operation.
+func knownOperation(pattern string) bool {
+	return slices.ContainsFunc(operations(), newGlob(pattern).match)
 }

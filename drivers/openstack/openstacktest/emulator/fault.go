@@ -50,8 +50,8 @@ const (
 	Corrupt Action = "corrupt"
 )
 
-// Actions lists every action.
-func Actions() []Action {
+// actions lists every action.
+func actions() []Action {
 	return []Action{
 		Answer, OverQuota, ServerError, LostBefore, LostAfter, Slow, HangBefore, HangAfter, LateEffect, LateListing,
 		DeleteFails, LateAddress, CutUpload, StuckSaving, Truncate, Corrupt,
@@ -61,30 +61,30 @@ func Actions() []Action {
 // Fault describes one failure of the cloud and its conditions. In all patterns * matches any text and ? any one
 // character; an empty pattern matches everything.
 type Fault struct {
-	Operation string `config:"operation" doc:"Pattern of operations, such as 'server.create' or 'image.*'; the default is all."`
-	Method    string `config:"method" doc:"Pattern of HTTP methods."`
-	Path      string `config:"path" doc:"Pattern of URL paths."`
-	Name      string `config:"name" doc:"Pattern of names of servers, images, ports and volumes, or of descriptions of floating IPs."`
+	Operation string // such as server.create or image.*
+	Method    string // of HTTP
+	Path      string // of the URL
+	Name      string // of servers, images, ports and volumes, or the description of floating IPs
 
 	// The first After matching calls succeed; of the others every Every-th fails (0 and 1: each), with Probability (0
 	// means always), at most Times times (0 means no limit).
-	After       int     `config:"after" min:"0" doc:"Number of matching calls that succeed first."`
-	Every       int     `config:"every" min:"1" doc:"Every Nth matching call fails."`
-	Times       int     `config:"times" min:"1" doc:"Maximum number of calls that fail; the default is no limit."`
-	Probability float64 `config:"probability" doc:"Probability that a matching call fails, 0 to 1."`
+	After       int
+	Every       int
+	Times       int
+	Probability float64
 
-	Action     Action        `config:"action,required" doc:"What happens: 'answer' an HTTP status; 'over_quota'; 'server_error' at the end of the build; 'lost_before' and 'lost_after': the connection is cut before or after the effect; 'slow'; 'hang_before' and 'hang_after': no response until npctl times out; 'late_effect': the response is lost and the object appears later; 'late_listing': lists show an earlier state; 'delete_fails': 204, yet the server ends as ERROR; 'late_address' of a floating IP; 'cut_upload' in its middle; 'stuck_saving' of an image; 'truncate' the response; 'corrupt' a downloaded image."`
-	Status     int           `config:"status" min:"300" doc:"HTTP status of 'answer'."`
-	Message    string        `config:"message" doc:"Text of 'answer' and 'server_error'."`
-	RetryAfter time.Duration `config:"retry_after" doc:"'Retry-After' of 'answer'."` // whole seconds
-	Delay      time.Duration `config:"delay" doc:"Delay of 'slow', 'late_effect', 'late_listing' and 'late_address'."`
+	Action     Action
+	Status     int           // of Answer
+	Message    string        // of Answer and ServerError
+	RetryAfter time.Duration // of Answer, in whole seconds
+	Delay      time.Duration // of Slow, LateEffect, LateListing and LateAddress
 }
 
 // check returns an error for an invalid fault.
 func (f Fault) check() error {
 	switch {
-	case !slices.Contains(Actions(), f.Action):
-		return fmt.Errorf("unknown action %q; one of %s", f.Action, joinActions())
+	case !slices.Contains(actions(), f.Action):
+		return fmt.Errorf("unknown action %q; one of %s", f.Action, joinactions())
 	case f.Action == Answer && (f.Status < 300 || f.Status > 599):
 		return fmt.Errorf("status %d is not a response of a fault; write an HTTP status from 300 to 599", f.Status)
 	case f.After < 0 || f.Every < 0 || f.Times < 0:
@@ -95,8 +95,8 @@ func (f Fault) check() error {
 		return fmt.Errorf("delay and retry_after cannot be negative")
 	case f.needsDelay() && f.Delay == 0:
 		return fmt.Errorf("action %q needs a delay", f.Action)
-	case f.Operation != "" && !KnownOperation(f.Operation):
-		return fmt.Errorf("unknown operation %q; one of %s", f.Operation, strings.Join(Operations(), ", "))
+	case f.Operation != "" && !knownOperation(f.Operation):
+		return fmt.Errorf("unknown operation %q; one of %s", f.Operation, strings.Join(operations(), ", "))
 	}
 	return nil
 }
@@ -105,9 +105,9 @@ func (f Fault) needsDelay() bool {
 	return f.Action == Slow || f.Action == LateEffect || f.Action == LateListing || f.Action == LateAddress
 }
 
-func joinActions() string {
-	names := make([]string, 0, len(Actions()))
-	for _, a := range Actions() {
+func joinactions() string {
+	names := make([]string, 0, len(actions()))
+	for _, a := range actions() {
 		names = append(names, string(a))
 	}
 	return strings.Join(names, ", ")

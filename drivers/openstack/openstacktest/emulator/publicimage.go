@@ -12,11 +12,11 @@ import (
 // PublicImage is an image that the cloud offers to every project, like a distribution's image. It is a small raw
 // image without data.
 type PublicImage struct {
-	Name       string            `config:",label"`
-	MinDisk    int64             `config:"min_disk" default:"0" min:"0" doc:"Minimum disk of its flavors in GB."`
-	MinRAM     int64             `config:"min_ram" default:"0" min:"0" doc:"Minimum RAM of its flavors in MiB."`
-	Properties map[string]string `config:"properties" doc:"Its properties, such as 'os_distro'."`
-	Private    bool              `config:"private" default:"false" doc:"It belongs to the project of npctl, as if a person had uploaded it."`
+	Name       string
+	MinDisk    int64 // GB
+	MinRAM     int64 // MiB
+	Properties map[string]string
+	Private    bool // it belongs to npctl's project, like the upload of a person
 }
 
 func (i PublicImage) id() string { return stableID("image/" + i.Name) }

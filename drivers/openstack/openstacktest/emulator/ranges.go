@@ -1,14 +1,6 @@
 package emulator
 
-import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"net/netip"
-	"os"
-)
+import "net/netip"
 
 // MaxRange is the highest number of an address range.
 const MaxRange = 77
@@ -21,31 +13,4 @@ func ranges(n int) (private, public netip.Prefix) {
 		second = byte(98 + 2*n)
 	}
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{127, second}), 16), netip.PrefixFrom(netip.AddrFrom4([4]byte{127, second + 1}), 16)
-}
-
-// RangeOf returns the address range of the cloud in a state file. ok is false if the file does not exist, or the
-// cloud has another network named private.
-func RangeOf(file string) (n int, ok bool, err error) {
-	f, err := os.Open(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, false, nil
-	}
-	if err != nil {
-		return 0, false, err
-	}
-	defer func() { _ = f.Close() }() // opened read-only
-	var w struct {
-		Subnets []subnet `json:"subnets"`
-	}
-	if err := json.NewDecoder(io.LimitReader(f, maxStateSize)).Decode(&w); err != nil {
-		return 0, false, fmt.Errorf("emulator state %s: %w", file, err)
-	}
-	for i := range w.Subnets {
-		for n := range MaxRange + 1 {
-			if private, _ := ranges(n); w.Subnets[i].CIDR == private {
-				return n, true, nil
-			}
-		}
-	}
-	return 0, false, nil
 }
