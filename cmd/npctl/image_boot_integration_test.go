@@ -5,7 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/md5" //nolint:gosec // Glance's checksum
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -116,12 +116,12 @@ func scriptSame(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
-// scriptHolds checks that an image in a sandbox has the MD5 checksum of the image file: holds PROVIDER FORMAT.
+// scriptHolds checks that an image in a sandbox has the SHA-256 of the image file: holds PROVIDER FORMAT.
 func scriptHolds(ts *testscript.TestScript, _ bool, args []string) {
 	file, err := os.Open(scriptImage(ts, args[1]))
 	ts.Check(err)
 	defer file.Close() //nolint:errcheck // read-only file
-	sum := md5.New()   //nolint:gosec // Glance's checksum
+	sum := sha256.New()
 	size, err := io.Copy(sum, file)
 	ts.Check(err)
 	stored := ts.ReadFile(filepath.Join(".npctl/providers", args[0], "sandbox.json"))
