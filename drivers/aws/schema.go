@@ -31,6 +31,7 @@ func driverSchema() schema.Driver {
 		HasImages:      true,
 		HasCloudImages: true,
 		Formats:        []string{formatRaw, "vhd", "vmdk", "vhdx", "ova"},
+		Nodepool:       nodepoolKeys(),
 	}
 }
 

@@ -30,6 +30,7 @@ func driverSchema() schema.Driver {
 		HasLabels:      true,
 		HasImages:      true,
 		HasCloudImages: true,
+		Nodepool:       nodepoolKeys(),
 		Formats:        []string{formatRaw, formatVHD},
 	}
 }

@@ -27,6 +27,7 @@ func driverSchema() schema.Driver {
 		Label:          schema.ForLabels[labelSettings](pool, map[string]schema.Check{"machine_types": checkMachineTypes}),
 		HasLabels:      true,
 		HasCloudImages: true,
+		Nodepool:       nodepoolKeys(),
 	}
 }
 

@@ -29,6 +29,7 @@ func driverSchema() schema.Driver {
 		HasLabels:      true,
 		HasImages:      true,
 		HasCloudImages: true,
+		Nodepool:       nodepoolKeys(),
 		Formats:        []string{"qcow2", "vhd"},
 	}
 }

@@ -81,6 +81,7 @@ func (d *Driver) Schema() schema.Driver {
 		Pool:      pool,
 		Label:     schema.ForLabels[labelSettings](pool, nil),
 		HasLabels: true,
+		Nodepool:  d.nodepoolKeys(),
 	}
 	switch d.kind {
 	case kindOpenShift:

@@ -20,6 +20,7 @@ func (*Driver) Schema() schema.Driver {
 		Pool:      pool,
 		Label:     schema.ForLabels[labelSettings](pool, map[string]schema.Check{"backing_label": schema.CheckNotEmpty}),
 		HasLabels: true,
+		Nodepool:  nodepoolKeys(),
 		Agree: &schema.Agreement{By: "backing_label",
 			Attributes: []string{"max_parallel_jobs", "grace_time", "min_retention_time", "max_age", "host_key_checking"}},
 	}

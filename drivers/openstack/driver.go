@@ -31,6 +31,7 @@ func (*Driver) Kind() string { return "openstack" }
 func (*Driver) Schema() schema.Driver {
 	s := SharedSchema()
 	s.Provider = schema.Of[providerSettings]("", nil)
+	s.Nodepool.Provider = append(nodepoolLocation(), s.Nodepool.Provider...)
 	return s
 }
 

@@ -38,6 +38,7 @@ func SharedSchema() schema.Driver {
 		HasImages:      true,
 		HasCloudImages: true,
 		Formats:        uploadFormats(),
+		Nodepool:       nodepoolKeys(),
 	}
 }
 

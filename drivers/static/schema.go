@@ -14,6 +14,7 @@ func (*Driver) Schema() schema.Driver {
 		Doc:      "Nodes are existing machines. npctl neither creates nor deletes them; it assigns them and takes them back.",
 		HasNodes: true,
 		Node:     schema.Of[nodeSettings]("", nil),
+		Nodepool: nodepoolKeys(),
 	}
 }
 

@@ -155,6 +155,8 @@ type Driver struct {
 	Formats []string
 	// Agree, if not nil, states which attributes must agree between the labels of a provider.
 	Agree *Agreement
+	// Nodepool, if not nil, has the keys of Nodepool's driver of the same name.
+	Nodepool *Nodepool
 }
 
 // Agreement is a rule for the labels of a provider: those with the same value of By have the same values of Attributes.
