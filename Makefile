@@ -10,7 +10,7 @@ TAGS := integration,gearman,zuul,openstackclient
 # Unit tests write to memory where possible, compilers to the usual directory. The order matters: the first needs the old TMPDIR.
 UNIT := GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=$$(test/lib/tmpdir.sh) go test -timeout=30m $${RUN:+-run="$$RUN"}
 # These packages start no goroutines of their own, or only processes. The daemon and the progress display in cmd/npctl do.
-NO_RACE := cmd/npctl|config|drivers/qemu|inspect|packaging|plan|plan/.*|resources|resources/schema|test/.*|internal/(arrows|convert|doctest|hints|host|nodepoolconf|startup|syntax|text)
+NO_RACE := cmd/npctl|config|drivers/qemu|inspect|packaging|plan|plan/.*|resources|resources/schema|test/.*|internal/(arrows|convert|doctest|hints|host|startup|syntax|text)
 # Permutations of one sequence of steps execute at each point what other tests execute once; endless lists read many megabytes;
 # counts of calls are the same without the race detector.
 NO_RACE_TESTS := ^(TestKilledAnywhere|TestTenRebuildsWithEveryMishap|TestRebuildsWithRandomMishaps|TestHooksAndKills|TestKilledWhileAFailedAttemptIsCleared|TestKilledAtEachCommitOfASlot|TestEndlessListsAreErrors|TestKilledForgetIsRepeated|TestNodeOfAnUnlistedProviderKeepsItsRecord|TestFaultsOfABuildInstance|TestKilledDuringABuildInstance|TestKilledImportIsResumed|TestKilledImportThatIsTakenBack|TestSlotsCostFewerCalls)$$|/^(Kills|ImageKills)$$|//^(Kills|ImageKills)$$

@@ -81,7 +81,7 @@ func (c *convertCommand) run(_ context.Context, cmd *cli.Command) error {
 			"npctl convert nodepool.yaml secure.conf")
 	}
 	single := c.out == "" || strings.HasSuffix(c.out, ".hcl")
-	in := convert.Input{Name: args[0], Options: convert.Options{Split: !single, Plain: c.plain}}
+	in := convert.Input{Name: args[0], Options: convert.Options{Split: !single, Plain: c.plain}, Drivers: newRegistry().driverSchemas()}
 	var err error
 	if in.YAML, err = readSmall(args[0]); err != nil {
 		return err

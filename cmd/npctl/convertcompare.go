@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/internal/convert"
-	"github.com/npctl/npctl/internal/nodepoolconf"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 )
@@ -32,15 +31,14 @@ type convertDifference struct {
 // compareConverted compares the configuration with Nodepool's effective model of the input. Values are shown only if all of them
 // are in nodepool.yaml itself, because those of the secure file and of the environment can be secrets.
 func compareConverted(in convert.Input, r *convert.Result, d resources.Desired, env func(string) (string, bool)) (*convertComparison, error) {
-	model, err := nodepoolconf.Read(in.YAML, in.Secure, env)
+	all, err := convert.Compare(in, env, d)
 	if err != nil && (in.Secure != nil || len(r.Env) > 0) {
 		err = errors.New("a value of the environment or of the secure file may be wrong")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be compared with the translation: %w", in.Name, err)
 	}
-	all := nodepoolconf.Compare(model, d)
-	shown := func(from []nodepoolconf.Difference) []convertDifference {
+	shown := func(from []convert.Difference) []convertDifference {
 		to := []convertDifference{}
 		for _, d := range from {
 			if in.Secure != nil || len(r.Env) > 0 || d.Secret() {

@@ -26,7 +26,10 @@ func (c emitted) keyComments(e *entry) (head []string, beside string, foot []str
 		return nil, "", nil
 	}
 	c[e.key] = true
-	head = commentLines(e.key.HeadComment)
+	for _, y := range e.beside {
+		head = append(head, c.comments(&node{y: y})...)
+	}
+	head = append(head, commentLines(e.key.HeadComment)...)
 	foot = commentLines(e.key.FootComment)
 	lines := commentLines(e.key.LineComment)
 	y := e.value.y

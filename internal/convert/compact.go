@@ -5,19 +5,17 @@ import (
 	"strconv"
 )
 
-// poolAttributes are the attributes of labels that a pool may set for all of its labels.
-var poolAttributes = []string{"networks", "host_key_checking", "key_name", "userdata", "config_drive", "boot_from_volume", "volume_size", "volume_type", "ssh_keys",
-	"instance_properties", "request_properties"}
-
 // compact replaces repetition: attributes that all labels of a pool have move to the pool, providers and static nodes
 // that differ in few values become one block with for_each, several pools with the same labels share a local value, and
 // images do not repeat the values of their parents.
-func (o *output) compact() {
+func (o *output) compact(drivers map[string]driverTables) {
 	for _, p := range o.providers {
 		for _, pool := range p.blocks("pool") {
 			if labels := pool.blocks("label"); len(labels) > 1 {
-				for _, name := range poolAttributes {
-					hoist(pool, labels, name)
+				for _, it := range slices.Clone(labels[0].items) {
+					if it.name != "" && drivers[p.labels[0]].pool.has(it.name) {
+						hoist(pool, labels, it.name)
+					}
 				}
 			}
 			pool.replace("node", fold(pool.blocks("node")))

@@ -24,7 +24,7 @@ func TestNothingIsLost(t *testing.T) {
 			if secure := strings.TrimSuffix(file, ".yaml") + ".secure.yaml"; exists(secure) {
 				in.Secure = read(t, secure)
 			}
-			r, err := Convert(in)
+			r, err := translated(in)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +38,7 @@ func TestNothingIsLost(t *testing.T) {
 					reported[e.Path] = true
 				}
 			}
-			root := newTranslator().read(source{name: file, text: in.YAML})
+			root := newTranslator(nil).read(source{name: file, text: in.YAML})
 			checkKeys(t, root, reported)
 			checkComments(t, root.y, text.String())
 		})

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	words "github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/resources/schema"
 )
 
 // Input is a configuration of Nodepool.
@@ -21,6 +22,8 @@ type Input struct {
 	SecureName string
 	Secure     []byte // nil without a secure file
 	Options    Options
+	// Drivers are the schemas of drivers by kind. Those with the keys of Nodepool are translated.
+	Drivers map[string]schema.Driver
 }
 
 // Options select the form of the output.
@@ -93,7 +96,7 @@ const SecretsFile = "secrets.auto.vars.hcl"
 
 // Convert translates a configuration. If the input has errors, it returns all of them as one error and no result.
 func Convert(in Input) (*Result, error) {
-	t, o := newTranslator(), &output{}
+	t, o := newTranslator(in.Drivers), &output{}
 	root, secure := t.read(source{name: cmp.Or(in.Name, "nodepool.yaml"), text: in.YAML}), (*node)(nil)
 	if in.Secure != nil {
 		secure = t.read(source{name: cmp.Or(in.SecureName, "secure.conf"), text: in.Secure, secure: true})
@@ -106,7 +109,7 @@ func Convert(in Input) (*Result, error) {
 		return nil, err
 	}
 	if !in.Options.Plain {
-		o.compact()
+		o.compact(t.drivers)
 	}
 	files, err := o.files(in.Options.Split)
 	if err != nil {
@@ -124,8 +127,9 @@ type problems struct{ mistakes []error }
 const maxErrors = 50
 
 func (p *problems) fail(n *node, format string, args ...any) {
-	if len(p.mistakes) < maxErrors {
-		p.mistakes = append(p.mistakes, &Error{n.src.name, n.line, fmt.Sprintf(format, args...)})
+	mistake := Error{n.src.name, n.line, fmt.Sprintf(format, args...)}
+	if len(p.mistakes) < maxErrors && !slices.ContainsFunc(p.mistakes, func(err error) bool { return err.Error() == mistake.Error() }) {
+		p.mistakes = append(p.mistakes, &mistake)
 	}
 }
 
@@ -203,9 +207,9 @@ func (t *translator) translate(o *output, root, secure *node) {
 	o.providers = t.blocks(root.get("providers"), "provider", "provider", strictName, func(n *node, b *block) {
 		(&provider{translator: t, images: images, b: b, driver: "openstack"}).translate(n)
 	})
-	o.providers = splitProjects(o.providers)
+	o.providers = t.splitProjects(o.providers)
 	unknown := newBlock("")
-	t.rest(root, unknown, topFields)
+	t.rest(root, unknown, nil, topKeys...)
 	for _, it := range unknown.items {
 		o.head = append(o.head, it.comment...)
 	}
@@ -227,6 +231,5 @@ func (n *node) oldFormat() *node {
 	return nil
 }
 
-var topFields = []field{{key: "webapp"}, {key: "elements-dir"}, {key: "images-dir"}, {key: "build-log-dir"}, {key: "build-log-retention"},
-	{key: "zookeeper-servers"}, {key: "zookeeper-tls"}, {key: "zookeeper-timeout"}, {key: "labels"}, {key: "max-hold-age"},
-	{key: "diskimages"}, {key: "providers"}, {key: "tenant-resource-limits"}}
+var topKeys = []string{"webapp", "elements-dir", "images-dir", "build-log-dir", "build-log-retention", "zookeeper-servers", "zookeeper-tls",
+	"zookeeper-timeout", "labels", "max-hold-age", "diskimages", "providers", "tenant-resource-limits"}

@@ -3,9 +3,21 @@ package convert
 import (
 	"errors"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/npctl/npctl/drivers/aws"
+	"github.com/npctl/npctl/drivers/azure"
+	"github.com/npctl/npctl/drivers/gce"
+	"github.com/npctl/npctl/drivers/ibmvpc"
+	"github.com/npctl/npctl/drivers/kubernetes"
+	"github.com/npctl/npctl/drivers/metastatic"
+	"github.com/npctl/npctl/drivers/openstack"
+	"github.com/npctl/npctl/drivers/sandbox"
+	"github.com/npctl/npctl/drivers/static"
+	"github.com/npctl/npctl/resources/schema"
 )
 
 // small is the rest of a configuration around the providers that a test writes.
@@ -19,9 +31,24 @@ providers:
     diskimages: [{name: debian-12}]
 `
 
+// schemas are those of the drivers that Nodepool has, and of the sandbox.
+func schemas() map[string]schema.Driver {
+	return map[string]schema.Driver{
+		"openstack": openstack.New().Schema(), "static": static.New().Schema(), "sandbox": sandbox.New(openstack.SharedSchema(), nil).Schema(),
+		"aws": aws.New().Schema(), "ibmvpc": ibmvpc.New().Schema(), "gce": gce.New().Schema(), "azure": azure.New().Schema(), "metastatic": metastatic.New().Schema(),
+		"kubernetes": kubernetes.New().Schema(), "openshift": kubernetes.NewOpenShift().Schema(), "openshiftpods": kubernetes.NewOpenShiftPods().Schema(),
+	}
+}
+
+// translated calls Convert with all drivers.
+func translated(in Input) (*Result, error) {
+	in.Drivers = schemas()
+	return Convert(in)
+}
+
 func converted(t *testing.T, in Input) (string, *Result) {
 	t.Helper()
-	r, err := Convert(in)
+	r, err := translated(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +233,7 @@ func TestInheritedSecretsAreReported(t *testing.T) {
 func TestErrorsInTheSecureFileShowNoValues(t *testing.T) {
 	for _, secure := range []string{"hidden-token", "a: [hidden-token", "diskimages: [{name: debian-12, env-vars: hidden-token}]", "zookeeper-servers: [{host: h, port: hidden-token}]",
 		"diskimages: [{name: debian-12, env-vars: {A: 'hidden-token%(NODEPOOL_X)'}}]"} {
-		_, err := Convert(Input{YAML: []byte(small), Secure: []byte(secure)})
+		_, err := translated(Input{YAML: []byte(small), Secure: []byte(secure)})
 		if err == nil || strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%s: error %v", secure, err)
 		}
@@ -265,12 +292,12 @@ func TestMistakesHaveTheirLines(t *testing.T) {
 		"providers:\n  - {name: p, driver: openstak}\n":                                    `there is no driver "openstak"; did you mean "openstack"?`,
 		"labels: &a\n  - *a\n":                                                             "refers to a value that contains it",
 	} {
-		_, err := Convert(Input{Name: "n.yaml", YAML: []byte(yaml)})
+		_, err := translated(Input{Name: "n.yaml", YAML: []byte(yaml)})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, not %q", yaml, err, want)
 		}
 	}
-	_, err := Convert(Input{Name: "n.yaml", YAML: []byte("labels: 3\ndiskimages: 4\n")})
+	_, err := translated(Input{Name: "n.yaml", YAML: []byte("labels: 3\ndiskimages: 4\n")})
 	if at, ok := errors.AsType[*Error](err); !ok || at.Line != 1 || !strings.Contains(err.Error(), "n.yaml:2:") {
 		t.Errorf("two mistakes: %v", err)
 	}
@@ -282,10 +309,10 @@ func TestAliasBombsAreRefused(t *testing.T) {
 		from, to := string(rune('0'+i)), string(rune('1'+i))
 		bomb += "a" + to + ": &a" + to + " [" + strings.TrimSuffix(strings.Repeat("*a"+from+", ", 10), ", ") + "]\n"
 	}
-	if _, err := Convert(Input{YAML: []byte(bomb)}); err == nil || !strings.Contains(err.Error(), "too large") {
+	if _, err := translated(Input{YAML: []byte(bomb)}); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := Convert(Input{YAML: []byte(strings.Repeat("# x\n", maxBytes/4+1))}); err == nil || !strings.Contains(err.Error(), "MiB") {
+	if _, err := translated(Input{YAML: []byte(strings.Repeat("# x\n", maxBytes/4+1))}); err == nil || !strings.Contains(err.Error(), "MiB") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -374,9 +401,33 @@ func TestLinksOfTheReportExist(t *testing.T) {
 			headings[strings.ReplaceAll(strings.ToLower(title), " ", "-")] = true
 		}
 	}
-	for _, anchor := range []string{toGlobal, toImages, toEvery, toOpenStack, toStatic, toBehavior, toLabels} {
+	anchors := []string{toGlobal, toImages, toEvery, toBehavior, toLabels}
+	for _, tables := range newTranslator(schemas()).drivers {
+		anchors = append(anchors, tables.Guide)
+	}
+	for _, anchor := range anchors {
 		if !headings[anchor] {
 			t.Errorf("docs/coming-from-nodepool.md has no heading for #%s", anchor)
+		}
+	}
+}
+
+// TestPageHasEveryKey finds the keys of each driver in its section of the page, or in that of every provider.
+func TestPageHasEveryKey(t *testing.T) {
+	sections, anchor := map[string]string{}, ""
+	for line := range strings.SplitSeq(string(read(t, "../../docs/coming-from-nodepool.md")), "\n") {
+		if title, ok := strings.CutPrefix(line, "### "); ok {
+			anchor = strings.ReplaceAll(strings.ToLower(title), " ", "-")
+		}
+		sections[anchor] += line + "\n"
+	}
+	for kind, d := range schemas() {
+		n := d.Nodepool
+		for _, k := range slices.Concat(n.Provider, n.Image, n.CloudImage, n.Pool, n.Label, n.Node) {
+			outer, _, _ := strings.Cut(k.Key, ".")
+			if page := sections[n.Guide] + sections[toEvery]; !regexp.MustCompile("[`.]" + regexp.QuoteMeta(outer) + "[`.]").MatchString(page) {
+				t.Errorf("%s: the section %s has no key %s", kind, n.Guide, k.Key)
+			}
 		}
 	}
 }
@@ -422,7 +473,7 @@ func TestLabelsThatNodepoolDoesNotServeStayUnserved(t *testing.T) {
 		t.Errorf("entry: %+v", e)
 	}
 	aws := "labels: [{name: l}]\ndiskimages: [{name: d, elements: [x]}]\nproviders:\n- name: p\n  driver: aws\n  pools:\n  - name: m\n    labels:\n    - {name: l, diskimage: d, instance-type: t3}\n"
-	if _, err := Convert(Input{Name: "n.yaml", YAML: []byte(aws)}); err == nil || !strings.Contains(err.Error(), `n.yaml:9: the provider "p" has no diskimage "d"`) {
+	if _, err := translated(Input{Name: "n.yaml", YAML: []byte(aws)}); err == nil || !strings.Contains(err.Error(), `n.yaml:9: the provider "p" has no diskimage "d"`) {
 		t.Errorf("Nodepool's driver aws refuses such a label: %v", err)
 	}
 }
@@ -448,7 +499,7 @@ func TestKeysThatNodepoolOverwritesAreReported(t *testing.T) {
 }
 
 func TestProjectsOfOpenShiftAreProviders(t *testing.T) {
-	r, err := Convert(Input{YAML: read(t, "testdata/corpus/openshiftpods-projects.yaml"), Options: Options{Plain: true}})
+	r, err := translated(Input{YAML: read(t, "testdata/corpus/openshiftpods-projects.yaml"), Options: Options{Plain: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -479,7 +530,7 @@ func TestOldFormatIsRecognized(t *testing.T) {
 		"n.yaml:3": "labels:\n  - name: x\n    image: ubuntu\n    providers: [{name: p}]\nproviders: [{name: p, images: [{name: ubuntu}]}]\n",
 		"n.yaml:4": "labels: []\nproviders:\n  - name: p\n    images: [{name: ubuntu}]\n",
 	} {
-		_, err := Convert(Input{Name: "n.yaml", YAML: []byte(yaml)})
+		_, err := translated(Input{Name: "n.yaml", YAML: []byte(yaml)})
 		if err == nil || !strings.HasPrefix(err.Error(), want+": the file has the format of Nodepool 0.x") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("error %v", err)
 		}

@@ -23,7 +23,6 @@ import (
 	"github.com/npctl/npctl/drivers/openstack"
 	"github.com/npctl/npctl/drivers/static"
 	"github.com/npctl/npctl/internal/convert"
-	"github.com/npctl/npctl/internal/nodepoolconf"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
@@ -45,7 +44,7 @@ func inputs(t testing.TB) map[string]convert.Input {
 		}
 		main, err := os.ReadFile(file)
 		testutil.Must(t, err)
-		in := convert.Input{Name: filepath.Base(file), YAML: main}
+		in := convert.Input{Name: filepath.Base(file), YAML: main, Drivers: schemas}
 		if secure, err := os.ReadFile(filepath.Join(corpus, name+".secure.yaml")); err == nil {
 			in.SecureName, in.Secure = name+".secure.yaml", secure
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -86,15 +85,18 @@ func load(t *testing.T, files []convert.File) resources.Desired {
 	return result.Desired
 }
 
+// schemas are those of the drivers that Nodepool has, and of the sandbox.
+var schemas = map[string]schema.Driver{
+	"openstack": openstack.New().Schema(), "static": static.New().Schema(),
+	"aws": aws.New().Schema(), "ibmvpc": ibmvpc.New().Schema(), "gce": gce.New().Schema(), "azure": azure.New().Schema(), "metastatic": metastatic.New().Schema(),
+	"kubernetes": kubernetes.New().Schema(), "openshift": kubernetes.NewOpenShift().Schema(), "openshiftpods": kubernetes.NewOpenShiftPods().Schema(),
+}
+
 // options are those of npctl for a directory.
 func options(dir string) config.Options {
 	return config.Options{
 		Path: dir, LookupEnv: environment, States: location.Schemas(),
-		Drivers: map[string]schema.Driver{
-			"openstack": openstack.New().Schema(), "static": static.New().Schema(),
-			"aws": aws.New().Schema(), "ibmvpc": ibmvpc.New().Schema(), "gce": gce.New().Schema(), "azure": azure.New().Schema(), "metastatic": metastatic.New().Schema(),
-			"kubernetes": kubernetes.New().Schema(), "openshift": kubernetes.NewOpenShift().Schema(), "openshiftpods": kubernetes.NewOpenShiftPods().Schema(),
-		},
+		Drivers:  schemas,
 		Builders: map[string]schema.Block{"dib": (&dib.Builder{}).Schema()},
 	}
 }
@@ -107,11 +109,12 @@ func text(files []convert.File) string {
 	return text.String()
 }
 
-func model(t *testing.T, in convert.Input) nodepoolconf.Model {
+// compare compares a translation with its input.
+func compare(t *testing.T, in convert.Input, d resources.Desired) convert.Comparison {
 	t.Helper()
-	m, err := nodepoolconf.Read(in.YAML, in.Secure, environment)
+	c, err := convert.Compare(in, environment, d)
 	testutil.Must(t, err)
-	return m
+	return c
 }
 
 func TestCorpusDescribesTheSameStateAfterConversion(t *testing.T) {
@@ -122,7 +125,7 @@ func TestCorpusDescribesTheSameStateAfterConversion(t *testing.T) {
 				in.Options = opts
 				result, err := convert.Convert(in)
 				testutil.Must(t, err)
-				c := nodepoolconf.Compare(model(t, in), load(t, result.Files))
+				c := compare(t, in, load(t, result.Files))
 				for _, d := range c.Differences {
 					t.Error(d)
 				}
@@ -138,21 +141,22 @@ func TestCorpusDescribesTheSameStateAfterConversion(t *testing.T) {
 func TestEveryRateIsConverted(t *testing.T) {
 	yaml := testutil.ReadFile(t, "testdata/rate.yaml")
 	for _, rate := range strings.Fields("0 0.001 0.01 0.3 0.6 0.7 1 1.1 1.5 2 3 6 7 9 12 30 60 3600 1000000") {
-		in := convert.Input{YAML: []byte(strings.Replace(yaml, "RATE", rate, 1))}
+		in := convert.Input{YAML: []byte(strings.Replace(yaml, "RATE", rate, 1)), Drivers: schemas}
 		result, err := convert.Convert(in)
 		testutil.Must(t, err)
-		for _, d := range nodepoolconf.Compare(model(t, in), load(t, result.Files)).Differences {
+		for _, d := range compare(t, in, load(t, result.Files)).Differences {
 			t.Errorf("rate %s: %v", rate, d)
 		}
 	}
 }
 
-// TestComparisonReportsEveryChange changes one attribute at a time in the result of conversions.
+// TestComparisonReportsEveryChange changes one attribute at a time in the result of conversions, and removes it.
 func TestComparisonReportsEveryChange(t *testing.T) {
 	t.Parallel()
-	changes := 0
-	value := regexp.MustCompile(`^(\s*[a-z_]+\s+= )("[^"$%\\]*"|[0-9.]+|true|false)(\s.*|)$`)
-	for _, name := range []string{"openstack-documented", "static-windows", "inherited-falsy", "tenants", "cloud-images", "upload-settings"} {
+	changes, removals := 0, 0
+	value := regexp.MustCompile(`^(\s*[a-z0-9_]+\s+= )("[^"$%\\]*"|[0-9.]+|true|false|\["[^"$%\\]*"\])(\s.*|)$`)
+	for _, name := range []string{"openstack-documented", "static-windows", "inherited-falsy", "tenants", "cloud-images", "upload-settings",
+		"aws-everything", "azure-everything", "gce-everything", "ibmvpc-everything", "clusters", "metastatic", "openshiftpods-projects"} {
 		in := inputs(t)[name]
 		in.Options.Plain = true
 		result, err := convert.Convert(in)
@@ -161,33 +165,46 @@ func TestComparisonReportsEveryChange(t *testing.T) {
 			lines := strings.Split(string(f.Data), "\n")
 			for k, line := range lines {
 				part := value.FindStringSubmatch(line)
-				if part == nil || unmodeled(line) {
+				if part == nil || unmodeled(line) || name == "aws-everything" && strings.Contains(line, "image_format") {
 					continue
 				}
-				changed := slices.Clone(lines)
-				changed[k] = part[1] + other(strings.TrimSpace(part[1]), part[2]) + part[3]
-				files := slices.Clone(result.Files)
-				files[i].Data = []byte(strings.Join(changed, "\n"))
-				d, ok := loadChanged(t, files)
-				if !ok {
-					continue // an invalid value, such as an unknown kind of connection
-				}
-				changes++
-				if c := nodepoolconf.Compare(model(t, in), d); len(c.Differences) == 0 {
-					t.Errorf("%s: no difference after the change of %q to %q", name, line, changed[k])
+				for _, with := range []string{part[1] + other(strings.TrimSpace(part[1]), part[2]) + part[3], ""} {
+					changed := slices.Clone(lines)
+					changed[k] = with
+					files := slices.Clone(result.Files)
+					files[i].Data = []byte(strings.Join(changed, "\n"))
+					d, ok := loadChanged(t, files)
+					if !ok {
+						continue // an invalid value, such as an unknown kind of connection
+					}
+					if with == "" {
+						removals++
+					} else {
+						changes++
+					}
+					if c := compare(t, in, d); len(c.Differences) == 0 && (with != "" || !isDefault(part[1], part[2])) {
+						t.Errorf("%s: no difference after the change of %q to %q", name, line, with)
+					}
 				}
 			}
 		}
 	}
-	if changes < 50 {
-		t.Errorf("only %d changes were valid", changes)
+	if changes < 200 || removals < 150 {
+		t.Errorf("only %d changes and %d removals were valid", changes, removals)
 	}
 }
 
-// unmodeled are attributes that Nodepool does not have.
+// isDefault reports whether npctl has this value in these files without the attribute too.
+func isDefault(attribute, value string) bool {
+	return slices.Contains([]string{"auto_floating_ip = false", "host_key_checking = true", "connection_port = 5986", "connection_type = \"ssh\"", "boot_timeout = \"5m\"",
+		"username = \"zuul\"", "admin_username = \"zuul\"", "ena_support = true", "volume_type = \"gp3\"", "public_ipv4 = false", "public_ipv6 = false", "image_format = \"qcow2\"",
+		"build_log_dir = \"/var/log/nodepool/builds\""}, strings.Join(strings.Fields(attribute+value), " "))
+}
+
+// unmodeled are attributes that Nodepool does not have, and those of partial keys.
 func unmodeled(line string) bool {
 	name := strings.Fields(line)[0]
-	return slices.Contains([]string{"abstract", "verify_host_names", "file"}, name)
+	return slices.Contains([]string{"abstract", "verify_host_names", "file", "import_method"}, name)
 }
 
 func other(attribute, value string) string {
@@ -198,6 +215,8 @@ func other(attribute, value string) string {
 		return "true"
 	case regexp.MustCompile(`^"[0-9.]+[smh]"$`).MatchString(value):
 		return `"77s"`
+	case strings.HasPrefix(value, "["):
+		return value[:len(value)-2] + `x"]`
 	case strings.HasPrefix(value, `"`):
 		return value[:len(value)-1] + `x"`
 	}
@@ -223,9 +242,9 @@ func FuzzConvert(f *testing.F) {
 		if len(main)+len(secure) > 1<<14 {
 			return
 		}
-		in := convert.Input{Name: "nodepool.yaml", YAML: main, SecureName: "secure.conf", Secure: secure}
+		in := convert.Input{Name: "nodepool.yaml", YAML: main, SecureName: "secure.conf", Secure: secure, Drivers: schemas}
 		result, err := convert.Convert(in)
-		_, _ = nodepoolconf.Read(main, secure, environment)
+		_, _ = convert.Effective(in, environment)
 		if (result == nil) != (err != nil) {
 			t.Fatalf("result %v with error %v", result, err)
 		}

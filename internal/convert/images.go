@@ -22,22 +22,6 @@ type image struct {
 	n            *node
 	b            *block
 	builder      *block
-	configDrive  string
-	sshKey       string // expression of a user with a public key
-}
-
-var imageFields = []field{
-	{key: "formats", attr: "formats", read: texts}, {key: "keep-formats", attr: "keep_formats", read: texts},
-	{key: "rebuild-age", attr: "rebuild_age", read: seconds}, {key: "build-timeout", attr: "build_timeout", read: seconds},
-	{key: "pause", attr: "pause", read: boolean}, {key: "delete-after-upload", attr: "delete_after_upload", read: boolean},
-	{key: "username", attr: "username", read: text},
-	{key: "python-path", attr: "python_path", read: text}, {key: "shell-type", attr: "shell_type", read: text},
-	{key: "name"}, {key: "abstract"}, {key: "parent"}, {key: "metadata"},
-}
-
-var dibFields = []field{
-	{key: "elements", attr: "elements", read: texts}, {key: "release", attr: "release", read: text},
-	{key: "env-vars", attr: "env", read: textMap}, {key: "dib-cmd"},
 }
 
 func (c *images) translate(o *output, root *node, s secrets) {
@@ -73,7 +57,7 @@ func (c *images) diskimage(n *node, b *block) {
 	if e := n.get("abstract"); e.set() {
 		if expr, _ := boolean(c.translator, e.value); expr == "true" {
 			im.abstract = true
-			c.attribute(e, im.b, "abstract", boolean)
+			c.attribute(e, e.value, im.b, "abstract", boolean)
 		}
 		c.note(e, Converted, "", toImages)
 	}
@@ -84,34 +68,34 @@ func (c *images) diskimage(n *node, b *block) {
 	if e := n.get("parent"); e.set() {
 		if _, ok := text(c.translator, e.value); ok && e.value.text != "" {
 			im.parent = e.value.text
-			c.attribute(e, im.b, "parent", func(_ *translator, n *node) (string, bool) { return ref("diskimage", n.text), true })
+			c.attribute(e, e.value, im.b, "parent", func(_ *translator, n *node) (string, bool) { return ref("diskimage", n.text), true })
 		}
 		c.note(e, Converted, "", toImages)
 	}
 	for _, e := range n.entries {
-		if falsy(e.value) && e.name != "delete-after-upload" && e.name != "abstract" && e.name != "parent" && e.name != "name" {
+		if !e.value.truthy() && e.name != "delete-after-upload" && e.name != "abstract" && e.name != "parent" && e.name != "name" {
 			c.mark(e, NoEffect, "Nodepool ignores an empty value, so the value of the parent or the default applies", toBehavior)
 			im.b.remark(c.allComments(e)...)
 		}
 	}
-	c.fields(n, im.b, imageFields)
+	c.fields(imageTable.of(n), im.b)
 	if e := n.get("metadata"); e != nil && !e.done {
 		c.metadata(im, e)
 	}
 	if e := n.get("env-vars"); e != nil && !e.done && e.value.kind == mappingNode {
 		c.directories(e, im.builder)
 	}
-	c.fields(n, im.builder, dibFields)
+	c.fields(dibTable.of(n), im.builder)
 	if e := n.get("dib-cmd"); e != nil && !e.done {
 		verdict, note := Converted, ""
 		if strings.Contains(e.value.text, "%p") {
 			verdict, note = Changed, "npctl does not replace %p; write the directory of Nodepool's modules"
 		}
-		c.attribute(e, im.builder, "command", text)
+		c.attribute(e, e.value, im.builder, "command", text)
 		c.note(e, verdict, note, toImages)
 	}
 	b.add(im.builder)
-	c.rest(n, b, append(slices.Clip(imageFields), dibFields...))
+	c.rest(n, b, slices.Concat(imageTable.rows, dibTable.rows), "name", "abstract", "parent", "metadata", "dib-cmd")
 }
 
 // unbuiltParents returns the names of parents that have no elements, inherit none, and are in no provider.
@@ -133,7 +117,7 @@ func unbuiltParents(root *node) map[string]bool {
 	for name := range unbuilt {
 		at := all[name]
 		for n := 0; at != nil && n < len(all); n++ {
-			if e := at.get("elements"); e != nil && !falsy(e.value) {
+			if e := at.get("elements"); e != nil && e.value.truthy() {
 				delete(unbuilt, name)
 			}
 			at = all[at.textOf("parent")]
@@ -150,7 +134,7 @@ func (c *images) directories(e *entry, builder *block) {
 			continue
 		}
 		builder.remove("tmp_dir")
-		c.attribute(v, builder, "tmp_dir", text)
+		c.attribute(v, v.value, builder, "tmp_dir", text)
 		c.note(v, Changed, "each build has a directory of its own below tmp_dir", toImages)
 		e.value.entries = slices.DeleteFunc(slices.Clone(e.value.entries), func(other *entry) bool { return other == v })
 	}
@@ -212,22 +196,6 @@ func (c *images) split(o *output, im *image) {
 	o.images = slices.Insert(o.images, slices.Index(o.images, im.b), common.b)
 }
 
-// falsy reports whether Nodepool ignores the value in a diskimage.
-func falsy(n *node) bool {
-	switch n.kind {
-	case nullNode:
-		return true
-	case scalarNode:
-		if n.text == "" || n.text == "0" {
-			return true
-		}
-		return n.y.Tag == "!!bool" && strings.EqualFold(n.text, "false") || n.text == "no" || n.text == "off"
-	case listNode:
-		return len(n.items) == 0
-	}
-	return len(n.entries) == 0
-}
-
 // metadata is not inherited in Nodepool, and is in npctl.
 func (c *images) metadata(im *image, e *entry) {
 	if im.abstract {
@@ -236,7 +204,7 @@ func (c *images) metadata(im *image, e *entry) {
 		im.b.remark(append(c.allComments(e), fmt.Sprintf("# metadata of nodepool.yaml, line %d, has no effect: %s", e.line, note))...)
 		return
 	}
-	c.attribute(e, im.b, "properties", textMap)
+	c.attribute(e, e.value, im.b, "properties", textMap)
 	c.mark(e, Changed, "images with this parent inherit the properties; in Nodepool they do not", toBehavior)
 }
 

@@ -48,7 +48,7 @@ func TestMalformedInput(t *testing.T) {
 		"a name in the environment":           {"labels: [{name: \"%(NODEPOOL_LABEL)\"}]\n", "npctl needs the name itself"},
 		"a key in the environment":            {"diskimages: [{name: a, env-vars: {\"%(NODEPOOL_KEY)\": b}}]\n", "reference to the environment"},
 	} {
-		r, err := Convert(Input{Name: "n.yaml", YAML: []byte(c.yaml)})
+		r, err := translated(Input{Name: "n.yaml", YAML: []byte(c.yaml)})
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%s: error %v", name, err)
@@ -93,7 +93,7 @@ func TestSecureFileWithoutKnownSections(t *testing.T) {
 		"an unknown image":    {"diskimages: [{name: nothing, env-vars: {A: hidden}}]\n", `secure.conf:1: there is no diskimage "nothing"`},
 		"not UTF-8":           {"zookeeper-servers: \xff\n", "secure.conf: the file is not valid YAML"},
 	} {
-		r, err := Convert(Input{YAML: []byte(small), Secure: []byte(c.secure)})
+		r, err := translated(Input{YAML: []byte(small), Secure: []byte(c.secure)})
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%s: error %v", name, err)

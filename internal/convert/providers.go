@@ -7,13 +7,14 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/npctl/npctl/internal/requestvalues"
 	words "github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/resources/schema"
 )
 
 // provider translates one provider.
 type provider struct {
 	*translator
+	driverTables
 	images      *images
 	source      *node
 	b           *block
@@ -23,6 +24,17 @@ type provider struct {
 	used        map[string]bool   // diskimages of labels
 }
 
+// driverOf returns the driver of a provider.
+func driverOf(n *node) string {
+	if strings.HasPrefix(n.textOf("name"), "fake") {
+		return "sandbox"
+	}
+	if e := n.get("driver"); e.set() {
+		return e.value.text
+	}
+	return "openstack"
+}
+
 func (p *provider) translate(n *node) {
 	name := p.b.labels[0]
 	p.source = n
@@ -30,26 +42,19 @@ func (p *provider) translate(n *node) {
 		if _, ok := text(p.translator, e.value); !ok {
 			return
 		}
-		p.driver = e.value.text
 		p.note(e, Converted, "", toEvery)
 	}
-	if strings.HasPrefix(name, "fake") { // Nodepool uses the driver fake for this name
-		p.driver = "fake"
-	}
+	p.driver = driverOf(n)
 	p.b.labels = []string{p.driver, name}
-	table, isCloud := clouds[p.driver]
+	tables, known := p.drivers[p.driver]
 	switch {
-	case isCloud:
-		p.cloud(n, table)
-	case p.driver == "openstack":
-		p.openstack(n)
-	case p.driver == "static":
-		p.static(n)
+	case known && (p.driver != "sandbox" || strings.HasPrefix(name, "fake")):
+		p.driverTables = tables
+		p.convert(n)
 	case p.driver == "fake":
 		p.notConverted(n, name, `driver "fake" of Nodepool is for its own tests; npctl's is "sandbox"`)
 	default:
-		drivers := slices.Concat([]string{"openstack", "static"}, sortedKeys(clouds))
-		if words.Nearest(p.driver, drivers) != "" {
+		if drivers := sortedKeys(p.drivers); words.Nearest(p.driver, drivers) != "" && p.driver != "sandbox" {
 			p.unknown(n.get("driver").value, "driver", p.driver, drivers)
 			return
 		}
@@ -121,36 +126,43 @@ func sourceLines(n *node) []string {
 	return out
 }
 
-var openstackFields = []field{
-	{key: "cloud", attr: "cloud", read: text, anchor: toOpenStack},
-	{key: "region-name", attr: "region", read: text, anchor: toOpenStack},
-	{key: "boot-timeout", attr: "boot_timeout", read: seconds, anchor: toOpenStack, byDefault: `"1m"`},
-	{key: "launch-timeout", attr: "launch_timeout", read: seconds, anchor: toOpenStack},
-	{key: "launch-retries", attr: "launch_attempts", read: integer, anchor: toOpenStack},
-	{key: "rate", attr: "rate", read: rate, verdict: Changed, note: "npctl counts calls a second, Nodepool seconds between calls: the value is the inverse", anchor: toBehavior, byDefault: "1"},
-	{key: "image-name-format", attr: "image_name_format", read: text, anchor: toOpenStack},
-	{key: "post-upload-hook", attr: "post_upload_hook", read: text, anchor: toOpenStack},
-	{key: "image-upload-timeout", attr: "upload_timeout", read: seconds, anchor: toOpenStack},
-	{key: "priority", attr: "priority", read: integer, anchor: toEvery},
-	{key: "nodepool-id", verdict: NoEffect, note: "Nodepool ignores it; npctl's ownership tags contain the lineage of the state", anchor: toOpenStack},
-	{key: "clean-floating-ips", verdict: Changed, note: "npctl always deletes floating IPs with its own tags, and no others", anchor: toOpenStack},
-	{key: "port-cleanup-interval", verdict: Changed, note: "npctl always deletes ports with its own tags, and no others", anchor: toOpenStack},
-	{key: "max-concurrency"}, {key: "diskimages"}, {key: "cloud-images"}, {key: "pools"}, {key: "name"}, {key: "driver"},
-}
-
-func (p *provider) openstack(n *node) {
-	if n.get("cloud") == nil {
-		p.fail(n, "the provider %q has no cloud", p.b.labels[1])
+// convert translates the provider by the tables of its driver.
+func (p *provider) convert(n *node) {
+	if p.driver == "sandbox" {
+		for _, key := range []string{"cloud", "region-name"} {
+			p.provider.rows = append(slices.Clip(p.provider.rows), row{NodepoolKey: schema.NodepoolKey{Key: key, Guide: toGlobal,
+				Note: "Nodepool uses its fake driver for this name; npctl uses the sandbox"}})
+		}
+		p.b.comment = append(p.b.comment, "# Nodepool uses its fake driver for a provider of this name. The sandbox has its own flavors and networks.")
 	}
-	p.fields(n, p.b, openstackFields)
+	provider := p.provider.of(n)
+	p.fields(provider, p.b)
+	p.required(provider, p.b, fmt.Sprintf("provider %q", p.b.name()))
 	p.maxConcurrency(n)
+	others := []string{"name", "driver", "pools", "max-concurrency"}
 	p.diskimages, p.cloudImages, p.used = map[string]*image{}, map[string]*image{}, map[string]bool{}
-	own := p.blocks(n.get("diskimages"), "diskimage", "image", strictName, p.ownImage)
-	p.b.add(p.blocks(n.get("cloud-images"), "cloud-image", "cloud_image", anyName, p.cloudImage)...)
-	pools := p.blocks(n.get("pools"), "pool", "pool", strictName, p.openstackPool)
+	var own []*block
+	if p.Image != nil {
+		own = p.blocks(n.get("diskimages"), "diskimage", "image", strictName, p.ownImage)
+		others = append(others, "diskimages")
+	}
+	if p.CloudImage != nil {
+		p.b.add(p.blocks(n.get("cloud-images"), "cloud-image", "cloud_image", anyName, p.ownCloudImage)...)
+		others = append(others, "cloud-images")
+	}
+	if p.Project != "" {
+		p.projects(n)
+	}
+	pools := p.blocks(n.get("pools"), "pool", "pool", strictName, p.convertPool)
+	for _, k := range p.ofPools.rows {
+		if e := p.ofPools.of(n).at(k.Key); e != nil && !e.done && (e.value.kind != mappingNode || !p.ofPools.isOuter(k.Key)) {
+			p.note(e, NoEffect, "each pool has its own value", p.ofPools.link(k))
+			p.b.remark(p.allComments(e)...)
+		}
+	}
 	p.addImages(own)
 	p.b.add(pools...)
-	p.rest(n, p.b, openstackFields)
+	p.rest(n, p.b, slices.Concat(p.provider.rows, p.ofPools.rows), others...)
 }
 
 // maxConcurrency omits the values that mean no limit.
@@ -161,7 +173,7 @@ func (p *provider) maxConcurrency(n *node) {
 	}
 	value, ok := e.value.whole()
 	if !ok || value > 0 {
-		p.attribute(e, p.b, "max_concurrency", integer)
+		p.attribute(e, e.value, p.b, "max_concurrency", integer)
 		p.note(e, Changed, "npctl counts steps that launch or delete nodes, Nodepool requests", toEvery)
 		return
 	}
@@ -175,40 +187,50 @@ func (p *provider) maxConcurrency(n *node) {
 	p.b.remark(comments...)
 }
 
-var providerImageFields = []field{
-	{key: "pause", attr: "pause", read: boolean, anchor: toOpenStack},
-	{key: "meta", attr: "properties", read: textMap, anchor: toOpenStack},
-	{key: "connection-type", attr: "connection_type", read: text, anchor: toEvery},
-	{key: "connection-port", attr: "connection_port", read: integer, anchor: toEvery},
-	{key: "config-drive"}, {key: "name"},
-}
-
 // ownImage translates the settings of the provider for an image.
 func (p *provider) ownImage(n *node, b *block) {
 	name := b.labels[0]
 	if p.images.all[name] == nil {
 		p.unknown(n.get("name").value, "diskimage", name, p.images.order)
 	}
-	p.diskimages[name] = p.image(n, b, providerImageFields)
+	p.diskimages[name] = p.image(n, b, p.driverTables.image, p.imageOfLabels)
 }
 
-// image translates the keys that all images of a provider have.
-func (p *provider) image(n *node, b *block, table []field) *image {
-	im := &image{name: b.labels[0], n: n, b: b}
-	p.fields(n, b, table)
+func (p *provider) ownCloudImage(n *node, b *block) {
+	name := b.labels[0]
+	b.labels[0] = blockName(name)
+	p.cloudImages[name] = p.image(n, b, p.cloudImage, p.cloudOfLabels)
+	_, id := b.get("image_id")
+	_, byName := b.get("image_name")
+	_, named := p.cloudImage.known["image_name"]
+	switch {
+	case id && byName:
+		p.fail(n, "the cloud-image %q has both image-id and image-name", name)
+	case named && !id && !byName && b.labels[0] != name:
+		b.set("image_name", quote(name))
+	}
+}
+
+// image translates the keys that all images of a provider have. ofLabels has the keys for attributes of labels.
+func (p *provider) image(n *node, b *block, tab, ofLabels table) *image {
+	p.fields(tab.in(p.source, n), b)
 	if typ, _ := b.get("connection_type"); typ == `"psrp"` { // npctl has another default
 		b.setDefault("connection_port", "22")
 	}
-	if e := n.get("config-drive"); e.set() {
-		im.configDrive, _ = boolean(p.translator, e.value)
-		p.note(e, Converted, "config_drive of the labels that use the image", toOpenStack)
+	for _, k := range ofLabels.rows {
+		e := n.get(k.Key)
+		if !e.set() {
+			continue
+		}
+		verdict, note := verdictOf(k), k.Note
+		if len(p.find(k.attr, ofLabels.of(n))) == 0 {
+			verdict, note = NoEffect, "the image has no username"
+		}
+		p.note(e, verdict, note, ofLabels.link(k))
 		b.comment = append(b.comment, p.allComments(e)...)
 	}
-	if p.driver == "gce" {
-		p.gceImage(im)
-	}
-	p.rest(n, b, table)
-	return im
+	p.rest(n, b, slices.Concat(tab.rows, ofLabels.rows), "name")
+	return &image{name: b.labels[0], n: n, b: b}
 }
 
 // addImages adds the settings of the provider for images. npctl uploads the images of the labels, so only the others
@@ -227,29 +249,6 @@ func (p *provider) addImages(own []*block) {
 	}
 }
 
-var cloudImageFields = []field{
-	{key: "image-id", attr: "image_id", read: text, anchor: toOpenStack},
-	{key: "image-name", attr: "image_name", read: text, anchor: toOpenStack},
-	{key: "username", attr: "username", read: text, anchor: toOpenStack},
-	{key: "python-path", attr: "python_path", read: text, anchor: toOpenStack},
-	{key: "shell-type", attr: "shell_type", read: text, anchor: toOpenStack},
-	{key: "connection-type", attr: "connection_type", read: text, anchor: toEvery},
-	{key: "connection-port", attr: "connection_port", read: integer, anchor: toEvery},
-	{key: "config-drive"}, {key: "name"},
-}
-
-func (p *provider) cloudImage(n *node, b *block) {
-	name := b.labels[0]
-	b.labels[0] = blockName(name)
-	p.cloudImages[name] = p.image(n, b, cloudImageFields)
-	_, id := b.get("image_id")
-	if _, byName := b.get("image_name"); id && byName {
-		p.fail(n, "the cloud-image %q has both image-id and image-name", name)
-	} else if !id && !byName && b.labels[0] != name {
-		b.set("image_name", quote(name))
-	}
-}
-
 // blockName replaces the characters that npctl does not accept in a name.
 func blockName(name string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
@@ -260,79 +259,43 @@ func blockName(name string) string {
 	}, name), "-")
 }
 
-var poolFields = []field{
-	{key: "priority", attr: "priority", read: integer, anchor: toEvery},
-	{key: "node-attributes", attr: "node_attributes", read: textMap, anchor: toEvery},
-	{key: "name"},
+func (p *provider) convertPool(n *node, b *block) {
+	if p.driver == "sandbox" {
+		b.setDefault("host_key_checking", "false")
+	}
+	pool, provider := p.pool.of(n), p.ofPools.of(p.source)
+	p.fields(pool, b, provider)
+	for _, attr := range p.ofPools.names {
+		if parts := p.find(attr, provider); len(parts) > 0 && b.item(attr) == nil {
+			p.set(p.ofPools, b, parts)
+		}
+	}
+	inner := "labels"
+	if p.Node != nil {
+		inner = "nodes"
+		b.add(p.nodes(n)...)
+	} else {
+		b.add(p.blocks(n.get("labels"), "label", "label", looseName, p.convertLabel)...)
+	}
+	p.rest(n, b, p.pool.rows, "name", inner)
 }
 
-var openstackPoolFields = append([]field{
-	{key: "max-servers", attr: "max_servers", read: limit, anchor: toEvery},
-	{key: "max-cores", attr: "max_cores", read: limit, anchor: toOpenStack},
-	{key: "max-ram", attr: "max_ram", read: limit, anchor: toOpenStack},
-	{key: "max-volumes", attr: "max_volumes", read: limit, anchor: toOpenStack},
-	{key: "max-volume-gb", attr: "max_volume_gb", read: limit, anchor: toOpenStack},
-	{key: "ignore-provider-quota", attr: "ignore_provider_quota", read: boolean, anchor: toOpenStack},
-	{key: "availability-zones", attr: "availability_zones", read: texts, anchor: toOpenStack},
-	{key: "networks", attr: "networks", read: names, anchor: toOpenStack},
-	{key: "security-groups", attr: "security_groups", read: texts, anchor: toOpenStack},
-	{key: "auto-floating-ip", attr: "auto_floating_ip", read: boolean, anchor: toBehavior, byDefault: "true"},
-	{key: "host-key-checking", attr: "host_key_checking", read: boolean, anchor: toOpenStack},
-	{key: "labels"},
-}, poolFields...)
-
-func (p *provider) openstackPool(n *node, b *block) {
-	p.fields(n, b, openstackPoolFields)
-	b.add(p.blocks(n.get("labels"), "label", "label", looseName, p.openstackLabel)...)
-	p.rest(n, b, openstackPoolFields)
-}
-
-var openstackLabelFields = []field{
-	{key: "flavor-name", attr: "flavor", read: text, anchor: toOpenStack},
-	{key: "min-ram", attr: "min_ram", read: integer, anchor: toOpenStack},
-	{key: "boot-from-volume", attr: "boot_from_volume", read: boolean, anchor: toOpenStack},
-	{key: "volume-size", attr: "volume_size", read: integer, anchor: toOpenStack},
-	{key: "host-key-checking", attr: "host_key_checking", read: boolean, anchor: toOpenStack},
-	{key: "networks", attr: "networks", read: names, anchor: toOpenStack},
-	{key: "key-name", attr: "key_name", read: text, anchor: toOpenStack},
-	{key: "instance-properties", attr: "instance_properties", read: textMap, anchor: toOpenStack},
-	{key: "userdata", attr: "userdata", read: text, anchor: toOpenStack},
-	{key: "console-log", verdict: NoEffect, note: "npctl always stores the console of a failed launch", anchor: toOpenStack},
-	{key: "dynamic-instance-properties", attr: "request_properties", read: textMap, note: "labels are separated by commas, requestor data is JSON, times are whole seconds", anchor: toOpenStack},
-	{key: "diskimage"}, {key: "cloud-image"}, {key: "name"},
-}
-
-func (p *provider) openstackLabel(n *node, b *block) {
+func (p *provider) convertLabel(n *node, b *block) {
 	if name := b.labels[0]; !p.known[name] {
 		p.unknown(n.get("name").value, "label", name, sortedKeys(p.known))
 	}
-	if p.unserved(n, b) {
-		return
-	}
-	p.labelImage(n, b)
-	if e := n.get("dynamic-instance-properties"); e != nil {
-		p.checkTemplates(e, b)
-	}
-	p.fields(n, b, openstackLabelFields)
-	if n.get("flavor-name") == nil && n.get("min-ram") == nil {
-		p.fail(n, "the label has neither flavor-name nor min-ram")
-	}
-	p.rest(n, b, openstackLabelFields)
-}
-
-// checkTemplates leaves out templates that npctl rejects, such as {request.labels[0]}.
-func (t *translator) checkTemplates(e *entry, b *block) {
-	for _, property := range e.value.entries {
-		if property.value.kind != scalarNode {
-			continue
-		}
-		if err := requestvalues.Check(restoreEnv(property.value.text)); err != nil && !hasEnv(property.value) {
-			note := fmt.Sprintf("property %q: %v", property.name, err)
-			t.mark(e, Unsupported, note, toOpenStack)
-			b.remark(t.withNote(e, Unsupported, note)...)
+	var others []string
+	if p.Image != nil || p.CloudImage != nil {
+		if p.LoadsUnserved && p.unserved(n, b) {
 			return
 		}
+		p.labelImage(n, b)
+		others = []string{"diskimage", "cloud-image"}
 	}
+	label := p.label.of(n)
+	p.fields(label, b)
+	p.required(label, b, "label")
+	p.rest(n, b, p.label.rows, append(others, "name")...)
 }
 
 // unserved keeps a label as a comment if the provider does not have its diskimage. Nodepool's driver openstack loads such
@@ -348,19 +311,20 @@ func (p *provider) unserved(n *node, b *block) bool {
 	}
 	note := fmt.Sprintf("Nodepool does not serve the label here, because the provider does not have the diskimage %q", image)
 	sentence := fmt.Sprintf("# Label %q is not converted: %s.", b.labels[0], note)
-	p.keepAsComment(n, b, sentence, NoEffect, note, toOpenStack)
+	p.keepAsComment(n, b, sentence, NoEffect, note, p.Guide)
 	return true
 }
 
+// labelImage translates the reference of a label to its image, and the keys of the image that are attributes of labels.
 func (p *provider) labelImage(n *node, b *block) {
 	disk, cloud := n.get("diskimage"), n.get("cloud-image")
-	kind, what, e, all, configs := "diskimage", "diskimage", disk, p.images.all, p.diskimages
+	kind, what, e, all, configs, tab := "diskimage", "diskimage", disk, p.images.all, p.diskimages, p.imageOfLabels
 	switch {
 	case disk != nil && cloud != nil:
 		p.fail(n, "the label has both diskimage and cloud-image")
 		return
 	case cloud != nil:
-		kind, what, e, all, configs = "cloud_image", "cloud-image", cloud, p.cloudImages, p.cloudImages
+		kind, what, e, all, configs, tab = "cloud_image", "cloud-image", cloud, p.cloudImages, p.cloudImages, p.cloudOfLabels
 	case disk == nil:
 		p.fail(n, "the label has neither diskimage nor cloud-image")
 		return
@@ -369,22 +333,100 @@ func (p *provider) labelImage(n *node, b *block) {
 		return
 	}
 	name := e.value.text
-	im := all[name]
+	im, own := all[name], configs[name]
 	if im == nil {
 		p.unknown(e.value, what, name, sortedKeys(all))
 		return
 	}
-	if e == disk && configs[name] == nil {
+	if own == nil {
 		p.fail(e.value, "the provider %q has no diskimage %q; add it to the diskimages of the provider", p.b.name(), name)
 		return
 	}
 	p.used[name] = p.used[name] || e == disk
-	p.attribute(e, b, "image", func(*translator, *node) (string, bool) { return ref(kind, im.name), true })
-	p.note(e, Converted, "", toOpenStack)
-	if own := configs[name]; own != nil && own.configDrive != "" {
-		b.set("config_drive", own.configDrive)
+	p.attribute(e, e.value, b, "image", func(*translator, *node) (string, bool) { return ref(kind, im.name), true })
+	p.note(e, Converted, "", p.Guide)
+	from := []mapping{tab.of(own.n)}
+	for at := im; e == disk && at != nil; at = p.images.all[at.parent] {
+		from = append(from, tab.of(at.n))
 	}
-	if own := configs[name]; own != nil && own.sshKey != "" {
-		b.set("ssh_keys", "["+own.sshKey+"]")
+	for _, attr := range tab.names {
+		if parts := p.find(attr, from...); len(parts) > 0 {
+			if expr, ok := readerOf(tab.known[attr], parts[0].NodepoolKey)(p.translator, joined(parts)); ok {
+				b.set(attr, expr)
+			}
+		}
 	}
+}
+
+// nodes translates the static machines of a pool.
+func (p *provider) nodes(pool *node) []*block {
+	known := map[string]bool{}
+	return p.blocks(pool.get("nodes"), "static node", "node", looseName, func(n *node, b *block) {
+		p.fields(p.node.of(n), b)
+		if typ, _ := b.get("connection_type"); typ == `"winrm"` || typ == `"psrp"` { // npctl has another default
+			b.setDefault("connection_port", "22")
+		}
+		name := b.labels[0]
+		if n.get("labels") == nil {
+			p.fail(n, "the static node %q has no labels", name)
+		}
+		p.rest(n, b, p.node.rows, "name")
+		if known[name] { // another user or port of the same machine
+			port, _ := b.get("connection_port")
+			user, _ := b.get("username")
+			b.labels[0] = name + "-" + blockName(strings.Trim(port+"-"+user, "-"))
+			if known[b.labels[0]] {
+				p.fail(n, "the pool has the node %q twice", name)
+			}
+			b.items = slices.Insert(b.items, 0, item{name: "address", expr: quote(name)})
+		}
+		known[b.labels[0]] = true
+	})
+}
+
+// projects sets the project of a provider, which is the name of its pool in Nodepool.
+func (p *provider) projects(n *node) {
+	for i, pool := range n.get("pools").unchecked() {
+		name := pool.get("name")
+		if name == nil || name.value.kind != scalarNode {
+			continue
+		}
+		if i == 0 {
+			p.b.set(p.Project, p.textExpr(name.value.text))
+			continue
+		}
+		of := projectProvider(p.b.name(), name.value.text)
+		p.note(name, Changed, fmt.Sprintf("the pool is another project, so it is in the provider %q", of), p.Guide)
+	}
+}
+
+// projectProvider names the provider of a further project.
+func projectProvider(provider, project string) string { return provider + "-" + project }
+
+// splitProjects makes a provider of each pool that is another project than the first.
+func (t *translator) splitProjects(providers []*block) []*block {
+	var all []*block
+	for _, b := range providers {
+		all = append(all, b)
+		pools := b.blocks("pool")
+		if len(b.labels) == 0 || t.drivers[b.labels[0]].Project == "" || len(pools) < 2 {
+			continue
+		}
+		project := t.drivers[b.labels[0]].Project
+		b.replace("pool", pools[:1])
+		for _, pool := range pools[1:] {
+			one := newBlock(b.kind, b.labels[0], projectProvider(b.name(), pool.name()))
+			for _, it := range b.items {
+				switch {
+				case it.name == project:
+					one.set(project, quote(pool.name()))
+				case it.name != "" && it.block == nil:
+					one.set(it.name, it.expr)
+				}
+			}
+			one.add(pool)
+			all = append(all, one)
+		}
+	}
+	return all
 }

@@ -6,23 +6,6 @@ import (
 	"slices"
 )
 
-// The anchors of docs/coming-from-nodepool.md.
-const (
-	toGlobal     = "global"
-	toImages     = "disk-images"
-	toEvery      = "every-provider-and-pool"
-	toOpenStack  = "openstack"
-	toStatic     = "static-nodes"
-	toBehavior   = "differences-in-behavior"
-	toAWS        = "aws"
-	toIBMVPC     = "ibm-vpc"
-	toGCE        = "google-cloud"
-	toAzure      = "azure"
-	toKubernetes = "kubernetes-and-openshift"
-	toMetastatic = "metastatic"
-	toLabels     = "labels"
-)
-
 // secrets are the parts of the secure file.
 type secrets struct {
 	servers, tls *entry
@@ -70,32 +53,19 @@ func (t *translator) restSecure(n *node) {
 	}
 }
 
-var settingFields = []field{
-	{key: "images-dir", attr: "images_dir", read: text},
-	{key: "build-log-dir", attr: "build_log_dir", read: text},
-	{key: "build-log-retention", attr: "build_log_retention", read: func(t *translator, n *node) (string, bool) {
-		if hasEnv(n) {
-			return integer(t, n)
-		}
-		value, ok := t.wholeNumber(n)
-		return fmt.Sprint(max(value, -1)), ok
-	}},
-	{key: "max-hold-age", attr: "max_hold_age", read: seconds},
-}
-
 // settings translates the global keys into the npctl block.
 func (t *translator) settings(o *output, root *node, s secrets) {
 	b := newBlock("npctl")
-	t.fields(root, b, settingFields)
-	if root.get("diskimages") != nil {
-		b.setDefault("build_log_dir", `"/var/log/nodepool/builds"`)
+	t.fields(settingsTable.of(root), b)
+	if root.get("diskimages") == nil && root.get("build-log-dir") == nil { // nothing is built
+		b.remove("build_log_dir")
 	}
 	if e := root.get("webapp"); e != nil {
 		t.webapp(e, b)
 	}
 	(&zookeeper{t, o}).translate(root, s, b)
 	b.add(t.blocks(root.get("tenant-resource-limits"), "tenant limit", "tenant_limit", tenantName, func(n *node, limits *block) {
-		t.fields(n, limits, tenantFields)
+		t.fields(tenantTable.of(n), limits)
 		t.otherResources(n, limits)
 	})...)
 	if len(b.items) > 0 {
@@ -111,13 +81,11 @@ func (t *translator) otherResources(n *node, limits *block) {
 		if e.done {
 			continue
 		}
-		expr, ok := limit(t, e.value)
+		expr, ok := numeric(maxServers)(t, e.value)
 		if !ok {
 			return
 		}
-		out := element{key: mapKey(e.name), expr: expr}
-		out.head, out.beside, out.foot = t.keyComments(e)
-		elements = append(elements, out)
+		elements = append(elements, t.element(e, expr))
 		t.note(e, Converted, "", toGlobal)
 	}
 	if len(elements) > 0 {
@@ -125,11 +93,7 @@ func (t *translator) otherResources(n *node, limits *block) {
 	}
 }
 
-var tenantFields = []field{
-	{key: "max-servers", attr: "max_servers", read: limit}, {key: "max-cores", attr: "max_cores", read: limit},
-	{key: "max-ram", attr: "max_ram", read: limit}, {key: "max-volumes", attr: "max_volumes", read: limit},
-	{key: "max-volume-gb", attr: "max_volume_gb", read: limit},
-}
+var maxServers = tenantTable.known["max_servers"]
 
 func (t *translator) webapp(e *entry, b *block) {
 	address, port := "0.0.0.0", "8005"
@@ -149,8 +113,6 @@ func (t *translator) webapp(e *entry, b *block) {
 	t.markAll(e.value, Changed, note, toGlobal)
 }
 
-var labelFields = []field{{key: "max-ready-age", attr: "max_ready_age", read: seconds}, {key: "name"}, {key: "min-ready"}}
-
 // topLabels translates the labels of the configuration.
 func (t *translator) topLabels(root *node) []*block {
 	return t.blocks(root.get("labels"), "label", "label", looseName, func(n *node, b *block) {
@@ -158,17 +120,17 @@ func (t *translator) topLabels(root *node) []*block {
 		if e := n.get("min-ready"); e.set() {
 			t.minReady(e, b)
 		}
-		t.fields(n, b, labelFields)
-		t.rest(n, b, labelFields)
+		t.fields(labelTable.of(n), b)
+		t.rest(n, b, labelTable.rows, "name", "min-ready")
 	})
 }
 
 func (t *translator) minReady(e *entry, b *block) {
 	verdict, note, read := Converted, "", integer
 	if value, ok := e.value.whole(); ok && value < -1 {
-		verdict, note, read = Changed, "a negative number is the same as 0 in Nodepool: nodes are launched on request only", limit
+		verdict, note, read = Changed, "a negative number is the same as 0 in Nodepool: nodes are launched on request only", numeric(maxServers)
 	}
-	t.attribute(e, b, "min_ready", read)
+	t.attribute(e, e.value, b, "min_ready", read)
 	t.note(e, verdict, note, toLabels)
 }
 

@@ -1,26 +1,33 @@
 package convert
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	words "github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/resources/schema"
 )
 
-// translator is what all parts of a translation share.
+// translator has the common state of all parts of a translation.
 type translator struct {
 	*problems
 	*report
 	emitted
 	environment
-	known map[string]bool // the names of the labels
+	drivers map[string]driverTables
+	known   map[string]bool // the names of the labels
 }
 
-func newTranslator() *translator {
-	return &translator{&problems{}, &report{}, emitted{}, environment{}, map[string]bool{}}
+func newTranslator(drivers map[string]schema.Driver) *translator {
+	t := &translator{&problems{}, &report{}, emitted{}, environment{}, map[string]driverTables{}, map[string]bool{}}
+	for kind, d := range drivers {
+		if d.Nodepool != nil {
+			t.drivers[kind] = tablesOf(d)
+		}
+	}
+	return t
 }
 
 // read reads one file.
@@ -29,47 +36,13 @@ func (t *translator) read(s source) *node {
 	return s.read()
 }
 
-// field is one key of Nodepool with its counterpart.
-type field struct {
-	key, attr string // without attr and verdict, the caller reads the key itself
-	read      reader
-	verdict   Verdict // Converted if empty
-	note      string
-	anchor    string
-	byDefault string // Nodepool's default, if npctl's differs
-}
-
-// fields translates the keys of a mapping into attributes, in the order of the table.
-func (t *translator) fields(n *node, b *block, table []field) {
-	for _, f := range table {
-		e := n.get(f.key)
-		switch {
-		case e == nil || e.done:
-		case f.attr == "" && f.verdict == "":
-			continue
-		case f.attr == "":
-			t.mark(e, f.verdict, f.note, f.anchor)
-			b.remark(t.withNote(e, f.verdict, f.note)...)
-		case e.set():
-			t.attribute(e, b, f.attr, f.read)
-			t.mark(e, cmp.Or(f.verdict, Converted), f.note, f.anchor)
-		default:
-			t.note(e, NoEffect, "the key has no value", "")
-			b.remark(t.allComments(e)...)
-		}
-		if f.byDefault != "" && !e.set() {
-			b.setDefault(f.attr, f.byDefault)
-		}
-	}
-}
-
-// attribute translates one key into an attribute with the comments of the key.
-func (t *translator) attribute(e *entry, b *block, attr string, read reader) {
+// attribute translates a value into an attribute with the comments of its key.
+func (t *translator) attribute(e *entry, value *node, b *block, attr string, read reader) {
 	head, beside, foot := t.keyComments(e)
 	if own := t.comments(e.value); len(own) > 0 {
 		head = append(head, own...)
 	}
-	expr, ok := read(t, e.value)
+	expr, ok := read(t, value)
 	head = append(head, t.deep(e.value.y, 0)...)
 	if ok {
 		b.items = append(b.items, item{name: attr, expr: expr, comment: head, beside: beside, from: e.place()})
@@ -90,14 +63,28 @@ func (t *translator) withNote(e *entry, verdict Verdict, note string) []string {
 	return append(lines, fmt.Sprintf("# %s:%s of nodepool.yaml, line %d: %s", e.name, value, e.line, note))
 }
 
-// rest reports the keys of a mapping that are not in the table, with the nearest known ones.
-func (t *translator) rest(n *node, b *block, table []field) {
-	var known []string
-	for _, f := range table {
-		known = append(known, f.key)
+// rest reports the keys of a mapping that are not in the table, with the nearest known ones. others are keys that the caller
+// reads.
+func (t *translator) rest(n *node, b *block, rows []row, others ...string) {
+	known, inner := others, map[string][]row{}
+	for _, k := range rows {
+		name, rest, nested := strings.Cut(k.Key, ".")
+		known = append(known, name)
+		if nested {
+			k.Key = rest
+			inner[name] = append(inner[name], k)
+		}
 	}
 	for _, e := range n.entries {
+		if nested := inner[e.name]; nested != nil && e.value.kind == mappingNode {
+			t.note(e, Converted, "", "")
+			t.rest(e.value, b, nested)
+		}
 		if e.done {
+			continue
+		}
+		if inner[e.name] != nil && e.set() {
+			t.wrong(e.value, "a mapping")
 			continue
 		}
 		note := "Nodepool has no such key here"
@@ -125,7 +112,7 @@ func hasAnchor(n *node) bool {
 	return slices.ContainsFunc(n.items, hasAnchor)
 }
 
-// blocks translates the items of a list into blocks with their comments. what is the word for an item.
+// blocks translates the items of a list into blocks with their comments. Errors call an item what.
 func (t *translator) blocks(list *entry, what, kind string, accept alphabet, translate func(n *node, b *block)) []*block {
 	var all []*block
 	for i, it := range t.list(list) {

@@ -49,10 +49,15 @@ type entry struct {
 	line  int
 	value *node
 	done  bool // the report has an entry for the key
+	// beside are further YAML nodes with comments of the key.
+	beside []*yaml.Node
 }
 
 // get returns an entry of a mapping, or nil.
 func (n *node) get(name string) *entry {
+	if n == nil {
+		return nil
+	}
 	for _, e := range n.entries {
 		if e.name == name {
 			return e
@@ -93,8 +98,10 @@ type source struct {
 	name   string
 	text   []byte
 	secure bool
-	nodes  int
-	over   bool
+	// env has the values of references to the environment; nil means that they stay references.
+	env   func(string) (string, bool)
+	nodes int
+	over  bool
 }
 
 // Characters for private use take the place of %(NODEPOOL_X): a YAML value cannot start with a percent sign.
@@ -112,7 +119,16 @@ func (s *source) read() *node {
 		s.fail(empty, "the file contains the characters U+E0F0 or U+E0F1, which npctl convert uses itself")
 		return empty
 	}
-	text := interpolation.ReplaceAll(s.text, []byte(envOpen+"$1"+envClose))
+	text := interpolation.ReplaceAllFunc(s.text, func(match []byte) []byte {
+		name := string(match[2 : len(match)-1])
+		if s.env == nil {
+			return []byte(envOpen + name + envClose)
+		}
+		if value, ok := s.env(name); ok {
+			return []byte(value)
+		}
+		return match
+	})
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
 	if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {

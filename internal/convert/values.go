@@ -7,11 +7,43 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources/schema"
 )
 
 // A reader checks the type of a value and returns its expression. It reports an error and returns false if the type
 // is wrong.
 type reader func(t *translator, n *node) (string, bool)
+
+// readerOf returns the reader of the values of a key.
+func readerOf(a schema.Attribute, k schema.NodepoolKey) reader {
+	switch {
+	case k.Form == schema.AsJSON:
+		return jsonText
+	case k.Form == schema.AsInverse:
+		return rate
+	case k.Words != nil:
+		return choice(k.Words)
+	case a.Format == schema.FormatDuration:
+		return seconds
+	case a.Type == cty.Bool:
+		return boolean
+	case a.Type == cty.Number:
+		return numeric(a)
+	case a.Type == cty.Map(cty.String):
+		return textMap
+	case a.Type.IsMapType() && a.Type.ElementType() == cty.Number:
+		return mapOf(numeric(a))
+	case a.Type.IsMapType():
+		return mapOf(textOrTexts)
+	case a.Type.IsListType():
+		return texts
+	default:
+		return text
+	}
+}
 
 func text(t *translator, n *node) (string, bool) {
 	if n.kind != scalarNode {
@@ -22,50 +54,30 @@ func text(t *translator, n *node) (string, bool) {
 
 func hasEnv(n *node) bool { return n.kind == scalarNode && strings.Contains(n.text, envOpen) }
 
-func integer(t *translator, n *node) (string, bool) {
-	if hasEnv(n) {
-		return t.textExpr(n.text), true
+// numeric returns the reader of a number, which is a fraction only if the attribute accepts it. A number below a minimum
+// of 0 is 0 in Nodepool, and without limit means null.
+func numeric(a schema.Attribute) reader {
+	return func(t *translator, n *node) (string, bool) {
+		if hasEnv(n) {
+			return t.textExpr(n.text), true
+		}
+		f, ok := n.number()
+		switch {
+		case ok && hasLimit(a) && math.IsInf(f, 1):
+			return "null", true
+		case !ok || math.Abs(f) >= 1e15 || f != math.Trunc(f) && a.Check != nil && a.Check(cty.NumberFloatVal(f)) != nil:
+			return t.wrong(n, "a whole number")
+		case hasLimit(a):
+			f = max(f, float64(*a.Min))
+		}
+		return strconv.FormatFloat(f, 'f', -1, 64), true
 	}
-	value, ok := t.wholeNumber(n)
-	return strconv.FormatInt(value, 10), ok
 }
 
-func (t *translator) wholeNumber(n *node) (int64, bool) {
-	value, ok := n.whole()
-	if !ok {
-		t.wrong(n, "a whole number")
-	}
-	return value, ok
-}
+var integer = numeric(schema.Attribute{Check: schema.CheckWhole})
 
-// whole returns a whole number.
-func (n *node) whole() (int64, bool) {
-	if f, ok := number(n.text); n.kind == scalarNode && ok && f == math.Trunc(f) && math.Abs(f) < 1e15 {
-		return int64(f), true
-	}
-	return 0, false
-}
-
-// number reads a number of YAML 1.1, such as 010, 0x10 and 1_000.
-func number(text string) (float64, bool) {
-	if i, err := strconv.ParseInt(text, 0, 64); err == nil {
-		return float64(i), true
-	}
-	f, err := strconv.ParseFloat(strings.ReplaceAll(text, "_", ""), 64)
-	return f, err == nil && !math.IsNaN(f)
-}
-
-// limit reads the upper limit of a pool; Nodepool treats a negative number as 0.
-func limit(t *translator, n *node) (string, bool) {
-	if hasEnv(n) {
-		return t.textExpr(n.text), true
-	}
-	if n.kind == scalarNode && slices.Contains([]string{".inf", "inf"}, strings.ToLower(n.text)) {
-		return "null", true
-	}
-	value, ok := t.wholeNumber(n)
-	return strconv.FormatInt(max(value, 0), 10), ok
-}
+// hasLimit reports whether Nodepool accepts numbers below the minimum of npctl.
+func hasLimit(a schema.Attribute) bool { return a.Min != nil && *a.Min <= 0 }
 
 var yamlTrue, yamlFalse = []string{"true", "yes", "on", "y"}, []string{"false", "no", "off", "n"}
 
@@ -94,7 +106,7 @@ func seconds(t *translator, n *node) (string, bool) {
 		return `"${` + t.textExpr(n.text) + `}s"`, true
 	}
 	if n.kind == scalarNode {
-		if f, ok := number(n.text); ok && f >= 0 && f < 1e9 {
+		if f, ok := n.number(); ok && f >= 0 && f < 1e9 {
 			if f != math.Trunc(f) {
 				return quote(strconv.FormatFloat(f, 'f', -1, 64) + "s"), true
 			}
@@ -122,7 +134,7 @@ func rate(t *translator, n *node) (string, bool) {
 		return "1 / " + t.textExpr(n.text), true
 	}
 	if n.kind == scalarNode {
-		if f, ok := number(n.text); ok && f >= 0 && !math.IsInf(f, 0) {
+		if f, ok := n.number(); ok && f >= 0 && !math.IsInf(f, 0) {
 			if f == 0 {
 				return "0", true
 			}
@@ -159,19 +171,49 @@ func texts(t *translator, n *node) (string, bool) {
 	return collection(elements, false), true
 }
 
-// names reads networks and similar lists, in which old configurations have mappings with a name.
-func names(t *translator, n *node) (string, bool) {
-	if n.kind == listNode {
-		flat := *n
-		flat.items = nil
-		for _, it := range n.items {
-			if e := it.get("name"); it.kind == mappingNode && e != nil && e.value.kind == scalarNode {
-				t.markAll(it, Converted, "the name is an element of the list", "")
-				it = e.value
-			}
-			flat.items = append(flat.items, it)
+// choice returns the reader of a bool for which npctl has two words.
+func choice(words []string) reader {
+	return func(t *translator, n *node) (string, bool) {
+		switch expr, ok := boolean(t, n); expr {
+		case "true":
+			return quote(words[1]), ok
+		case "false":
+			return quote(words[0]), ok
+		default:
+			return expr + " ? " + quote(words[1]) + " : " + quote(words[0]), ok
 		}
-		n = &flat
+	}
+}
+
+// mapOf returns the reader of a mapping by the reader of its elements.
+func mapOf(read reader) reader {
+	return func(t *translator, n *node) (string, bool) {
+		if n.kind != mappingNode {
+			return t.wrong(n, "a mapping")
+		}
+		var elements []element
+		for _, e := range n.entries {
+			expr, ok := read(t, e.value)
+			if !ok {
+				return "", false
+			}
+			elements = append(elements, t.element(e, expr))
+		}
+		return collection(elements, true), true
+	}
+}
+
+// element returns the element of a map with the comments of its key.
+func (t *translator) element(e *entry, expr string) element {
+	out := element{key: mapKey(e.name), expr: expr}
+	out.head, out.beside, out.foot = t.keyComments(e)
+	return out
+}
+
+// textOrTexts reads a text or a list of texts.
+func textOrTexts(t *translator, n *node) (string, bool) {
+	if n.kind == scalarNode {
+		return text(t, n)
 	}
 	return texts(t, n)
 }
@@ -187,17 +229,15 @@ func textMap(t *translator, n *node) (string, bool) {
 	var elements []element
 	ok := true
 	for _, e := range n.entries {
-		var out element
 		if strings.Contains(e.name, envOpen) {
 			t.fail(n, "the key %q contains a reference to the environment; write its value", restoreEnv(e.name))
 			ok = false
 			continue
 		}
-		out.key = mapKey(e.name)
+		out := element{key: mapKey(e.name)}
 		switch e.value.kind {
 		case scalarNode:
-			out.expr = t.textExpr(asText(e.value))
-			out.head, out.beside, out.foot = t.keyComments(e)
+			out = t.element(e, t.textExpr(asText(e.value)))
 			if strings.Contains(out.expr, "\n") && out.beside != "" {
 				out.head, out.beside = append(out.head, out.beside), ""
 			}
@@ -241,6 +281,11 @@ func (t *translator) jsonExpr(n *node) string {
 		return strings.ToLower(n.text)
 	}
 	return t.textExpr(n.text)
+}
+
+// jsonText reads any value as a JSON text.
+func jsonText(t *translator, n *node) (string, bool) {
+	return "jsonencode(" + t.jsonExpr(n) + ")", true
 }
 
 var plainNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)

@@ -28,7 +28,7 @@ func (z *zookeeper) translate(root *node, s secrets, b *block) {
 	}
 	z.translateServers(servers, state)
 	if timeout != nil {
-		z.attribute(timeout, state, "session_timeout", seconds)
+		z.attribute(timeout, timeout.value, state, "session_timeout", seconds)
 		z.mark(timeout, Converted, "", toGlobal)
 	}
 	if tls != nil {
@@ -92,7 +92,7 @@ func (z *zookeeper) translateServers(servers *entry, state *block) {
 		if it.src.secure {
 			z.restSecure(it)
 		} else {
-			z.rest(it, state, []field{{key: "host"}, {key: "port"}, {key: "chroot"}})
+			z.rest(it, state, nil, "host", "port", "chroot")
 		}
 	}
 	if len(hosts) == 0 && z.err() == nil {
@@ -110,8 +110,6 @@ func (z *zookeeper) translateServers(servers *entry, state *block) {
 	}
 }
 
-var tlsFields = []field{{key: "cert", attr: "cert", read: text}, {key: "key", attr: "key", read: text}, {key: "ca", attr: "ca", read: text}}
-
 func (z *zookeeper) translateTLS(e *entry, state *block) {
 	z.note(e, Changed, "npctl trusts only the certificates in ca; Nodepool trusts those of the system too", toGlobal)
 	if e.value.kind != mappingNode {
@@ -127,18 +125,18 @@ func (z *zookeeper) translateTLS(e *entry, state *block) {
 		}
 	}
 	if e.value.src.secure {
-		for _, f := range tlsFields {
-			if inner := e.value.get(f.key); inner != nil {
+		for _, k := range tlsTable.rows {
+			if inner := e.value.get(k.Key); inner != nil {
 				if expr, ok := text(z.translator, inner.value); ok {
-					z.secretAttribute(e.value.src, t, f.attr, "string", "Path of a PEM file.", expr)
+					z.secretAttribute(e.value.src, t, k.Attr, "string", "Path of a PEM file.", expr)
 				}
 				z.note(inner, Converted, "", "")
 			}
 		}
 		z.restSecure(e.value)
 	} else {
-		z.fields(e.value, t, tlsFields)
-		z.rest(e.value, t, tlsFields)
+		z.fields(tlsTable.of(e.value), t)
+		z.rest(e.value, t, tlsTable.rows)
 	}
 	if e.value.get("ca") != nil {
 		t.items = append(t.items, item{name: "verify_host_names", expr: "false", beside: "# as Nodepool"})

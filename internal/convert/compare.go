@@ -1,10 +1,9 @@
-package nodepoolconf
+package convert
 
 import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/npctl/npctl/resources"
@@ -23,6 +22,8 @@ type Difference struct {
 	Nodepool, Npctl string
 	Line            int    // in nodepool.yaml; 0 if it does not have the attribute
 	Reason          string // of a deliberate difference
+
+	secret bool
 }
 
 // String describes the difference without values that may be secret.
@@ -39,15 +40,13 @@ func (d Difference) String() string {
 }
 
 // Secret reports whether the values may contain secrets.
-func (d Difference) Secret() bool {
-	return strings.HasSuffix(d.Path, ".env-vars") || strings.HasSuffix(d.Path, ".userdata")
-}
+func (d Difference) Secret() bool { return d.secret }
 
 const absent = "absent"
 
 // deliberate is one row of the table of deliberate differences.
 type deliberate struct {
-	key    string // the last part of the path
+	attr   string // of npctl
 	holds  func(nodepool, npctl Model, path string) bool
 	reason string
 }
@@ -56,11 +55,10 @@ const builderImage = "the image has no elements here, because another nodepool.y
 
 // differences are the attributes in which npctl differs from Nodepool on purpose.
 var differences = []deliberate{
-	{"images-dir", isDefault("images"), "npctl has a default; Nodepool's builder needs a value"},
-	{"build-log-dir", isDefault("build-logs"), "npctl's default is beside the configuration, because /var/log/nodepool belongs to Nodepool"},
-	{"metadata", superset, "npctl merges the properties of an image with those of its parent; Nodepool drops the parent's"},
-	{"meta", superset, "npctl merges the properties of an image with those of its parent; Nodepool drops the parent's"},
-	{"env-vars", inheritedVariables, "npctl's images inherit the variables that the secure file has for a parent; Nodepool's do not"},
+	{"images_dir", isDefault("images"), "npctl has a default; Nodepool's builder needs a value"},
+	{"build_log_dir", isDefault("build-logs"), "npctl's default is beside the configuration, because /var/log/nodepool belongs to Nodepool"},
+	{"properties", superset, "npctl merges the properties of an image with those of its parent; Nodepool drops the parent's"},
+	{"env", inheritedVariables, "npctl's images inherit the variables that the secure file has for a parent; Nodepool's do not"},
 	{"elements", withoutElements, builderImage}, {"pause", withoutElements, builderImage},
 }
 
@@ -122,40 +120,18 @@ func withoutElements(nodepool, npctl Model, path string) bool {
 	return strings.HasPrefix(path, "diskimage ") && nodepool[image+"elements"].Text == "[]" && npctl[image+"pause"].Text == "true"
 }
 
-// unreadable returns a difference for each block of Nodepool that cannot be read, and removes these blocks.
-func unreadable(nodepool, npctl Model) []Difference {
-	var all []Difference
-	for path, v := range nodepool {
-		if !v.Unreadable {
-			continue
-		}
-		below := func(other string, _ Value) bool { return other == path || strings.HasPrefix(other, path+".") }
-		diff := Difference{Path: path, Nodepool: "an error: " + v.Text, Npctl: absent, Line: v.Line}
-		attributes := len(npctl)
-		maps.DeleteFunc(npctl, below)
-		if len(npctl) < attributes {
-			diff.Npctl = "a block without errors"
-		}
-		maps.DeleteFunc(nodepool, below)
-		all = append(all, diff)
+// Compare compares the configuration of Nodepool with that of npctl, attribute by attribute. env looks up the environment
+// variables that the input refers to.
+func Compare(in Input, env func(string) (string, bool), d resources.Desired) (Comparison, error) {
+	nodepool, err := Effective(in, env)
+	if err != nil {
+		return Comparison{}, err
 	}
-	return all
-}
-
-// Compare compares the configuration of Nodepool with that of npctl, attribute by attribute.
-func Compare(nodepool Model, d resources.Desired) Comparison {
-	nodepool, npctl := maps.Clone(nodepool), FromDesired(d)
-	c := Comparison{Differences: unreadable(nodepool, npctl)}
-	paths := slices.Collect(maps.Keys(nodepool))
-	for path := range npctl {
-		if _, ok := nodepool[path]; !ok {
-			paths = append(paths, path)
-		}
-	}
-	slices.Sort(paths)
-	c.Compared = len(c.Differences)
-	for _, path := range paths {
-		c.Compared++
+	npctl := fromDesired(d, in.Drivers)
+	all := maps.Clone(npctl)
+	maps.Copy(all, nodepool)
+	c := Comparison{Compared: len(all)}
+	for _, path := range sortedKeys(all) {
 		a, inNodepool := nodepool[path]
 		b, inNpctl := npctl[path]
 		if !inNodepool {
@@ -167,21 +143,19 @@ func Compare(nodepool Model, d resources.Desired) Comparison {
 		if a.Text == b.Text {
 			continue
 		}
-		diff := Difference{Path: path, Nodepool: a.Text, Npctl: b.Text, Line: a.Line}
+		diff := Difference{Path: path, Nodepool: a.Text, Npctl: b.Text, Line: a.Line, secret: a.secret || b.secret}
 		if diff.Reason = reasonFor(nodepool, npctl, path); diff.Reason == "" {
 			c.Differences = append(c.Differences, diff)
 		} else {
 			c.Deliberate = append(c.Deliberate, diff)
 		}
 	}
-	slices.SortFunc(c.Differences, func(a, b Difference) int { return strings.Compare(a.Path, b.Path) })
-	return c
+	return c, nil
 }
 
 func reasonFor(nodepool, npctl Model, path string) string {
-	key := path[strings.LastIndex(path, ".")+1:]
 	for _, row := range differences {
-		if row.key == key && row.holds(nodepool, npctl, path) {
+		if row.attr == npctl[path].attr && row.holds(nodepool, npctl, path) {
 			return row.reason
 		}
 	}

@@ -1,4 +1,4 @@
-package nodepoolconf
+package convert
 
 import "testing"
 

@@ -1,0 +1,163 @@
+package convert
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// The anchors of docs/coming-from-nodepool.md. Those of drivers are in their tables.
+const (
+	toGlobal   = "global"
+	toImages   = "disk-images"
+	toEvery    = "every-provider-and-pool"
+	toBehavior = "differences-in-behavior"
+	toLabels   = "labels"
+)
+
+// driverTables are the tables of a driver.
+type driverTables struct {
+	schema.Nodepool
+	provider, pool, label, node  table
+	image, cloudImage            table
+	ofPools                      table // keys of a provider for pools
+	imageOfLabels, cloudOfLabels table // keys of images for labels
+}
+
+// tablesOf returns the tables of a driver, with the keys that all drivers have.
+func tablesOf(d schema.Driver) driverTables {
+	n := *d.Nodepool
+	pool, label := []schema.Block{d.Pool, poolBlock}, []schema.Block{d.Pool, d.Label} // only the pool has the defaults
+	return driverTables{
+		Nodepool:      n,
+		provider:      newTable(n.Guide, append(keysFor("", n.Provider), priorityOfPools), d.Provider, providerBlock),
+		ofPools:       newTable(n.Guide, keysFor("pool", n.Provider), pool...),
+		pool:          newTable(n.Guide, append(slices.Clone(n.Pool), priority, nodeAttributes), pool...),
+		label:         newTable(n.Guide, n.Label, label...),
+		node:          newTable(n.Guide, n.Node, d.Node, nodeBlock),
+		image:         newTable(n.Guide, keysFor("", n.Image), d.Image, imageBlock),
+		imageOfLabels: newTable(n.Guide, keysFor("label", n.Image), label...),
+		cloudImage:    newTable(n.Guide, keysFor("", n.CloudImage), d.CloudImage, cloudImageBlock),
+		cloudOfLabels: newTable(n.Guide, keysFor("label", n.CloudImage), label...),
+	}
+}
+
+var (
+	priorityOfPools = schema.NodepoolKey{Key: "priority", Attr: "priority", Default: "100", Guide: toEvery}
+	priority        = schema.NodepoolKey{Key: "priority", Attr: "priority", Guide: toEvery}
+	nodeAttributes  = schema.NodepoolKey{Key: "node-attributes", Attr: "node_attributes", Guide: toEvery}
+)
+
+// offerTables are the tables with the attributes of a label, in the order in which they count.
+func (d driverTables) offerTables() []table {
+	return []table{d.label, d.imageOfLabels, d.imageOfLabels, d.cloudOfLabels, d.pool, d.ofPools}
+}
+
+// ofOffers returns the attributes of a label, which include those of its pool.
+func (d driverTables) ofOffers() []string {
+	return slices.DeleteFunc(compared(d.offerTables()...), func(name string) bool { return !d.label.has(name) })
+}
+
+// ownOfPools returns the attributes of a pool that are none of its labels.
+func (d driverTables) ownOfPools() []string {
+	return slices.DeleteFunc(compared(d.pool, d.ofPools), d.label.has)
+}
+
+// ofMachines returns the attributes of a static node that are no part of its identity.
+func ofMachines(tab table) []string {
+	return slices.DeleteFunc(compared(tab), func(name string) bool { return name == "username" || name == "connection_port" })
+}
+
+// keysFor returns the keys of a table for one kind of block.
+func keysFor(block string, keys []schema.NodepoolKey) []schema.NodepoolKey {
+	var own []schema.NodepoolKey
+	for _, k := range keys {
+		if k.For != block {
+			continue
+		}
+		switch block {
+		case "pool":
+			k.Note = cmp.Or(k.Note, "an attribute of each pool")
+		case "label":
+			k.Note = cmp.Or(k.Note, k.Attr+" of the labels that use the image")
+		}
+		own = append(own, k)
+	}
+	return own
+}
+
+// The blocks of the language. The defaults of some are in config and not in the tags of their structs.
+var (
+	providerBlock   = schema.Of[resources.Provider]("", nil)
+	poolBlock       = schema.Of[resources.Pool]("", nil)
+	imageBlock      = withDefaults(schema.Of[resources.ProviderImage]("", nil), login, map[string]cty.Value{"pause": cty.False})
+	cloudImageBlock = withFilters(withDefaults(schema.Of[resources.CloudImageSpec]("", nil), login))
+	nodeBlock       = withDefaults(schema.Of[resources.StaticNode]("", nil), login, map[string]cty.Value{"username": cty.StringVal("zuul"), "slots": cty.NumberIntVal(1)})
+	diskimageBlock  = withDefaults(schema.Of[resources.Image]("", nil), login, map[string]cty.Value{"username": cty.StringVal("zuul"),
+		"rebuild_age": cty.StringVal("24h"), "build_timeout": cty.StringVal("8h"), "pause": cty.False, "delete_after_upload": cty.False})
+	settingsBlock = withMinimum(withDefaults(schema.Of[resources.Settings]("", nil), map[string]cty.Value{"build_log_retention": cty.NumberIntVal(7),
+		"max_hold_age": cty.StringVal("0s")}), "build_log_retention", -1)
+)
+
+var login = map[string]cty.Value{"python_path": cty.StringVal("auto"), "connection_type": cty.StringVal("ssh")}
+
+func withDefaults(b schema.Block, all ...map[string]cty.Value) schema.Block {
+	for _, defaults := range all {
+		for name, value := range defaults {
+			b.Find(name).Default = value
+		}
+	}
+	return b
+}
+
+func withFilters(b schema.Block) schema.Block {
+	b.Find("filters").Type = cty.Map(cty.List(cty.String))
+	return b
+}
+
+func withMinimum(b schema.Block, name string, least int64) schema.Block {
+	b.Find(name).Min = &least
+	return b
+}
+
+// The keys of the language.
+var (
+	settingsTable = newTable(toGlobal, []schema.NodepoolKey{
+		{Key: "images-dir", Attr: "images_dir"},
+		{Key: "build-log-dir", Attr: "build_log_dir", Default: "/var/log/nodepool/builds"},
+		{Key: "build-log-retention", Attr: "build_log_retention", Default: "7"},
+		{Key: "max-hold-age", Attr: "max_hold_age", Default: "0"},
+	}, settingsBlock)
+	tenantTable = newTable(toGlobal, schema.SameNodepoolKeys("max-servers", "max-cores", "max-ram", "max-volumes", "max-volume-gb"), schema.Of[resources.TenantLimit]("", nil))
+	tlsTable    = newTable(toGlobal, schema.SameNodepoolKeys("cert", "key", "ca"), schema.Of[resources.TLS]("", nil))
+	labelTable  = newTable(toLabels, []schema.NodepoolKey{{Key: "max-ready-age", Attr: "max_ready_age", Default: "0"}}, schema.Of[resources.Label]("", nil))
+	imageTable  = newTable(toImages, append([]schema.NodepoolKey{
+		{Key: "formats", Attr: "formats"},
+		{Key: "keep-formats", Attr: "keep_formats"},
+		{Key: "rebuild-age", Attr: "rebuild_age", Default: "86400"},
+		{Key: "build-timeout", Attr: "build_timeout", Default: "28800"},
+		{Key: "pause", Attr: "pause", Default: "false"},
+		{Key: "delete-after-upload", Attr: "delete_after_upload", Default: "false"},
+	}, loginOfImages...), diskimageBlock)
+	// uploadedTable are the keys of a diskimage that a provider may override for its uploads.
+	uploadedTable = newTable(toImages, append(slices.Clone(loginOfImages), schema.NodepoolKey{Key: "metadata", Attr: "properties"}), diskimageBlock)
+	dibTable      = newTable(toImages, keysOfDIB, dibBlock)
+	// commandTable is dibTable with the key that has code of its own.
+	commandTable = newTable(toImages, append(slices.Clone(keysOfDIB), schema.NodepoolKey{Key: "dib-cmd", Attr: "command", Default: "disk-image-create"}), dibBlock)
+)
+
+var (
+	loginOfImages = []schema.NodepoolKey{
+		{Key: "username", Attr: "username", Default: "zuul"},
+		{Key: "python-path", Attr: "python_path", Default: "auto"},
+		{Key: "shell-type", Attr: "shell_type"},
+	}
+	keysOfDIB = []schema.NodepoolKey{{Key: "elements", Attr: "elements"}, {Key: "release", Attr: "release"}, {Key: "env-vars", Attr: "env"}}
+	dibBlock  = schema.Block{Attributes: []schema.Attribute{
+		{Name: "elements", Type: cty.List(cty.String)}, {Name: "release", Type: cty.String}, {Name: "env", Type: cty.Map(cty.String)}, {Name: "command", Type: cty.String},
+	}}
+)
