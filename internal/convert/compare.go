@@ -47,7 +47,7 @@ const absent = "absent"
 // deliberate is one row of the table of deliberate differences.
 type deliberate struct {
 	attr   string // of npctl
-	holds  func(nodepool, npctl Model, path string) bool
+	holds  func(nodepool, npctl model, path string) bool
 	reason string
 }
 
@@ -63,13 +63,13 @@ var differences = []deliberate{
 }
 
 // isDefault reports whether neither side sets the attribute.
-func isDefault(npctlDefault string) func(nodepool, npctl Model, path string) bool {
-	return func(nodepool, npctl Model, path string) bool {
+func isDefault(npctlDefault string) func(nodepool, npctl model, path string) bool {
+	return func(nodepool, npctl model, path string) bool {
 		return !nodepool[path].Set && npctl[path].Text == npctlDefault
 	}
 }
 
-func superset(nodepool, npctl Model, path string) bool {
+func superset(nodepool, npctl model, path string) bool {
 	var less, more map[string]string
 	if json.Unmarshal([]byte(nodepool[path].Text), &less) != nil || json.Unmarshal([]byte(npctl[path].Text), &more) != nil {
 		return false
@@ -84,8 +84,8 @@ func superset(nodepool, npctl Model, path string) bool {
 
 // inheritedVariables reports whether npctl has all variables of Nodepool, and variables with another value are those of
 // other images.
-func inheritedVariables(nodepool, npctl Model, path string) bool {
-	variables := func(m Model, path string) (all map[string]string) {
+func inheritedVariables(nodepool, npctl model, path string) bool {
+	variables := func(m model, path string) (all map[string]string) {
 		if json.Unmarshal([]byte(m[path].Text), &all) != nil {
 			return nil
 		}
@@ -115,7 +115,7 @@ func inheritedVariables(nodepool, npctl Model, path string) bool {
 
 // withoutElements reports whether the path is that of an image that Nodepool cannot build with this file. npctl needs
 // an element, so the image is paused.
-func withoutElements(nodepool, npctl Model, path string) bool {
+func withoutElements(nodepool, npctl model, path string) bool {
 	image := path[:strings.LastIndex(path, ".")+1]
 	return strings.HasPrefix(path, "diskimage ") && nodepool[image+"elements"].Text == "[]" && npctl[image+"pause"].Text == "true"
 }
@@ -123,7 +123,7 @@ func withoutElements(nodepool, npctl Model, path string) bool {
 // Compare compares the configuration of Nodepool with that of npctl, attribute by attribute. env looks up the environment
 // variables that the input refers to.
 func Compare(in Input, env func(string) (string, bool), d resources.Desired) (Comparison, error) {
-	nodepool, err := Effective(in, env)
+	nodepool, err := effectiveModel(in, env)
 	if err != nil {
 		return Comparison{}, err
 	}
@@ -153,7 +153,7 @@ func Compare(in Input, env func(string) (string, bool), d resources.Desired) (Co
 	return c, nil
 }
 
-func reasonFor(nodepool, npctl Model, path string) string {
+func reasonFor(nodepool, npctl model, path string) string {
 	for _, row := range differences {
 		if row.attr == npctl[path].attr && row.holds(nodepool, npctl, path) {
 			return row.reason

@@ -4,7 +4,7 @@ import "testing"
 
 func TestOnlyVariablesOfOtherImagesAreInherited(t *testing.T) {
 	const parent, child = `diskimage "parent".env-vars`, `diskimage "child".env-vars`
-	nodepool := Model{parent: {Text: `{"A":"1","TOKEN":"x"}`}, child: {Text: `{"A":"2"}`}}
+	nodepool := model{parent: {Text: `{"A":"1","TOKEN":"x"}`}, child: {Text: `{"A":"2"}`}}
 	for text, want := range map[string]bool{
 		`{"A":"2","TOKEN":"x"}`: true,
 		`{"A":"1","TOKEN":"x"}`: true, // the parent's value is secret and therefore stronger
@@ -12,7 +12,7 @@ func TestOnlyVariablesOfOtherImagesAreInherited(t *testing.T) {
 		`{"A":"3","TOKEN":"x"}`: false,
 		`{"TOKEN":"x"}`:         false,
 	} {
-		if got := inheritedVariables(nodepool, Model{child: {Text: text}}, child); got != want {
+		if got := inheritedVariables(nodepool, model{child: {Text: text}}, child); got != want {
 			t.Errorf("%s: deliberate %v, not %v", text, got, want)
 		}
 	}

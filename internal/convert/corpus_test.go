@@ -244,7 +244,7 @@ func FuzzConvert(f *testing.F) {
 		}
 		in := convert.Input{Name: "nodepool.yaml", YAML: main, SecureName: "secure.conf", Secure: secure, Drivers: schemas}
 		result, err := convert.Convert(in)
-		_, _ = convert.Effective(in, environment)
+		_, _ = convert.Compare(in, environment, resources.Desired{})
 		if (result == nil) != (err != nil) {
 			t.Fatalf("result %v with error %v", result, err)
 		}

@@ -14,14 +14,14 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// fromDesired returns the model of a configuration of npctl, with the paths and values of Effective. Line is that of the
+// fromDesired returns the model of a configuration of npctl, with the paths and values of effectiveModel. Line is that of the
 // block in the configuration.
-func fromDesired(d resources.Desired, drivers map[string]schema.Driver) Model {
-	t := desired{Model{}, newTranslator(drivers).drivers}
+func fromDesired(d resources.Desired, drivers map[string]schema.Driver) model {
+	t := desired{model{}, newTranslator(drivers).drivers}
 	t.settings(&d.Settings)
 	for _, l := range d.Labels {
 		path, values := under("", "label", l.Name), attributesOf(l, cty.NilVal)
-		values.put(t.Model, path, l.Source.Line, labelTable.names, labelTable)
+		values.put(t.model, path, l.Source.Line, labelTable.names, labelTable)
 		t.put(path, "min-ready", schema.Attribute{}, float64(l.MinReady), l.Source.Line, true)
 	}
 	for i := range d.Images {
@@ -32,11 +32,11 @@ func fromDesired(d resources.Desired, drivers map[string]schema.Driver) Model {
 			t.provider(&d, p)
 		}
 	}
-	return t.Model
+	return t.model
 }
 
 type desired struct {
-	Model
+	model
 	drivers map[string]driverTables
 }
 
@@ -76,7 +76,7 @@ func (a attributes) text(name string) string {
 }
 
 // put adds attributes to a model.
-func (a attributes) put(m Model, path string, line int, names []string, tables ...table) {
+func (a attributes) put(m model, path string, line int, names []string, tables ...table) {
 	for _, name := range names {
 		of := attributeIn(tables, name)
 		v := a.value(of, name)
@@ -89,10 +89,10 @@ func (a attributes) put(m Model, path string, line int, names []string, tables .
 
 func (t desired) settings(s *resources.Settings) {
 	line := s.Source.Line
-	attributesOf(*s, cty.NilVal).put(t.Model, "", line, settingsTable.names, settingsTable)
+	attributesOf(*s, cty.NilVal).put(t.model, "", line, settingsTable.names, settingsTable)
 	for _, l := range s.TenantLimits {
 		path := under("", "tenant", l.Tenant)
-		attributesOf(l, cty.NilVal).put(t.Model, path, line, tenantTable.names, tenantTable)
+		attributesOf(l, cty.NilVal).put(t.model, path, line, tenantTable.names, tenantTable)
 		t.put(path, "max-resources", schema.Attribute{}, native(l.MaxResources), line, true)
 	}
 	if s.State.Kind != "zookeeper" {
@@ -108,7 +108,7 @@ func (t desired) settings(s *resources.Settings) {
 		hosts = append(hosts, host)
 	}
 	t.put("", "zookeeper-servers", schema.Attribute{Name: "zookeeper-servers"}, hosts, line, true)
-	t.put("", "zookeeper-servers.chroot", schema.Attribute{}, trimmed(b.text("chroot")), line, true)
+	t.put("", "zookeeper-servers.chroot", schema.Attribute{}, strings.Trim(b.text("chroot"), "/"), line, true)
 	t.put("", "zookeeper-timeout", schema.Attribute{}, b.value(schema.Attribute{Format: schema.FormatDuration}, "session_timeout"), line, true)
 	if b.config.Type().HasAttribute("tls") && !b.config.GetAttr("tls").IsNull() {
 		tls := attributesOf(nil, b.config.GetAttr("tls"))
@@ -123,7 +123,7 @@ func (t desired) image(img *resources.Image) {
 		return
 	}
 	path, line, b := under("", "diskimage", img.Name), img.Source.Line, attributesOf(*img, img.Config)
-	b.put(t.Model, path, line, compared(imageTable, uploadedTable, commandTable), imageTable, uploadedTable, commandTable)
+	b.put(t.model, path, line, compared(imageTable, uploadedTable, commandTable), imageTable, uploadedTable, commandTable)
 	env := map[string]string{}
 	for _, name := range []string{"env", "secret_env"} {
 		variables, _ := b.value(schema.Attribute{}, name).(map[string]string)
@@ -133,15 +133,7 @@ func (t desired) image(img *resources.Image) {
 		env["TMPDIR"] = dir
 	}
 	t.put(path, "env-vars", dibTable.known["env"], env, line, true)
-	t.put(path, "elements-dir", schema.Attribute{}, orNil(b.value(schema.Attribute{}, "element_paths")), line, true)
-}
-
-// orNil returns an empty list for no value.
-func orNil(v any) any {
-	if v == nil {
-		return []string{}
-	}
-	return v
+	t.put(path, "elements-dir", listOfTexts, b.value(listOfTexts, "element_paths"), line, true)
 }
 
 func (t desired) provider(d *resources.Desired, p *resources.Provider) {
@@ -152,9 +144,9 @@ func (t desired) provider(d *resources.Desired, p *resources.Provider) {
 	path, line := under("", "provider", p.Name), p.Source.Line
 	t.put(path, "driver", schema.Attribute{}, p.Driver, line, true)
 	b := attributesOf(*p, p.Config)
-	b.put(t.Model, path, line, compared(tables.provider), tables.provider)
+	b.put(t.model, path, line, compared(tables.provider), tables.provider)
 	if tables.Project != "" {
-		t.put(path, tables.Project, schema.Attribute{Name: tables.Project}, b.text(tables.Project), line, true)
+		t.put(path, tables.Project, schema.Attribute{}, b.text(tables.Project), line, true)
 	}
 	t.put(path, "max-concurrency", schema.Attribute{}, float64(cmp.Or(p.MaxConcurrency, -1)), line, true)
 	if tables.Image != nil {
@@ -189,7 +181,7 @@ func (t desired) upload(path string, tables driverTables, p *resources.Provider,
 	}
 	maps.Copy(properties, own.Properties)
 	own.Properties = properties
-	attributesOf(own, own.Config).put(t.Model, path, line, compared(tables.image), tables.image)
+	attributesOf(own, own.Config).put(t.model, path, line, compared(tables.image), tables.image)
 }
 
 // withPort fills in the defaults of a connection.
@@ -204,7 +196,7 @@ func (t desired) cloudImage(path string, tab table, img resources.CloudImageSpec
 		img.Image = cmp.Or(img.Image, img.Name)
 	}
 	img.Login = withPort(img.Login)
-	attributesOf(img, img.Config).put(t.Model, path, img.Source.Line, compared(tab), tab)
+	attributesOf(img, img.Config).put(t.model, path, img.Source.Line, compared(tab), tab)
 }
 
 func (t desired) pool(path string, tables driverTables, pool *resources.Pool) {
@@ -212,11 +204,11 @@ func (t desired) pool(path string, tables driverTables, pool *resources.Pool) {
 		return
 	}
 	path = under(path, "pool", pool.Name)
-	attributesOf(*pool, pool.Config).put(t.Model, path, pool.Source.Line, tables.ownOfPools(), tables.pool, tables.ofPools)
+	attributesOf(*pool, pool.Config).put(t.model, path, pool.Source.Line, tables.ownOfPools(), tables.pool, tables.ofPools)
 	for i := range pool.Offers {
 		o := &pool.Offers[i]
 		path := under(path, "label", o.Label)
-		attributesOf(nil, o.Config).put(t.Model, path, o.Source.Line, tables.ofOffers(), tables.offerTables()...)
+		attributesOf(nil, o.Config).put(t.model, path, o.Source.Line, tables.ofOffers(), tables.offerTables()...)
 		if o.Image != (resources.ImageRef{}) {
 			t.put(path, "image", schema.Attribute{}, strings.ReplaceAll(string(o.Image.Kind), "_", "-")+" "+o.Image.Name, o.Source.Line, true)
 		}
@@ -225,6 +217,6 @@ func (t desired) pool(path string, tables driverTables, pool *resources.Pool) {
 		n := pool.Nodes[i]
 		n.Login = withPort(n.Login)
 		identity := fmt.Sprintf("%s@%s:%s", n.Login.Username, cmp.Or(n.Address, n.Name), strconv.FormatInt(n.Login.ConnectionPort, 10))
-		attributesOf(n, n.Config).put(t.Model, under(path, "node", identity), n.Source.Line, ofMachines(tables.node), tables.node)
+		attributesOf(n, n.Config).put(t.model, under(path, "node", identity), n.Source.Line, ofMachines(tables.node), tables.node)
 	}
 }

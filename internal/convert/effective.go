@@ -9,9 +9,9 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// Effective returns the values in effect in Nodepool's launcher and builder, after defaults, inheritance, merges and the secure
+// effectiveModel returns the values in effect in Nodepool's launcher and builder, after defaults, inheritance, merges and the secure
 // file. env looks up the environment variables in both files.
-func Effective(in Input, env func(string) (string, bool)) (Model, error) {
+func effectiveModel(in Input, env func(string) (string, bool)) (model, error) {
 	t := newTranslator(in.Drivers)
 	t.known = nil
 	root := t.read(source{name: in.Name, text: in.YAML, env: env})
@@ -22,12 +22,12 @@ func Effective(in Input, env func(string) (string, bool)) (Model, error) {
 	if err := t.err(); err != nil {
 		return nil, err
 	}
-	e := effective{translator: t, model: Model{}, images: map[string]*effectiveImage{}, served: map[string]bool{}}
+	e := effective{translator: t, model: model{}, images: map[string]*effectiveImage{}, served: map[string]bool{}}
 	e.global(root, secure)
 	if err := e.diskimages(root, secure); err != nil {
 		return nil, err
 	}
-	for _, label := range root.get("labels").named() {
+	for _, label := range root.get("labels").namedItems() {
 		path := under("", "label", label.textOf("name"))
 		e.put(path, label.line, labelTable.of(label))
 		value, at := any(0.0), label.get("min-ready")
@@ -36,7 +36,7 @@ func Effective(in Input, env func(string) (string, bool)) (Model, error) {
 		}
 		e.model.put(path, "min-ready", maxServers, value, lineOf(at, label), at.set())
 	}
-	for _, p := range root.get("providers").named() {
+	for _, p := range root.get("providers").namedItems() {
 		e.provider(p)
 	}
 	e.imagesInEffect()
@@ -46,14 +46,14 @@ func Effective(in Input, env func(string) (string, bool)) (Model, error) {
 // effective collects the values in effect.
 type effective struct {
 	*translator
-	model  Model
+	model  model
 	images map[string]*effectiveImage
 	served map[string]bool // images that a provider has
 	dirs   []string        // of elements
 }
 
-// named returns the elements of a list that have a name.
-func (e *entry) named() []*node {
+// namedItems returns the elements of a list that have a name.
+func (e *entry) namedItems() []*node {
 	var all []*node
 	for _, it := range e.unchecked() {
 		if it.get("name").set() {
@@ -136,7 +136,7 @@ func (e *effective) zookeeper(root, secure *node) {
 			port = at.value.pythonText()
 		}
 		if at := server.get("chroot"); at.set() {
-			chroot = trimmed(at.value.pythonText())
+			chroot = strings.Trim(at.value.pythonText(), "/")
 		}
 		hosts = append(hosts, net.JoinHostPort(strings.Trim(server.textOf("host"), "[]"), port))
 	}
@@ -156,8 +156,7 @@ func (e *effective) zookeeper(root, secure *node) {
 
 // effectiveImage is a diskimage that is not abstract.
 type effectiveImage struct {
-	*node           // the true values of the image and its parents
-	metadata *entry // of the image itself
+	*node    // the true values of the image and its parents
 	isParent bool
 }
 
@@ -165,7 +164,7 @@ type effectiveImage struct {
 // delete-after-upload. The metadata is that of the image itself, and so are variables of the secure file.
 func (e *effective) diskimages(root, secure *node) error {
 	all := map[string]*node{}
-	for _, it := range root.get("diskimages").named() {
+	for _, it := range root.get("diskimages").namedItems() {
 		all[it.textOf("name")] = it
 	}
 	for name, own := range all {
@@ -191,7 +190,7 @@ func (e *effective) diskimages(root, secure *node) error {
 			img.isParent = true
 		}
 	}
-	for _, it := range secure.get("diskimages").named() {
+	for _, it := range secure.get("diskimages").namedItems() {
 		img, variables := e.images[it.textOf("name")], it.get("env-vars")
 		if img == nil {
 			return fmt.Errorf("secure file: there is no diskimage %q", it.textOf("name"))
@@ -232,7 +231,7 @@ func (e *effective) imagesInEffect() {
 		}
 		path := under("", "diskimage", name)
 		e.put(path, img.line, imageTable.of(img.node), uploadedTable.of(img.node), commandTable.of(img.node))
-		e.model.put(path, "elements-dir", schema.Attribute{}, e.dirs, img.line, true)
+		e.model.put(path, "elements-dir", listOfTexts, e.dirs, img.line, true)
 	}
 }
 
@@ -244,19 +243,21 @@ func (e *effective) provider(n *node) {
 		return
 	}
 	p := effectiveProvider{e, tables, n, map[string]*node{}, map[string]*node{}}
-	pools := n.get("pools").named()
-	if p.Project == "" || len(pools) == 0 {
-		p.put(under("", "provider", name), driver, pools...)
+	pools := n.get("pools").namedItems()
+	if p.Project == "" {
+		p.put(under("", "provider", name), driver, pools)
 		return
 	}
-	for i, pool := range pools { // each is a provider of its own
-		of, project := name, pool.textOf("name")
+	for i := range max(1, len(pools)) { // each pool is a provider of its own
+		of, project, own := name, "", pools[i:min(i+1, len(pools))]
+		if len(own) > 0 {
+			project = own[0].textOf("name")
+		}
 		if i > 0 {
 			of = projectProvider(name, project)
 		}
-		path := under("", "provider", of)
-		p.put(path, driver, pool)
-		p.model.put(path, p.Project, schema.Attribute{Name: p.Project}, project, pool.line, true)
+		p.put(under("", "provider", of), driver, own)
+		p.model.put(under("", "provider", of), p.Project, schema.Attribute{Name: p.Project}, project, n.line, true)
 	}
 }
 
@@ -268,7 +269,7 @@ type effectiveProvider struct {
 	disk, cloud map[string]*node
 }
 
-func (p *effectiveProvider) put(path, driver string, pools ...*node) {
+func (p *effectiveProvider) put(path, driver string, pools []*node) {
 	n := p.source
 	p.model.put(path, "driver", schema.Attribute{}, driver, n.line, true)
 	p.effective.put(path, n.line, p.driverTables.provider.of(n))
@@ -277,12 +278,12 @@ func (p *effectiveProvider) put(path, driver string, pools ...*node) {
 		limit = numberOf(schema.Attribute{}, at.value)
 	}
 	p.model.put(path, "max-concurrency", schema.Attribute{}, limit, lineOf(at, n), at.set())
-	for _, img := range n.get("diskimages").named() {
+	for _, img := range n.get("diskimages").namedItems() {
 		name := img.textOf("name")
 		p.disk[name], p.served[name] = img, true
 		p.upload(under(path, "diskimage", name), name, img)
 	}
-	for _, img := range n.get("cloud-images").named() {
+	for _, img := range n.get("cloud-images").namedItems() {
 		p.cloud[img.textOf("name")] = img
 		p.cloudImage(under(path, "cloud-image", blockName(img.textOf("name"))), img)
 	}
@@ -293,7 +294,7 @@ func (p *effectiveProvider) put(path, driver string, pools ...*node) {
 
 // upload adds the settings of an image, of which the diskimage has the others.
 func (p *effectiveProvider) upload(path, name string, img *node) {
-	tab, built := p.driverTables.image, uploadedTable.of(nil)
+	tab, built := p.image, uploadedTable.of(nil)
 	if diskimage := p.images[name]; diskimage != nil {
 		built.node = diskimage.node
 	}
@@ -323,13 +324,13 @@ func (p *effectiveProvider) cloudImage(path string, img *node) {
 
 func (p *effectiveProvider) pool(path string, pool *node) {
 	var labels []*node
-	for _, label := range pool.get("labels").named() {
+	for _, label := range pool.get("labels").namedItems() {
 		ref := label.textOf("diskimage")
 		if !p.LoadsUnserved || p.images[ref] == nil || p.disk[ref] != nil {
 			labels = append(labels, label)
 		}
 	}
-	nodes := pool.get("nodes").named()
+	nodes := pool.get("nodes").namedItems()
 	if len(labels)+len(nodes) == 0 {
 		return // no request can reach it
 	}
@@ -367,7 +368,7 @@ func (p *effectiveProvider) label(path string, pool, label *node) {
 
 // machine adds a static node. Its identity is the host, the user and the port, as in the records of Nodepool.
 func (p *effectiveProvider) machine(path string, n *node) {
-	m := p.driverTables.node.of(n)
+	m := p.node.of(n)
 	text := func(attr, byDefault string) string {
 		if parts := p.find(attr, m); len(parts) > 0 {
 			return joined(parts).pythonText()

@@ -22,28 +22,28 @@ func environmentOf(name string) (string, bool) {
 }
 
 // effectiveCorpus returns the values in effect of a file of the corpus with its secure file.
-func effectiveCorpus(t *testing.T, name string, drivers map[string]schema.Driver) Model {
+func effectiveCorpus(t *testing.T, name string, drivers map[string]schema.Driver) model {
 	t.Helper()
 	in := Input{Name: name, YAML: read(t, "testdata/corpus/"+name+".yaml"), Drivers: drivers}
 	if secure := "testdata/corpus/" + name + ".secure.yaml"; exists(secure) {
 		in.Secure = read(t, secure)
 	}
-	m, err := Effective(in, environmentOf)
+	m, err := effectiveModel(in, environmentOf)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	return m
 }
 
-func effectiveText(t *testing.T, main, secure string) Model {
+func effectiveText(t *testing.T, main, secure string) model {
 	t.Helper()
-	m, err := Effective(Input{YAML: []byte(main), Secure: []byte(secure), Drivers: schemas()}, nil)
+	m, err := effectiveModel(Input{YAML: []byte(main), Secure: []byte(secure), Drivers: schemas()}, nil)
 	testutil.Must(t, err)
 	return m
 }
 
 // recorded are the lines of a model with path, attribute of npctl and value.
-func (m Model) recorded() []string {
+func (m model) recorded() []string {
 	var lines []string
 	for _, path := range sortedKeys(m) {
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%s", path, m[path].attr, strings.ReplaceAll(m[path].Text, "\n", `\n`)))

@@ -13,7 +13,7 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-// Model maps paths to the values in effect. Paths use Nodepool's names, such as
+// model maps paths to the values in effect. Paths use Nodepool's names, such as
 //
 //	provider "c".pool "main".label "small".flavor-name
 //
@@ -25,10 +25,10 @@ import (
 // keys. A label of openstack whose diskimage is not in the provider is not in the model:
 // Nodepool does not serve it. Each project of openshiftpods, which is a pool in Nodepool, is a provider, because it is one
 // in npctl.
-type Model map[string]Value
+type model map[string]setting
 
-// Value is one attribute in effect. Line is where it was set, or that of its block for a default.
-type Value struct {
+// setting is one attribute in effect. Line is where it was set, or that of its block for a default.
+type setting struct {
 	Text string
 	Line int
 	Set  bool // the file has the value; else it is Nodepool's default
@@ -39,8 +39,8 @@ type Value struct {
 
 const none = "none"
 
-func (m Model) put(path, key string, a schema.Attribute, v any, line int, set bool) {
-	m[path+key] = Value{format(a, v), line, set, a.Name, a.Sensitive || a.Hashed || slices.Contains([]string{"env", "userdata"}, a.Name)}
+func (m model) put(path, key string, a schema.Attribute, v any, line int, set bool) {
+	m[path+key] = setting{format(a, v), line, set, a.Name, a.Sensitive || a.Hashed || a.Name == "env"}
 }
 
 // under returns the prefix of the attributes of a named block.
@@ -232,6 +232,9 @@ func native(v any) any {
 	}
 }
 
+// listOfTexts is an attribute that is in no table.
+var listOfTexts = schema.Attribute{Type: cty.List(cty.String)}
+
 // unordered are the lists without a meaningful order.
 var unordered = []string{"formats", "keep_formats", "labels", "host_keys", "availability_zones", "zookeeper-servers"}
 
@@ -294,6 +297,3 @@ func canonical(v any) any {
 	}
 	return asJSON(parsed)
 }
-
-// trimmed returns the path of a znode without slashes at its ends.
-func trimmed(chroot string) string { return strings.Trim(chroot, "/") }
