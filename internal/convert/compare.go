@@ -85,6 +85,9 @@ func superset(nodepool, npctl model, path string) bool {
 // inheritedVariables reports whether npctl has all variables of Nodepool, and variables with another value are those of
 // other images.
 func inheritedVariables(nodepool, npctl model, path string) bool {
+	if !strings.HasPrefix(path, "diskimage ") {
+		return false
+	}
 	variables := func(m model, path string) (all map[string]string) {
 		if json.Unmarshal([]byte(m[path].Text), &all) != nil {
 			return nil

@@ -178,7 +178,11 @@ func mappingOf(e *entry, entries ...*entry) *node {
 func (t *translator) form(m mapping, k row, a schema.Attribute, e *entry) *node {
 	switch v := e.value; {
 	case k.Text != "":
-		return t.template(m.node, k, v)
+		filled, missing := template(m.node, k, v)
+		if missing != "" && v.kind == mappingNode {
+			t.fail(v, "%s needs %s", k.Key, missing)
+		}
+		return filled
 	case k.Form == schema.AsNamed:
 		return t.named(e)
 	case k.Form == schema.AsNested && v.kind == mappingNode:
@@ -200,30 +204,27 @@ func (t *translator) form(m mapping, k row, a schema.Attribute, e *entry) *node 
 
 var placeholder = regexp.MustCompile(`\{([a-z-]+)\}`)
 
-// template fills in a text with keys of the value, or with those beside it.
-func (t *translator) template(beside *node, k row, v *node) *node {
+// template fills in a text with keys of the value, or with those beside it. Without one of them, it returns nil and the key.
+func template(beside *node, k row, v *node) (filled *node, missing string) {
 	from := beside
 	if v.kind == mappingNode {
 		from = v
 	}
-	complete := true
 	text := placeholder.ReplaceAllStringFunc(k.Text, func(name string) string {
 		name = strings.Trim(name, "{}")
 		e := from.get(name)
-		if e.set() && e.value.kind == scalarNode {
-			return e.value.text
+		if !e.set() || e.value.kind != scalarNode {
+			missing = name
+			return ""
 		}
-		if complete = false; from == v {
-			t.fail(v, "%s needs %s", k.Key, name)
-		}
-		return ""
+		return e.value.text
 	})
-	if !complete {
-		return nil
+	if missing != "" {
+		return nil, missing
 	}
-	filled := *v
-	filled.kind, filled.text, filled.y = scalarNode, text, &yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle}
-	return &filled
+	one := *v
+	one.kind, one.text, one.y = scalarNode, text, &yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle}
+	return &one, ""
 }
 
 // named reads a list of names with values as a mapping.

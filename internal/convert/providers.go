@@ -54,7 +54,8 @@ func (p *provider) translate(n *node) {
 	case p.driver == "fake":
 		p.notConverted(n, name, `driver "fake" of Nodepool is for its own tests; npctl's is "sandbox"`)
 	default:
-		if drivers := sortedKeys(p.drivers); words.Nearest(p.driver, drivers) != "" && p.driver != "sandbox" {
+		drivers := slices.DeleteFunc(sortedKeys(p.drivers), func(kind string) bool { return kind == "sandbox" })
+		if words.Nearest(p.driver, drivers) != "" {
 			p.unknown(n.get("driver").value, "driver", p.driver, drivers)
 			return
 		}
@@ -223,8 +224,8 @@ func (p *provider) image(n *node, b *block, tab, ofLabels table) *image {
 			continue
 		}
 		verdict, note := verdictOf(k), k.Note
-		if len(p.find(k.attr, ofLabels.of(n))) == 0 {
-			verdict, note = NoEffect, "the image has no username"
+		if _, missing := template(n, k, e.value); k.Text != "" && missing != "" {
+			verdict, note = NoEffect, "the image has no "+missing
 		}
 		p.note(e, verdict, note, ofLabels.link(k))
 		b.comment = append(b.comment, p.allComments(e)...)
