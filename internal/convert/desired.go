@@ -123,7 +123,7 @@ func (t desired) image(img *resources.Image) {
 		return
 	}
 	path, line, b := under("", "diskimage", img.Name), img.Source.Line, attributesOf(*img, img.Config)
-	b.put(t.model, path, line, compared(imageTable, uploadedTable, commandTable), imageTable, uploadedTable, commandTable)
+	b.put(t.model, path, line, compared(imageTable, dibTable), imageTable, dibTable)
 	env := map[string]string{}
 	for _, name := range []string{"env", "secret_env"} {
 		variables, _ := b.value(schema.Attribute{}, name).(map[string]string)

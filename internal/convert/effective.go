@@ -230,7 +230,7 @@ func (e *effective) imagesInEffect() {
 			continue
 		}
 		path := under("", "diskimage", name)
-		e.put(path, img.line, imageTable.of(img.node), uploadedTable.of(img.node), commandTable.of(img.node))
+		e.put(path, img.line, imageTable.of(img.node), dibTable.of(img.node))
 		e.model.put(path, "elements-dir", listOfTexts, e.dirs, img.line, true)
 	}
 }
@@ -294,7 +294,7 @@ func (p *effectiveProvider) put(path, driver string, pools []*node) {
 
 // upload adds the settings of an image, of which the diskimage has the others.
 func (p *effectiveProvider) upload(path, name string, img *node) {
-	tab, built := p.image, uploadedTable.of(nil)
+	tab, built := p.image, uploadTable.of(nil)
 	if diskimage := p.images[name]; diskimage != nil {
 		built.node = diskimage.node
 	}

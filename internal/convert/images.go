@@ -78,24 +78,21 @@ func (c *images) diskimage(n *node, b *block) {
 			im.b.remark(c.allComments(e)...)
 		}
 	}
-	c.fields(imageTable.of(n), im.b)
-	if e := n.get("metadata"); e != nil && !e.done {
-		c.metadata(im, e)
+	if e := n.get("metadata"); e != nil && !e.done && im.abstract {
+		const note = "Nodepool does not inherit the metadata of a parent"
+		c.mark(e, NoEffect, note, toBehavior)
+		im.b.remark(append(c.allComments(e), fmt.Sprintf("# metadata of nodepool.yaml, line %d, has no effect: %s", e.line, note))...)
 	}
+	c.fields(imageTable.of(n), im.b)
 	if e := n.get("env-vars"); e != nil && !e.done && e.value.kind == mappingNode {
 		c.directories(e, im.builder)
 	}
 	c.fields(dibTable.of(n), im.builder)
-	if e := n.get("dib-cmd"); e != nil && !e.done {
-		verdict, note := Converted, ""
-		if strings.Contains(e.value.text, "%p") {
-			verdict, note = Changed, "npctl does not replace %p; write the directory of Nodepool's modules"
-		}
-		c.attribute(e, e.value, im.builder, "command", text)
-		c.note(e, verdict, note, toImages)
+	if e := n.get("dib-cmd"); e.set() && strings.Contains(e.value.text, "%p") {
+		c.amend(e, Changed, "npctl does not replace %p; write the directory of Nodepool's modules", toImages)
 	}
 	b.add(im.builder)
-	c.rest(n, b, slices.Concat(imageTable.rows, dibTable.rows), "name", "abstract", "parent", "metadata", "dib-cmd")
+	c.rest(n, b, slices.Concat(imageTable.rows, dibTable.rows), "name", "abstract", "parent")
 }
 
 // unbuiltParents returns the names of parents that have no elements, inherit none, and are in no provider.
@@ -194,18 +191,6 @@ func (c *images) split(o *output, im *image) {
 	im.b.add(im.builder)
 	c.all[common.name], c.order = common, slices.Insert(c.order, slices.Index(c.order, im.name), common.name)
 	o.images = slices.Insert(o.images, slices.Index(o.images, im.b), common.b)
-}
-
-// metadata is not inherited in Nodepool, and is in npctl.
-func (c *images) metadata(im *image, e *entry) {
-	if im.abstract {
-		note := "Nodepool does not inherit the metadata of a parent"
-		c.mark(e, NoEffect, note, toBehavior)
-		im.b.remark(append(c.allComments(e), fmt.Sprintf("# metadata of nodepool.yaml, line %d, has no effect: %s", e.line, note))...)
-		return
-	}
-	c.attribute(e, e.value, im.b, "properties", textMap)
-	c.mark(e, Changed, "images with this parent inherit the properties; in Nodepool they do not", toBehavior)
 }
 
 // checkParents reports parents that do not exist and images that are their own ancestor.

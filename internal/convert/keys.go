@@ -48,6 +48,17 @@ func newTable(guide string, keys []schema.NodepoolKey, blocks ...schema.Block) t
 	return tab
 }
 
+// only returns the table with the rows of some attributes.
+func (tab table) only(attributes ...string) table {
+	var keys []schema.NodepoolKey
+	for _, k := range tab.rows {
+		if slices.Contains(attributes, k.attr) {
+			keys = append(keys, k.NodepoolKey)
+		}
+	}
+	return newTable(tab.guide, keys, tab.blocks...)
+}
+
 // lookup returns the schema of an attribute, such as networks or object_storage.bucket.
 func (tab table) lookup(name string) (schema.Attribute, bool) {
 	outer, inner, nested := strings.Cut(name, ".")

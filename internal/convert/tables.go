@@ -135,29 +135,27 @@ var (
 	tenantTable = newTable(toGlobal, schema.SameNodepoolKeys("max-servers", "max-cores", "max-ram", "max-volumes", "max-volume-gb"), schema.Of[resources.TenantLimit]("", nil))
 	tlsTable    = newTable(toGlobal, schema.SameNodepoolKeys("cert", "key", "ca"), schema.Of[resources.TLS]("", nil))
 	labelTable  = newTable(toLabels, []schema.NodepoolKey{{Key: "max-ready-age", Attr: "max_ready_age", Default: "0"}}, schema.Of[resources.Label]("", nil))
-	imageTable  = newTable(toImages, append([]schema.NodepoolKey{
+	imageTable  = newTable(toImages, []schema.NodepoolKey{
 		{Key: "formats", Attr: "formats"},
 		{Key: "keep-formats", Attr: "keep_formats"},
 		{Key: "rebuild-age", Attr: "rebuild_age", Default: "86400"},
 		{Key: "build-timeout", Attr: "build_timeout", Default: "28800"},
 		{Key: "pause", Attr: "pause", Default: "false"},
 		{Key: "delete-after-upload", Attr: "delete_after_upload", Default: "false"},
-	}, loginOfImages...), diskimageBlock)
-	// uploadedTable are the keys of a diskimage that a provider may override for its uploads.
-	uploadedTable = newTable(toImages, append(slices.Clone(loginOfImages), schema.NodepoolKey{Key: "metadata", Attr: "properties"}), diskimageBlock)
-	dibTable      = newTable(toImages, keysOfDIB, dibBlock)
-	// commandTable is dibTable with the key that has code of its own.
-	commandTable = newTable(toImages, append(slices.Clone(keysOfDIB), schema.NodepoolKey{Key: "dib-cmd", Attr: "command", Default: "disk-image-create"}), dibBlock)
-)
-
-var (
-	loginOfImages = []schema.NodepoolKey{
 		{Key: "username", Attr: "username", Default: "zuul"},
 		{Key: "python-path", Attr: "python_path", Default: "auto"},
 		{Key: "shell-type", Attr: "shell_type"},
-	}
-	keysOfDIB = []schema.NodepoolKey{{Key: "elements", Attr: "elements"}, {Key: "release", Attr: "release"}, {Key: "env-vars", Attr: "env"}}
-	dibBlock  = schema.Block{Attributes: []schema.Attribute{
-		{Name: "elements", Type: cty.List(cty.String)}, {Name: "release", Type: cty.String}, {Name: "env", Type: cty.Map(cty.String)}, {Name: "command", Type: cty.String},
-	}}
+		{Key: "metadata", Attr: "properties", Changed: true, Note: "images with this parent inherit the properties; in Nodepool they do not", Guide: toBehavior},
+	}, diskimageBlock)
+	dibTable = newTable(toImages, []schema.NodepoolKey{
+		{Key: "elements", Attr: "elements"},
+		{Key: "release", Attr: "release"},
+		{Key: "env-vars", Attr: "env"},
+		{Key: "dib-cmd", Attr: "command", Default: "disk-image-create"},
+	}, schema.Block{Attributes: []schema.Attribute{
+		{Name: "elements", Type: cty.List(cty.String)}, {Name: "release", Type: cty.String}, {Name: "env", Type: cty.Map(cty.String)},
+		{Name: "command", Type: cty.String, Default: cty.StringVal("disk-image-create")},
+	}})
+	// uploadTable are the keys of a diskimage that a provider may override for its uploads.
+	uploadTable = imageTable.only("username", "python_path", "shell_type", "properties")
 )
