@@ -22,7 +22,7 @@ func effectiveModel(in Input, env func(string) (string, bool)) (model, error) {
 	if err := t.err(); err != nil {
 		return nil, err
 	}
-	e := effective{translator: t, model: model{}, images: map[string]*effectiveImage{}, served: map[string]bool{}}
+	e := effective{translator: t, model: model{}, images: map[string]*node{}}
 	e.global(root, secure)
 	if err := e.diskimages(root, secure); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func effectiveModel(in Input, env func(string) (string, bool)) (model, error) {
 	for _, p := range root.get("providers").namedItems() {
 		e.provider(p)
 	}
-	e.imagesInEffect()
+	e.imagesInEffect(unbuiltParents(root))
 	return e.model, nil
 }
 
@@ -47,9 +47,8 @@ func effectiveModel(in Input, env func(string) (string, bool)) (model, error) {
 type effective struct {
 	*translator
 	model  model
-	images map[string]*effectiveImage
-	served map[string]bool // images that a provider has
-	dirs   []string        // of elements
+	images map[string]*node // diskimages that are not abstract, with the values of their parents
+	dirs   []string         // of elements
 }
 
 // namedItems returns the elements of a list that have a name.
@@ -154,12 +153,6 @@ func (e *effective) zookeeper(root, secure *node) {
 	e.model.put("", "zookeeper-timeout", schema.Attribute{}, value, lineOf(timeout, root), timeout.set())
 }
 
-// effectiveImage is a diskimage that is not abstract.
-type effectiveImage struct {
-	*node    // the true values of the image and its parents
-	isParent bool
-}
-
 // diskimages applies each chain of parents, first to last. Values that are not true in Python do not override, except
 // delete-after-upload. The metadata is that of the image itself, and so are variables of the secure file.
 func (e *effective) diskimages(root, secure *node) error {
@@ -171,7 +164,7 @@ func (e *effective) diskimages(root, secure *node) error {
 		if at := own.get("abstract"); at.set() && at.value.truthy() {
 			continue
 		}
-		img := &effectiveImage{node: &node{src: own.src, y: own.y, kind: mappingNode, line: own.line}}
+		img := &node{src: own.src, y: own.y, kind: mappingNode, line: own.line}
 		chain := []*node{own}
 		for at := all[own.textOf("parent")]; at != nil && len(chain) <= len(all); at = all[at.textOf("parent")] {
 			chain = append(chain, at)
@@ -179,16 +172,11 @@ func (e *effective) diskimages(root, secure *node) error {
 		for _, one := range slices.Backward(chain) {
 			for _, at := range one.entries {
 				if at.name != "metadata" || one == own {
-					img.apply(at)
+					override(img, at)
 				}
 			}
 		}
 		e.images[name] = img
-	}
-	for _, it := range all {
-		if img := e.images[it.textOf("parent")]; img != nil {
-			img.isParent = true
-		}
 	}
 	for _, it := range secure.get("diskimages").namedItems() {
 		img, variables := e.images[it.textOf("name")], it.get("env-vars")
@@ -196,14 +184,14 @@ func (e *effective) diskimages(root, secure *node) error {
 			return fmt.Errorf("secure file: there is no diskimage %q", it.textOf("name"))
 		}
 		if variables.set() {
-			img.apply(variables)
+			override(img, variables)
 		}
 	}
 	return nil
 }
 
-// apply adds a key of an image to those of its parents.
-func (img *effectiveImage) apply(at *entry) {
+// override adds a key of an image to those of its parents.
+func override(img *node, at *entry) {
 	before := img.get(at.name)
 	switch {
 	case !at.value.truthy() && (at.name != "delete-after-upload" || !at.set()):
@@ -222,15 +210,14 @@ func (img *effectiveImage) apply(at *entry) {
 	}
 }
 
-// imagesInEffect adds the images, without parents that have no elements and are in no provider: Nodepool builds only their
-// children.
-func (e *effective) imagesInEffect() {
+// imagesInEffect adds the images, without parents of which Nodepool builds only the children.
+func (e *effective) imagesInEffect(unbuilt map[string]bool) {
 	for name, img := range e.images {
-		if img.isParent && !img.get("elements").set() && !e.served[name] {
+		if unbuilt[name] {
 			continue
 		}
 		path := under("", "diskimage", name)
-		e.put(path, img.line, imageTable.of(img.node), dibTable.of(img.node))
+		e.put(path, img.line, imageTable.of(img), dibTable.of(img))
 		e.model.put(path, "elements-dir", listOfTexts, e.dirs, img.line, true)
 	}
 }
@@ -280,7 +267,7 @@ func (p *effectiveProvider) put(path, driver string, pools []*node) {
 	p.model.put(path, "max-concurrency", schema.Attribute{}, limit, lineOf(at, n), at.set())
 	for _, img := range n.get("diskimages").namedItems() {
 		name := img.textOf("name")
-		p.disk[name], p.served[name] = img, true
+		p.disk[name] = img
 		p.upload(under(path, "diskimage", name), name, img)
 	}
 	for _, img := range n.get("cloud-images").namedItems() {
@@ -294,12 +281,8 @@ func (p *effectiveProvider) put(path, driver string, pools []*node) {
 
 // upload adds the settings of an image, of which the diskimage has the others.
 func (p *effectiveProvider) upload(path, name string, img *node) {
-	tab, built := p.image, uploadTable.of(nil)
-	if diskimage := p.images[name]; diskimage != nil {
-		built.node = diskimage.node
-	}
-	p.putOnly(compared(tab), path, img.line, tab.in(p.source, img), built)
-	p.port(path, img, tab.of(img))
+	p.putOnly(compared(p.image), path, img.line, p.image.in(p.source, img), uploadTable.of(p.images[name]))
+	p.port(path, img, p.image.of(img))
 }
 
 // port adds the default of the port, which depends on the type of the connection.
@@ -353,10 +336,7 @@ func (p *effectiveProvider) pool(path string, pool *node) {
 func (p *effectiveProvider) label(path string, pool, label *node) {
 	var own, built, cloud *node
 	if disk := label.get("diskimage"); disk.set() {
-		own = p.disk[disk.value.text]
-		if img := p.images[disk.value.text]; img != nil {
-			built = img.node
-		}
+		own, built = p.disk[disk.value.text], p.images[disk.value.text]
 		p.model.put(path, "image", schema.Attribute{}, "diskimage "+disk.value.text, disk.line, true)
 	} else if at := label.get("cloud-image"); at.set() {
 		cloud = p.cloud[at.value.text]
