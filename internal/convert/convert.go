@@ -1,5 +1,6 @@
 // Package convert translates Nodepool's configuration to npctl's. Convert reads nodepool.yaml and the secure file and
-// returns HCL files and a report with an entry for each key of the input. It reads and writes no files itself.
+// returns HCL files and a report with an entry for each key of the input. Compare compares the result with the values in
+// effect in Nodepool. Both know the keys of a driver by the table in its schema. They read and write no files themselves.
 package convert
 
 import (
