@@ -50,7 +50,7 @@ type flavor struct {
 // publicImage is an image that npctl did not upload.
 type publicImage struct {
 	Name       string            `config:",label"`
-	Private    bool              `config:"private" default:"false" doc:"It belongs to the project, as if somebody had uploaded it by hand."`
+	Private    bool              `config:"private" default:"false" doc:"It belongs to the project, like an image that was uploaded by hand."`
 	Properties map[string]string `config:"properties" doc:"Its properties, for 'filters'."`
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/npctl/npctl/drivers/kubernetes"
 	"github.com/npctl/npctl/drivers/metastatic"
 	"github.com/npctl/npctl/drivers/openstack"
-	"github.com/npctl/npctl/drivers/sandbox"
 	"github.com/npctl/npctl/drivers/static"
 	"github.com/npctl/npctl/resources/schema"
 )
@@ -31,10 +30,10 @@ providers:
     diskimages: [{name: debian-12}]
 `
 
-// schemas are those of the drivers that Nodepool has, and of the sandbox.
+// schemas are those of the drivers that Nodepool has.
 func schemas() map[string]schema.Driver {
 	return map[string]schema.Driver{
-		"openstack": openstack.New().Schema(), "static": static.New().Schema(), "sandbox": sandbox.New(openstack.SharedSchema(), nil).Schema(),
+		"openstack": openstack.New().Schema(), "static": static.New().Schema(),
 		"aws": aws.New().Schema(), "ibmvpc": ibmvpc.New().Schema(), "gce": gce.New().Schema(), "azure": azure.New().Schema(), "metastatic": metastatic.New().Schema(),
 		"kubernetes": kubernetes.New().Schema(), "openshift": kubernetes.NewOpenShift().Schema(), "openshiftpods": kubernetes.NewOpenShiftPods().Schema(),
 	}

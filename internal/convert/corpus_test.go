@@ -85,7 +85,7 @@ func load(t *testing.T, files []convert.File) resources.Desired {
 	return result.Desired
 }
 
-// schemas are those of the drivers that Nodepool has, and of the sandbox.
+// schemas are those of the drivers that Nodepool has.
 var schemas = map[string]schema.Driver{
 	"openstack": openstack.New().Schema(), "static": static.New().Schema(),
 	"aws": aws.New().Schema(), "ibmvpc": ibmvpc.New().Schema(), "gce": gce.New().Schema(), "azure": azure.New().Schema(), "metastatic": metastatic.New().Schema(),

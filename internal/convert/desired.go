@@ -28,9 +28,7 @@ func fromDesired(d resources.Desired, drivers map[string]schema.Driver) model {
 		t.image(&d.Images[i])
 	}
 	for i := range d.Providers {
-		if p := &d.Providers[i]; p.Driver != "sandbox" {
-			t.provider(&d, p)
-		}
+		t.provider(&d, &d.Providers[i])
 	}
 	return t.model
 }

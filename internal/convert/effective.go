@@ -226,7 +226,7 @@ func (e *effective) imagesInEffect(unbuilt map[string]bool) {
 func (e *effective) provider(n *node) {
 	driver, name := driverOf(n), n.textOf("name")
 	tables, known := e.drivers[driver]
-	if !known || driver == "sandbox" {
+	if !known {
 		return
 	}
 	p := effectiveProvider{e, tables, n, map[string]*node{}, map[string]*node{}}

@@ -8,7 +8,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	words "github.com/npctl/npctl/internal/text"
-	"github.com/npctl/npctl/resources/schema"
 )
 
 // provider translates one provider.
@@ -24,10 +23,13 @@ type provider struct {
 	used        map[string]bool   // diskimages of labels
 }
 
-// driverOf returns the driver of a provider.
+// fakeDriver is the driver of Nodepool's own tests.
+const fakeDriver = "fake"
+
+// driverOf returns the driver of a provider. Nodepool uses its fake driver for some names.
 func driverOf(n *node) string {
-	if strings.HasPrefix(n.textOf("name"), "fake") {
-		return "sandbox"
+	if strings.HasPrefix(n.textOf("name"), fakeDriver) {
+		return fakeDriver
 	}
 	if e := n.get("driver"); e.set() {
 		return e.value.text
@@ -48,13 +50,13 @@ func (p *provider) translate(n *node) {
 	p.b.labels = []string{p.driver, name}
 	tables, known := p.drivers[p.driver]
 	switch {
-	case known && (p.driver != "sandbox" || strings.HasPrefix(name, "fake")):
+	case known:
 		p.driverTables = tables
 		p.convert(n)
-	case p.driver == "fake":
+	case p.driver == fakeDriver:
 		p.notConverted(n, name, `driver "fake" of Nodepool is for its own tests; npctl's is "sandbox"`)
 	default:
-		drivers := slices.DeleteFunc(sortedKeys(p.drivers), func(kind string) bool { return kind == "sandbox" })
+		drivers := sortedKeys(p.drivers)
 		if words.Nearest(p.driver, drivers) != "" {
 			p.unknown(n.get("driver").value, "driver", p.driver, drivers)
 			return
@@ -129,13 +131,6 @@ func sourceLines(n *node) []string {
 
 // convert translates the provider by the tables of its driver.
 func (p *provider) convert(n *node) {
-	if p.driver == "sandbox" {
-		for _, key := range []string{"cloud", "region-name"} {
-			p.provider.rows = append(slices.Clip(p.provider.rows), row{NodepoolKey: schema.NodepoolKey{Key: key, Guide: toGlobal,
-				Note: "Nodepool uses its fake driver for this name; npctl uses the sandbox"}})
-		}
-		p.b.comment = append(p.b.comment, "# Nodepool uses its fake driver for a provider of this name. The sandbox has its own flavors and networks.")
-	}
 	provider := p.provider.of(n)
 	p.fields(provider, p.b)
 	p.required(provider, p.b, fmt.Sprintf("provider %q", p.b.name()))
@@ -261,9 +256,6 @@ func blockName(name string) string {
 }
 
 func (p *provider) convertPool(n *node, b *block) {
-	if p.driver == "sandbox" {
-		b.setDefault("host_key_checking", "false")
-	}
 	pool, provider := p.pool.of(n), p.ofPools.of(p.source)
 	p.fields(pool, b, provider)
 	for _, attr := range p.ofPools.names {
