@@ -136,7 +136,9 @@ func TestRequestsInSharedStore(t *testing.T) {
 				o.StoreReconnected, d.Providers[0].Pools[0].MaxServers = true, ptr(0)
 			}, "decline request 1 (cloud/main: the request is too large: max_servers is 0 and 0 are taken)\n"},
 		"Nodepool's request for min_ready is served if there is capacity": {
-			func(_ *resources.Desired, o *Observed, r *resources.Request) { r.Requestor, r.Fresh = MinReadyRequestor, true },
+			func(_ *resources.Desired, o *Observed, r *resources.Request) {
+				r.Requestor, r.Fresh = MinReadyRequestor, true
+			},
 			"serve request 1 at cloud/main [\"\"]\nlaunch request 1 #1\n"},
 		"and declined if there is none": {
 			func(d *resources.Desired, o *Observed, r *resources.Request) {
