@@ -46,10 +46,11 @@ affected: ## what a change can break: tests of the packages that depend on chang
 
 check: lint vuln docs-check test race ## everything a change has to pass before review, except the integration targets
 
-lint: ## golangci-lint (with gofmt and go vet), npctl for Windows and macOS, functions that nothing calls
+lint: ## golangci-lint (with gofmt and go vet), npctl for Windows and macOS, functions that nothing calls; counts the lines of npctl
 	go run ./test/platforms windows/amd64 darwin/arm64
 	go run $(GOLANGCI) run --build-tags $(TAGS) ./...
 	@dead=$$(GOGC=400 go run $(DEADCODE) -test -tags $(TAGS) ./...) && test -z "$$dead" || { echo "$$dead"; exit 1; }
+	@test/lines.sh
 
 vuln: ## govulncheck, where its database can be reached
 	@if curl -fsI -m 10 https://vuln.go.dev/index/modules.json >/dev/null 2>&1; then go run $(GOVULNCHECK) ./...; \

@@ -61,7 +61,7 @@ func (m mutation) stages() [][]string {
 		return append(stages, []string{"./state/..."}, []string{"./reconcile"}, []string{"./watch"}, []string{"./cmd/npctl"})
 	}
 	stages = append(stages, []string{"./" + own + "/..."})
-	if own == "drivers/memory" || own == "drivers" {
+	if own == "drivers" {
 		stages = append(stages, []string{"./reconcile"}, []string{"./watch"})
 	}
 	return append(stages, []string{"./cmd/npctl"})
