@@ -26,7 +26,7 @@ func acme() schema.Driver {
 		Label: schema.Block{
 			Attributes: append([]schema.Attribute{
 				{Name: "flavor", Type: cty.String, Class: schema.Replacing, Doc: "Flavor."},
-				{Name: "min_ram", Type: cty.Number, Class: schema.Replacing, Min: minimum(1), Doc: "Least memory in MiB."},
+				{Name: "min_ram", Type: cty.Number, Class: schema.Replacing, Min: new(int64(1)), Doc: "Least memory in MiB."},
 				{Name: "size", Type: cty.String, Class: schema.Replacing, OneOf: []string{"small", "medium", "large"}, Default: cty.StringVal("small"), Doc: "Size."},
 				{Name: "user_data", Type: cty.String, Class: schema.Replacing, Doc: "Data for cloud-init."},
 				{Name: "properties", Type: cty.Map(cty.String), Doc: "Metadata of the server."},

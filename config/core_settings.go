@@ -10,48 +10,13 @@ import (
 // This file defines the schemas of settings, labels and variables. Those of images are in core_images.go, those of
 // providers and their blocks in core_providers.go.
 
-var npctlBlock = schema.Block{
-	Doc: "Settings of npctl itself. The block is optional; all settings have defaults. There is at most one.",
-	Attributes: []schema.Attribute{
-		{Name: "required_version", Type: cty.String,
-			Doc: "Versions of npctl that accept this configuration, such as `\">= 0.1, < 2.0\"`."},
-		{Name: "images_dir", Type: cty.String, Default: cty.StringVal("images"), Check: schema.CheckPath,
-			Doc: "Directory of image files. A relative path is relative to the configuration's directory."},
-		{Name: "build_log_dir", Type: cty.String, Default: cty.StringVal("build-logs"), Check: schema.CheckPath,
-			Doc: "Directory of build logs, with one file for each build."},
-		{Name: "build_log_retention", Type: cty.Number, Default: cty.NumberIntVal(7), Min: minimum(-1), Check: schema.CheckWhole,
-			Doc: "Number of old logs to keep for each image; `-1` keeps all."},
-		{Name: "max_builds", Type: cty.Number, Default: cty.NumberIntVal(1), Min: minimum(1), Check: schema.CheckWhole,
-			Doc: "Maximum number of builds on this machine at a time, by builders such as `exec` and `dib`."},
-		{Name: "max_fetches", Type: cty.Number, Default: cty.NumberIntVal(2), Min: minimum(1), Check: schema.CheckWhole,
-			Doc: "Maximum number of downloads of `zuul_image` builds at a time."},
-		{Name: "max_snapshot_builds", Type: cty.Number, Default: cty.NumberIntVal(2), Min: minimum(1), Check: schema.CheckWhole,
-			Doc: "Maximum number of snapshot builds at a time (`builder \"snapshot\"`)."},
-		{Name: "max_conversions", Type: cty.Number, Default: cty.NumberIntVal(1), Min: minimum(1), Check: schema.CheckWhole,
-			Doc: "Maximum number of conversions of builds to another format at a time."},
-		{Name: "max_hold_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("0s"),
-			Doc: "Maximum age of a hold; `\"0s\"` means no limit. A hold with a shorter time of its own ends earlier."},
-		{Name: "max_requests", Type: cty.Number, Default: cty.NumberIntVal(10000), Min: minimum(0), Check: schema.CheckWhole,
-			Doc: "Maximum number of open requests; `0` means no limit. At this number the API of `npctl watch` rejects new requests. Requests in ZooKeeper " +
-				"count, and npctl does not reject them."},
-		{Name: "leak_limit", Type: cty.Number, Default: cty.NumberIntVal(10), Min: minimum(0), Check: schema.CheckWhole,
-			Doc: "Maximum number of leaks (objects with the ownership tags of this npctl and without a record) that npctl deletes within `leak_age`, in all runs together."},
-		{Name: "leak_age", Type: cty.String, Format: schema.FormatDuration, Default: cty.StringVal("10m"),
-			Doc: "Minimum time between the two sightings of a leak before npctl deletes it, and the period to which `leak_limit` applies."},
-	},
-	Blocks: []schema.NestedBlock{
-		{Name: "tenant_limit", Label: "tenant", Schema: tenantLimitBlock},
-		{Name: "gearman", Max: 1, Schema: gearmanBlock},
-	},
-}
+var npctlBlock = withFirst(
+	schema.Of[resources.Settings]("Settings of npctl itself. The block is optional; all settings have defaults. There is at most one.", map[string]schema.Check{"gearman.servers": serverAddresses}),
+	schema.Attribute{Name: "required_version", Type: cty.String, Doc: "Versions of npctl that accept this configuration, such as `\">= 0.1, < 2.0\"`."})
 
 var stateBlock = schema.Block{
 	Doc: "The store of the records. The label is the kind of store. The default is `bolt`, a file in the directory of the configuration.",
 }
-
-var tenantLimitBlock = schema.Of[resources.TenantLimit]("The upper limit of what one tenant uses at a time, over all providers. A request that exceeds the limit alone fails.", nil)
-
-var gearmanBlock = schema.Of[resources.Gearman]("Gearman job servers that connect npctl to its build hosts, which run `npctl builder` and build the images with `builder \"gearman\"`.", map[string]schema.Check{"servers": serverAddresses})
 
 var labelBlock = schema.Of[resources.Label]("The name by which a request asks for a node. Offers of pools define how npctl creates its nodes.", nil)
 

@@ -7,21 +7,17 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"golang.org/x/crypto/ssh"
 
+	plaintext "github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources/schema"
 )
 
 // This file holds checks and defaults that the language's own schemas share.
 
-func minimum(n int64) *int64 { return &n }
-
 var (
 	texts    = cty.List(cty.String)
-	textMap  = cty.Map(cty.String)
 	textsMap = cty.Map(texts) // an element may be written without brackets
 	yes      = cty.True
 	no       = cty.False
-	noTexts  = cty.ListValEmpty(cty.String)
-	noTextsM = cty.MapValEmpty(cty.String)
 )
 
 // hostKeys checks that all elements are lines in the format of ssh-keyscan without the host.
@@ -29,18 +25,10 @@ func hostKeys(v cty.Value) error {
 	for _, element := range v.AsValueSlice() {
 		text := strings.TrimSpace(element.AsString())
 		if _, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(text)); err != nil || len(rest) > 0 {
-			return fmt.Errorf("%q is not an SSH host key; write it like \"ssh-ed25519 AAAA…\", as ssh-keyscan prints it after the host", shorten(text, 60))
+			return fmt.Errorf("%q is not an SSH host key; write it like \"ssh-ed25519 AAAA…\", as ssh-keyscan prints it after the host", plaintext.Shorten(text, 60))
 		}
 	}
 	return nil
-}
-
-func shorten(text string, most int) string {
-	runes := []rune(text)
-	if len(runes) <= most {
-		return text
-	}
-	return string(runes[:most]) + "…"
 }
 
 func imageFilters(v cty.Value) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/internal/syntax"
+	plaintext "github.com/npctl/npctl/internal/text"
 )
 
 // evaluator evaluates expressions and explains errors in references.
@@ -273,7 +274,7 @@ func tooLarge(value cty.Value) string {
 	case scale.number:
 		return "A number is too large. Check for a division by zero."
 	case scale.left < 0:
-		return fmt.Sprintf("The value is larger than the limit of %s.", sizeText(maxValueBytes))
+		return fmt.Sprintf("The value is larger than the limit of %s.", plaintext.Bytes(maxValueBytes))
 	default:
 		return ""
 	}

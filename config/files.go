@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/npctl/npctl/internal/syntax"
+	plaintext "github.com/npctl/npctl/internal/text"
 )
 
 // sourceFiles reads and parses the files of a configuration and keeps their text for diagnostics.
@@ -55,7 +56,7 @@ func (s *sourceFiles) readFile(path string, accept fileType) ([]byte, bool) {
 	if int64(len(src)) > s.bytesLeft {
 		s.problem(nil, "Configuration too large", fmt.Sprintf("With %s (%s) the configuration is larger than the limit of %s. "+
 			"Move large texts to separate files and read them with file().",
-			path, sizeText(info.Size()), sizeText(maxTotalBytes)))
+			path, plaintext.Bytes(info.Size()), plaintext.Bytes(maxTotalBytes)))
 		return nil, false
 	}
 	s.bytesLeft -= int64(len(src))
@@ -89,18 +90,6 @@ func (s *sourceFiles) parse(path string, src []byte) *hclsyntax.Body {
 		s.meter.attach(body)
 	}
 	return body
-}
-
-// sizeText formats a number of bytes.
-func sizeText(n int64) string {
-	switch {
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	default:
-		return fmt.Sprintf("%d bytes", n)
-	}
 }
 
 // parseValues parses a JSON file with values of variables.

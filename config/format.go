@@ -5,6 +5,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
 	"github.com/npctl/npctl/internal/syntax"
+	plaintext "github.com/npctl/npctl/internal/text"
 )
 
 // Format returns source text in the canonical layout: two spaces for each level, equals signs of adjacent lines in
@@ -13,7 +14,7 @@ func Format(src []byte, filename string) ([]byte, hcl.Diagnostics) {
 	if len(src) > maxTotalBytes {
 		return src, hcl.Diagnostics{{
 			Severity: hcl.DiagError, Summary: "Configuration too large",
-			Detail: filename + " has " + sizeText(int64(len(src))) + "; at most " + sizeText(maxTotalBytes) + " are formatted.",
+			Detail: filename + " has " + plaintext.Bytes(int64(len(src))) + "; at most " + plaintext.Bytes(maxTotalBytes) + " are formatted.",
 		}}
 	}
 	if _, diags := syntax.NewParser(syntax.Shape{}).File(src, filename); diags.HasErrors() {

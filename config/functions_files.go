@@ -17,6 +17,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 
 	"github.com/npctl/npctl/internal/syntax"
+	plaintext "github.com/npctl/npctl/internal/text"
 )
 
 // configDir is the absolute path of the configuration's directory. Relative paths in the configuration start there.
@@ -85,7 +86,7 @@ func (d fileReader) fileBytes(path string) ([]byte, error) {
 		return nil, err
 	}
 	if len(raw) > maxFileBytes {
-		return nil, fmt.Errorf("%s has %s, more than the limit of %s", full, sizeText(info.Size()), sizeText(maxFileBytes))
+		return nil, fmt.Errorf("%s has %s, more than the limit of %s", full, plaintext.Bytes(info.Size()), plaintext.Bytes(maxFileBytes))
 	}
 	return raw, nil
 }

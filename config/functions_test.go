@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
 func TestFunctions(t *testing.T) {
@@ -109,4 +112,36 @@ locals {
 	wantText(t, got, `the environment variable NOT_SET is not set; set it, or add a default: env("NOT_SET", "")`, "none.txt", "no such key",
 		"the list has 2 elements; at most one is allowed", "none.tpl", "parameter: there is no file ", "cannot convert string to number", "string required",
 		"the pattern is not valid", "a number is required", "not a number")
+}
+
+func TestRangeIsThatOfTheStandardLibraryWithAHigherLimit(t *testing.T) {
+	number := func(n int64) cty.Value { return cty.NumberIntVal(n) }
+	compare := func(args ...cty.Value) {
+		t.Helper()
+		want, wantErr := stdlib.RangeFunc.Call(args)
+		got, err := rangeFunction.Call(args)
+		if (err == nil) != (wantErr == nil) || err == nil && !got.RawEquals(want) {
+			t.Errorf("range(%#v) = %#v, %v; the standard library has %#v, %v", args, got, err, want, wantErr)
+		}
+	}
+	compare()
+	compare(number(1), number(2), number(3), number(4))
+	for a := int64(-3); a <= 3; a++ {
+		compare(number(a))
+		for b := int64(-3); b <= 3; b++ {
+			compare(number(a), number(b))
+			for _, step := range []float64{-2, -0.5, 0.5, 2} {
+				compare(number(a), number(b), cty.NumberFloatVal(step))
+			}
+		}
+	}
+	if _, err := rangeFunction.Call([]cty.Value{number(1), number(1), number(0)}); err == nil {
+		t.Error("a step of 0 is accepted")
+	}
+	if most, err := rangeFunction.Call([]cty.Value{number(maxExpansion)}); err != nil || most.LengthInt() != maxExpansion {
+		t.Errorf("a range of %d numbers: %v", maxExpansion, err)
+	}
+	if _, err := rangeFunction.Call([]cty.Value{number(maxExpansion + 1)}); err == nil {
+		t.Error("a longer range is accepted")
+	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 
 	"github.com/npctl/npctl/internal/syntax"
+	plaintext "github.com/npctl/npctl/internal/text"
 )
 
 // textFunction returns a function from string to string.
@@ -96,7 +97,7 @@ var replaceFunction = function.New(&function.Spec{
 	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		text, old, replacement := args[0].AsString(), args[1].AsString(), args[2].AsString()
 		if growth := len(replacement) * (len(text) + 1); growth > maxValueBytes {
-			return cty.UnknownVal(cty.String), errors.New("the result could be larger than " + sizeText(maxValueBytes))
+			return cty.UnknownVal(cty.String), errors.New("the result could be larger than " + plaintext.Bytes(maxValueBytes))
 		}
 		if len(old) > 1 && strings.HasPrefix(old, "/") && strings.HasSuffix(old, "/") {
 			pattern, err := regexp.Compile(old[1 : len(old)-1])
@@ -157,7 +158,7 @@ var indentFunction = wrap(stdlib.IndentFunc, func(args []cty.Value) error {
 	}
 	spaces, _ := width.AsBigFloat().Float64()
 	if spaces*float64(strings.Count(text.AsString(), "\n")) > maxValueBytes {
-		return function.NewArgErrorf(0, "the text would have more than %s", sizeText(maxValueBytes))
+		return function.NewArgErrorf(0, "the text would have more than %s", plaintext.Bytes(maxValueBytes))
 	}
 	return nil
 })
@@ -180,7 +181,7 @@ var joinFunction = wrap(stdlib.JoinFunc, func(args []cty.Value) error {
 				size += len(element.AsString())
 			}
 			if size += len(separator.AsString()); size > maxValueBytes {
-				return fmt.Errorf("the text would have more than %s", sizeText(maxValueBytes))
+				return fmt.Errorf("the text would have more than %s", plaintext.Bytes(maxValueBytes))
 			}
 		}
 	}

@@ -187,6 +187,45 @@ var indexFunction = function.New(&function.Spec{
 	},
 })
 
+// rangeFunction is the function of the standard library, which ends at 1024 numbers, with a higher limit.
+var rangeFunction = function.New(&function.Spec{
+	VarParam: &function.Parameter{Name: "limits", Type: cty.Number},
+	Type:     function.StaticReturnType(cty.List(cty.Number)),
+	Impl: func(args []cty.Value, t cty.Type) (cty.Value, error) {
+		start, end, step := cty.Zero, cty.Zero, cty.NumberIntVal(1)
+		switch len(args) {
+		case 1:
+			end = args[0]
+		case 2, 3:
+			start, end = args[0], args[1]
+		default:
+			return cty.UnknownVal(t), errors.New("the function needs one, two or three numbers: a limit; a start and a limit; a start, a limit and a step")
+		}
+		down := end.LessThan(start).True()
+		switch {
+		case len(args) == 3 && args[2].RawEquals(cty.Zero):
+			return cty.UnknownVal(t), function.NewArgErrorf(2, "the step is 0")
+		case len(args) == 3:
+			step = args[2]
+		case down:
+			step = cty.NumberIntVal(-1)
+		}
+		if step.LessThan(cty.Zero).True() != down && !end.RawEquals(start) {
+			return cty.UnknownVal(t), function.NewArgErrorf(2, "the step leads away from the limit")
+		}
+		var numbers []cty.Value
+		for n := start; down && n.GreaterThan(end).True() || !down && n.LessThan(end).True(); n = n.Add(step) {
+			if numbers = append(numbers, n); len(numbers) > maxExpansion {
+				return cty.UnknownVal(t), fmt.Errorf("the range has more than %d numbers", maxExpansion)
+			}
+		}
+		if len(numbers) == 0 {
+			return cty.ListValEmpty(cty.Number), nil
+		}
+		return cty.ListVal(numbers), nil
+	},
+})
+
 // oneFunction converts a list of one element to that element, and an empty list to null.
 var oneFunction = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}},

@@ -8,6 +8,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+
+	plaintext "github.com/npctl/npctl/internal/text"
 )
 
 // meter limits the total cost of the `for` expressions of a configuration, which multiply when nested. It counts the
@@ -60,7 +62,7 @@ func (m *meter) addSize(value cty.Value) {
 	scale := sizeCounter{left: m.bytes}
 	scale.add(value)
 	if m.bytes = scale.left; m.bytes < 0 {
-		m.end(fmt.Sprintf("The for expressions of the configuration produce more than %s of values.", sizeText(maxMadeBytes)))
+		m.end(fmt.Sprintf("The for expressions of the configuration produce more than %s of values.", plaintext.Bytes(maxMadeBytes)))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/internal/syntax"
+	plaintext "github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -57,7 +58,7 @@ func (r *reference) language() {
 	r.line("A configuration is all `*.hcl` and `*.hcl.json` files of a directory except `*%s`, or one file; [files.md](files.md) describes the JSON "+
 		"syntax and override files. Its limits are %s of text, %d levels of nested expressions, and "+
 		"for all `for` expressions together %d elements, %s of values and a time of %s.\n",
-		syntax.VarsSuffix, sizeText(maxTotalBytes), syntax.MaxNesting, maxElements, sizeText(maxMadeBytes), maxEvaluation)
+		syntax.VarsSuffix, plaintext.Bytes(maxTotalBytes), syntax.MaxNesting, maxElements, plaintext.Bytes(maxMadeBytes), maxEvaluation)
 	r.line("**References.** `var.x`, `local.x`, `path.config` (the directory of the configuration), `path.module` (the directory of the module, relative to `path.config`), `module.x.y` (the output `y` of the module `x`), `each.key` and `each.value` in a " +
 		"block with `for_each`, `diskimage.x` and `zuul_image.x`, `cloud_image.x` in the provider that has it, and `label.x` and " +
 		"`provider.x` for their names. A block with `for_each` is a map: `diskimage.debian[\"bookworm\"]`.\n")
@@ -218,7 +219,7 @@ func (r *reference) functions() {
 	r.line("## Functions\n")
 	r.line("They have the semantics of Terraform. `env(\"NAME\")` reads the environment and fails if the variable is not set; "+
 		"`env(\"NAME\", \"default\")` returns the default. Paths are relative to the directory of the configuration; a file has at most "+
-		"%s. A template of `templatefile` cannot call `templatefile`.\n", sizeText(maxFileBytes))
+		"%s. A template of `templatefile` cannot call `templatefile`.\n", plaintext.Bytes(maxFileBytes))
 	for _, group := range functionGroups {
 		r.line("- **%s:** `%s`", group.Topic, strings.Join(group.Names, "`, `"))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	plaintext "github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -115,5 +116,5 @@ func showValue(value cty.Value, secret bool) string {
 	}
 	// The checksum distinguishes long texts that differ only near the end.
 	sum := sha256.Sum256(text)
-	return fmt.Sprintf("%s (%d bytes, sha256 %s)", shorten(string(text[:most]), most/2), len(text), hex.EncodeToString(sum[:6]))
+	return fmt.Sprintf("%s (%d bytes, sha256 %s)", plaintext.Shorten(string(text[:most]), most/2), len(text), hex.EncodeToString(sum[:6]))
 }

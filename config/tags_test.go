@@ -31,13 +31,10 @@ func TestFieldsMatchTheSchemas(t *testing.T) {
 		into  any
 		other []string // read by other code
 	}{
-		"npctl":       {npctlBlock, resources.Settings{}, []string{"required_version"}},
-		"variable":    {variableBlock, variable{}, []string{"type", "default", "description"}},
-		"diskimage":   {diskimageBlock, resources.Image{}, []string{"abstract", "parent"}},
-		"zuul_image":  {zuulImageBlock, resources.Image{}, []string{"rebuild_age"}}, // diskimages only
-		"cloud_image": {cloudImageBlock, resources.CloudImageSpec{}, nil},
-		"image":       {providerImageBlock, resources.ProviderImage{}, nil},
-		"node":        {nodeBlock, resources.StaticNode{}, nil},
+		"npctl":      {npctlBlock, resources.Settings{}, []string{"required_version"}},
+		"variable":   {variableBlock, variable{}, []string{"type", "default", "description"}},
+		"diskimage":  {diskimageBlock, resources.Image{}, []string{"abstract", "parent"}},
+		"zuul_image": {zuulImageBlock, resources.Image{}, []string{"rebuild_age"}}, // diskimages only
 	} {
 		var names []string
 		for _, attr := range test.block.Attributes {

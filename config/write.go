@@ -237,7 +237,7 @@ func briefText(value cty.Value) string {
 	case value.IsNull():
 		return "null"
 	case t == cty.String:
-		return fmt.Sprintf("%q", shorten(value.AsString(), 100))
+		return fmt.Sprintf("%q", plaintext.Shorten(value.AsString(), 100))
 	case t == cty.Number:
 		return value.AsBigFloat().Text('g', 10)
 	case t == cty.Bool:

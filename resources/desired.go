@@ -103,16 +103,16 @@ type Block struct {
 // Settings is the npctl block.
 type Settings struct {
 	Dir           string        // absolute directory of the configuration; base of relative paths
-	ImagesDir     string        `config:"images_dir"`          // directory of the image files
-	BuildLogDir   string        `config:"build_log_dir"`       // directory of the build logs, one log per build
-	BuildLogKeep  int           `config:"build_log_retention"` // number of old logs kept per image
+	ImagesDir     string        `config:"images_dir,path" default:"images" doc:"Directory of image files. A relative path is relative to the configuration's directory."`
+	BuildLogDir   string        `config:"build_log_dir,path" default:"build-logs" doc:"Directory of build logs, with one file for each build."`
+	BuildLogKeep  int           `config:"build_log_retention" default:"7" min:"-1" doc:"Number of old logs to keep for each image; '-1' keeps all."`
 	State         StateSettings // the store of the records
-	MaxHoldAge    time.Duration `config:"max_hold_age"` // 0 means no limit
-	TenantLimits  []TenantLimit `config:"tenant_limit"`
-	Gearman       *Gearman      `config:"gearman"`
-	MaxRequests   int           `config:"max_requests"` // maximum number of open requests; 0 means no limit
-	LeakLimit     int           `config:"leak_limit"`   // maximum number of leaks deleted within LeakSightings (leak_age)
-	LeakSightings time.Duration `config:"leak_age"`     // minimum time between the two sightings of a leak (leak_age)
+	MaxHoldAge    time.Duration `config:"max_hold_age" default:"0s" doc:"Maximum age of a hold; '\"0s\"' means no limit. A hold with a shorter time of its own ends earlier."`
+	TenantLimits  []TenantLimit `config:"tenant_limit" label:"tenant" doc:"The upper limit of what one tenant uses at a time, over all providers. A request that exceeds the limit alone fails."`
+	Gearman       *Gearman      `config:"gearman" doc:"Gearman job servers that connect npctl to its build hosts, which run 'npctl builder' and build the images with 'builder \"gearman\"'."`
+	MaxRequests   int           `config:"max_requests" default:"10000" min:"0" doc:"Maximum number of open requests; '0' means no limit. At this number the API of 'npctl watch' rejects new requests. Requests in ZooKeeper count, and npctl does not reject them."`
+	LeakLimit     int           `config:"leak_limit" default:"10" min:"0" doc:"Maximum number of leaks (objects with the ownership tags of this npctl and without a record) that npctl deletes within 'leak_age', in all runs together."`
+	LeakSightings time.Duration `config:"leak_age" default:"10m" doc:"Minimum time between the two sightings of a leak before npctl deletes it, and the period to which 'leak_limit' applies."`
 	ImageWork     ImageWork     `config:",inline"`
 	Source        Source
 }
@@ -135,10 +135,10 @@ func (s *Settings) LogPath() string {
 
 // ImageWork limits how many steps of each kind of image work run at a time.
 type ImageWork struct {
-	Builds      int64 `config:"max_builds"`  // builds on this host
-	Fetches     int64 `config:"max_fetches"` // downloads of zuul images
-	Snapshots   int64 `config:"max_snapshot_builds"`
-	Conversions int64 `config:"max_conversions"`
+	Builds      int64 `config:"max_builds" default:"1" min:"1" doc:"Maximum number of builds on this machine at a time, by builders such as 'exec' and 'dib'."`
+	Fetches     int64 `config:"max_fetches" default:"2" min:"1" doc:"Maximum number of downloads of 'zuul_image' builds at a time."`
+	Snapshots   int64 `config:"max_snapshot_builds" default:"2" min:"1" doc:"Maximum number of snapshot builds at a time ('builder \"snapshot\"')."`
+	Conversions int64 `config:"max_conversions" default:"1" min:"1" doc:"Maximum number of conversions of builds to another format at a time."`
 }
 
 // StateSettings selects the store of the records.
@@ -212,17 +212,17 @@ type Image struct {
 	Kind              ImageKind         // DiskImage or ZuulImage
 	Builder           string            // builder kind; "zuul" for a ZuulImage
 	Config            cty.Value         // the decoded block of the builder
-	Formats           []string          `config:"formats"`      // formats beyond the needs of providers
-	KeepFormats       []string          `config:"keep_formats"` // formats kept on disk despite DeleteAfterUpload
-	DeleteAfterUpload bool              `config:"delete_after_upload"`
-	RebuildAge        time.Duration     `config:"rebuild_age"` // 0 means no rebuild by age
-	Keep              int               `config:"keep"`        // number of newest ready builds to keep
-	BuildTimeout      time.Duration     `config:"build_timeout"`
-	Pause             bool              `config:"pause"`
-	PreventDestroy    bool              `config:"prevent_destroy"`
+	Formats           []string          `config:"formats" default:"" doc:"Formats to create in addition to the formats of the providers. npctl adds the latter automatically."`
+	KeepFormats       []string          `config:"keep_formats" default:"" doc:"Formats of files that npctl keeps despite 'delete_after_upload'."`
+	DeleteAfterUpload bool              `config:"delete_after_upload" default:"false" doc:"Whether npctl deletes the file of a format after its upload to all providers that use it."`
+	RebuildAge        time.Duration     `config:"rebuild_age" doc:"Age of the newest ready build at which npctl builds the image again; '\"0s\"' means never by age."`
+	Keep              int               `config:"keep" default:"2" min:"1" doc:"Number of newest ready builds to keep."`
+	BuildTimeout      time.Duration     `config:"build_timeout" default:"8h" doc:"Time limit of a build; '\"0s\"' means no limit."`
+	Pause             bool              `config:"pause" default:"false" doc:"Whether builds are paused. Existing builds are kept and uploaded."`
+	PreventDestroy    bool              `config:"prevent_destroy" default:"false" doc:"Whether npctl rejects a plan that would delete the image with all its builds. This also applies after the block is removed."`
 	Login             Login             `config:",inline"`
-	Properties        map[string]string `config:"properties"`
-	Tags              []string          `config:"tags"`
+	Properties        map[string]string `config:"properties,new" default:"" doc:"Properties of uploads. The provider's own properties override them."`
+	Tags              []string          `config:"tags,new" default:"" doc:"Tags of uploads, in addition to the provider's own."`
 	Hashes            Hashes            // of the replacing attributes, computed from Hashed
 	Hashed            HashSource
 	Static            map[string]string // the replacing attributes as text, sensitive ones masked, to show what changed
@@ -256,11 +256,11 @@ func (l Login) WithDefaults(below Login) Login {
 
 // Login is the user name, connection type and port by which a job connects to nodes of an image.
 type Login struct {
-	Username       string `json:"username,omitempty" config:"username"`
-	PythonPath     string `json:"python_path,omitempty" config:"python_path"`
-	ShellType      string `json:"shell_type,omitempty" config:"shell_type"`
-	ConnectionType string `json:"connection_type,omitempty" config:"connection_type"` // ssh, winrm, network_cli, …
-	ConnectionPort int64  `json:"connection_port,omitempty" config:"connection_port"`
+	Username       string `json:"username,omitempty" config:"username" doc:"User to log in as."`
+	PythonPath     string `json:"python_path,omitempty" config:"python_path" doc:"Python interpreter for Ansible; with 'auto', Ansible searches for it."`
+	ShellType      string `json:"shell_type,omitempty" config:"shell_type" doc:"Shell type for Ansible, such as 'sh', 'cmd' or 'powershell'."`
+	ConnectionType string `json:"connection_type,omitempty" config:"connection_type" oneof:"ssh winrm network_cli kubectl project namespace local psrp netconf httpapi" doc:"Connection type for Ansible."`
+	ConnectionPort int64  `json:"connection_port,omitempty" config:"connection_port,port" doc:"Port to connect to. The default is 5986 for 'winrm' and 'psrp', and 22 for all other types."`
 }
 
 // OverSSH reports whether jobs connect to nodes with this login by SSH.
@@ -316,10 +316,10 @@ func (p *Provider) Uses(image ImageRef) bool {
 // ProviderImage holds a provider's settings for an uploaded image.
 type ProviderImage struct {
 	Image      ImageRef
-	Upload     bool              `config:"upload"` // uploads the image although no label boots from it
-	Pause      bool              `config:"pause"`  // pauses uploads to this provider
-	Properties map[string]string `config:"properties"`
-	Tags       []string          `config:"tags"`
+	Upload     bool              `config:"upload" doc:"Whether npctl uploads the image although no label of the provider boots from it. npctl always uploads the images of labels."`
+	Pause      bool              `config:"pause" default:"false" doc:"Whether uploads to this provider are paused."`
+	Properties map[string]string `config:"properties,new" default:"" doc:"Properties of uploads. They override the properties of the image."`
+	Tags       []string          `config:"tags,new" default:"" doc:"Tags of uploads, in addition to the tags of the image."`
 	Login      Login             `config:",inline"`
 	Config     cty.Value
 	Values     map[string]string // as in Offer
@@ -345,9 +345,9 @@ type AnyOf []string
 // CloudImageSpec is an image that exists in the cloud, found by ID, by name or by filters (the newest match wins).
 type CloudImageSpec struct {
 	Name    string
-	ImageID string           `config:"image_id"`
-	Image   string           `config:"image_name"` // exact name in the cloud
-	Filters map[string]AnyOf `config:"filters"`
+	ImageID string           `config:"image_id,new,nonempty" doc:"ID of the image in the cloud."`
+	Image   string           `config:"image_name,new,nonempty" doc:"Exact name of the image in the cloud."`
+	Filters map[string]AnyOf `config:"filters,new" doc:"Attributes of the image, such as '{ name = \"ubuntu-noble-*\", tag = [\"lts\", \"current\"] }': a pattern, or a list of patterns of which one has to match. If several images match, npctl uses the newest."`
 	Login   Login            `config:",inline"`
 	Config  cty.Value
 	Source  Source
@@ -450,10 +450,10 @@ func (p *Pool) LabelNames() []string {
 // StaticNode is a machine that exists without npctl: a `node` block.
 type StaticNode struct {
 	Name     string
-	Address  string   `config:"address"` // host to connect to; the name by default
-	Labels   []string `config:"labels"`
-	HostKeys []string `config:"host_keys"`
-	Slots    int64    `config:"slots"`
+	Address  string   `config:"address,replacing,nonempty" doc:"Host name or address to connect to. The default is the block's label."`
+	Labels   []string `config:"labels,required,replacing,nonempty" doc:"Labels that the machine serves."`
+	HostKeys []string `config:"host_keys,replacing" default:"" doc:"SSH host keys of the machine, each in the form 'type base64'. npctl rejects a machine with other keys. By default, npctl accepts the keys that the machine presents."`
+	Slots    int64    `config:"slots" default:"1" min:"1" doc:"Maximum number of jobs on the machine at a time."`
 	Login    Login    `config:",inline"`
 	Config   cty.Value
 	Hashes   Hashes // computed from Hashed

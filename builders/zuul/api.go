@@ -15,7 +15,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/npctl/npctl/internal/fetch"
-	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/internal/text"
 )
 
 // api calls Zuul's REST API.
@@ -154,7 +154,7 @@ func (a *api) do(ctx context.Context, c call, token string) ([]byte, error) {
 		return nil, permanentError(ctx, err)
 	}
 	if len(body) > apiLimit {
-		return nil, backoff.Permanent(fmt.Errorf("its response has more than %s", imagefile.Bytes(apiLimit)))
+		return nil, backoff.Permanent(fmt.Errorf("its response has more than %s", text.Bytes(apiLimit)))
 	}
 	return body, judge(response, body, token != "")
 }

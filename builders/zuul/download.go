@@ -16,6 +16,7 @@ import (
 	"github.com/npctl/npctl/internal/fetch"
 	"github.com/npctl/npctl/internal/imagefile"
 	"github.com/npctl/npctl/internal/qemuimg"
+	"github.com/npctl/npctl/internal/text"
 )
 
 // atOnce is the number of concurrent downloads.
@@ -75,7 +76,7 @@ func (s *source) fetchOne(ctx context.Context, o offer, path string, progress fu
 	if o.sha256+o.md5 != "" {
 		checked = "equal to its metadata"
 	}
-	log.printf("%s has %s, sent as %s in %s; sha256 %s, %s", o.format, imagefile.Bytes(got.Size), imagefile.Bytes(got.Sent),
+	log.printf("%s has %s, sent as %s in %s; sha256 %s, %s", o.format, text.Bytes(got.Size), text.Bytes(got.Sent),
 		time.Since(began).Round(time.Millisecond), got.SHA256, checked)
 	return got.Sums, nil
 }
@@ -123,7 +124,7 @@ func (m *meter) report() {
 		known = known && m.total[i] > 0
 	}
 	if !known {
-		m.onProgress(m.phase+", "+imagefile.Bytes(done), 0, 0)
+		m.onProgress(m.phase+", "+text.Bytes(done), 0, 0)
 		return
 	}
 	m.onProgress(m.phase, min(done, total), total)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 )
 
@@ -99,7 +100,7 @@ func (c *consoleCommand) lines(ctx context.Context) error {
 		}
 	}
 	if errors.Is(scanner.Err(), bufio.ErrTooLong) {
-		return fmt.Errorf("a line on stdin is longer than %s", sizeText(maxExpressionBytes))
+		return fmt.Errorf("a line on stdin is longer than %s", text.Bytes(maxExpressionBytes))
 	}
 	return errors.Join(scanner.Err(), context.Cause(ctx))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -100,7 +101,7 @@ func (p *imagePage) files() {
 	rows := [][]string{{"FILE", "FORMAT", "SIZE", "ON DISK"}}
 	for i := range p.facts.Builds {
 		for _, f := range p.facts.Builds[i].Files {
-			rows = append(rows, []string{f.Name, f.Format, sizeText(f.Size), onDiskText(f)})
+			rows = append(rows, []string{f.Name, f.Format, text.Bytes(f.Size), onDiskText(f)})
 		}
 	}
 	p.section(rows, "")
@@ -111,7 +112,7 @@ func onDiskText(f inspect.ImageFile) string {
 	case f.Missing:
 		return "missing"
 	case f.OnDisk != nil:
-		return sizeText(*f.OnDisk)
+		return text.Bytes(*f.OnDisk)
 	default:
 		return ""
 	}
@@ -125,7 +126,7 @@ func (p *imagePage) uploads() {
 		if u.Current {
 			status += ", current"
 		}
-		rows = append(rows, []string{u.ID, u.Provider, short(u.Build), status, age(u.Created, p.now), secondsText(u.Seconds), sizeText(u.Size),
+		rows = append(rows, []string{u.ID, u.Provider, short(u.Build), status, age(u.Created, p.now), secondsText(u.Seconds), text.Bytes(u.Size),
 			fmt.Sprint(u.Nodes), u.Name, u.ExternalID})
 	}
 	p.section(rows, "uploads")

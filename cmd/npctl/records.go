@@ -123,17 +123,4 @@ func age(then, now time.Time) string {
 	}
 }
 
-// sizeText formats a number of bytes.
-func sizeText(n int64) string {
-	const units = "KMGT"
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	size, unit := float64(n)/1024, 0
-	for size >= 1024 && unit < len(units)-1 {
-		size, unit = size/1024, unit+1
-	}
-	return fmt.Sprintf("%.1f %ciB", size, units[unit])
-}
-
 func words(list []string) string { return strings.Join(list, ",") }

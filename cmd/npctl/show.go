@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan/planfile"
 	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
@@ -153,7 +154,7 @@ func uploadRow(r resources.Record, now time.Time) []string {
 	if !ok {
 		return nil
 	}
-	return []string{u.ID, u.Image, u.Provider, string(u.State), age(u.Created, now), sizeText(u.Size), u.ExternalID}
+	return []string{u.ID, u.Image, u.Provider, string(u.State), age(u.Created, now), text.Bytes(u.Size), u.ExternalID}
 }
 
 func nodeRow(r resources.Record, now time.Time) []string {

@@ -145,7 +145,7 @@ func (p *problems) wrong(n *node, want string) (string, bool) {
 	case nullNode:
 		got = "nothing"
 	case scalarNode:
-		got = strconv.Quote(shorten(restoreEnv(n.text)))
+		got = strconv.Quote(words.Shorten(restoreEnv(n.text), 60))
 		if n.src.secure {
 			got = "another value"
 		}

@@ -58,7 +58,7 @@ func (t *translator) withNote(e *entry, verdict Verdict, note string) []string {
 	}
 	value := ""
 	if e.value.kind == scalarNode && !e.value.src.secure && !strings.Contains(e.value.text, "\n") {
-		value = " " + shorten(restoreEnv(e.value.text))
+		value = " " + words.Shorten(restoreEnv(e.value.text), 60)
 	}
 	return append(lines, fmt.Sprintf("# %s:%s of nodepool.yaml, line %d: %s", e.name, value, e.line, note))
 }
@@ -221,7 +221,7 @@ func (t *translator) name(n *node, what string, accept alphabet) (string, bool) 
 	case hasEnv(e.value):
 		t.fail(e.value, "the name of the %s is %q; npctl needs the name itself and not a reference to the environment", what, restoreEnv(name))
 	case !accept.pattern.MatchString(name):
-		t.fail(e.value, "the %s is called %q; npctl accepts %s", what, shorten(name), accept.words)
+		t.fail(e.value, "the %s is called %q; npctl accepts %s", what, words.Shorten(name, 60), accept.words)
 	default:
 		return name, true
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	words "github.com/npctl/npctl/internal/text"
 )
 
 // The limits of the input. Aliases count once for each use.
@@ -162,7 +164,7 @@ func (s *source) syntax(empty *node, err error) {
 	}
 	value := ""
 	if lines := bytes.Split(s.text, []byte("\n")); line > 0 && line <= len(lines) && !s.secure {
-		value = fmt.Sprintf(", near %q", shorten(strings.TrimSpace(string(lines[line-1]))))
+		value = fmt.Sprintf(", near %q", words.Shorten(strings.TrimSpace(string(lines[line-1])), 60))
 	}
 	if s.secure { // the reason can contain a part of a value
 		reason = "the file is not valid YAML"
@@ -290,12 +292,4 @@ func join(a, b string) string {
 		return a + b
 	}
 	return a + "\n\n" + b
-}
-
-// shorten returns at most 60 characters of a text for a message.
-func shorten(text string) string {
-	if runes := []rune(text); len(runes) > 60 {
-		return string(runes[:60]) + "…"
-	}
-	return text
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/internal/text"
 )
 
 // conn is one response. Reads from it fail when it stalls.
@@ -121,7 +121,7 @@ func (c *conn) read(p []byte) (int, error) {
 	// Only the wait for the server counts, because decompression and writing may be slower.
 	if c.waited += time.Since(began); c.waited >= c.stall {
 		if c.got < c.floor && err == nil {
-			err = fmt.Errorf("only %s in %s", imagefile.Bytes(c.got), c.waited.Round(time.Millisecond))
+			err = fmt.Errorf("only %s in %s", text.Bytes(c.got), c.waited.Round(time.Millisecond))
 		}
 		c.waited, c.got = 0, 0
 	}

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/internal/text"
 )
 
 var (
@@ -53,7 +53,7 @@ func (e *statusError) Is(target error) bool {
 }
 
 func tooLarge(what string, size, limit int64) error {
-	return fmt.Errorf("%w: %s %s, and the limit is %s", ErrTooLarge, what, imagefile.Bytes(size), imagefile.Bytes(limit))
+	return fmt.Errorf("%w: %s %s, and the limit is %s", ErrTooLarge, what, text.Bytes(size), text.Bytes(limit))
 }
 
 // Redacted returns an address without the parts that may contain secrets.

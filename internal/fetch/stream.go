@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/internal/text"
 )
 
 // stream reads a file from start to end, over as many connections as necessary.
@@ -166,9 +167,9 @@ const longestRetryAfter = 5 * time.Minute
 
 func (s *stream) position() string {
 	if s.size < 0 {
-		return imagefile.Bytes(s.at)
+		return text.Bytes(s.at)
 	}
-	return imagefile.Bytes(s.at) + " of " + imagefile.Bytes(s.size)
+	return text.Bytes(s.at) + " of " + text.Bytes(s.size)
 }
 
 func (s *stream) note(text string) {

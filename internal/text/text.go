@@ -117,6 +117,27 @@ func Cut(s string, limit int) string {
 	return s[:end] + "… (" + strconv.Itoa(len(s)-end) + " bytes more)"
 }
 
+// Shorten returns at most most characters of a text, with an ellipsis for the rest.
+func Shorten(s string, most int) string {
+	if runes := []rune(s); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return s
+}
+
+// Bytes formats a number of bytes, such as 1.5 GiB.
+func Bytes(n int64) string {
+	value, unit := float64(n), 0
+	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("%.1f %s", value, units[unit])
+}
+
 // Count formats a number with its noun, or with other words that agree with it: "1 file is", "2 files are".
 func Count[N int | int64](n N, one, more string) string {
 	if n == 1 {

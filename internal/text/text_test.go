@@ -138,3 +138,16 @@ func TestCount(t *testing.T) {
 		}
 	}
 }
+
+func TestSizesAndLongTexts(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 bytes", 1023: "1023 bytes", 1536: "1.5 KiB", 16 << 20: "16.0 MiB", 3 << 40: "3.0 TiB"} {
+		if got := text.Bytes(n); got != want {
+			t.Errorf("Bytes(%d) = %s, want %s", n, got, want)
+		}
+	}
+	for in, want := range map[string]string{"": "", "äöü": "äöü", "äöüß": "äöü…"} {
+		if got := text.Shorten(in, 3); got != want {
+			t.Errorf("Shorten(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

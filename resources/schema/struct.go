@@ -126,6 +126,8 @@ func typeOf(t reflect.Type) cty.Type {
 		return cty.List(cty.String)
 	case kind == reflect.Map && t.Elem().Kind() == reflect.String:
 		return cty.Map(cty.String)
+	case kind == reflect.Map && t.Elem().Kind() == reflect.Slice:
+		return cty.Map(cty.List(cty.String))
 	case kind == reflect.Map:
 		return cty.Map(cty.Number)
 	default:
