@@ -263,7 +263,7 @@ func (s *shop) uploading() {
 	s.t.Helper()
 	s.until("an upload", func() (bool, any) {
 		images := fmt.Sprint(s.cloud("one"), s.cloud("two"))
-		return strings.Contains(images, "queued"), images
+		return strings.Contains(images, "pending"), images
 	})
 }
 

@@ -56,8 +56,8 @@ func (c *Cloud) newServer(f *fleet, spec drivers.Spec, now time.Time) (*server, 
 		return nil, err
 	}
 	if !c.catalog.anything {
-		if f.Images[spec.ImageID] == nil {
-			return nil, drivers.Rejectf("there is no image with the ID %s", spec.ImageID)
+		if i := f.Images[spec.ImageID]; i == nil || i.Pending {
+			return nil, drivers.Rejectf("there is no ready image with the ID %s", spec.ImageID)
 		}
 		if spec.Zone != "" && !slices.Contains(c.catalog.zones, spec.Zone) {
 			return nil, drivers.Rejectf("there is no zone %s", spec.Zone)

@@ -54,6 +54,7 @@ type image struct {
 	Properties map[string]string `json:"properties,omitempty"` // with the ownership tags
 	Tags       []string          `json:"tags,omitempty"`
 	Public     bool              `json:"public,omitempty"`
+	Pending    bool              `json:"pending,omitempty"` // its content has not arrived
 	Format     string            `json:"format,omitempty"`
 	Size       int64             `json:"size"`
 	SHA256     string            `json:"sha256,omitempty"`
@@ -124,6 +125,10 @@ func (s *server) instance(now time.Time) resources.Instance {
 }
 
 func (i *image) remote() resources.RemoteImage {
-	return resources.RemoteImage{ID: i.ID, Name: i.Name, Marks: i.owner(), Status: resources.StatusReady, Format: i.Format, Size: i.Size, SHA256: i.SHA256,
+	status := resources.StatusReady
+	if i.Pending {
+		status = resources.StatusPending
+	}
+	return resources.RemoteImage{ID: i.ID, Name: i.Name, Marks: i.owner(), Status: status, Format: i.Format, Size: i.Size, SHA256: i.SHA256,
 		Properties: maps.Clone(i.Properties), Created: i.Created}
 }

@@ -2,6 +2,8 @@ package sandbox
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"time"
@@ -24,42 +26,59 @@ var _ drivers.ImageStore = (*imageStore)(nil)
 // ImageFormat implements drivers.ImageStore.
 func (s *imageStore) ImageFormat() string { return s.format }
 
-// UploadImage implements drivers.ImageStore. After an error nothing remains, except after the fault lost.
+// UploadImage implements drivers.ImageStore. The image is pending until its content has arrived.
 func (s *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, content io.ReadSeeker) (resources.RemoteImage, error) {
-	if spec.MaybeCreated {
-		if err := s.store.change(func(f *fleet) error {
-			maps.DeleteFunc(f.Images, func(_ string, i *image) bool { return i.owner().SameRecord(spec.Marks) })
-			return nil
-		}); err != nil {
-			return resources.RemoteImage{}, err
-		}
+	if err := ctx.Err(); err != nil {
+		return resources.RemoteImage{}, drivers.Unsent(err)
 	}
-	var made resources.RemoteImage
-	err := s.around(ctx, opUpload, spec.Name, func(*fault) error {
-		sums := cloudkit.NewFileSums()
-		size, err := io.Copy(sums, &reader{ctx: ctx, from: content, progress: spec.Progress})
-		if err == nil && !s.catalog.anything {
-			err = sums.Check(spec)
+	i := image{ID: uuid.NewString(), Name: spec.Name, Properties: map[string]string{}, Tags: spec.Tags, Format: spec.Format, Pending: true, Created: time.Now()}
+	maps.Copy(i.Properties, spec.Properties)
+	maps.Copy(i.Properties, drivers.EncodeTags(spec.Marks))
+	err := s.store.change(func(f *fleet) error {
+		if spec.MaybeCreated {
+			maps.DeleteFunc(f.Images, func(_ string, i *image) bool { return i.owner().SameRecord(spec.Marks) })
 		}
-		if err == nil {
-			err = wait(ctx, s.imageTime)
-		}
-		if err != nil {
-			return err
-		}
-		i := &image{ID: uuid.NewString(), Name: spec.Name, Properties: maps.Clone(spec.Properties), Tags: spec.Tags, Format: spec.Format, Size: size,
-			SHA256: spec.SHA256, Created: time.Now()}
-		if i.Properties == nil {
-			i.Properties = map[string]string{}
-		}
-		maps.Copy(i.Properties, drivers.EncodeTags(spec.Marks))
-		made = i.remote()
-		return s.store.change(func(f *fleet) error { f.Images[i.ID] = i; return nil })
+		pending := i
+		f.Images[i.ID] = &pending
+		return nil
 	})
 	if err != nil {
 		return resources.RemoteImage{}, err
 	}
-	return made, nil
+	complete := false
+	err = s.around(ctx, opUpload, spec.Name, func(*fault) error {
+		if err := s.receive(ctx, &i, spec, content); err != nil {
+			return err
+		}
+		return s.store.change(func(f *fleet) error {
+			if f.Images[i.ID] == nil {
+				return fmt.Errorf("image %s was deleted during its upload", i.ID)
+			}
+			f.Images[i.ID], complete = &i, true
+			return nil
+		})
+	})
+	switch {
+	case err == nil:
+		return i.remote(), nil
+	case !complete:
+		err = errors.Join(err, s.store.change(func(f *fleet) error { delete(f.Images, i.ID); return nil }))
+	}
+	return resources.RemoteImage{}, err
+}
+
+// receive reads the content of an image, which is then no longer pending.
+func (s *imageStore) receive(ctx context.Context, i *image, spec drivers.ImageSpec, content io.Reader) error {
+	sums := cloudkit.NewFileSums()
+	size, err := io.Copy(sums, &reader{ctx: ctx, from: content, progress: spec.Progress})
+	if err == nil && !s.catalog.anything {
+		err = sums.Check(spec)
+	}
+	if err == nil {
+		err = wait(ctx, s.imageTime)
+	}
+	i.Size, i.SHA256, i.Pending = size, spec.SHA256, false
+	return err
 }
 
 // reader reads until ctx ends, and reports the progress.

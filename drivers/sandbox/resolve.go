@@ -44,7 +44,7 @@ func (c *Cloud) ResolveImage(ctx context.Context, spec resources.CloudImageSpec)
 			problem.Attribute, problem.Value, problem.Detail = "filters", cloudkit.FilterText(spec.Filters), "no image matches"
 			matches = func(i *image) bool { return i.matches(spec.Filters) }
 		}
-		if i := slices.IndexFunc(all, matches); i >= 0 {
+		if i := slices.IndexFunc(all, func(i *image) bool { return !i.Pending && matches(i) }); i >= 0 {
 			found = all[i].remote()
 			return nil
 		}

@@ -462,3 +462,29 @@ func TestImageIsFoundByItsAttributes(t *testing.T) {
 		}
 	}
 }
+
+func TestImageIsPendingDuringItsUpload(t *testing.T) {
+	w := newWorld(t)
+	store := w.open(t).(drivers.ImageStore)
+	w.fail(t, map[string]any{"operation": "image.upload", "action": "slow", "delay": "1h"})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := store.UploadImage(ctx, drivers.ImageSpec{Marks: resources.OwnerTags{Installation: "i", Kind: resources.KindUpload, ID: "1"}, Name: "ci"}, bytes.NewReader(nil))
+		ended <- err
+	}()
+	testutil.Await(t, "the pending image is listed", func() bool {
+		list, err := store.ListImages(t.Context())
+		return err == nil && len(list) == 1 && list[0].Status == resources.StatusPending
+	})
+	if _, problems, err := w.open(t).(drivers.Resolver).ResolveImage(t.Context(), resources.CloudImageSpec{Image: "ci"}); err != nil || len(problems) != 1 {
+		t.Errorf("the pending image is found: %v, %v", problems, err)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the interrupted upload ends with %v", err)
+	}
+	if list, err := store.ListImages(t.Context()); err != nil || len(list) > 0 {
+		t.Errorf("after the interrupted upload there is %v, %v", list, err)
+	}
+}
