@@ -66,7 +66,7 @@ func withLogin(b schema.Block, class schema.Class, defaults loginDefaults) schem
 		}
 		login = append(login, a)
 	}
-	b.Attributes = append(others, login...)
+	b.Attributes = slices.Concat(others, login)
 	return b
 }
 

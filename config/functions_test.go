@@ -115,7 +115,7 @@ locals {
 }
 
 func TestRangeIsThatOfTheStandardLibraryWithAHigherLimit(t *testing.T) {
-	number := func(n int64) cty.Value { return cty.NumberIntVal(n) }
+	number := cty.NumberIntVal
 	compare := func(args ...cty.Value) {
 		t.Helper()
 		want, wantErr := stdlib.RangeFunc.Call(args)

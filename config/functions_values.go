@@ -192,7 +192,8 @@ var rangeFunction = function.New(&function.Spec{
 	VarParam: &function.Parameter{Name: "limits", Type: cty.Number},
 	Type:     function.StaticReturnType(cty.List(cty.Number)),
 	Impl: func(args []cty.Value, t cty.Type) (cty.Value, error) {
-		start, end, step := cty.Zero, cty.Zero, cty.NumberIntVal(1)
+		var end cty.Value
+		start, step := cty.Zero, cty.NumberIntVal(1)
 		switch len(args) {
 		case 1:
 			end = args[0]
