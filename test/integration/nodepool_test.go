@@ -126,6 +126,21 @@ func (m meetingPlace) haveReady(labels ...string) bool {
 	return !slices.ContainsFunc(labels, func(label string) bool { return !ready[label] })
 }
 
+// surplus lists all nodes but the first of each label. Nodepool repeats its requests for min-ready until it sees the node, and may
+// launch one more, which would fill the project.
+func (m meetingPlace) surplus() (ids []string) {
+	m.t.Helper()
+	seen := map[string]bool{}
+	for _, one := range m.nodes() {
+		if label := strings.Join(one.Labels, " "); seen[label] {
+			ids = append(ids, one.ID)
+		} else {
+			seen[label] = true
+		}
+	}
+	return ids
+}
+
 // uploads returns the ready uploads of an image in a provider, each as BUILD/UPLOAD.
 func (m meetingPlace) uploads(image, provider string) (ready []string) {
 	m.t.Helper()
@@ -277,6 +292,10 @@ func TestMigrationConvertedOpenStackPlansNoChanges(t *testing.T) {
 	eventually(t, "Nodepool has uploaded its images and launched its nodes", func() bool {
 		return len(m.uploads("ci", "acme")) == 1 && len(m.uploads("spare", "acme")) == 1 && m.haveReady("built", "plain", "volume", "floating") && len(m.children(requestsPath)) == 0
 	})
+	for _, id := range m.surplus() {
+		np.command("delete", id)
+	}
+	eventually(t, "Nodepool has one node of each label", func() bool { return len(m.surplus()) == 0 })
 
 	at := p.newPlace("")
 	at.dir = filepath.Join(at.dir, "converted")
