@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -181,7 +182,7 @@ func (st *imageStore) waitSnapshot(ctx context.Context, id string) error {
 		case s.State == types.SnapshotStateError:
 			return fmt.Errorf("snapshot %s: %s", id, clean(aws.ToString(s.StateMessage)))
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := cloudkit.Sleep(ctx, pause); err != nil {
 			return fmt.Errorf("wait for snapshot %s: %w", id, err)
 		}
 	}
@@ -189,12 +190,3 @@ func (st *imageStore) waitSnapshot(ctx context.Context, id string) error {
 
 // maxPause is the longest pause between two reads of a status.
 const maxPause = 10 * time.Second
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
-}

@@ -192,7 +192,7 @@ func waitImport(ctx context.Context, list func(context.Context, ...string) ([]im
 				return nil, fmt.Errorf("import task %s is %s: %s", id, t.status, clean(t.message))
 			}
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := cloudkit.Sleep(ctx, pause); err != nil {
 			return nil, fmt.Errorf("wait for import task %s: %w", id, err)
 		}
 	}

@@ -260,7 +260,7 @@ func (st *imageStore) waitImage(ctx context.Context, id string) (resources.Remot
 			}
 			return resources.RemoteImage{}, fmt.Errorf("AMI %s is %s%s", id, i.State, reason)
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := cloudkit.Sleep(ctx, pause); err != nil {
 			return resources.RemoteImage{}, fmt.Errorf("wait for AMI %s: %w", id, err)
 		}
 	}

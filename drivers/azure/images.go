@@ -124,7 +124,7 @@ func (st *imageStore) startDeletion(ctx context.Context, id string, expected res
 // await polls a long-running operation to its end. Azure suggests pauses that only matter for minutes of work.
 func await[T any](ctx context.Context, doing string, poller *runtime.Poller[T], err error) (result T, _ error) {
 	for pause := 250 * time.Millisecond; err == nil && !poller.Done(); pause = min(pause*2, maxPause) {
-		if err := sleep(ctx, pause); err != nil {
+		if err := cloudkit.Sleep(ctx, pause); err != nil {
 			return result, wrap(doing, err)
 		}
 		var answered error
@@ -142,12 +142,3 @@ func await[T any](ctx context.Context, doing string, poller *runtime.Poller[T], 
 
 // maxPause is the longest pause between two reads of a status.
 const maxPause = 10 * time.Second
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
-}

@@ -119,3 +119,16 @@ func Limits(instances, cores, ram *int64) resources.ResourceAmounts {
 	}
 	return limits
 }
+
+// Sleep waits for d, or returns the error of ctx when it ends before.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

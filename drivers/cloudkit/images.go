@@ -30,6 +30,19 @@ func MatchesPattern(value, pattern string) bool {
 	return ok && err == nil
 }
 
+// MatchesFilters reports whether each filter has a pattern that matches a value of its name.
+func MatchesFilters(filters map[string]resources.AnyOf, values func(name string) []string) bool {
+	for name, patterns := range filters {
+		own := values(name)
+		if !slices.ContainsFunc(patterns, func(pattern string) bool {
+			return slices.ContainsFunc(own, func(value string) bool { return MatchesPattern(value, pattern) })
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
 // FileSums computes the checksums of an image file that the caller knows from the bytes that are written to it.
 type FileSums struct {
 	size   int64

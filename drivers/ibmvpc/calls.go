@@ -149,12 +149,3 @@ func decodeField(page map[string]json.RawMessage, field string, into any) error 
 
 // maxPause is the longest pause between two reads of a status.
 const maxPause = 10 * time.Second
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
-}

@@ -34,7 +34,9 @@ func (st *imageStore) ResolveImage(ctx context.Context, spec resources.CloudImag
 		}
 		problem.Suggestions = drivers.Suggestions(name, known)
 	}
-	matching := slices.DeleteFunc(all, func(i knownImage) bool { return imageStatus(i.Status) != resources.StatusReady || !i.matches(filters) })
+	matching := slices.DeleteFunc(all, func(i knownImage) bool {
+		return imageStatus(i.Status) != resources.StatusReady || !cloudkit.MatchesFilters(filters, i.values)
+	})
 	if len(matching) == 0 {
 		return resources.RemoteImage{}, []resources.Problem{problem}, nil
 	}
@@ -60,18 +62,6 @@ func (st *imageStore) imageByID(ctx context.Context, id string) (resources.Remot
 
 func newestFirst(a, b knownImage) int {
 	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
-}
-
-func (i knownImage) matches(filters map[string]resources.AnyOf) bool {
-	for name, patterns := range filters {
-		values := i.values(name)
-		if !slices.ContainsFunc(patterns, func(pattern string) bool {
-			return slices.ContainsFunc(values, func(value string) bool { return cloudkit.MatchesPattern(value, pattern) })
-		}) {
-			return false
-		}
-	}
-	return true
 }
 
 // values returns the values of an attribute.

@@ -63,7 +63,7 @@ func (st *imageStore) deleteEarlier(ctx context.Context, name string) error {
 				return err
 			}
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := cloudkit.Sleep(ctx, pause); err != nil {
 			return fmt.Errorf("wait for the deletion of image %s: %w", found[0].ID, err)
 		}
 	}
@@ -142,7 +142,7 @@ func (st *imageStore) wait(ctx context.Context, id string, spec drivers.ImageSpe
 			}
 			return now, fmt.Errorf("image %s is %s", id, reason)
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := cloudkit.Sleep(ctx, pause); err != nil {
 			return now, fmt.Errorf("wait for image %s: %w", id, err)
 		}
 	}

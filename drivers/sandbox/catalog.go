@@ -3,6 +3,7 @@ package sandbox
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/zclconf/go-cty/cty"
@@ -107,7 +108,7 @@ func (c catalog) checkQuota(used, more resources.ResourceAmounts) error {
 		sum, limit int64
 	}{{"instances", sum.Instances, c.limits.Instances}, {"cores", sum.Cores, c.limits.Cores}, {"ram", sum.RAM, c.limits.RAM}} {
 		if r.limit >= 0 && r.sum > r.limit {
-			return drivers.Unsent(quotaError(r.name, r.limit, r.sum))
+			return drivers.Unsent(fmt.Errorf("%w: the quota of %s is %d, and the servers would have %d", drivers.ErrQuota, r.name, r.limit, r.sum))
 		}
 	}
 	return nil

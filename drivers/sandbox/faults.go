@@ -83,10 +83,16 @@ func (f fault) check() error {
 		return fmt.Errorf("action %q needs a delay", f.Action)
 	case f.After < 0 || f.Every < 0 || f.Times < 0:
 		return errors.New("after, every and times cannot be negative")
-	case !slices.ContainsFunc(operations, func(o string) bool { return isMatch(f.Operation, o) }):
-		return fmt.Errorf("unknown operation %q; one of %s", f.Operation, strings.Join(operations, ", "))
 	}
-	return nil
+	return checkPattern(f.Operation)
+}
+
+// checkPattern returns an error for a pattern that matches no operation.
+func checkPattern(pattern string) error {
+	if slices.ContainsFunc(operations, func(o string) bool { return isMatch(pattern, o) }) {
+		return nil
+	}
+	return fmt.Errorf("unknown operation %q; one of %s", pattern, strings.Join(operations, ", "))
 }
 
 func isMatch(pattern, value string) bool {
@@ -217,7 +223,7 @@ func (c *Cloud) around(ctx context.Context, operation, name string, fn func(*fau
 		if err := hit.rejection(); err != nil {
 			return fmt.Errorf("%s: %w", operation, err)
 		}
-		if err := wait(ctx, hit.Delay); err != nil {
+		if err := cloudkit.Sleep(ctx, hit.Delay); err != nil {
 			return err
 		}
 	}
@@ -228,23 +234,4 @@ func (c *Cloud) around(ctx context.Context, operation, name string, fn func(*fau
 		return fmt.Errorf("%s: %w: %s", operation, drivers.ErrUnavailable, hit.text())
 	}
 	return nil
-}
-
-// wait ends early with the error of ctx.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
-}
-
-func quotaError(name string, limit, sum int64) error {
-	return fmt.Errorf("%w: the quota of %s is %d, and the servers would have %d", drivers.ErrQuota, name, limit, sum)
 }

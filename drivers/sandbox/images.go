@@ -75,7 +75,7 @@ func (s *imageStore) receive(ctx context.Context, i *image, spec drivers.ImageSp
 		err = sums.Check(spec)
 	}
 	if err == nil {
-		err = wait(ctx, s.imageTime)
+		err = cloudkit.Sleep(ctx, s.imageTime)
 	}
 	i.Size, i.SHA256, i.Pending = size, spec.SHA256, false
 	return err

@@ -42,7 +42,7 @@ func (c *Cloud) ResolveImage(ctx context.Context, spec resources.CloudImageSpec)
 			matches = func(i *image) bool { return i.ID == spec.ImageID }
 		case spec.Image == "" && len(spec.Filters) > 0:
 			problem.Attribute, problem.Value, problem.Detail = "filters", cloudkit.FilterText(spec.Filters), "no image matches"
-			matches = func(i *image) bool { return i.matches(spec.Filters) }
+			matches = func(i *image) bool { return cloudkit.MatchesFilters(spec.Filters, i.values) }
 		}
 		if i := slices.IndexFunc(all, func(i *image) bool { return !i.Pending && matches(i) }); i >= 0 {
 			found = all[i].remote()
@@ -59,24 +59,18 @@ func (c *Cloud) ResolveImage(ctx context.Context, spec resources.CloudImageSpec)
 	return found, problems, err
 }
 
-func (i *image) matches(filters map[string]resources.AnyOf) bool {
-	for name, patterns := range filters {
-		values := []string{i.Properties[name]}
-		switch name {
-		case "id":
-			values = []string{i.ID}
-		case "name":
-			values = []string{i.Name}
-		case "format":
-			values = []string{i.Format}
-		case "tag":
-			values = i.Tags
-		}
-		if !slices.ContainsFunc(patterns, func(pattern string) bool {
-			return slices.ContainsFunc(values, func(value string) bool { return cloudkit.MatchesPattern(value, pattern) })
-		}) {
-			return false
-		}
+// values returns the values of an attribute.
+func (i *image) values(name string) []string {
+	switch name {
+	case "id":
+		return []string{i.ID}
+	case "name":
+		return []string{i.Name}
+	case "format":
+		return []string{i.Format}
+	case "tag":
+		return i.Tags
+	default:
+		return []string{i.Properties[name]}
 	}
-	return true
 }

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -93,12 +92,7 @@ func (s providerSettings) check() error {
 	return nil
 }
 
-func checkOperation(v cty.Value) error {
-	if slices.ContainsFunc(operations, func(o string) bool { return cloudkit.MatchesPattern(o, v.AsString()) }) {
-		return nil
-	}
-	return fmt.Errorf("unknown operation %q; one of %s", v.AsString(), strings.Join(operations, ", "))
-}
+func checkOperation(v cty.Value) error { return checkPattern(v.AsString()) }
 
 func checkProperties(v cty.Value) error {
 	for key := range v.AsValueMap() {
