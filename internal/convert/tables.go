@@ -90,37 +90,25 @@ func keysFor(block string, keys []schema.NodepoolKey) []schema.NodepoolKey {
 	return own
 }
 
-// The blocks of the language. The defaults of some are in config and not in the tags of their structs.
+// The blocks of the language. The tags of their structs have the defaults, but for those of logins and of rebuild_age, which depend on
+// the block and are in config.
 var (
 	providerBlock   = schema.Of[resources.Provider]("", nil)
 	poolBlock       = schema.Of[resources.Pool]("", nil)
-	imageBlock      = withDefaults(schema.Of[resources.ProviderImage]("", nil), login, map[string]cty.Value{"pause": cty.False})
-	cloudImageBlock = withFilters(withDefaults(schema.Of[resources.CloudImageSpec]("", nil), login))
-	nodeBlock       = withDefaults(schema.Of[resources.StaticNode]("", nil), login, map[string]cty.Value{"username": cty.StringVal("zuul"), "slots": cty.NumberIntVal(1)})
-	diskimageBlock  = withDefaults(schema.Of[resources.Image]("", nil), login, map[string]cty.Value{"username": cty.StringVal("zuul"),
-		"rebuild_age": cty.StringVal("24h"), "build_timeout": cty.StringVal("8h"), "pause": cty.False, "delete_after_upload": cty.False})
-	settingsBlock = withMinimum(withDefaults(schema.Of[resources.Settings]("", nil), map[string]cty.Value{"build_log_retention": cty.NumberIntVal(7),
-		"max_hold_age": cty.StringVal("0s")}), "build_log_retention", -1)
+	imageBlock      = withDefaults(schema.Of[resources.ProviderImage]("", nil), login)
+	cloudImageBlock = withDefaults(schema.Of[resources.CloudImageSpec]("", nil), login)
+	nodeBlock       = withDefaults(schema.Of[resources.StaticNode]("", nil), login, map[string]string{"username": "zuul"})
+	diskimageBlock  = withDefaults(schema.Of[resources.Image]("", nil), login, map[string]string{"username": "zuul", "rebuild_age": "24h"})
 )
 
-var login = map[string]cty.Value{"python_path": cty.StringVal("auto"), "connection_type": cty.StringVal("ssh")}
+var login = map[string]string{"python_path": "auto", "connection_type": "ssh"}
 
-func withDefaults(b schema.Block, all ...map[string]cty.Value) schema.Block {
+func withDefaults(b schema.Block, all ...map[string]string) schema.Block {
 	for _, defaults := range all {
-		for name, value := range defaults {
-			b.Find(name).Default = value
+		for name, text := range defaults {
+			b.Find(name).Default = cty.StringVal(text)
 		}
 	}
-	return b
-}
-
-func withFilters(b schema.Block) schema.Block {
-	b.Find("filters").Type = cty.Map(cty.List(cty.String))
-	return b
-}
-
-func withMinimum(b schema.Block, name string, least int64) schema.Block {
-	b.Find(name).Min = &least
 	return b
 }
 
@@ -131,7 +119,7 @@ var (
 		{Key: "build-log-dir", Attr: "build_log_dir", Default: "/var/log/nodepool/builds"},
 		{Key: "build-log-retention", Attr: "build_log_retention", Default: "7"},
 		{Key: "max-hold-age", Attr: "max_hold_age", Default: "0"},
-	}, settingsBlock)
+	}, schema.Of[resources.Settings]("", nil))
 	tenantTable = newTable(toGlobal, schema.SameNodepoolKeys("max-servers", "max-cores", "max-ram", "max-volumes", "max-volume-gb"), schema.Of[resources.TenantLimit]("", nil))
 	tlsTable    = newTable(toGlobal, schema.SameNodepoolKeys("cert", "key", "ca"), schema.Of[resources.TLS]("", nil))
 	labelTable  = newTable(toLabels, []schema.NodepoolKey{{Key: "max-ready-age", Attr: "max_ready_age", Default: "0"}}, schema.Of[resources.Label]("", nil))
