@@ -1,6 +1,9 @@
 package config
 
 import (
+	"github.com/hashicorp/go-cty-funcs/cidr"
+	"github.com/hashicorp/go-cty-funcs/crypto"
+	"github.com/hashicorp/go-cty-funcs/encoding"
 	"github.com/hashicorp/hcl/v2/ext/tryfunc"
 	yaml "github.com/zclconf/go-cty-yaml"
 	"github.com/zclconf/go-cty/cty"
@@ -30,6 +33,7 @@ var functionGroups = []struct {
 	{"Encoding", []string{"base64decode", "base64encode", "csvdecode", "jsondecode", "jsonencode", "urlencode", "yamldecode",
 		"yamlencode"}},
 	{"Digests", []string{"filesha256", "md5", "sha1", "sha256", "sha512"}},
+	{"Networks", []string{"cidrhost", "cidrnetmask", "cidrsubnet", "cidrsubnets"}},
 	{"Dates", []string{"formatdate", "timeadd"}},
 	{"Files and environment", []string{"basename", "dirname", "env", "file", "filebase64", "fileexists", "fileset",
 		"templatefile"}},
@@ -80,11 +84,13 @@ func plainFunctions() map[string]function.Function {
 		"tostring": conversion(cty.String), "tolist": conversion(cty.List(cty.DynamicPseudoType)),
 		"toset": conversion(cty.Set(cty.DynamicPseudoType)), "tomap": conversion(cty.Map(cty.DynamicPseudoType)),
 
-		"base64decode": base64DecodeFunction, "base64encode": base64EncodeFunction, "csvdecode": stdlib.CSVDecodeFunc,
+		"base64decode": base64DecodeFunction, "base64encode": encoding.Base64EncodeFunc, "csvdecode": stdlib.CSVDecodeFunc,
 		"jsondecode": bounded(stdlib.JSONDecodeFunc, syntax.CheckDepth), "jsonencode": stdlib.JSONEncodeFunc,
-		"urlencode": urlEncodeFunction, "yamldecode": bounded(yaml.YAMLDecodeFunc, checkYAML), "yamlencode": yaml.YAMLEncodeFunc,
+		"urlencode": encoding.URLEncodeFunc, "yamldecode": bounded(yaml.YAMLDecodeFunc, checkYAML), "yamlencode": yaml.YAMLEncodeFunc,
 
-		"md5": md5Function, "sha1": sha1Function, "sha256": sha256Function, "sha512": sha512Function,
+		"cidrhost": cidr.HostFunc, "cidrnetmask": cidr.NetmaskFunc, "cidrsubnet": cidr.SubnetFunc, "cidrsubnets": cidr.SubnetsFunc,
+
+		"md5": crypto.Md5Func, "sha1": crypto.Sha1Func, "sha256": crypto.Sha256Func, "sha512": crypto.Sha512Func,
 		"formatdate": stdlib.FormatDateFunc, "timeadd": stdlib.TimeAddFunc,
 		"basename": basenameFunction, "dirname": dirnameFunction,
 	}

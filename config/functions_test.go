@@ -46,6 +46,8 @@ func TestFunctions(t *testing.T) {
 		`env("NONE", null) == null`: "true", `file("a.txt")`: "hello\n", `file("${path.config}/a.txt")`: "hello\n", `filebase64("a.txt")`: "aGVsbG8K",
 		`fileexists("a.txt")`: "true", `fileexists("b.txt")`: "false", `join(",", fileset("sub", "*.sh"))`: "b.sh,c.sh",
 		`substr(filesha256("a.txt"), 0, 8)`: "5891b5b5", `templatefile("t.tpl", { names = ["x", "y"] })`: "X;Y;hello\n",
+		`cidrhost("10.0.0.0/16", 258)`: "10.0.1.2", `cidrhost("fd00::/64", -1)`: "fd00::ffff:ffff:ffff:ffff", `cidrnetmask("10.0.0.0/20")`: "255.255.240.0",
+		`cidrsubnet("10.0.0.0/16", 8, 3)`: "10.0.3.0/24", `join(",", cidrsubnets("10.0.0.0/16", 8, 4))`: "10.0.0.0/24,10.0.16.0/20",
 		`"${"a"}%{ if true }b%{ endif }"`: "ab",
 	}
 	var main strings.Builder
@@ -108,10 +110,14 @@ locals {
   h = fileset(".", "[")
   i = sum(["a"])
   j = length(3)
+  k = cidrhost("10.0.0.0/24", 300)
+  n = cidrsubnets("10.0.0.0", 4)
+  o = base64decode("%")
 }`}))
 	wantText(t, got, `the environment variable NOT_SET is not set; set it, or add a default: env("NOT_SET", "")`, "none.txt", "no such key",
 		"the list has 2 elements; at most one is allowed", "none.tpl", "parameter: there is no file ", "cannot convert string to number", "string required",
-		"the pattern is not valid", "a number is required", "not a number")
+		"the pattern is not valid", "a number is required", "not a number",
+		"prefix of 24 does not accommodate a host numbered 300", "invalid CIDR address: 10.0.0.0", "the text is not base64")
 }
 
 func TestRangeIsThatOfTheStandardLibraryWithAHigherLimit(t *testing.T) {

@@ -1,15 +1,9 @@
 package config
 
 import (
-	"crypto/md5"  //nolint:gosec // checksum function of the language
-	"crypto/sha1" //nolint:gosec // checksum function of the language
-	"crypto/sha256"
-	"crypto/sha512"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/url"
 	"path"
 	"regexp"
 	"strconv"
@@ -63,20 +57,7 @@ var (
 	basenameFunction = textFunction(func(s string) (string, error) { return path.Base(s), nil })
 	dirnameFunction  = textFunction(func(s string) (string, error) { return path.Dir(s), nil })
 
-	urlEncodeFunction    = textFunction(func(s string) (string, error) { return url.QueryEscape(s), nil })
-	base64EncodeFunction = textFunction(func(s string) (string, error) { return base64.StdEncoding.EncodeToString([]byte(s)), nil })
-	base64DecodeFunction = textFunction(decodeBase64)
-
-	md5Function    = textFunction(func(s string) (string, error) { sum := md5.Sum([]byte(s)); return hex.EncodeToString(sum[:]), nil })  //nolint:gosec // checksum function of the language
-	sha1Function   = textFunction(func(s string) (string, error) { sum := sha1.Sum([]byte(s)); return hex.EncodeToString(sum[:]), nil }) //nolint:gosec // checksum function of the language
-	sha256Function = textFunction(func(s string) (string, error) {
-		sum := sha256.Sum256([]byte(s))
-		return hex.EncodeToString(sum[:]), nil
-	})
-	sha512Function = textFunction(func(s string) (string, error) {
-		sum := sha512.Sum512([]byte(s))
-		return hex.EncodeToString(sum[:]), nil
-	})
+	base64DecodeFunction = textFunction(decodeBase64) // that of go-cty-funcs prints the text in its errors
 )
 
 func decodeBase64(s string) (string, error) {

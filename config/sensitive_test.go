@@ -55,7 +55,7 @@ func TestDiagnosticsDoNotContainSecrets(t *testing.T) {
 		`parseint(upper(sensitive(env("TOKEN"))), 10)`, `parseint(local.derived, 10)`, `parseint(var.object.password, 10)`,
 		`var.object.nope`, `index(["a"], var.secret)`, `chunklist([1], var.secret)`, `replace("x", "/${var.secret}(/", "")`,
 		`fileset(var.secret, "[")`, `setproduct(var.secret)`, `one([var.secret, var.secret])`, `sum([var.secret])`,
-		`"${[var.secret]}"`, `var.secret...`, `parseint(each.value, 10)`, `cidr(var.secret)`, `max(var.secret)`,
+		`"${[var.secret]}"`, `var.secret...`, `parseint(each.value, 10)`, `cidr(var.secret)`, `cidrhost(var.secret, 1)`, `cidrsubnets(var.secret, 1)`, `max(var.secret)`,
 	}
 	for _, expression := range expressions {
 		opts := write(t, map[string]string{"main.hcl": fmt.Sprintf(`
