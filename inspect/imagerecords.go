@@ -223,7 +223,7 @@ func (r Removal) Users(records plan.Records, p plan.Plan) (users []*resources.No
 // Consequences returns notes about the effects of the removal that a plan executes: the build from which new nodes
 // boot, and the steps of the next plan.
 func (r Removal) Consequences(want resources.Desired, seen plan.Observed, p plan.Plan) (notes []plan.Note) {
-	if slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Action == plan.ActionBuild }) {
+	if slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Kind == plan.KindBuild }) {
 		return nil // the new build replaces the removed one, and replaced nodes wait for it
 	}
 	img := want.Image(r.Image)
@@ -259,9 +259,9 @@ func (r Removal) Consequences(want resources.Desired, seen plan.Observed, p plan
 	for _, s := range plan.Compute(want, after, plan.Options{}).Steps {
 		switch {
 		case s.Image != r.Image:
-		case s.Action == plan.ActionBuild:
+		case s.Kind == plan.KindBuild:
 			add(plan.Warning, s.Address, "the next plan builds %s again, because %s; -pause prevents that", r.Image, s.Reason.Text())
-		case s.Action == plan.ActionUpload && s.Build != "": // uploads of a new build follow from its build step
+		case s.Kind == plan.KindUpload && s.Build != "": // uploads of a new build follow from its build step
 			add(plan.Warning, s.Address, "the next plan uploads build %s to %s, because %s; to keep it away, delete the build, or pause the image in that provider's block",
 				s.Build[:min(8, len(s.Build))], s.Provider, s.Reason.Text())
 		}

@@ -9,26 +9,6 @@ import (
 	"github.com/npctl/npctl/internal/text"
 )
 
-// Action is what a step does.
-type Action string
-
-// The actions; actionKinds describes them.
-const (
-	ActionBuild      Action = "build"      // build an image
-	ActionConvert    Action = "convert"    // create a further format of a build
-	ActionUpload     Action = "upload"     // upload a build to a provider
-	ActionLaunch     Action = "launch"     // create a node
-	ActionImport     Action = "import"     // adopt a server or an image of another owner
-	ActionRegister   Action = "register"   // register a static node's slot
-	ActionUpdate     Action = "update"     // change a record
-	ActionServe      Action = "serve"      // assign nodes to a request
-	ActionDecline    Action = "decline"    // record that pools will not serve a request
-	ActionMove       Action = "move"       // write the present names of moved blocks into a record
-	ActionForget     Action = "forget"     // remove a record; its object is gone, or stays without ownership tags
-	ActionUnregister Action = "unregister" // remove the record of a static node's slot; the machine stays
-	ActionDelete     Action = "delete"     // delete an object and its record
-)
-
 // ActionKind describes an action for summaries, results and programs.
 type ActionKind struct {
 	Action Action

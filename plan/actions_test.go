@@ -12,10 +12,10 @@ import (
 )
 
 func TestSummaryAlwaysHasFourActions(t *testing.T) {
-	of := func(actions ...plan.Action) plan.Plan {
+	of := func(kinds ...plan.Kind) plan.Plan {
 		var p plan.Plan
-		for _, a := range actions {
-			p.Steps = append(p.Steps, plan.Step{Action: a})
+		for _, k := range kinds {
+			p.Steps = append(p.Steps, plan.Step{Kind: k})
 		}
 		return p
 	}
@@ -25,15 +25,15 @@ func TestSummaryAlwaysHasFourActions(t *testing.T) {
 	}{
 		{of(), "No changes."},
 		{plan.Plan{Unchanged: plantest.Unchanged(12)}, "No changes."},
-		{of(plan.ActionLaunch, plan.ActionBuild, plan.ActionLaunch, plan.ActionUpload), "Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete."},
-		{of(plan.ActionDelete), "Plan: 0 to build, 0 to upload, 0 to launch, 1 to delete."},
-		{of(plan.ActionRegister), "Plan: 0 to build, 0 to upload, 0 to launch, 1 to register, 0 to delete."},
-		{of(plan.ActionForget, plan.ActionUpdate, plan.ActionConvert, plan.ActionRegister, plan.ActionUpdate),
+		{of(plan.KindLaunch, plan.KindBuild, plan.KindLaunch, plan.KindUpload), "Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete."},
+		{of(plan.KindDeleteNode), "Plan: 0 to build, 0 to upload, 0 to launch, 1 to delete."},
+		{of(plan.KindRegisterSlot), "Plan: 0 to build, 0 to upload, 0 to launch, 1 to register, 0 to delete."},
+		{of(plan.KindForgetNode, plan.KindUpdateNode, plan.KindConvert, plan.KindRegisterSlot, plan.KindUpdateNode),
 			"Plan: 0 to build, 1 to convert, 0 to upload, 0 to launch, 1 to register, 2 to update, 1 to forget, 0 to delete."},
 		{plan.Plan{Deferred: []string{"a"}}, "No known changes; 1 provider could not be listed."},
 		{plan.Plan{Deferred: []string{"a", "b"}, InProgress: &plan.LockHolder{}},
 			"No known changes; 2 providers could not be listed, and another npctl is working."},
-		{plan.Plan{InProgress: &plan.LockHolder{}, Steps: of(plan.ActionLaunch).Steps},
+		{plan.Plan{InProgress: &plan.LockHolder{}, Steps: of(plan.KindLaunch).Steps},
 			"Plan: 0 to build, 0 to upload, 1 to launch, 0 to delete; another npctl is working."},
 	} {
 		if got := c.plan.Summary().String(); got != c.want {

@@ -297,7 +297,7 @@ problem diskimage.debian: build 00000000000000000000000000000001 stays because o
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 			for _, s := range p.Steps {
-				if s.Action == ActionBuild && s.Version != test.version {
+				if s.Kind == KindBuild && s.Version != test.version {
 					t.Errorf("version to fetch is %q, want %q", s.Version, test.version)
 				}
 			}

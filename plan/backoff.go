@@ -76,7 +76,7 @@ func (d *draft) withoutFailing(steps []Step) []Step {
 		if s.Action == ActionDelete {
 			p = deleteBackoff
 		}
-		if s.Action == ActionLaunch || !d.world.inBackoff(f, p) { // launches have their own backoff
+		if s.Kind == KindLaunch || !d.world.inBackoff(f, p) { // launches have their own backoff
 			continue
 		}
 		waiting[s.ID] = true

@@ -73,9 +73,10 @@ func instance(id string) resources.Instance {
 		Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindNode, ID: id}}
 }
 
-// lines returns the steps, problems and notes of a plan, one per line.
+// lines returns the steps, problems and notes of a plan, one per line, after an error if a step is invalid.
 func lines(p Plan) string {
 	var b strings.Builder
+	b.WriteString(foreignField(p.Steps))
 	for _, s := range p.Steps {
 		fmt.Fprintf(&b, "%s %s: %s", s.Action, s.Address, s.Reason)
 		if s.Record.ID != "" {

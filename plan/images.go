@@ -36,7 +36,7 @@ func planImages(w *world, d *draft) *imagePlanner {
 func (ip *imagePlanner) borrowed() {
 	for i := range ip.draft.steps {
 		s := &ip.draft.steps[i]
-		if s.Action != ActionBuild {
+		if s.Kind != KindBuild {
 			continue
 		}
 		image, ok := ip.imageOfOffer(ip.world.seen.InstanceOffers[s.Image])
@@ -193,7 +193,7 @@ func (ip *imagePlanner) planBuild(img *resources.Image, newest, unfinished *reso
 	if ip.buildBlocked(img, due, unfinished) {
 		return ""
 	}
-	s := Step{Address: at, Action: ActionBuild, Thing: ThingBuild, Reason: due.reason, Evidence: due.evidence,
+	s := Step{Address: at, Kind: KindBuild, Reason: due.reason, Evidence: due.evidence,
 		Changes: due.changes, Files: due.files, Image: img.Name, Formats: formats, Version: due.version, Replaces: newest != nil,
 		Estimate: ip.world.estimate("build/" + img.Name), Source: img.Source, Preconditions: ip.touchBuild(img, newest)}
 	if unfinished != nil {

@@ -55,7 +55,7 @@ func TestImageOfProviderListIsUploadedWithoutLabel(t *testing.T) {
 		o.Providers["cloud"] = view
 		var uploads []string
 		for _, s := range Compute(d, o, Options{}).Steps {
-			if s.Action == ActionUpload {
+			if s.Kind == KindUpload {
 				uploads = append(uploads, s.ID)
 			}
 		}

@@ -221,7 +221,7 @@ func (p *importPlanner) step(one *resources.Import, object ImportView) Step {
 		tags = fmt.Sprintf("this npctl, lost %s %s", marks.Kind, marks.ID)
 	}
 	evidence = append(evidence, Fact{"tags", tags})
-	return Step{ID: "import " + one.ID + " into " + one.Address(), Address: Address(one.Address()), Action: ActionImport, Reason: ReasonNamed,
+	return Step{ID: "import " + one.ID + " into " + one.Address(), Address: Address(one.Address()), Reason: ReasonNamed,
 		Evidence: evidence, Provider: one.Provider, External: one.ID, Source: one.Source,
 		Preconditions: []Fingerprint{{Subject: "object " + one.ID, Digest: digest(object.Name(), marks.Installation, string(marks.Kind), marks.ID, object.Program)}}}
 }
@@ -229,7 +229,7 @@ func (p *importPlanner) step(one *resources.Import, object ImportView) Step {
 // server plans the import of a server. It counts like a node that is being launched.
 func (p *importPlanner) server(one *resources.Import, object ImportView) {
 	s := p.step(one, object)
-	s.Thing, s.Pool, s.Label, s.Becomes = ThingNode, one.Pool, one.Label, one.State
+	s.Kind, s.Pool, s.Label, s.Becomes = KindImportNode, one.Pool, one.Label, one.State
 	s.Evidence = append(s.Evidence, Fact{"state", string(one.State)})
 	at := p.world.poolByKey[poolKey{one.Provider, one.Pool}].offers[one.Label]
 	s.Changes = differences(at, object)
@@ -260,7 +260,7 @@ func differences(at *poolOffer, object ImportView) (changes []Change) {
 func (p *importPlanner) image(one *resources.Import, object ImportView) {
 	s := p.step(one, object)
 	img := p.world.images[one.Image]
-	s.Thing, s.Image, s.Format = ThingUpload, one.Image, object.Image.Format
+	s.Kind, s.Image, s.Format = KindImportImage, one.Image, object.Image.Format
 	if p.builds[one.Image] == "" {
 		p.builds[one.Image] = p.sharedBuild(one)
 	}
@@ -298,7 +298,7 @@ func (ip *imagePlanner) imports(img *resources.Image) (importing bool) {
 	}
 	for i := range ip.draft.steps {
 		s := &ip.draft.steps[i]
-		if s.Action == ActionImport && s.Image == img.Name {
+		if s.Kind == KindImportImage && s.Image == img.Name {
 			ip.plannedUploads[imageAt{img.Name, s.Provider}] = s.ID
 			importing = true
 		}
@@ -312,7 +312,7 @@ func (ip *imagePlanner) unfinishedImport(u *resources.Upload) {
 	if !looked || ip.world.busy(u.Key()) {
 		return
 	}
-	s := Step{Address: uploadAddress(u.Provider, u.Image), Thing: ThingUpload, Image: u.Image, Build: u.Build, Provider: u.Provider,
+	s := Step{Address: uploadAddress(u.Provider, u.Image), Image: u.Image, Build: u.Build, Provider: u.Provider,
 		Record: u.Key(), External: u.ExternalID, Format: u.Format, Evidence: []Fact{{"image", u.ExternalID}, {"name", u.Name}}}
 	_, tagged := ip.world.remote[u.ID]
 	object, asked := view.Imports[ImportKey{resources.KindUpload, u.ExternalID}]
@@ -321,13 +321,13 @@ func (ip *imagePlanner) unfinishedImport(u *resources.Upload) {
 		ip.deleteUpload(u, ip.world.because(ReasonImageRemoved))
 		return
 	case !tagged && (ip.world.images[u.Image] == nil || ip.world.opt.Destroy):
-		s.ID, s.Action, s.Reason = "forget upload "+u.ID, ActionForget, ip.world.because(ReasonImageRemoved)
+		s.ID, s.Kind, s.Reason = "forget upload "+u.ID, KindForgetUpload, ip.world.because(ReasonImageRemoved)
 	case !tagged && asked && object.Err == "" && !object.Found:
-		s.ID, s.Action, s.Reason = "forget upload "+u.ID, ActionForget, ReasonLost
+		s.ID, s.Kind, s.Reason = "forget upload "+u.ID, KindForgetUpload, ReasonLost
 	case !tagged && asked && object.Marks().Installation != "":
-		s.ID, s.Action, s.Reason = "forget upload "+u.ID, ActionForget, ReasonNotOurs
+		s.ID, s.Kind, s.Reason = "forget upload "+u.ID, KindForgetUpload, ReasonNotOurs
 	default:
-		s.ID, s.Action, s.Reason = "import upload "+u.ID, ActionImport, ReasonUnfinished
+		s.ID, s.Kind, s.Reason = "import upload "+u.ID, KindImportImage, ReasonUnfinished
 	}
 	ip.draft.add(s)
 }
@@ -337,7 +337,7 @@ func (np *nodePlanner) unfinishedImport(n *resources.Node) {
 	np.capacity.count(n)
 	view, looked := np.world.view(n.Provider)
 	instance, ours := np.world.instances[n.ID] // it has our tags or none
-	s := Step{Address: nodeAddress(n.ID), Thing: ThingNode, Provider: n.Provider, Pool: n.Pool, Label: strings.Join(n.Labels, ","), Record: n.Key(),
+	s := Step{Address: nodeAddress(n.ID), Provider: n.Provider, Pool: n.Pool, Label: strings.Join(n.Labels, ","), Record: n.Key(),
 		External: n.ExternalID, Evidence: []Fact{{"server", n.ExternalID}, {"name", n.Hostname}}, Becomes: n.Importing}
 	_, removed := np.world.placeOfNode(n)
 	foreign := slices.ContainsFunc(view.Instances, func(i resources.Instance) bool { return i.ID == n.ExternalID })
@@ -348,16 +348,16 @@ func (np *nodePlanner) unfinishedImport(n *resources.Node) {
 		np.endNode(n, ReasonDestroy)
 		return
 	case !ours && foreign && !view.DeletedInstances[n.ExternalID]:
-		s.ID, s.Action, s.Reason = "forget node "+n.ID, ActionForget, ReasonNotOurs
+		s.ID, s.Kind, s.Reason = "forget node "+n.ID, KindForgetNode, ReasonNotOurs
 	case !ours && n.StateTime.Before(view.ListedAt):
-		s.ID, s.Action, s.Reason = "forget node "+n.ID, ActionForget, ReasonLost
+		s.ID, s.Kind, s.Reason = "forget node "+n.ID, KindForgetNode, ReasonLost
 	case !tagged && removed != "":
-		s.ID, s.Action, s.Reason = "forget node "+n.ID, ActionForget, np.world.because(removed)
+		s.ID, s.Kind, s.Reason = "forget node "+n.ID, KindForgetNode, np.world.because(removed)
 	default:
-		s.ID, s.Action, s.Reason = "import node "+n.ID, ActionImport, ReasonUnfinished
+		s.ID, s.Kind, s.Reason = "import node "+n.ID, KindImportNode, ReasonUnfinished
 	}
 	np.draft.add(s)
-	if s.Action == ActionImport && n.Importing == resources.StateReady && removed == "" {
+	if s.Kind == KindImportNode && n.Importing == resources.StateReady && removed == "" {
 		np.capacity.readyCount[n.Labels[0]]++
 	}
 }

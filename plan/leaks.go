@@ -52,7 +52,7 @@ func planLeaks(w *world, d *draft, lost []leak) []leak {
 		default:
 			left--
 		}
-		lp.draft.add(Step{Address: leakAddress(s), Action: ActionDelete, Thing: ThingLeftover, Reason: reason,
+		lp.draft.add(Step{Address: leakAddress(s), Kind: KindDeleteLeftover, Reason: reason,
 			Evidence: evidence, Provider: s.provider, Type: s.kind, External: s.id,
 			Preconditions: []Fingerprint{{Subject: string(leakAddress(s)), Digest: digest(s.marks.ID, s.id)}}})
 	}
@@ -110,7 +110,7 @@ func (np *nodePlanner) orphans(n *resources.Node) []string {
 		if s.inUse {
 			continue
 		}
-		steps = append(steps, np.draft.add(Step{Address: leakAddress(s), Action: ActionDelete, Thing: ThingLeftover, Reason: ReasonOrphaned,
+		steps = append(steps, np.draft.add(Step{Address: leakAddress(s), Kind: KindDeleteLeftover, Reason: ReasonOrphaned,
 			Evidence: []Fact{{"name", s.name}, {"node", n.ID}}, Provider: s.provider, Type: s.kind, External: s.id,
 			Preconditions: []Fingerprint{{Subject: string(leakAddress(s)), Digest: digest(s.marks.ID, s.id)}}}))
 	}
@@ -294,12 +294,12 @@ func planRecords(w *world, d *draft, leaks []leak) {
 			continue
 		}
 		if needs, empty := d.emptied(p, leaks); empty {
-			d.add(Step{ID: "forget provider " + p.Name, Address: ProviderAddress(p.Name), Action: ActionForget,
-				Thing: ThingRecord, Reason: ReasonNothingLeft, Provider: p.Name, Record: p.Key(), Needs: needs})
+			d.add(Step{ID: "forget provider " + p.Name, Address: ProviderAddress(p.Name), Kind: KindForgetRecord,
+				Reason: ReasonNothingLeft, Provider: p.Name, Record: p.Key(), Needs: needs})
 		}
 	}
 	protect := func(s Step, before bool) {
-		s.Action, s.Thing, s.Reason = ActionUpdate, ThingRecord, ReasonConfigChanged
+		s.Kind, s.Reason = KindUpdateRecord, ReasonConfigChanged
 		s.Changes = []Change{{Attribute: "prevent_destroy", Before: strconv.FormatBool(before), After: strconv.FormatBool(!before)}}
 		d.add(s)
 	}

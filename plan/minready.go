@@ -83,8 +83,8 @@ func (mp *minReadyPlanner) launch(at *poolOffer, label *resources.Label, have in
 	provider, pool := at.provider.Name, at.pool.Name
 	use := mp.capacity.pool(provider, pool)
 	address := OfferAddress(provider, pool, label.Name)
-	s := Step{ID: fmt.Sprintf("launch %s #%d", address, mp.launched[at]), Address: address, Action: ActionLaunch,
-		Thing: ThingNode, Reason: ReasonBelowMinReady, Provider: provider, Pool: pool, Label: label.Name,
+	s := Step{ID: fmt.Sprintf("launch %s #%d", address, mp.launched[at]), Address: address, Kind: KindLaunch,
+		Reason: ReasonBelowMinReady, Provider: provider, Pool: pool, Label: label.Name,
 		Image: at.offer.Image.Name, Source: at.offer.Source, Estimate: mp.world.estimate("launch/" + provider + "/" + label.Name),
 		Evidence: []Fact{{"min_ready", fmt.Sprint(label.MinReady)}, {"ready", fmt.Sprint(have)}}}
 	mp.placement.imageOf(&s, at)

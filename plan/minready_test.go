@@ -26,7 +26,7 @@ func twoClouds() (resources.Desired, Observed) {
 
 func launches(p Plan) (all []*Step) {
 	for i := range p.Steps {
-		if p.Steps[i].Action == ActionLaunch {
+		if p.Steps[i].Kind == KindLaunch {
 			all = append(all, &p.Steps[i])
 		}
 	}
@@ -103,7 +103,7 @@ func TestMoveNamesPoolOfSuccessor(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", s.ID, diff)
 		}
 		for _, c := range s.Changes {
-			if c.Attribute != "flavor" || c.Before != `"medium"` || c.After != `"small"` || c.Forces || s.Action != ActionLaunch {
+			if c.Attribute != "flavor" || c.Before != `"medium"` || c.After != `"small"` || c.Forces || s.Kind != KindLaunch {
 				t.Errorf("%s: change %+v", s.ID, c)
 			}
 		}

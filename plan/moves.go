@@ -295,7 +295,7 @@ func compareKeys(a, b resources.Key) int {
 // moveStep returns the step that gives a record its present names.
 func moveStep(before, after resources.Record) Step {
 	key := before.Key()
-	s := Step{ID: "move " + key.String(), Action: ActionMove, Reason: ReasonMoved, Record: key, Address: moveAddress(after)}
+	s := Step{ID: "move " + key.String(), Reason: ReasonMoved, Record: key, Address: moveAddress(after)}
 	s.Preconditions = []Fingerprint{{Subject: "moved " + key.String(), Digest: AttributesOf(before).Digest()}}
 	differ := func(name, from, to string) {
 		if from != to {
@@ -305,7 +305,7 @@ func moveStep(before, after resources.Record) Step {
 	switch to := after.(type) {
 	case *resources.Node:
 		from := before.(*resources.Node)
-		s.Thing, s.Provider, s.Pool, s.External = ThingNode, to.Provider, to.Pool, to.ExternalID
+		s.Kind, s.Provider, s.Pool, s.External = KindMoveNode, to.Provider, to.Pool, to.ExternalID
 		differ("provider", from.Provider, to.Provider)
 		differ("pool", from.Pool, to.Pool)
 		if s.Label = strings.Join(to.Labels, ","); !slices.Equal(from.Labels, to.Labels) {
@@ -317,23 +317,23 @@ func moveStep(before, after resources.Record) Step {
 			differ("node", from.Hostname, to.Hostname)
 		}
 	case *resources.Build:
-		s.Thing, s.Image, s.Build = ThingBuild, to.Image, to.ID
+		s.Kind, s.Image, s.Build = KindMoveBuild, to.Image, to.ID
 		differ("image", before.(*resources.Build).Image, to.Image)
 	case *resources.Upload:
 		from := before.(*resources.Upload)
-		s.Thing, s.Image, s.Provider, s.External = ThingUpload, to.Image, to.Provider, to.ExternalID
+		s.Kind, s.Image, s.Provider, s.External = KindMoveUpload, to.Image, to.Provider, to.ExternalID
 		differ("image", from.Image, to.Image)
 		differ("provider", from.Provider, to.Provider)
 	case *resources.Request:
 		from := before.(*resources.Request)
-		s.Thing, s.Request, s.Provider = ThingRequest, to.ID, to.Placement.Provider
+		s.Kind, s.Request, s.Provider = KindMoveRequest, to.ID, to.Placement.Provider
 		differ("provider", from.Placement.Provider, to.Placement.Provider)
 		differ("pool", from.Placement.Pool, to.Placement.Pool)
 	case *resources.ProviderRecord:
-		s.Thing, s.Provider = ThingRecord, to.Name
+		s.Kind, s.Provider = KindMoveRecord, to.Name
 		differ("name", before.(*resources.ProviderRecord).Name, to.Name)
 	case *resources.ImageRecord:
-		s.Thing, s.Image, s.ImageKind = ThingRecord, to.Name, to.Kind
+		s.Kind, s.Image, s.ImageKind = KindMoveRecord, to.Name, to.Kind
 		differ("name", before.(*resources.ImageRecord).Name, to.Name)
 	}
 	return s

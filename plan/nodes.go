@@ -233,7 +233,7 @@ func (np *nodePlanner) unfinishedNode(n *resources.Node, at *poolOffer) {
 	if np.world.owns(n) {
 		zone = np.world.requests[n.Request].Placement.Zone
 	}
-	s := Step{ID: "launch node " + n.ID, Address: nodeAddress(n.ID), Action: ActionLaunch, Thing: ThingNode,
+	s := Step{ID: "launch node " + n.ID, Address: nodeAddress(n.ID), Kind: KindLaunch,
 		Reason: reasonToResume(n), Provider: n.Provider, Pool: n.Pool, Label: label, Record: n.Key(),
 		Zone: zone, Request: n.Request, External: external, Estimate: np.world.estimate("launch/" + n.Provider + "/" + label), Source: at.offer.Source}
 	planLaunch(np.world, &s, at, nil) // images are not planned yet
@@ -279,7 +279,7 @@ func (np *nodePlanner) releaseFromRequest(n *resources.Node) {
 		np.draft.kept.nodes = append(np.draft.kept.nodes, n)
 		return
 	}
-	s := Step{ID: "free node " + n.ID, Address: nodeAddress(n.ID), Action: ActionUpdate, Thing: ThingNode, Reason: ReasonRequestGone,
+	s := Step{ID: "free node " + n.ID, Address: nodeAddress(n.ID), Kind: KindUpdateNode, Reason: ReasonRequestGone,
 		Provider: n.Provider, Pool: n.Pool, Label: n.Labels[0], Record: n.Key(), Request: n.Request, Evidence: []Fact{{"request", n.Request}}}
 	if n.Static {
 		s.Node, s.Slot = n.Hostname, n.Slot
@@ -308,7 +308,7 @@ func (w *world) useExpired(n *resources.Node) Reason {
 // endUse plans to mark a node in use as used. The next plan deletes or returns it.
 func (np *nodePlanner) endUse(n *resources.Node) {
 	np.capacity.count(n)
-	np.draft.add(Step{ID: "end use of node " + n.ID, Address: nodeAddress(n.ID), Action: ActionUpdate, Thing: ThingNode, Reason: np.world.useExpired(n),
+	np.draft.add(Step{ID: "end use of node " + n.ID, Address: nodeAddress(n.ID), Kind: KindUpdateNode, Reason: np.world.useExpired(n),
 		Provider: n.Provider, Pool: n.Pool, Label: strings.Join(n.Labels, ","), Record: n.Key(),
 		Evidence: []Fact{{"state", string(n.State)}, {"since", clock(n.StateTime)}}})
 }
@@ -321,7 +321,7 @@ func (w *world) mustRetire(n *resources.Node) bool {
 
 func (np *nodePlanner) retire(n *resources.Node) {
 	np.capacity.count(n)
-	np.draft.add(Step{ID: "retire node " + n.ID, Address: nodeAddress(n.ID), Action: ActionUpdate, Thing: ThingNode, Reason: ReasonNotReady,
+	np.draft.add(Step{ID: "retire node " + n.ID, Address: nodeAddress(n.ID), Kind: KindUpdateNode, Reason: ReasonNotReady,
 		Provider: n.Provider, Pool: n.Pool, Label: strings.Join(n.Labels, ","), Record: n.Key(), Evidence: []Fact{{"server", n.ExternalID}}})
 }
 
@@ -335,7 +335,7 @@ func (w *world) label(name string) *resources.Label {
 
 // endNode plans the deletion of a node, or the removal of its record alone if the cloud no longer has it.
 func (np *nodePlanner) endNode(n *resources.Node, reason Reason, evidence ...Fact) string {
-	s := Step{ID: "delete node " + n.ID, Address: nodeAddress(n.ID), Action: ActionDelete, Thing: ThingNode,
+	s := Step{ID: "delete node " + n.ID, Address: nodeAddress(n.ID), Kind: KindDeleteNode,
 		Reason: reason, Provider: n.Provider, Pool: n.Pool, Record: n.Key(), External: n.ExternalID,
 		Evidence: append([]Fact{{"state", string(n.State)}}, evidence...)}
 	if len(n.Labels) > 0 {
@@ -345,7 +345,7 @@ func (np *nodePlanner) endNode(n *resources.Node, reason Reason, evidence ...Fac
 		s.External = instance.ID
 	}
 	if reason == ReasonLost {
-		s.ID, s.Action = "forget node "+n.ID, ActionForget
+		s.ID, s.Kind = "forget node "+n.ID, KindForgetNode
 		if i, found := np.world.instances[n.ID]; found { // the cloud still lists it as deleting
 			np.lost = append(np.lost, leak{provider: n.Provider, kind: "server", id: i.ID, name: i.Name, marks: i.Marks})
 		}

@@ -104,7 +104,7 @@ func TestPlacementOrder(t *testing.T) {
 func launchedAt(t *testing.T, what string, p Plan, want string) {
 	t.Helper()
 	for _, s := range p.Steps {
-		if s.Action == ActionLaunch {
+		if s.Kind == KindLaunch {
 			if at := s.Provider + "/" + s.Pool; at != want {
 				t.Errorf("%s: launched in %s, want %s", what, at, want)
 			}

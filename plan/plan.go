@@ -15,20 +15,6 @@ import (
 // provider.vexxhost.pool.main.label.debian-small or node.0000000001.
 type Address string
 
-// Thing is the kind of object that a step acts on.
-type Thing string
-
-// The kinds of objects.
-const (
-	ThingBuild    Thing = "build"
-	ThingUpload   Thing = "upload"
-	ThingNode     Thing = "node"
-	ThingRequest  Thing = "request"
-	ThingLeftover Thing = "leftover" // object in a cloud or directory with our ownership tags and without a record
-	ThingFile     Thing = "file"     // image file on disk
-	ThingRecord   Thing = "record"   // bookkeeping: provider and image records, templates
-)
-
 // Reason is the code that states why a step is in the plan, see the Reason constants.
 type Reason string
 
@@ -66,12 +52,12 @@ type Meta struct {
 	Options      Options   `json:"options"`
 }
 
-// Step is one change.
+// Step is one change. Its kind decides which of the fields it has: kinds_test.go lists them, and the property tests check each
+// planned step. A field that is not set has its zero value; Record is zero if the step creates the record.
 type Step struct {
-	ID            string              `json:"id"` // unique in the plan, the same for the same change in the next plan
-	Address       Address             `json:"address"`
-	Action        Action              `json:"action"`
-	Thing         Thing               `json:"thing"`
+	ID      string  `json:"id"` // unique in the plan, the same for the same change in the next plan
+	Address Address `json:"address"`
+	Kind
 	Reason        Reason              `json:"reason"`
 	Evidence      []Fact              `json:"evidence,omitempty"`
 	Changes       []Change            `json:"changes,omitempty"`
@@ -118,15 +104,6 @@ func (s *Step) Cause() string {
 		facts[i] = f.Name + ": " + f.Value
 	}
 	return s.Reason.Text() + " (" + strings.Join(facts, "; ") + ")"
-}
-
-// Removes reports whether the step takes something out of service. The guards against deletion count such steps.
-func (s *Step) Removes() bool { return s.Action == ActionDelete || s.Action == ActionUnregister }
-
-// ChecksMachine reports whether the step checks a machine and registers it. Other steps about a static node, such as
-// its release from a deleted request, only change its record.
-func (s *Step) ChecksMachine() bool {
-	return s.Thing == ThingNode && s.Node != "" && s.Reason != ReasonRequestGone && !s.Removes()
 }
 
 // Fact is one piece of evidence.

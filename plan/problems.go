@@ -214,7 +214,7 @@ func (rv review) withConsent(p Plan) Plan {
 			if s.Reason == ReasonAboveMaxServers {
 				shrunk++
 			}
-		case slices.Contains([]Action{ActionLaunch, ActionRegister, ActionBuild, ActionUpload}, s.Action) && !s.Replaces:
+		case slices.Contains([]Kind{KindLaunch, KindRegisterSlot, KindBuild, KindUpload}, s.Kind) && !s.Replaces:
 			made++
 		}
 	}

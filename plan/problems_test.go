@@ -122,8 +122,8 @@ func TestRemovalsThatNeedConsent(t *testing.T) {
 
 func TestMissingProgramsAreNoted(t *testing.T) {
 	converter := []Program{{Name: "qemu-img", Package: "qemu-utils"}}
-	build := Step{Action: ActionBuild, Address: "diskimage.debian", Image: "debian", Formats: []string{"qcow2", "raw"}}
-	convert := Step{Action: ActionConvert, Address: "diskimage.debian", Image: "debian", Format: "vhd"}
+	build := Step{Kind: KindBuild, Address: "diskimage.debian", Image: "debian", Formats: []string{"qcow2", "raw"}}
+	convert := Step{Kind: KindConvert, Address: "diskimage.debian", Image: "debian", Format: "vhd"}
 	const noQemu = "this host lacks qemu-img, so the build of diskimage.debian will fail; install the Debian package qemu-utils"
 	for name, test := range map[string]struct {
 		seen  Observed
@@ -142,7 +142,7 @@ func TestMissingProgramsAreNoted(t *testing.T) {
 			Observed{Converter: converter}, []Step{convert},
 			[]string{"this host lacks qemu-img, so the conversion of diskimage.debian will fail; install the Debian package qemu-utils"},
 		},
-		"no such step": {Observed{Converter: converter}, []Step{{Action: ActionDelete, Image: "debian"}}, nil},
+		"no such step": {Observed{Converter: converter}, []Step{{Kind: KindDeleteBuild, Image: "debian"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := review{&world{seen: test.seen}}

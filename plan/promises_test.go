@@ -91,7 +91,7 @@ func TestMaxCoresHoldsWhileANodeLeaves(t *testing.T) {
 	o.Providers["cloud"] = v
 	p := Compute(d, o, Options{})
 	for _, s := range p.Steps {
-		if s.Action == ActionLaunch {
+		if s.Kind == KindLaunch {
 			t.Errorf("4 cores in use and 5 to launch with max_cores = 8:\n%s", lines(p))
 		}
 	}
@@ -109,7 +109,7 @@ func TestMaxVolumesHoldsWhileANodeIsReplaced(t *testing.T) {
 	o.Providers["cloud"] = v
 	p := Compute(d, o, Options{})
 	for _, s := range p.Steps {
-		if s.Action == ActionLaunch && len(s.Needs) == 0 {
+		if s.Kind == KindLaunch && len(s.Needs) == 0 {
 			t.Fatalf("launched before the old one is gone, with max_volumes = 2 and 2 taken:\n%s", lines(p))
 		}
 	}
@@ -127,7 +127,7 @@ func TestQuotaCountsUnfinishedNodes(t *testing.T) {
 	p := Compute(d, o, Options{})
 	launches := 0
 	for _, s := range p.Steps {
-		if s.Action == ActionLaunch {
+		if s.Kind == KindLaunch {
 			launches++
 		}
 	}

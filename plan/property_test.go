@@ -58,17 +58,17 @@ func (m *model) apply(t *rapid.T, d resources.Desired, p Plan, failures *rapid.G
 func (m *model) step(t *rapid.T, d resources.Desired, s Step) {
 	view := m.Providers[s.Provider]
 	switch {
-	case s.Action == ActionBuild:
+	case s.Kind == KindBuild:
 		m.build(d, s)
-	case s.Action == ActionConvert:
+	case s.Kind == KindConvert:
 		b := m.find(s.Build)
 		b.Files = append(b.Files, resources.ImageFile{Format: s.Format, Name: "i-" + b.ID + "." + s.Format})
 		m.Files = append(m.Files, ImageFile{Name: "i-" + b.ID + "." + s.Format})
-	case s.Action == ActionUpload:
+	case s.Kind == KindUpload:
 		m.upload(t, s, &view)
-	case s.Action == ActionLaunch:
+	case s.Kind == KindLaunch:
 		m.launch(t, d, s, &view)
-	case s.Action == ActionRegister:
+	case s.Kind == KindRegisterSlot:
 		m.Records.Nodes = append(m.Records.Nodes, &resources.Node{ID: m.id(), Static: true, State: resources.StateReady, StateTime: m.Now,
 			Provider: s.Provider, Pool: s.Pool, Labels: strings.Split(s.Label, ","), Hostname: s.Node, Slot: s.Slot, Hash: staticHash(d, s)})
 	case s.Action == ActionUpdate:
@@ -242,7 +242,7 @@ func (m *model) check(t *rapid.T, d resources.Desired, s Step) {
 					count++
 				}
 			}
-			if s.Action == ActionLaunch && s.Record.Kind == "" && s.Provider == p.Name && s.Pool == pool.Name &&
+			if s.Kind == KindLaunch && s.Record.Kind == "" && s.Provider == p.Name && s.Pool == pool.Name &&
 				pool.MaxServers != nil && int64(count) > *pool.MaxServers {
 				t.Fatalf("%s: pool %s/%s has %d nodes, max_servers is %d\n%s", s.ID, p.Name, pool.Name, count, *pool.MaxServers, lines(m.current))
 			}
@@ -252,7 +252,7 @@ func (m *model) check(t *rapid.T, d resources.Desired, s Step) {
 		if n.Upload == "" || n.State != resources.StateReady {
 			continue
 		}
-		if s.Thing == ThingUpload && s.Action == ActionDelete && s.Record.ID == n.Upload {
+		if s.Kind == KindDeleteUpload && s.Record.ID == n.Upload {
 			t.Fatalf("%s: node %s still runs from it", s.ID, n.ID)
 		}
 	}
@@ -429,6 +429,9 @@ func TestAfterApplyTheNextPlanIsEmpty(t *testing.T) {
 				m.Records.Sightings = append(m.Records.Sightings, s)
 			}
 			p = Compute(d, m.observe(), opt)
+			if wrong := foreignField(p.Steps); wrong != "" {
+				t.Fatal(wrong)
+			}
 			for i := range p.Steps {
 				if s := &p.Steps[i]; s.Thing == ThingNode && s.Removes() && slices.Contains(p.Unchanged.Addresses(), s.Address) {
 					t.Fatalf("%s is unchanged and removed", s.Address)

@@ -178,15 +178,15 @@ func (w *workshop) fail(t *rapid.T, d resources.Desired, s Step) {
 	kind := rapid.SampledFrom([]resources.FaultKind{"", resources.FaultQuota, resources.FaultRejected}).Draw(t, "kind")
 	left := rapid.IntRange(0, 3).Draw(t, "left")
 	switch {
-	case s.Action == ActionBuild:
+	case s.Kind == KindBuild:
 		w.failBuild(d, s, left, kind)
-	case s.Action == ActionConvert:
+	case s.Kind == KindConvert:
 		for _, p := range d.Providers {
 			if w.Formats[p.Name] == s.Format {
 				r.Uploads[p.Name] = w.again(r.Uploads[p.Name], kind)
 			}
 		}
-	case s.Action == ActionUpload:
+	case s.Kind == KindUpload:
 		build := s.Build
 		if build == "" {
 			build = w.built[s.Image]
@@ -200,7 +200,7 @@ func (w *workshop) fail(t *rapid.T, d resources.Desired, s Step) {
 			w.arrive(s, w.find(build), &view, state, status)
 		}
 		w.Providers[s.Provider] = view
-	case s.Thing == ThingUpload && s.Action == ActionDelete:
+	case s.Kind == KindDeleteUpload:
 		w.setDeleting(s.Record)
 		if left > 1 { // deleted, but the response was lost
 			view.Images = slices.DeleteFunc(view.Images, func(i resources.RemoteImage) bool { return i.Marks.ID == s.Record.ID })
@@ -279,7 +279,11 @@ func (w *workshop) turn(t *rapid.T, d resources.Desired, opt Options, fails *rap
 	sighted, _ := Sightings(seen, 0)
 	w.Records.Sightings = sighted
 	w.note(fmt.Sprintf("-- %s, patient %t, replace %v", w.Now.Format(time.DateTime), opt.HonorBackoff, opt.Replace))
-	w.apply(t, d, Compute(d, w.observe(), opt), fails)
+	p := Compute(d, w.observe(), opt)
+	if wrong := foreignField(p.Steps); wrong != "" {
+		t.Fatal(wrong)
+	}
+	w.apply(t, d, p, fails)
 }
 
 // unsettle makes a build due, or a provider, a source or the build hosts temporarily unreachable.
@@ -451,7 +455,7 @@ func TestStoredBuildRequestStartsBuild(t *testing.T) {
 	}
 	o.RequestedBuilds = []string{"nobody-has-it", d.Images[0].Name}
 	steps := Compute(d, o, Options{}).Steps
-	if i := slices.IndexFunc(steps, func(s Step) bool { return s.Action == ActionBuild }); i < 0 || steps[i].Image != d.Images[0].Name || steps[i].Reason != ReasonRequested {
+	if i := slices.IndexFunc(steps, func(s Step) bool { return s.Kind == KindBuild }); i < 0 || steps[i].Image != d.Images[0].Name || steps[i].Reason != ReasonRequested {
 		t.Errorf("steps are %+v", steps)
 	}
 }
@@ -479,7 +483,7 @@ func TestFailedBuildRequestIsRetriedWithBackoff(t *testing.T) {
 				opt.Replace = []Address{"diskimage.debian"}
 			}
 			p := Compute(d, o, opt)
-			builds := slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Action == ActionBuild })
+			builds := slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Kind == KindBuild })
 			waits := slices.ContainsFunc(p.Notes, func(n Note) bool { return n.Code == "failing" })
 			if builds != test.builds || waits == test.builds {
 				t.Errorf("planned: %t, want %t; a note that it waits: %t\n%s", builds, test.builds, waits, lines(p))

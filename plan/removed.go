@@ -67,7 +67,7 @@ func (np *nodePlanner) removed(n *resources.Node) bool {
 	if !isForgotten {
 		return isKept
 	}
-	np.draft.add(Step{ID: "forget node " + n.ID, Address: nodeAddress(n.ID), Action: ActionForget, Thing: ThingNode, Reason: ReasonRemoved,
+	np.draft.add(Step{ID: "forget node " + n.ID, Address: nodeAddress(n.ID), Kind: KindReleaseNode, Reason: ReasonRemoved,
 		Provider: n.Provider, Pool: n.Pool, Label: strings.Join(n.Labels, ","), Record: n.Key(), External: n.ExternalID,
 		Evidence: []Fact{{"server", n.ExternalID}, {"name", n.Hostname}, {"state", string(n.State)}}})
 	return true
@@ -101,13 +101,10 @@ func (w *world) removedOr(u *resources.Upload, reason Reason) Reason {
 	return w.because(reason)
 }
 
-// Releases reports whether the step removes the ownership tags of an object that stays, and then its record.
-func (s *Step) Releases() bool { return s.Action == ActionForget && s.Reason == ReasonRemoved }
-
-// forgetInstead makes a deletion the step that forgets a record of a removed block.
-func (s *Step) forgetInstead() {
+// releaseInstead makes a deletion the step that releases an object of a removed block.
+func (s *Step) releaseInstead(release Kind) {
 	if s.Reason == ReasonRemoved {
 		s.ID = "forget" + strings.TrimPrefix(s.ID, "delete")
-		s.Action = ActionForget
+		s.Kind = release
 	}
 }

@@ -53,7 +53,7 @@ func planRequests(w *world, d *draft, use *capacity, place *placement, nodes *no
 		case w.busy(r.Key()) || r.IsDone() && !own || !r.IsDone() && !w.serving():
 		case r.State == resources.StateFailed: // the reason of the failure stays, even with Options.Destroy
 			if w.seen.Now.Sub(r.StateTime) > failedRetention {
-				d.add(Step{ID: "forget request " + r.ID, Address: requestAddress(r.ID), Action: ActionForget, Thing: ThingRequest,
+				d.add(Step{ID: "forget request " + r.ID, Address: requestAddress(r.ID), Kind: KindForgetRequest,
 					Reason: ReasonFailed, Record: r.Key(), Request: r.ID})
 			}
 		case w.opt.Destroy:
@@ -169,7 +169,7 @@ func FulfillStep(r *resources.Request, nodes []string) Step {
 }
 
 func serveStep(r *resources.Request, at resources.Placement, nodes []string, reason Reason) Step {
-	return Step{ID: "serve request " + r.ID, Address: requestAddress(r.ID), Action: ActionServe, Thing: ThingRequest, Reason: reason,
+	return Step{ID: "serve request " + r.ID, Address: requestAddress(r.ID), Kind: KindServe, Reason: reason,
 		Provider: at.Provider, Pool: at.Pool, Zone: at.Zone, Label: strings.Join(r.Labels, ","), Nodes: nodes, Record: r.Key(), Request: r.ID,
 		EventID: r.EventID}
 }
@@ -177,7 +177,7 @@ func serveStep(r *resources.Request, at resources.Placement, nodes []string, rea
 func (rp *requestPlanner) launchFor(r *resources.Request, o *option, i int, needs []string) {
 	at, label := o.offers[i], r.Labels[i]
 	s := Step{ID: fmt.Sprintf("launch request %s #%d", r.ID, i+1), Address: OfferAddress(o.at.provider, o.at.pool, label),
-		Action: ActionLaunch, Thing: ThingNode, Reason: ReasonRequestWaiting, Provider: o.at.provider, Pool: o.at.pool, Label: label,
+		Kind: KindLaunch, Reason: ReasonRequestWaiting, Provider: o.at.provider, Pool: o.at.pool, Label: label,
 		Zone: o.zone, Image: at.offer.Image.Name, Request: r.ID, Source: at.offer.Source, Needs: needs,
 		Estimate: rp.world.estimate("launch/" + o.at.provider + "/" + label), Evidence: []Fact{{"request", r.ID}}}
 	rp.placement.imageOf(&s, at)
@@ -278,7 +278,7 @@ func (rp *requestPlanner) decline(r *resources.Request, more []resources.Decline
 		}
 		reasons = all
 	}
-	s := Step{ID: "decline request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest,
+	s := Step{ID: "decline request " + r.ID, Address: requestAddress(r.ID), Kind: KindDecline,
 		Reason: ReasonDeclined, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: all}
 	if isLast {
 		s.ID, s.Reason, reasons = "fail request "+r.ID, ReasonAllDeclined, all
@@ -291,7 +291,7 @@ func (rp *requestPlanner) decline(r *resources.Request, more []resources.Decline
 }
 
 func (rp *requestPlanner) fail(r *resources.Request, reason Reason, evidence ...Fact) {
-	rp.draft.add(Step{ID: "fail request " + r.ID, Address: requestAddress(r.ID), Action: ActionDecline, Thing: ThingRequest, Reason: reason,
+	rp.draft.add(Step{ID: "fail request " + r.ID, Address: requestAddress(r.ID), Kind: KindDecline, Reason: reason,
 		Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Declined: r.Declined, Evidence: evidence})
 }
 

@@ -51,11 +51,11 @@ func answers(p Plan) string {
 			continue
 		}
 		fmt.Fprintf(&b, "%s", s.ID)
-		if s.Action == ActionServe {
+		if s.Kind == KindServe {
 			fmt.Fprintf(&b, " at %s/%s %q", s.Provider, s.Pool, s.Nodes)
 		}
 		for _, f := range s.Evidence {
-			if s.Action == ActionDecline {
+			if s.Kind == KindDecline {
 				fmt.Fprintf(&b, " (%s: %s)", f.Name, f.Value)
 			}
 		}

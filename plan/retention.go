@@ -27,9 +27,9 @@ func (ip *imagePlanner) deleteBuild(b *resources.Build, reason Reason, needs ...
 		evidence = append(evidence, Fact{"error", b.Error})
 	}
 	at := imageAddress(b.Kind, b.Image)
-	s := Step{ID: "delete build " + b.ID, Address: at, Action: ActionDelete, Thing: ThingBuild, Reason: reason,
+	s := Step{ID: "delete build " + b.ID, Address: at, Kind: KindDeleteBuild, Reason: reason,
 		Evidence: evidence, Image: b.Image, Build: b.ID, Record: b.Key(), Needs: needs}
-	s.forgetInstead()
+	s.releaseInstead(KindReleaseBuild)
 	ip.draft.add(s)
 }
 
@@ -98,7 +98,7 @@ func (ip *imagePlanner) uploadsRemain(b *resources.Build) bool {
 
 // uploads reports whether this plan uploads the build.
 func (ip *imagePlanner) uploads(b *resources.Build) bool {
-	return slices.ContainsFunc(ip.draft.steps, func(s Step) bool { return s.Action == ActionUpload && s.Build == b.ID })
+	return slices.ContainsFunc(ip.draft.steps, func(s Step) bool { return s.Kind == KindUpload && s.Build == b.ID })
 }
 
 // removedImages plans the removal of images that are no longer configured.
@@ -151,7 +151,7 @@ func (ip *imagePlanner) uploadedFiles(img *resources.Image, users []*resources.P
 			needs = append(needs, id)
 		}
 	}
-	s := Step{Address: imageAddress(img.Kind, img.Name), Action: ActionDelete, Thing: ThingFile, Reason: ReasonUploaded,
+	s := Step{Address: imageAddress(img.Kind, img.Name), Kind: KindDeleteFile, Reason: ReasonUploaded,
 		Image: img.Name, Needs: needs, Source: img.Source}
 	if planned != "" {
 		for _, format := range ip.draft.step(planned).Formats {

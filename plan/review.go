@@ -121,10 +121,10 @@ func (rv review) missingPrograms(steps []Step) (notes []Note) {
 		tools := rv.world.seen.Tools[s.Image]
 		var lacking []Program
 		foreign := func(format string) bool { return !slices.Contains(tools.Formats, format) }
-		if s.Action == ActionBuild {
+		if s.Kind == KindBuild {
 			lacking = slices.Clone(tools.Missing)
 		}
-		if s.Action == ActionConvert || s.Action == ActionBuild && tools.Formats != nil && slices.ContainsFunc(s.Formats, foreign) {
+		if s.Kind == KindConvert || s.Kind == KindBuild && tools.Formats != nil && slices.ContainsFunc(s.Formats, foreign) {
 			lacking = append(lacking, rv.world.seen.Converter...)
 		}
 		for _, program := range lacking {
@@ -187,8 +187,8 @@ func selectSteps(p Plan, opt Options) Plan {
 	}
 	if len(opt.Upload) > 0 {
 		p.Steps = withNeeds(p.Steps, func(s Step) bool {
-			renewed := s.Action == ActionDelete && s.Thing == ThingUpload && s.Reason == ReasonRequested
-			return (s.Action == ActionUpload || renewed) && slices.Contains(opt.Upload, s.Build)
+			renewed := s.Kind == KindDeleteUpload && s.Reason == ReasonRequested
+			return (s.Kind == KindUpload || renewed) && slices.Contains(opt.Upload, s.Build)
 		})
 	}
 	if len(opt.Targets) > 0 {

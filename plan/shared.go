@@ -85,7 +85,7 @@ func (rp *requestPlanner) restart(r *resources.Request) {
 }
 
 func restartStep(r *resources.Request, reason Reason, why Fact) Step {
-	return Step{ID: "restart request " + r.ID, Address: requestAddress(r.ID), Action: ActionUpdate, Thing: ThingRequest,
+	return Step{ID: "restart request " + r.ID, Address: requestAddress(r.ID), Kind: KindRestartRequest,
 		Reason: reason, Label: strings.Join(r.Labels, ","), Record: r.Key(), Request: r.ID, Evidence: []Fact{why}}
 }
 

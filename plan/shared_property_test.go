@@ -97,6 +97,9 @@ func (w *town) look(s *shop) {
 		o.RegisteredPools = append(o.RegisteredPools, p)
 	}
 	s.plan, s.revision = Compute(s.want, o, Options{}), maps.Clone(w.revision)
+	if wrong := foreignField(s.plan.Steps); wrong != "" {
+		w.t.Fatal(wrong)
+	}
 	s.peer.Paused = len(s.plan.Waiting) > 0
 }
 
@@ -120,15 +123,15 @@ func (w *town) act(s *shop) {
 
 func (w *town) do(s *shop, step Step) bool {
 	switch {
-	case step.Action == ActionServe:
+	case step.Kind == KindServe:
 		return w.serve(s, step)
-	case step.Action == ActionDecline:
+	case step.Kind == KindDecline:
 		w.decline(step)
 	case step.Reason == ReasonAbandoned:
 		w.restart(s, step)
-	case step.Action == ActionLaunch:
+	case step.Kind == KindLaunch:
 		return w.launch(s, step)
-	case step.Thing == ThingNode && step.Action == ActionUpdate:
+	case step.Kind == KindUpdateNode:
 		n := *w.nodes[step.Record.ID]
 		if step.Reason == ReasonRequestGone {
 			n.Request = ""

@@ -476,7 +476,7 @@ func TestDeclineIncludesStandbys(t *testing.T) {
 			o.Records.Requests = []*resources.Request{r}
 			got := ""
 			for _, s := range Compute(d, o, Options{}).Steps {
-				if s.Action == ActionDecline {
+				if s.Kind == KindDecline {
 					got, _, _ = strings.Cut(s.ID, " ")
 					if declinedBy(s.Declined, "standby") {
 						got += " standby"

@@ -98,7 +98,7 @@ func planUnneeded(w *world, d *draft) {
 			if n == nil || w.busy(n.Key()) || !w.isSourced(n, u.Request) {
 				continue // it has changed since the listing
 			}
-			d.add(Step{ID: "return node " + n.ID, Address: nodeAddress(n.ID), Thing: ThingNode, Action: ActionUpdate, Reason: ReasonIdle,
+			d.add(Step{ID: "return node " + n.ID, Address: nodeAddress(n.ID), Kind: KindUpdateNode, Reason: ReasonIdle,
 				Provider: name, Label: u.Label, Request: u.Request, Record: n.Key(), Evidence: []Fact{{"because", u.Why}}})
 		}
 	}

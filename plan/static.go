@@ -78,7 +78,7 @@ func (sp *staticPlanner) slots(p *resources.Provider, pool string, node *resourc
 		key := slotKey{p.Name, pool, node.Name, slot}
 		n := records[key]
 		delete(records, key)
-		s := Step{Address: slotAddress(key, node.Slots), Thing: ThingNode, Provider: p.Name, Pool: pool,
+		s := Step{Address: slotAddress(key, node.Slots), Provider: p.Name, Pool: pool,
 			Label: strings.Join(node.Labels, ","), Node: node.Name, Slot: slot, Source: node.Source}
 		taken := n != nil && sp.taken(n)
 		for _, label := range node.Labels {
@@ -91,7 +91,7 @@ func (sp *staticPlanner) slots(p *resources.Provider, pool string, node *resourc
 		}
 		switch {
 		case n == nil:
-			s.Action, s.Reason = ActionRegister, ReasonNewStaticNode
+			s.Kind, s.Reason = KindRegisterSlot, ReasonNewStaticNode
 			sp.draft.add(s)
 		case sp.world.useExpired(n) != "" && !sp.world.opt.Destroy:
 			sp.nodes.endUse(n)
@@ -101,12 +101,12 @@ func (sp *staticPlanner) slots(p *resources.Provider, pool string, node *resourc
 		case n.State == resources.StateReady && n.Request != "" && !sp.world.owns(n):
 			sp.nodes.releaseFromRequest(n)
 		case n.State == resources.StateUsed || n.State == resources.StateFailed:
-			s.Action, s.Reason, s.Record = ActionUpdate, ReasonUsed, n.Key()
+			s.Kind, s.Reason, s.Record = KindCheckSlot, ReasonUsed, n.Key()
 			sp.draft.add(s)
 		case n.State == resources.StateDeleting:
 			sp.removeSlot(n, ReasonUnfinished)
 		case !node.Hashes.Match(n.Hash):
-			s.Action, s.Reason, s.Record = ActionUpdate, ReasonConfigChanged, n.Key()
+			s.Kind, s.Reason, s.Record = KindCheckSlot, ReasonConfigChanged, n.Key()
 			s.Changes = sp.world.changes(n.Hash, node.Static)
 			for i := range s.Changes {
 				s.Changes[i].Forces = false
@@ -180,7 +180,7 @@ func (sp *staticPlanner) removeSlot(n *resources.Node, reason Reason) {
 			"static node %s is %s and stays until it is returned", n.Hostname, n.State)
 		return
 	}
-	sp.draft.add(Step{ID: "unregister node " + n.ID, Address: at, Action: ActionUnregister, Thing: ThingNode,
+	sp.draft.add(Step{ID: "unregister node " + n.ID, Address: at, Kind: KindUnregisterSlot,
 		Reason: sp.world.because(reason), Provider: n.Provider, Pool: n.Pool, Node: n.Hostname, Slot: n.Slot,
 		Label: strings.Join(n.Labels, ","), Record: n.Key(), Evidence: []Fact{{"state", string(n.State)}}})
 }

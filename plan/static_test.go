@@ -61,7 +61,7 @@ func TestStaticNodesAreUnregisteredByName(t *testing.T) {
 			p := Compute(d, o, Options{})
 			var s *Step
 			for i := range p.Steps {
-				if p.Steps[i].Action == ActionUnregister {
+				if p.Steps[i].Kind == KindUnregisterSlot {
 					s = &p.Steps[i]
 				}
 			}

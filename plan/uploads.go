@@ -20,8 +20,8 @@ func (ip *imagePlanner) checkUpload(u *resources.Upload) {
 	case u.State == resources.StateFailed:
 		ip.deleteUpload(u, ReasonFailed)
 	case looked && !found && !u.Unmarked && u.StateTime.Before(view.ListedAt):
-		ip.draft.add(Step{ID: "forget upload " + u.ID, Address: uploadAddress(u.Provider, u.Image), Action: ActionForget,
-			Thing: ThingUpload, Reason: ReasonLost, Image: u.Image, Build: u.Build, Provider: u.Provider, Record: u.Key(),
+		ip.draft.add(Step{ID: "forget upload " + u.ID, Address: uploadAddress(u.Provider, u.Image), Kind: KindForgetUpload,
+			Reason: ReasonLost, Image: u.Image, Build: u.Build, Provider: u.Provider, Record: u.Key(),
 			External: u.ExternalID, Evidence: []Fact{{"image", u.ExternalID}, {"name", u.Name}}})
 	case looked && found && remote.Status == resources.StatusFailed:
 		ip.deleteUpload(u, ReasonFailed)
@@ -123,7 +123,7 @@ func (ip *imagePlanner) interimUpload(img *resources.Image, p *resources.Provide
 }
 
 func (ip *imagePlanner) uploadStep(img *resources.Image, p *resources.Provider) Step {
-	s := Step{Address: uploadAddress(p.Name, img.Name), Action: ActionUpload, Thing: ThingUpload,
+	s := Step{Address: uploadAddress(p.Name, img.Name), Kind: KindUpload,
 		Reason: ReasonNotUploaded, Image: img.Name, Format: ip.world.seen.Formats[p.Name], Provider: p.Name,
 		Estimate: ip.world.estimate(fmt.Sprintf("upload/%s/%s", p.Name, img.Name)), Source: p.Source}
 	if f := ip.world.imageRecord(img.Name).Uploads[p.Name]; f != nil {
@@ -154,7 +154,7 @@ func (ip *imagePlanner) uploadNewest(img *resources.Image, p *resources.Provider
 	}
 	if f, ok := newest.File(s.Format); !ok || !ip.present(f) {
 		s.Needs = []string{ip.draft.add(Step{ID: fmt.Sprintf("convert %s %s", newest.ID, s.Format), Address: imageAddress(img.Kind, img.Name),
-			Action: ActionConvert, Thing: ThingFile, Reason: ReasonFormatMissing, Image: img.Name, Build: newest.ID,
+			Kind: KindConvert, Reason: ReasonFormatMissing, Image: img.Name, Build: newest.ID,
 			Format: s.Format, Evidence: []Fact{{"build", newest.ID}}, Preconditions: []Fingerprint{ip.world.fingerprint(newest.Key())},
 			Estimate: ip.world.estimate("convert/" + img.Name + "/" + s.Format), Source: img.Source})} // once for all providers
 	}
@@ -185,10 +185,10 @@ func (ip *imagePlanner) deleteUpload(u *resources.Upload, reason Reason, needs .
 	if u.Error != "" {
 		evidence = append(evidence, Fact{"error", u.Error})
 	}
-	s := Step{ID: "delete upload " + u.ID, Address: uploadAddress(u.Provider, u.Image), Action: ActionDelete,
-		Thing: ThingUpload, Reason: reason, Evidence: evidence, Image: u.Image, Build: u.Build, Provider: u.Provider,
+	s := Step{ID: "delete upload " + u.ID, Address: uploadAddress(u.Provider, u.Image), Kind: KindDeleteUpload,
+		Reason: reason, Evidence: evidence, Image: u.Image, Build: u.Build, Provider: u.Provider,
 		Record: u.Key(), External: external, Needs: needs}
-	s.forgetInstead()
+	s.releaseInstead(KindReleaseUpload)
 	return ip.draft.add(s)
 }
 
@@ -235,7 +235,7 @@ func (ip *imagePlanner) logins(img *resources.Image, p *resources.Provider) {
 			continue
 		}
 		at := uploadAddress(p.Name, img.Name)
-		ip.loginUpdates[u.Key()] = ip.draft.add(Step{ID: "update login of upload " + u.ID, Address: at, Action: ActionUpdate, Thing: ThingUpload,
+		ip.loginUpdates[u.Key()] = ip.draft.add(Step{ID: "update login of upload " + u.ID, Address: at, Kind: KindUpdateUpload,
 			Reason: ReasonConfigChanged, Image: img.Name, Build: u.Build, Provider: p.Name, Record: u.Key(), Changes: changes, Source: img.Source})
 		if n := ip.draft.readyOn(p.Name, u); n > 0 {
 			ip.draft.note(Info, "login-kept", at, img.Source, "%s of %s in %s: no change of the login until the next launch",

@@ -23,8 +23,8 @@ func TestLaunchWaitsForLoginUpdateOfItsUpload(t *testing.T) {
 	want.Images[0].Login.Username = "debian"
 	want.Labels[0].MinReady = 3
 	p := Compute(want, seen, Options{})
-	i := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Action == ActionUpdate && s.Thing == ThingUpload })
-	j := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Action == ActionLaunch })
+	i := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Kind == KindUpdateUpload })
+	j := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Kind == KindLaunch })
 	if len(p.Steps) != 2 || i < 0 || j < 0 {
 		t.Fatalf("got %v", p.Steps)
 	}
@@ -152,11 +152,11 @@ func TestChangedSettingsOfAnImageWithoutFilesNeedABuild(t *testing.T) {
 	withSettings(&want, "uefi")
 	p := Compute(want, seen, Options{})
 	for _, s := range p.Steps {
-		if s.Action == ActionDelete && s.Thing == ThingUpload && len(s.Needs) == 0 {
+		if s.Kind == KindDeleteUpload && len(s.Needs) == 0 {
 			t.Errorf("the upload goes first: %+v", s)
 		}
 	}
-	if len(p.Steps) < 2 || p.Steps[0].Action != ActionBuild || p.Steps[1].Action != ActionUpload {
+	if len(p.Steps) < 2 || p.Steps[0].Kind != KindBuild || p.Steps[1].Kind != KindUpload {
 		t.Errorf("got %v", p.Steps)
 	}
 }

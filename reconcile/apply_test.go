@@ -140,7 +140,7 @@ func TestChangedSettingsOfAnImageUploadItAgain(t *testing.T) {
 		apply(-1)
 		l.config = strings.Replace(twoClouds, `provider "lab" "one" {`, "provider \"lab\" \"one\" {\n  image \"debian\" {\n    min_disk = 1\n  }\n", 1)
 		s := apply(1)[0]
-		if s.Action != plan.ActionUpload || s.Provider != "one" || s.Reason != plan.ReasonConfigChanged || len(s.Changes) != 1 || s.Changes[0].After != "1" {
+		if s.Kind != plan.KindUpload || s.Provider != "one" || s.Reason != plan.ReasonConfigChanged || len(s.Changes) != 1 || s.Changes[0].After != "1" {
 			t.Fatalf("got %+v", s)
 		}
 		apply(0)

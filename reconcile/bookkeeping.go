@@ -89,7 +89,7 @@ func (k *bookkeeping) rememberImages(ctx context.Context, e *Engine, steps []pla
 		made[b.Image] = true
 	}
 	for _, s := range steps {
-		made[s.Image] = made[s.Image] || s.Action == plan.ActionBuild
+		made[s.Image] = made[s.Image] || s.Kind == plan.KindBuild
 	}
 	for _, img := range e.Desired.Images {
 		if !made[img.Name] {

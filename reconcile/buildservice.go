@@ -227,7 +227,7 @@ func (w *BuildService) build(ctx context.Context, job builders.RemoteBuild) ([]r
 		return nil, fmt.Errorf("%s: the request contains no format, and none is configured on this host", img.Ref())
 	}
 	slices.Sort(wanted)
-	step := plan.Step{ID: "build " + id, Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: job.Image, Build: buildID(id),
+	step := plan.Step{ID: "build " + id, Kind: plan.KindBuild, Image: job.Image, Build: buildID(id),
 		Version: job.Version, Formats: slices.Compact(wanted)}
 	defer w.listen(step.ID, job.Progress)()
 	if _, err := x.runStep(ctx, step, stepRun{}); err != nil {
@@ -269,7 +269,7 @@ func (w *BuildService) Upload(ctx context.Context, job builders.UploadJob) (stri
 		return "", fmt.Errorf("provider %s does not support image uploads: %w", job.Provider, drivers.ErrNotSupported)
 	}
 	format := cmp.Or(job.Format, store.ImageFormat())
-	step := plan.Step{ID: "upload " + job.BuildID + " to " + p.Name, Action: plan.ActionUpload, Thing: plan.ThingUpload, Image: b.Image,
+	step := plan.Step{ID: "upload " + job.BuildID + " to " + p.Name, Kind: plan.KindUpload, Image: b.Image,
 		Build: b.ID, Provider: p.Name, Format: format}
 	return x.runStep(ctx, step, stepRun{work: func(ctx context.Context) (string, error) {
 		file, err := w.fileOf(ctx, x, b.ID, format)
@@ -338,7 +338,7 @@ func (u *imageUpload) sendUntagged(ctx context.Context, job builders.UploadJob) 
 
 // fileOf returns the build's file of a format, and converts the build if there is none.
 func (w *BuildService) fileOf(ctx context.Context, x *execution, id, format string) (resources.ImageFile, error) {
-	step := plan.Step{ID: "convert " + id + " to " + format, Action: plan.ActionConvert, Thing: plan.ThingFile, Build: id, Format: format}
+	step := plan.Step{ID: "convert " + id + " to " + format, Kind: plan.KindConvert, Build: id, Format: format}
 	file, err, _ := w.flight.Do(step.ID, func() (any, error) {
 		for converted := false; ; converted = true {
 			b, err := keptBuild(x, id)
@@ -362,7 +362,7 @@ func (w *BuildService) fileOf(ctx context.Context, x *execution, id, format stri
 
 // Remove implements builders.BuildService.
 func (w *BuildService) Remove(ctx context.Context, id string) error {
-	step := plan.Step{ID: "delete build " + id, Action: plan.ActionDelete, Thing: plan.ThingBuild,
+	step := plan.Step{ID: "delete build " + id, Kind: plan.KindDeleteBuild,
 		Record: resources.Key{Kind: resources.KindBuild, ID: buildID(id)}}
 	_, err := w.active().runStep(ctx, step, stepRun{})
 	return err

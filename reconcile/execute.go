@@ -123,7 +123,7 @@ func (x *execution) runStep(ctx context.Context, s plan.Step, r stepRun) (id str
 		noted()
 	}
 	var launch *nodeLaunch
-	if x.continuous && s.Action == plan.ActionLaunch {
+	if x.continuous && s.Kind == plan.KindLaunch {
 		if err := x.prepare(ctx, s); err != nil {
 			return "", err
 		}
@@ -132,7 +132,7 @@ func (x *execution) runStep(ctx context.Context, s plan.Step, r stepRun) (id str
 		}
 		id = launch.node.ID
 	}
-	if !stepKindOf(&s).brief {
+	if !s.Info().Brief {
 		noted()
 		free, err := x.slots.acquireFor(ctx, x.Engine, &s)
 		if err != nil {
@@ -155,7 +155,7 @@ func (x *execution) runStep(ctx context.Context, s plan.Step, r stepRun) (id str
 	if err := x.prepare(ctx, s); err != nil {
 		return "", err
 	}
-	return stepKindOf(&s).run(x, ctx, s)
+	return runs[s.Kind](x, ctx, s)
 }
 
 // created holds the IDs of the builds and uploads that a run has created, for the steps that use them.

@@ -71,7 +71,7 @@ func (x *execution) fallBack(ctx context.Context, opt plan.Options, result Resul
 
 // isFull reports whether a launch failed because its pool has no capacity now.
 func isFull(f Failure) bool {
-	return f.Step.Action == plan.ActionLaunch && (errors.Is(f.Err, drivers.ErrCapacity) || errors.Is(f.Err, drivers.ErrQuota))
+	return f.Step.Kind == plan.KindLaunch && (errors.Is(f.Err, drivers.ErrCapacity) || errors.Is(f.Err, drivers.ErrQuota))
 }
 
 // alternatives plans again with the failures of this run. It returns launches for the same labels and requests as the full
@@ -93,7 +93,7 @@ func (x *execution) alternatives(opt plan.Options, failures launchFailures, full
 		at := slices.IndexFunc(full, func(f Failure) bool {
 			return !replaced[f.Step.ID] && f.Step.Label == s.Label && f.Step.Request == s.Request
 		})
-		if s.Action != plan.ActionLaunch || at < 0 || len(s.Needs) > 0 {
+		if s.Kind != plan.KindLaunch || at < 0 || len(s.Needs) > 0 {
 			continue
 		}
 		instead := full[at].Step.ID

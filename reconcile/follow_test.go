@@ -233,7 +233,7 @@ func TestARequestIsClaimedAndGivenBackByTheCommitsThatAnswerIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := &execution{Engine: r.engine, sharedRun: r.sharedRun}
-	step := plan.Step{ID: "serve", Action: plan.ActionServe, Thing: plan.ThingRequest, Record: key, Request: key.ID, Nodes: []string{""}}
+	step := plan.Step{ID: "serve", Kind: plan.KindServe, Record: key, Request: key.ID, Nodes: []string{""}}
 	if err := x.serve(t.Context(), step); err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func TestClaimedRequestIsSkipped(t *testing.T) {
 	}
 	s.claimErr = func() error { return fmt.Errorf("%w, %w", state.ErrLocked, state.ErrConflict) }
 	x := &execution{Engine: r.engine, sharedRun: r.sharedRun}
-	step := plan.Step{ID: "serve", Action: plan.ActionServe, Thing: plan.ThingRequest, Record: key, Request: key.ID, Nodes: []string{""}}
+	step := plan.Step{ID: "serve", Kind: plan.KindServe, Record: key, Request: key.ID, Nodes: []string{""}}
 	if err := x.serve(t.Context(), step); !errors.Is(err, errChanged) || r.cache.claims.has(key) {
 		t.Errorf("the step ended with %v, and the request is claimed: %t", err, r.cache.claims.has(key))
 	}
@@ -309,7 +309,7 @@ func TestLockedRecordIsSkippedForAWhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	step := plan.Step{ID: "delete build b1", Action: plan.ActionDelete, Thing: plan.ThingBuild, Record: entries[0].Record.Key()}
+	step := plan.Step{ID: "delete build b1", Kind: plan.KindDeleteBuild, Record: entries[0].Record.Key()}
 	tries := 0
 	begin := func() {
 		t.Helper()
@@ -347,7 +347,7 @@ func TestADepartureIsKnownForAsLongAsAnOlderListingIsUsed(t *testing.T) {
 	}
 	listed := now
 	now = now.Add(time.Second)
-	r.note(plan.Step{Action: plan.ActionDelete, Provider: "cloud", External: "server"}, now, nil)
+	r.note(plan.Step{Kind: plan.KindDeleteNode, Provider: "cloud", External: "server"}, now, nil)
 	if ahead := now.Add(time.Second); gone(ahead) { // such as for a new configuration, which may be refused
 		t.Error("a listing that began later shows by itself that it is gone")
 	}

@@ -14,111 +14,70 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// stepKind describes the steps of one action on one kind of thing. It contains everything that the executor knows about
-// them: a new kind of step is one line in stepKinds and its run function.
-type stepKind struct {
-	lock    lockKind // the lock in a shared store
-	slot    slotKind // limits how many of the steps run at a time
-	brief   bool     // only writes records: it needs no slot
-	claims  bool     // claims the step's record, if it has one, before run; other kinds claim inside run
-	forgets bool     // does not use the provider, so the connection to it is not recorded
-	run     func(x *execution, ctx context.Context, s plan.Step) (id string, err error)
-}
+// run executes a step and returns the ID of its object.
+type run func(x *execution, ctx context.Context, s plan.Step) (id string, err error)
 
-// lockKind is the kind of the lock that a step needs in a shared store.
-type lockKind int
+// runs has the function of each kind of steps. plan.KindInfo has the rest that the executor knows about a kind.
+var runs = map[plan.Kind]run{
+	plan.KindBuild:        (*execution).build,
+	plan.KindConvert:      idOf(builtID, (*execution).convertBuild),
+	plan.KindMoveBuild:    idOf(recordID, (*execution).moveRecord),
+	plan.KindForgetBuild:  idOf(recordID, (*execution).forgetRecord),
+	plan.KindReleaseBuild: idOf(recordID, (*execution).releaseBuild),
+	plan.KindDeleteBuild:  idOf(recordID, (*execution).deleteBuild),
+	plan.KindDeleteFile:   idOf(noID, (*execution).deleteFile),
 
-const (
-	lockProvider lockKind = iota + 1 // of the provider, if the step has one
-	lockImage                        // of the image or, without one, of leaked images
-	lockRecord                       // of the image or provider with the record that the step writes
-	lockLeftover                     // of leaked images or of the provider
-)
+	plan.KindUpload:        (*execution).upload,
+	plan.KindImportImage:   (*execution).importImage,
+	plan.KindUpdateUpload:  idOf(recordID, (*execution).updateUpload),
+	plan.KindMoveUpload:    idOf(recordID, (*execution).moveRecord),
+	plan.KindForgetUpload:  idOf(recordID, (*execution).forgetRecord),
+	plan.KindReleaseUpload: idOf(recordID, (*execution).releaseObject),
+	plan.KindDeleteUpload:  idOf(recordID, (*execution).deleteUpload),
 
-// slotKind is the resource that limits how many steps run at a time.
-type slotKind int
+	plan.KindLaunch:         (*execution).launch,
+	plan.KindImportNode:     (*execution).importNode,
+	plan.KindRegisterSlot:   (*execution).registerStatic,
+	plan.KindCheckSlot:      (*execution).registerStatic,
+	plan.KindUpdateNode:     idOf(recordID, (*execution).updateNode),
+	plan.KindMoveNode:       idOf(recordID, (*execution).moveRecord),
+	plan.KindForgetNode:     idOf(recordID, (*execution).forgetRecord),
+	plan.KindReleaseNode:    idOf(recordID, (*execution).releaseObject),
+	plan.KindUnregisterSlot: idOf(recordID, (*execution).deleteNode),
+	plan.KindDeleteNode:     idOf(recordID, (*execution).deleteNode),
 
-const (
-	slotProvider slotKind = iota // the provider: max_concurrency
-	slotUpload                   // the uploads to the provider: max_uploads
-	slotWork                     // the kind of image work, see WorkOf
-)
+	plan.KindServe:          idOf(requestID, (*execution).serve),
+	plan.KindDecline:        idOf(requestID, onRecords(requestRecords.decline)),
+	plan.KindRestartRequest: idOf(requestID, onRecords(requestRecords.restartRequest)),
+	plan.KindMoveRequest:    idOf(recordID, (*execution).moveRecord),
+	plan.KindForgetRequest:  idOf(recordID, (*execution).forgetRecord),
 
-// stepKey identifies a kind of steps.
-type stepKey struct {
-	action plan.Action
-	thing  plan.Thing
-	object bool // of ActionUpdate: it checks the machine of a static node; of ActionForget: it releases an object that stays
-}
-
-// stepKinds contains all kinds of steps.
-var stepKinds = map[stepKey]stepKind{
-	{plan.ActionBuild, plan.ThingBuild, false}:   {lock: lockImage, slot: slotWork, claims: true, run: (*execution).build},
-	{plan.ActionDelete, plan.ThingBuild, false}:  {lock: lockImage, claims: true, run: idOf(recordID, (*execution).deleteBuild)},
-	{plan.ActionConvert, plan.ThingFile, false}:  {lock: lockImage, slot: slotWork, run: idOf(builtID, (*execution).convertBuild)},
-	{plan.ActionDelete, plan.ThingFile, false}:   {lock: lockImage, run: idOf(noID, (*execution).deleteFile)},
-	{plan.ActionUpload, plan.ThingUpload, false}: {lock: lockImage, slot: slotUpload, claims: true, run: (*execution).upload},
-	{plan.ActionUpdate, plan.ThingUpload, false}: {lock: lockImage, brief: true, run: idOf(recordID, (*execution).updateUpload)},
-	{plan.ActionDelete, plan.ThingUpload, false}: {lock: lockImage, claims: true, run: idOf(recordID, (*execution).deleteUpload)},
-
-	{plan.ActionImport, plan.ThingUpload, false}: {lock: lockImage, run: (*execution).importImage},
-	{plan.ActionImport, plan.ThingNode, false}:   {lock: lockProvider, run: (*execution).importNode},
-
-	{plan.ActionLaunch, plan.ThingNode, false}:     {lock: lockProvider, run: (*execution).launch},
-	{plan.ActionDelete, plan.ThingNode, false}:     {lock: lockProvider, run: idOf(recordID, (*execution).deleteNode)},
-	{plan.ActionUpdate, plan.ThingNode, false}:     {lock: lockProvider, brief: true, run: idOf(recordID, (*execution).updateNode)},
-	{plan.ActionUpdate, plan.ThingNode, true}:      {lock: lockProvider, claims: true, run: (*execution).registerStatic},
-	{plan.ActionRegister, plan.ThingNode, false}:   {lock: lockProvider, claims: true, run: (*execution).registerStatic},
-	{plan.ActionUnregister, plan.ThingNode, false}: {lock: lockProvider, claims: true, run: idOf(recordID, (*execution).deleteNode)},
-
-	{plan.ActionServe, plan.ThingRequest, false}:   {lock: lockProvider, brief: true, run: idOf(requestID, (*execution).serve)},
-	{plan.ActionDecline, plan.ThingRequest, false}: {lock: lockProvider, brief: true, run: idOf(requestID, onRecords(requestRecords.decline))},
-	{plan.ActionUpdate, plan.ThingRequest, false}:  {lock: lockProvider, brief: true, run: idOf(requestID, onRecords(requestRecords.restartRequest))},
-
-	{plan.ActionDelete, plan.ThingLeftover, false}: {lock: lockLeftover, run: idOf(externalID, (*execution).deleteLeftover)},
-	{plan.ActionUpdate, plan.ThingRecord, false}:   {lock: lockRecord, brief: true, run: idOf(recordID, (*execution).recordWritten)},
-
-	{plan.ActionMove, plan.ThingNode, false}:    {lock: lockProvider, brief: true, forgets: true, run: idOf(recordID, (*execution).moveRecord)},
-	{plan.ActionMove, plan.ThingRequest, false}: {lock: lockProvider, brief: true, forgets: true, run: idOf(recordID, (*execution).moveRecord)},
-	{plan.ActionMove, plan.ThingUpload, false}:  {lock: lockImage, brief: true, forgets: true, run: idOf(recordID, (*execution).moveRecord)},
-	{plan.ActionMove, plan.ThingBuild, false}:   {lock: lockImage, brief: true, forgets: true, run: idOf(recordID, (*execution).moveRecord)},
-	{plan.ActionMove, plan.ThingRecord, false}:  {lock: lockRecord, brief: true, forgets: true, run: idOf(recordID, (*execution).moveRecord)},
-
-	{plan.ActionForget, plan.ThingNode, false}:    {lock: lockProvider, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
-	{plan.ActionForget, plan.ThingRequest, false}: {lock: lockProvider, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
-	{plan.ActionForget, plan.ThingUpload, false}:  {lock: lockImage, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
-	{plan.ActionForget, plan.ThingBuild, false}:   {lock: lockImage, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
-	{plan.ActionForget, plan.ThingNode, true}:     {lock: lockProvider, claims: true, run: idOf(recordID, (*execution).releaseObject)},
-	{plan.ActionForget, plan.ThingUpload, true}:   {lock: lockImage, claims: true, run: idOf(recordID, (*execution).releaseObject)},
-	{plan.ActionForget, plan.ThingBuild, true}:    {lock: lockImage, claims: true, run: idOf(recordID, (*execution).releaseBuild)},
-	{plan.ActionForget, plan.ThingRecord, false}:  {lock: lockRecord, brief: true, forgets: true, run: idOf(recordID, (*execution).forgetRecord)},
-}
-
-// stepKindOf returns the kind of a step. It has no run function if this npctl does not know the kind.
-func stepKindOf(s *plan.Step) stepKind {
-	return stepKinds[stepKey{s.Action, s.Thing, s.Action == plan.ActionUpdate && s.ChecksMachine() || s.Releases()}]
+	plan.KindDeleteLeftover: idOf(externalID, (*execution).deleteLeftover),
+	plan.KindUpdateRecord:   idOf(recordID, (*execution).recordWritten),
+	plan.KindMoveRecord:     idOf(recordID, (*execution).moveRecord),
+	plan.KindForgetRecord:   idOf(recordID, (*execution).forgetRecord),
 }
 
 // prepare records the connection to the provider of a step and claims the record of the step, if its kind requires it.
 func (x *execution) prepare(ctx context.Context, s plan.Step) error {
-	kind := stepKindOf(&s)
-	if kind.run == nil {
-		return fmt.Errorf("this npctl cannot %s a %s", s.Action, s.Thing)
+	if runs[s.Kind] == nil {
+		return fmt.Errorf("this npctl does not support the step %s", s.Kind)
 	}
-	if s.Provider != "" && !kind.forgets {
+	onlyRecord := s.Action == plan.ActionMove || s.Action == plan.ActionForget && !s.Releases()
+	if s.Provider != "" && !onlyRecord {
 		if err := x.books.rememberProvider(ctx, x.Engine, s.Provider, x.seen.Providers[s.Provider].Location); err != nil {
 			return err
 		}
 	}
-	if kind.claims && s.Record.Kind != "" {
+	if s.Info().Claims && s.Record.Kind != "" {
 		return x.claimRecord(ctx, s)
 	}
 	return nil
 }
 
 // idOf returns a run function that reports a fixed ID of the step.
-func idOf(id func(*plan.Step) string, run func(*execution, context.Context, plan.Step) error) func(*execution, context.Context, plan.Step) (string, error) {
-	return func(x *execution, ctx context.Context, s plan.Step) (string, error) { return id(&s), run(x, ctx, s) }
+func idOf(id func(*plan.Step) string, do func(*execution, context.Context, plan.Step) error) run {
+	return func(x *execution, ctx context.Context, s plan.Step) (string, error) { return id(&s), do(x, ctx, s) }
 }
 
 // onRecords returns a run function that only changes requests and nodes.
@@ -163,15 +122,14 @@ func IsImageLock(name string) bool {
 
 // LockOf returns the name of the lock that a step needs in a shared store, or "" if it needs none.
 func LockOf(s *plan.Step) string {
-	switch lock := stepKindOf(s).lock; {
-	case lock == lockImage && s.Image == "", lock == lockLeftover && s.Type == "image":
-		return ImagesLock
-	case lock == lockImage:
+	image := s.Thing == plan.ThingBuild || s.Thing == plan.ThingFile || s.Thing == plan.ThingUpload || s.Record.Kind == resources.KindImage
+	switch {
+	case image && s.Image != "":
 		return ImageLock(s.Image)
-	case lock == lockRecord && s.Record.Kind == resources.KindImage && s.Image != "": // also of a moved image
-		return ImageLock(s.Image)
-	case lock == lockRecord && s.Record.Kind == resources.KindImage:
+	case image && s.Record.Kind == resources.KindImage:
 		return ImageLock(s.Record.ID)
+	case image, s.Thing == plan.ThingLeftover && s.Type == "image":
+		return ImagesLock
 	case s.Provider == "":
 		return ""
 	default:
@@ -294,19 +252,19 @@ func (l *slots) acquireFor(ctx context.Context, e *Engine, s *plan.Step) (releas
 	if !ok {
 		p = &resources.Provider{}
 	}
-	kind := stepKindOf(s).slot
+	kind := s.Info().Slot
 	var name string
 	var size int
 	switch kind {
-	case slotWork:
+	case plan.SlotWork:
 		name, size = e.WorkOf(*s)
-	case slotUpload:
+	case plan.SlotUpload:
 		name, size = uploadSemaphore+s.Provider, cmp.Or(int(p.MaxUploads), uploadsAtATime)
 	default:
 		name, size = providerSemaphore+s.Provider, cmp.Or(int(p.MaxConcurrency), defaultConcurrency)
 	}
 	release, err = l.acquire(ctx, name, size)
-	if err != nil || kind != slotProvider || p.MaxConcurrency > 0 {
+	if err != nil || kind != plan.SlotProvider || p.MaxConcurrency > 0 {
 		return release, err
 	}
 	early := sync.OnceFunc(release)

@@ -6,29 +6,24 @@ import (
 	"github.com/npctl/npctl/plan"
 )
 
-func TestEveryActionHasAKindWithLockAndRun(t *testing.T) {
+func TestEveryActionHasAKindAndEveryKindAFunction(t *testing.T) {
 	actions := map[plan.Action]bool{}
-	for key, kind := range stepKinds {
-		actions[key.action] = true
-		if kind.lock == 0 || kind.run == nil {
-			t.Errorf("%+v has no lock or no run function", key)
+	for _, kind := range plan.Kinds() {
+		actions[kind.Action] = true
+		info := kind.Info()
+		if runs[kind] == nil {
+			t.Errorf("%s has no function", kind)
 		}
-		if kind.brief && (kind.claims || kind.slot != slotProvider) {
-			t.Errorf("%+v is brief, so the runner neither claims its record nor takes a slot for it", key)
+		if info.Brief && (info.Claims || info.Slot != plan.SlotProvider) {
+			t.Errorf("%s is brief, so the runner neither claims its record nor takes a slot for it", kind)
 		}
+	}
+	if len(runs) != len(plan.Kinds()) {
+		t.Errorf("%d functions for %d kinds", len(runs), len(plan.Kinds()))
 	}
 	for _, kind := range plan.ActionKinds() {
 		if !actions[kind.Action] {
 			t.Errorf("no kind of step has the action %s", kind.Action)
 		}
-	}
-}
-
-func TestUpdateOfAStaticNodeChecksItsMachine(t *testing.T) {
-	free := plan.Step{Action: plan.ActionUpdate, Thing: plan.ThingNode, Reason: plan.ReasonRequestGone, Node: "rack-1"}
-	check := free
-	check.Reason = plan.ReasonUsed
-	if !stepKindOf(&free).brief || stepKindOf(&check).brief {
-		t.Errorf("brief is %v for the release of a node and %v for the check of its machine", stepKindOf(&free).brief, stepKindOf(&check).brief)
 	}
 }

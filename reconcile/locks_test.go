@@ -19,16 +19,16 @@ func TestStepsOfImagesAreUnderTheLockOfTheirImage(t *testing.T) {
 		step plan.Step
 		want string
 	}{
-		"build":            {plan.Step{Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: "debian"}, "image debian"},
-		"upload":           {plan.Step{Action: plan.ActionUpload, Thing: plan.ThingUpload, Image: "debian", Provider: "cloud"}, "image debian"},
-		"file":             {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingFile, Image: "debian"}, "image debian"},
-		"leaked file":      {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingLeftover, Type: "file"}, ""},
-		"leaked image":     {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingLeftover, Type: "image", Provider: "cloud"}, ImagesLock},
-		"record of image":  {plan.Step{Action: plan.ActionUpdate, Thing: plan.ThingRecord, Record: resources.Key{Kind: resources.KindImage, ID: "debian"}}, "image debian"},
-		"leaked server":    {plan.Step{Action: plan.ActionDelete, Thing: plan.ThingLeftover, Type: "instance", Provider: "cloud"}, "provider cloud"},
-		"launch":           {plan.Step{Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "cloud"}, "provider cloud"},
-		"request":          {plan.Step{Action: plan.ActionServe, Thing: plan.ThingRequest, Provider: "cloud"}, "provider cloud"},
-		"nobody's request": {plan.Step{Action: plan.ActionDecline, Thing: plan.ThingRequest}, ""},
+		"build":            {plan.Step{Kind: plan.KindBuild, Image: "debian"}, "image debian"},
+		"upload":           {plan.Step{Kind: plan.KindUpload, Image: "debian", Provider: "cloud"}, "image debian"},
+		"file":             {plan.Step{Kind: plan.KindDeleteFile, Image: "debian"}, "image debian"},
+		"leaked file":      {plan.Step{Kind: plan.KindDeleteLeftover, Type: "file"}, ""},
+		"leaked image":     {plan.Step{Kind: plan.KindDeleteLeftover, Type: "image", Provider: "cloud"}, ImagesLock},
+		"record of image":  {plan.Step{Kind: plan.KindUpdateRecord, Record: resources.Key{Kind: resources.KindImage, ID: "debian"}}, "image debian"},
+		"leaked server":    {plan.Step{Kind: plan.KindDeleteLeftover, Type: "instance", Provider: "cloud"}, "provider cloud"},
+		"launch":           {plan.Step{Kind: plan.KindLaunch, Provider: "cloud"}, "provider cloud"},
+		"request":          {plan.Step{Kind: plan.KindServe, Provider: "cloud"}, "provider cloud"},
+		"nobody's request": {plan.Step{Kind: plan.KindDecline}, ""},
 	} {
 		if got := LockOf(&c.step); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -38,8 +38,8 @@ func TestStepsOfImagesAreUnderTheLockOfTheirImage(t *testing.T) {
 
 // someSteps returns a plan with two steps of images in one provider, and one step of a node in another.
 func someSteps() plan.Plan {
-	return plan.Plan{Steps: []plan.Step{{ID: "1", Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: "alma"}, {ID: "2", Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "rack"},
-		{ID: "3", Action: plan.ActionUpload, Thing: plan.ThingUpload, Image: "alma", Provider: "cloud"}}}
+	return plan.Plan{Steps: []plan.Step{{ID: "1", Kind: plan.KindBuild, Image: "alma"}, {ID: "2", Kind: plan.KindLaunch, Provider: "rack"},
+		{ID: "3", Kind: plan.KindUpload, Image: "alma", Provider: "cloud"}}}
 }
 
 func TestAPlanIsDoneUnderTheLocksOfItsSteps(t *testing.T) {

@@ -202,7 +202,7 @@ func (o *Observer) Refresh(seen *plan.Observed) {
 	seen.StepEpoch = r.stepEpoch // before the records are read: they may lack the result of a step that ends after this
 	seen.Serving = nil           // likewise: the planner ignores entries that the records show already
 	for _, s := range r.running {
-		if s.Action == plan.ActionServe {
+		if s.Kind == plan.KindServe {
 			seen.Serving = append(seen.Serving, s.Step)
 		}
 	}

@@ -61,7 +61,7 @@ func TestABuildThatAnotherHasFinishedIsNotMadeAgain(t *testing.T) {
 			x, err := begin(t.Context(), e, seen)
 			testutil.Must(t, err)
 			defer x.pollers.end()
-			_, err = x.build(t.Context(), plan.Step{ID: "build debian", Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: "debian", Formats: []string{"raw"}})
+			_, err = x.build(t.Context(), plan.Step{ID: "build debian", Kind: plan.KindBuild, Image: "debian", Formats: []string{"raw"}})
 			if changed := errors.Is(err, errChanged); err == nil || changed != (test.builds == 0) || maker.builds != test.builds {
 				t.Errorf("the step ended with %v after %d builds, want %d", err, maker.builds, test.builds)
 			}

@@ -116,7 +116,7 @@ func TestFormatWithoutRefresh(t *testing.T) {
 			t.Errorf("looked: %v, blind: %v", looked.Formats, blind.Formats)
 		}
 		for _, s := range plan.Compute(e2.Desired, blind, plan.Options{}).Steps {
-			if s.Action == plan.ActionUpload {
+			if s.Kind == plan.KindUpload {
 				t.Logf("%s as %s", s.ID, s.Format)
 			}
 		}

@@ -90,7 +90,7 @@ func (l *lab) does(t *testing.T, a *afar, s plan.Step) error {
 	return nil
 }
 
-var buildAfar = plan.Step{ID: "build debian", Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: "debian", Formats: []string{"raw"}}
+var buildAfar = plan.Step{ID: "build debian", Kind: plan.KindBuild, Image: "debian", Formats: []string{"raw"}}
 
 func (l *lab) theBuild(t *testing.T) *resources.Build {
 	t.Helper()
@@ -121,7 +121,7 @@ func TestFailedRemoteBuildIsRemovedFromItsHost(t *testing.T) {
 	if b.State != resources.StateFailed {
 		t.Errorf("a build that could not be removed is %s", b.State)
 	}
-	if err := l.does(t, &afar{remove: away}, plan.Step{ID: "delete", Action: plan.ActionDelete, Thing: plan.ThingBuild, Record: b.Key()}); err != nil {
+	if err := l.does(t, &afar{remove: away}, plan.Step{ID: "delete", Kind: plan.KindDeleteBuild, Record: b.Key()}); err != nil {
 		t.Error(err)
 	}
 }
@@ -152,7 +152,7 @@ func TestRemoteBuildIsGoneOrItsHostIsDown(t *testing.T) {
 			testutil.Must(t, l.does(t, &afar{}, buildAfar))
 			b := l.theBuild(t)
 			a := &afar{remove: test.remove, up: test.up, held: test.held}
-			step := plan.Step{ID: "delete", Action: plan.ActionDelete, Thing: plan.ThingBuild, Record: b.Key()}
+			step := plan.Step{ID: "delete", Kind: plan.KindDeleteBuild, Record: b.Key()}
 			if err := l.does(t, a, step); (err == nil) != test.gone {
 				t.Errorf("got %v", err)
 			}
@@ -177,7 +177,7 @@ func TestInterruptedRemoteBuildOfNoHostIsDropped(t *testing.T) {
 		t.Fatalf("the build is %s", b.State)
 	}
 	a := &afar{remove: fmt.Errorf("nobody has it: %w", builders.ErrHostUnavailable)}
-	if err := l.does(t, a, plan.Step{ID: "delete", Action: plan.ActionDelete, Thing: plan.ThingBuild, Record: b.Key()}); err != nil {
+	if err := l.does(t, a, plan.Step{ID: "delete", Kind: plan.KindDeleteBuild, Record: b.Key()}); err != nil {
 		t.Error(err)
 	}
 	if left := l.records(resources.KindBuild); len(left) > 0 {

@@ -291,7 +291,7 @@ func (c *cleaner) cleanUp(n *resources.Node) {
 	if c == nil {
 		return
 	}
-	s := plan.Step{ID: "clean up node " + n.ID, Action: plan.ActionDelete, Thing: plan.ThingNode, Provider: n.Provider, Pool: n.Pool,
+	s := plan.Step{ID: "clean up node " + n.ID, Kind: plan.KindDeleteNode, Provider: n.Provider, Pool: n.Pool,
 		Record: n.Key(), External: n.ExternalID}
 	c.x.cache.clearRecordBusy(c.ctx, n.Key())
 	c.note(Undeleted{Node: n.ID, Provider: n.Provider, Server: n.ExternalID}, false)

@@ -205,7 +205,7 @@ const (
 // unverified returns the nodes that a step assigns and that were last checked more than verifyAfter ago. It omits nodes
 // that were never checked because their configuration disables the check.
 func (x *execution) unverified(s plan.Step) (nodes []*resources.Node) {
-	if s.Action != plan.ActionServe {
+	if s.Kind != plan.KindServe {
 		return nil
 	}
 	for _, id := range s.Nodes {

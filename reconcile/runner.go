@@ -118,20 +118,20 @@ func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 	accepting := map[string]*runningStep{} // started steps that accept a request and have no nodes to check, by step ID
 	under := map[string]int{}              // long-running steps by provider
 	for _, s := range r.running {
-		if !stepKindOf(&s.Step).brief {
+		if !s.Info().Brief {
 			under[s.Provider]++
 		}
 	}
 	for _, s := range p.Steps {
-		long := !stepKindOf(&s).brief
+		long := !s.Info().Brief
 		var needs *runningStep
-		if s.Action == plan.ActionLaunch && len(s.Needs) == 1 {
+		if s.Kind == plan.KindLaunch && len(s.Needs) == 1 {
 			needs = accepting[s.Needs[0]]
 		}
 		if needs == nil && len(s.Needs) > 0 || len(s.After) > 0 || r.stopping || long && under[s.Provider] >= maxStartedPerProvider {
 			continue
 		}
-		if s.Action == plan.ActionLaunch { // each plan numbers its launches from the start, so the number identifies nothing
+		if s.Kind == plan.KindLaunch { // each plan numbers its launches from the start, so the number identifies nothing
 			r.launches++
 			s.ID = fmt.Sprintf("%s (%d)", s.ID, r.launches)
 		}
@@ -140,7 +140,7 @@ func (r *Runner) Start(ctx context.Context, p plan.Plan, seen plan.Observed) []p
 		}
 		started := &runningStep{Step: s, needs: needs, done: make(chan struct{})}
 		r.running[s.ID] = started
-		if s.Action == plan.ActionServe && !slices.ContainsFunc(s.Nodes, func(id string) bool { return id != "" }) {
+		if s.Kind == plan.KindServe && !slices.ContainsFunc(s.Nodes, func(id string) bool { return id != "" }) {
 			accepting[s.ID] = started
 		}
 		if long {
@@ -189,7 +189,7 @@ func (r *Runner) step(ctx context.Context, x *execution, s *runningStep, noted f
 	delete(r.running, s.ID)
 	r.stepEpoch++
 	r.endedAt[s.ID] = r.stepEpoch
-	if !stepKindOf(&s.Step).brief && errors.Is(err, state.ErrLocked) {
+	if !s.Info().Brief && errors.Is(err, state.ErrLocked) {
 		r.lockedElsewhereUntil[s.ID] = x.Now().Add(lockedElsewherePause)
 	}
 	r.mu.Unlock()
@@ -213,9 +213,9 @@ func (r *Runner) note(s plan.Step, began time.Time, err error) (failures int) {
 	switch {
 	case undecided:
 		return failures
-	case s.Action != plan.ActionLaunch && err == nil:
+	case s.Kind != plan.KindLaunch && err == nil:
 		delete(r.failing, s.ID)
-	case s.Action != plan.ActionLaunch:
+	case s.Kind != plan.KindLaunch:
 		failures++
 		r.failing[s.ID] = &resources.Failure{Count: failures, Time: r.engine.Now(), Kind: faultKind(err), Error: err.Error()}
 	default:

@@ -300,7 +300,7 @@ func (r *Runner) Abandon(of func(*plan.Step) bool) <-chan struct{} {
 		}
 		for key := range r.cache.claims.keys() {
 			request, _ := get[resources.Request](r.cache, key)
-			if request != nil && of(&plan.Step{Action: plan.ActionServe, Thing: plan.ThingRequest, Provider: request.Placement.Provider}) {
+			if request != nil && of(&plan.Step{Kind: plan.KindServe, Provider: request.Placement.Provider}) {
 				r.cache.claims.release(context.Background(), key)
 			}
 		}

@@ -49,10 +49,10 @@ func TestEachKindOfImageWorkHasItsSemaphore(t *testing.T) {
 		}
 	}
 	build := func(image string) plan.Step {
-		return plan.Step{ID: image, Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: image}
+		return plan.Step{ID: image, Kind: plan.KindBuild, Image: image}
 	}
-	convert := plan.Step{ID: "convert", Action: plan.ActionConvert, Thing: plan.ThingFile, Image: "dib"}
-	upload := plan.Step{ID: "upload", Action: plan.ActionUpload, Thing: plan.ThingUpload, Image: "dib", Provider: "one"}
+	convert := plan.Step{ID: "convert", Kind: plan.KindConvert, Image: "dib"}
+	upload := plan.Step{ID: "upload", Kind: plan.KindUpload, Image: "dib", Provider: "one"}
 	all := map[string]struct {
 		step plan.Step
 		want int

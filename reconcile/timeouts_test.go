@@ -104,7 +104,7 @@ func TestStepTakesTheTimeSinceItHasItsSlot(t *testing.T) {
 			emulator.Options{BuildTime: time.Minute})
 		var took []time.Duration
 		l.events = func(e reconcile.Event) {
-			if e.Kind == reconcile.EventDone && e.Step.Action == plan.ActionLaunch {
+			if e.Kind == reconcile.EventDone && e.Step.Kind == plan.KindLaunch {
 				took = append(took, e.Took)
 			}
 		}

@@ -33,7 +33,7 @@ func TestJournalKeepsTheNewestEvents(t *testing.T) {
 		notes := openJournal(t, store)
 		for i := range each {
 			notes.AddStep(reconcile.Event{Kind: reconcile.EventDone, ID: fmt.Sprint(round*each + i),
-				Step: plan.Step{Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "one", Label: "small"}})
+				Step: plan.Step{Kind: plan.KindLaunch, Provider: "one", Label: "small"}})
 			notes.AddStep(reconcile.Event{Kind: reconcile.EventProgress})
 		}
 		for range 2 { // the second writes nothing
@@ -66,7 +66,7 @@ func TestFrequentEventsShareARecord(t *testing.T) {
 	const events = 250
 	for i := range events {
 		notes.AddStep(reconcile.Event{Kind: reconcile.EventDone, ID: fmt.Sprint(i),
-			Step: plan.Step{Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "one", Label: "small"}})
+			Step: plan.Step{Kind: plan.KindLaunch, Provider: "one", Label: "small"}})
 		testutil.Must(t, notes.Flush(t.Context()))
 	}
 	entries, err := store.List(t.Context(), resources.KindJournal)
@@ -91,13 +91,13 @@ func TestEventsOfRequestsNameTheirNodes(t *testing.T) {
 	store, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "npctl.db")})
 	testutil.Must(t, err)
 	defer store.Close() //nolint:errcheck // test cleanup
-	request := plan.Step{Address: "request.17", Thing: plan.ThingRequest, Request: "17", Provider: "rack", Pool: "main"}
-	step := func(action plan.Action, reason plan.Reason, nodes []string, evidence ...plan.Fact) reconcile.Event {
+	request := plan.Step{Address: "request.17", Request: "17", Provider: "rack", Pool: "main"}
+	step := func(kind plan.Kind, reason plan.Reason, nodes []string, evidence ...plan.Fact) reconcile.Event {
 		s := request
-		s.Action, s.Reason, s.Nodes, s.Evidence = action, reason, nodes, evidence
+		s.Kind, s.Reason, s.Nodes, s.Evidence = kind, reason, nodes, evidence
 		return reconcile.Event{Kind: reconcile.EventDone, Step: s}
 	}
-	failed := step(plan.ActionDecline, plan.ReasonDeadline, nil)
+	failed := step(plan.KindDecline, plan.ReasonDeadline, nil)
 	failed.Kind, failed.Err = reconcile.EventFailed, errors.New("no disk")
 	notes := openJournal(t, store)
 	want := []string{
@@ -109,11 +109,11 @@ func TestEventsOfRequestsNameTheirNodes(t *testing.T) {
 		"decline request.17 failed: no disk",
 	}
 	for _, event := range []reconcile.Event{
-		step(plan.ActionServe, plan.ReasonRequestWaiting, []string{""}),
-		step(plan.ActionServe, plan.ReasonRequestWaiting, []string{"0000000001", "", ""}),
-		step(plan.ActionServe, plan.ReasonRequestWaiting, []string{"0000000001", "0000000002"}),
-		step(plan.ActionDecline, plan.ReasonDeadline, nil),
-		step(plan.ActionDecline, plan.ReasonDeclined, nil, plan.Fact{Name: "rack/main", Value: "too small"}),
+		step(plan.KindServe, plan.ReasonRequestWaiting, []string{""}),
+		step(plan.KindServe, plan.ReasonRequestWaiting, []string{"0000000001", "", ""}),
+		step(plan.KindServe, plan.ReasonRequestWaiting, []string{"0000000001", "0000000002"}),
+		step(plan.KindDecline, plan.ReasonDeadline, nil),
+		step(plan.KindDecline, plan.ReasonDeclined, nil, plan.Fact{Name: "rack/main", Value: "too small"}),
 		failed,
 	} {
 		notes.AddStep(event)

@@ -149,9 +149,9 @@ func choicesOf(p plan.Plan) map[string]Decision {
 	for i := range p.Steps {
 		switch s := &p.Steps[i]; {
 		case s.Thing != plan.ThingRequest:
-		case s.Action == plan.ActionServe:
+		case s.Kind == plan.KindServe:
 			choices[s.Request] = Decision{Do: DecideServe, Place: resources.Placement{Provider: s.Provider, Pool: s.Pool, Zone: s.Zone}, Why: readyOf(s.Nodes)}
-		case s.Action == plan.ActionDecline:
+		case s.Kind == plan.KindDecline:
 			choices[s.Request] = Decision{Do: DecideDecline, Why: evidence(s.Evidence)}
 		}
 	}

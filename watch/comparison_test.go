@@ -120,7 +120,7 @@ func TestAnswerIsComparedWithRecordsThatAreAtLeastAsNew(t *testing.T) {
 	before := plan.Observed{}
 	before.Records.Requests = []*resources.Request{asked}
 	s.track(before.Records.Requests)
-	s.note(plan.Plan{Steps: []plan.Step{{Thing: plan.ThingRequest, Action: plan.ActionServe, Request: "1", Provider: "rack", Pool: "main"}}})
+	s.note(plan.Plan{Steps: []plan.Step{{Kind: plan.KindServe, Request: "1", Provider: "rack", Pool: "main"}}})
 
 	served := &resources.Request{ID: "1", State: resources.StateFulfilled, Labels: asked.Labels}
 	s.onAnswer(served) // while a pass computes from the older records

@@ -251,7 +251,7 @@ func (d *Daemon) report(event reconcile.Event) {
 	} else if event.Err != nil {
 		d.triggers.onStepFailed(event.Step, event.Err)
 	}
-	if event.Step.Action == plan.ActionLaunch {
+	if event.Step.Kind == plan.KindLaunch {
 		view, _ := d.observer.Listing(event.Step.Provider)
 		d.outages.onLaunchResult(event, view)
 	}

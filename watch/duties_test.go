@@ -55,8 +55,8 @@ func TestOtherProgramsOccupyTheirProvidersOnly(t *testing.T) {
 
 func TestStepsRunOnlyUnderTheirLock(t *testing.T) {
 	one, alma := reconcile.ProviderLock("one"), reconcile.ImageLock("alma")
-	launch := plan.Step{Action: plan.ActionLaunch, Thing: plan.ThingNode, Provider: "one"}
-	build := plan.Step{Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: "alma"}
+	launch := plan.Step{Kind: plan.KindLaunch, Provider: "one"}
+	build := plan.Step{Kind: plan.KindBuild, Image: "alma"}
 	for _, test := range []struct {
 		name           string
 		duties         duties

@@ -18,7 +18,7 @@ func TestEventIDsAreInLogAndJournal(t *testing.T) {
 	if !strings.Contains(log.String(), "request=7 event_id=e5") {
 		t.Errorf("the log has %s", log.String())
 	}
-	e, ok := journaled(reconcile.Event{Kind: reconcile.EventDone, Step: plan.Step{Action: plan.ActionServe, Thing: plan.ThingRequest, Request: "7", EventID: "e5"}})
+	e, ok := journaled(reconcile.Event{Kind: reconcile.EventDone, Step: plan.Step{Kind: plan.KindServe, Request: "7", EventID: "e5"}})
 	if !ok || e.EventID != "e5" {
 		t.Errorf("the journal has %+v", e)
 	}

@@ -10,16 +10,16 @@ import (
 )
 
 func buildStep(image string) plan.Step {
-	return plan.Step{ID: "build " + image, Action: plan.ActionBuild, Thing: plan.ThingBuild, Image: image}
+	return plan.Step{ID: "build " + image, Kind: plan.KindBuild, Image: image}
 }
 
 func uploadStep(image string, needs ...string) plan.Step {
-	return plan.Step{ID: "upload " + image, Action: plan.ActionUpload, Thing: plan.ThingUpload, Image: image, Provider: "one", Needs: needs}
+	return plan.Step{ID: "upload " + image, Kind: plan.KindUpload, Image: image, Provider: "one", Needs: needs}
 }
 
 func TestImageLockIsAcquiredWithCapacity(t *testing.T) {
 	alma := reconcile.ImageLock("alma")
-	deletion := plan.Step{Action: plan.ActionDelete, Thing: plan.ThingBuild, Image: "alma"}
+	deletion := plan.Step{Kind: plan.KindDeleteBuild, Image: "alma"}
 	for name, test := range map[string]struct {
 		running, wanted []plan.Step
 		has             []string

@@ -329,9 +329,9 @@ func stepText(event reconcile.Event) string {
 	s := &event.Step
 	done := event.Kind == reconcile.EventDone
 	switch {
-	case done && s.Action == plan.ActionServe:
+	case done && s.Kind == plan.KindServe:
 		return reservedText(s)
-	case done && s.Action == plan.ActionDecline:
+	case done && s.Kind == plan.KindDecline:
 		result := "failed: "
 		if s.Reason == plan.ReasonDeclined {
 			result = "declined: "

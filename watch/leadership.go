@@ -404,7 +404,7 @@ func hasCapacity(running, wanted []plan.Step, name string, has func(lock string)
 	building := map[string]map[string]bool{} // kind of work to lock names
 	for _, s := range slices.Concat(running, wanted) {
 		lock := reconcile.LockOf(&s)
-		if s.Action != plan.ActionBuild || !has(lock) {
+		if s.Kind != plan.KindBuild || !has(lock) {
 			continue
 		}
 		kind, _ := workOf(s)

@@ -143,7 +143,7 @@ func runnableSteps(p plan.Plan, providersListed func() bool) []plan.Step {
 	var steps []plan.Step
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if s.NeedsConsent || s.Removes() && forbidden[s.Address] || s.Action == plan.ActionBuild && !providersListed() {
+		if s.NeedsConsent || s.Removes() && forbidden[s.Address] || s.Kind == plan.KindBuild && !providersListed() {
 			continue
 		}
 		steps = append(steps, *s)
@@ -195,7 +195,7 @@ type stall struct {
 
 // note records the completion of a launch or serve step as progress.
 func (s *stall) note(event reconcile.Event) {
-	helps := event.Step.Action == plan.ActionLaunch || event.Step.Action == plan.ActionServe
+	helps := event.Step.Kind == plan.KindLaunch || event.Step.Kind == plan.KindServe
 	if event.Kind != reconcile.EventDone || !helps {
 		return
 	}

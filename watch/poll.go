@@ -232,9 +232,9 @@ func (n *triggers) channel(provider string) chan struct{} {
 // onStepDone triggers the listing that shows the result of a step: of a provider, or of build hosts.
 func (n *triggers) onStepDone(s plan.Step) {
 	switch {
-	case s.Action == plan.ActionBuild:
+	case s.Kind == plan.KindBuild:
 		n.trigger(inputsTrigger)
-	case s.Provider != "" && (s.Action == plan.ActionUpload || s.Thing == plan.ThingLeftover || s.Thing == plan.ThingUpload):
+	case s.Provider != "" && (s.Kind == plan.KindUpload || s.Thing == plan.ThingLeftover || s.Thing == plan.ThingUpload):
 		n.trigger(s.Provider)
 	}
 }

@@ -279,7 +279,7 @@ func TestReloadRetriesFailedUploadsImmediately(t *testing.T) {
 		}
 		p, err := d.Reload(t.Context(), false)
 		testutil.Must(t, err)
-		if !slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Action == plan.ActionUpload }) {
+		if !slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Kind == plan.KindUpload }) {
 			t.Errorf("whoever reloads is not told that it is tried again: %+v", p.Steps)
 		}
 		time.Sleep(10 * time.Second)

@@ -31,7 +31,7 @@ func TestSuspendedDaemonStartsNothingAndResumes(t *testing.T) {
 		r, err := d.Clients.CreateRequest(t.Context(), watch.NewRequest{Labels: []string{"small", "small"}})
 		testutil.Must(t, err)
 		testutil.Await(l.t, "the request's last node is on its way", func() bool { // min_ready may have launched one before
-			return slices.ContainsFunc(d.Runner().Running(), func(s plan.Step) bool { return s.Action == plan.ActionLaunch && s.Request == r.ID })
+			return slices.ContainsFunc(d.Runner().Running(), func(s plan.Step) bool { return s.Kind == plan.KindLaunch && s.Request == r.ID })
 		})
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

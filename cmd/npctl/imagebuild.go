@@ -110,7 +110,7 @@ func buildable(want resources.Desired, seen plan.Observed, name string) (*resour
 // unbuilt returns an error if the plan does not build one of the images and contains no problem that explains it.
 func unbuilt(images []*resources.Image, p plan.Plan) error {
 	for _, img := range images {
-		planned := slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Action == plan.ActionBuild && s.Image == img.Name })
+		planned := slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Kind == plan.KindBuild && s.Image == img.Name })
 		if planned {
 			continue
 		}

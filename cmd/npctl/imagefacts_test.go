@@ -57,8 +57,8 @@ func imageSample() imageState {
 			Nodes: []*resources.Node{{ID: "1", Upload: "0000000004"}, {ID: "2", Upload: "0000000004"}, {ID: "3", Upload: "0000000003"}, {ID: "4", Static: true}},
 		}}},
 		Next: plan.Plan{
-			Steps: []plan.Step{{Address: "provider.acme.image.debian", Action: plan.ActionUpload, Thing: plan.ThingUpload, Reason: plan.ReasonNotUploaded, Image: "debian"},
-				{Address: "node.1", Action: plan.ActionDelete, Thing: plan.ThingNode, Image: "debian"}},
+			Steps: []plan.Step{{Address: "provider.acme.image.debian", Kind: plan.KindUpload, Reason: plan.ReasonNotUploaded, Image: "debian"},
+				{Address: "node.1", Kind: plan.KindDeleteNode, Image: "debian"}},
 			Notes:    []plan.Note{{Severity: plan.Info, Code: "paused", Address: "diskimage.debian", Text: "it is paused"}, {Code: "other", Address: "diskimage.debian-11"}},
 			Problems: []plan.Problem{{Address: "provider.rax.image.debian", Text: "no room"}, {Address: "provider.rax", Text: "away"}},
 		},

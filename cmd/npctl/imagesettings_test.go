@@ -101,7 +101,7 @@ func uploadsIn(before, now resources.Desired, kind string) (changes []string) {
 		Templates: []*resources.Template{{Hash: hashes.Current(), Static: static}},
 	}}
 	for _, s := range plan.Compute(now, seen, plan.Options{}).Steps {
-		if s.Action != plan.ActionUpload || s.Provider != p.Name || s.Image != "exec" {
+		if s.Kind != plan.KindUpload || s.Provider != p.Name || s.Image != "exec" {
 			continue
 		}
 		for _, c := range s.Changes {

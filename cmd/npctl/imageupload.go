@@ -150,7 +150,7 @@ func (wish imageUploadOptions) targetProviders(want resources.Desired, img *reso
 func (wish imageUploadOptions) standsBy(seen plan.Observed, b *resources.Build, p plan.Plan) []plan.Note {
 	var notes []plan.Note
 	for _, s := range p.Steps {
-		if s.Action != plan.ActionUpload {
+		if s.Kind != plan.KindUpload {
 			continue
 		}
 		current := inspect.CurrentUpload(seen.Records, b.Image, s.Provider)

@@ -20,8 +20,8 @@ func TestRunningStepPrintsAHeartbeatEveryHalfMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		c := &applyCommand{app: newApp(streams{err: &out}, notTerminal)}
-		build := plan.Step{ID: "build x", Address: "diskimage.x", Action: plan.ActionBuild, Thing: plan.ThingBuild}
-		upload := plan.Step{ID: "upload x", Address: "provider.a.image.x", Action: plan.ActionUpload, Thing: plan.ThingUpload}
+		build := plan.Step{ID: "build x", Address: "diskimage.x", Kind: plan.KindBuild}
+		upload := plan.Step{ID: "upload x", Address: "provider.a.image.x", Kind: plan.KindUpload}
 		p := c.newProgress(plan.Plan{Steps: []plan.Step{build, upload}})
 		p.event(reconcile.Event{Kind: reconcile.EventStart, Step: build})
 		p.event(reconcile.Event{Kind: reconcile.EventProgress, Step: build, Phase: "installing packages"})
@@ -30,7 +30,7 @@ func TestRunningStepPrintsAHeartbeatEveryHalfMinute(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		p.event(reconcile.Event{Kind: reconcile.EventDone, Step: build, Took: 95 * time.Second, ID: "0123456789abcdef"})
 		time.Sleep(time.Hour)
-		launch := plan.Step{ID: "launch x #1", Address: "provider.a.pool.main.label.x", Action: plan.ActionLaunch, Thing: plan.ThingNode}
+		launch := plan.Step{ID: "launch x #1", Address: "provider.a.pool.main.label.x", Kind: plan.KindLaunch}
 		p.event(reconcile.Event{Kind: reconcile.EventRetry, Step: launch, Err: errors.New("no valid host\nmore"), Done: 1, Total: 3})
 		p.event(reconcile.Event{Kind: reconcile.EventStart, Step: upload})
 		p.event(reconcile.Event{Kind: reconcile.EventFailed, Step: upload, Err: errors.New("quota\x1b[31m exceeded\nmore")})
@@ -78,8 +78,8 @@ Apply complete: 0 built, 0 uploaded, 0 launched, 0 deleted. [1m30s]
 
 func TestResultSentence(t *testing.T) {
 	steps := []plan.Step{
-		{ID: "1", Action: plan.ActionBuild}, {ID: "2", Action: plan.ActionLaunch}, {ID: "3", Action: plan.ActionLaunch},
-		{ID: "4", Action: plan.ActionForget}, {ID: "5", Action: plan.ActionUpload},
+		{ID: "1", Kind: plan.KindBuild}, {ID: "2", Kind: plan.KindLaunch}, {ID: "3", Kind: plan.KindLaunch},
+		{ID: "4", Kind: plan.KindForgetNode}, {ID: "5", Kind: plan.KindUpload},
 	}
 	failed := reconcile.Failure{Step: steps[4], Err: errors.New("no")}
 	for _, c := range []struct {

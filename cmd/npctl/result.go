@@ -87,11 +87,11 @@ func resultSentence(operation string, p plan.Plan, r reconcile.Result) string {
 func stepTitle(s plan.Step) string {
 	title := string(s.Action) + " " + string(s.Address)
 	switch {
-	case s.Action == plan.ActionConvert:
+	case s.Kind == plan.KindConvert:
 		title += " to " + s.Format
-	case s.Thing == plan.ThingBuild && s.Action != plan.ActionBuild:
+	case s.Thing == plan.ThingBuild && s.Kind != plan.KindBuild:
 		title += " build " + short(s.Build)
-	case s.Action == plan.ActionLaunch && s.Record.ID == "":
+	case s.Kind == plan.KindLaunch && s.Record.ID == "":
 		if i := strings.LastIndexByte(s.ID, '#'); i >= 0 {
 			title += " " + s.ID[i:]
 		}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/npctl/npctl/internal/host"
 
@@ -192,13 +191,12 @@ func (h fileHeader) check(body []byte) error {
 
 // check rejects content that no npctl would have written.
 func (f File) check() error {
-	actions := plan.ActionKinds()
+	if s := plan.RestoreKinds(f.Plan.Steps); s != nil {
+		return fmt.Errorf("%w: step %q has the action %q of a %q, which this npctl does not support", ErrFormat, s.ID, s.Action, s.Thing)
+	}
 	seen := make(map[string]bool, len(f.Plan.Steps))
 	for i := range f.Plan.Steps {
 		s := &f.Plan.Steps[i]
-		if !slices.ContainsFunc(actions, func(k plan.ActionKind) bool { return k.Action == s.Action }) {
-			return fmt.Errorf("%w: step %q has the action %q, which this npctl does not support", ErrFormat, s.ID, s.Action)
-		}
 		if s.ID == "" || seen[s.ID] {
 			return fmt.Errorf("%w: the step id %q is empty or occurs twice", ErrDamaged, s.ID)
 		}

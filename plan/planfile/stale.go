@@ -80,8 +80,7 @@ func stepDifferences(saved, now *plan.Step) []string {
 		}
 	}
 	differs("address", string(saved.Address), string(now.Address))
-	differs("action", string(saved.Action), string(now.Action))
-	differs("thing", string(saved.Thing), string(now.Thing))
+	differs("action", saved.Kind.String(), now.Kind.String())
 	differs("image", saved.Image, now.Image)
 	differs("kind of image", string(saved.ImageKind), string(now.ImageKind))
 	differs("build", saved.Build, now.Build)

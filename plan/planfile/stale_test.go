@@ -13,7 +13,7 @@ import (
 )
 
 func staleStep() plan.Step {
-	return plan.Step{ID: "s", Address: "node.0000000003", Action: plan.ActionDelete, Thing: plan.ThingNode, Reason: plan.ReasonUsed,
+	return plan.Step{ID: "s", Address: "node.0000000003", Kind: plan.KindDeleteNode, Reason: plan.ReasonUsed,
 		Provider: "vexxhost", Record: resources.Key{Kind: resources.KindNode, ID: "0000000003"},
 		Values:        map[string]string{"flavor": "small"},
 		Preconditions: []plan.Fingerprint{{Subject: "node/0000000003", Digest: "7"}, {Subject: "provider.vexxhost/server/4f1c", Digest: "aa"}}}
@@ -86,6 +86,8 @@ func TestStaleComparesEveryField(t *testing.T) {
 		switch f := reflect.ValueOf(&now).Elem().Field(i); {
 		case name == "ID":
 			continue
+		case name == "Kind":
+			now.Kind = plan.KindLaunch
 		case f.Kind() == reflect.String:
 			f.SetString("another")
 		case f.CanInt():
@@ -169,9 +171,9 @@ func TestStaleNamesTheAttributesThatDiffer(t *testing.T) {
 
 func TestStaleStepIsNamedWithoutRepetition(t *testing.T) {
 	for want, step := range map[string]plan.Step{
-		"build it":        {Action: plan.ActionBuild, Thing: plan.ThingBuild},
-		"upload it":       {Action: plan.ActionUpload, Thing: plan.ThingUpload},
-		"delete the node": {Action: plan.ActionDelete, Thing: plan.ThingNode},
+		"build it":        {Kind: plan.KindBuild},
+		"upload it":       {Kind: plan.KindUpload},
+		"delete the node": {Kind: plan.KindDeleteNode},
 	} {
 		if got := actionText(&step); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -46,7 +46,7 @@ func sampleTouch(subject string) []plan.Fingerprint {
 
 // Build returns the step of a build because of changed inputs.
 func Build(image string) plan.Step {
-	return plan.Step{ID: "build diskimage." + image, Address: plan.Address("diskimage." + image), Action: plan.ActionBuild, Thing: plan.ThingBuild,
+	return plan.Step{ID: "build diskimage." + image, Address: plan.Address("diskimage." + image), Kind: plan.KindBuild,
 		Reason: plan.ReasonInputsChanged, Evidence: []plan.Fact{{Name: "build", Value: "4f1c8a0e5d7b49a2a3f2c6d1e0b98765"}, {Name: "runs", Value: "14"}},
 		Changes: []plan.Change{{Attribute: "elements", Before: `["debian-minimal","vm","simple-init"]`,
 			After: `["debian-minimal","vm","simple-init","growroot"]`, Forces: true}},
@@ -58,7 +58,7 @@ func Build(image string) plan.Step {
 // Upload returns the step of an upload of the build of Build.
 func Upload(image, provider string, minutes float64) plan.Step {
 	at := plan.Address("provider." + provider + ".image." + image)
-	return plan.Step{ID: "upload " + string(at), Address: at, Action: plan.ActionUpload, Thing: plan.ThingUpload, Reason: plan.ReasonNotUploaded,
+	return plan.Step{ID: "upload " + string(at), Address: at, Kind: plan.KindUpload, Reason: plan.ReasonNotUploaded,
 		Needs: []string{"build diskimage." + image}, Image: image, ImageKind: resources.DiskImage, Format: "qcow2", Provider: provider, Estimate: minutes * 60,
 		Source: source(12)}
 }
@@ -66,7 +66,7 @@ func Upload(image, provider string, minutes float64) plan.Step {
 // Launch returns the step of the n-th launch of a label.
 func Launch(label string, n int) plan.Step {
 	at := plan.Address("provider.vexxhost.pool.main.label." + label)
-	return plan.Step{ID: fmt.Sprintf("launch %s #%d", at, n), Address: at, Action: plan.ActionLaunch, Thing: plan.ThingNode, Reason: plan.ReasonBelowMinReady,
+	return plan.Step{ID: fmt.Sprintf("launch %s #%d", at, n), Address: at, Kind: plan.KindLaunch, Reason: plan.ReasonBelowMinReady,
 		Evidence: []plan.Fact{{Name: "min_ready", Value: "3"}, {Name: "ready", Value: "0"}}, Provider: "vexxhost", Pool: "main", Label: label,
 		Estimate: 95, Source: source(20)}
 }
@@ -74,7 +74,7 @@ func Launch(label string, n int) plan.Step {
 // Delete returns the step that deletes node n.
 func Delete(n int, label string, reason plan.Reason, evidence ...plan.Fact) plan.Step {
 	id := fmt.Sprintf("%010d", n)
-	return plan.Step{ID: "delete node " + id, Address: plan.Address("node." + id), Action: plan.ActionDelete, Thing: plan.ThingNode, Reason: reason,
+	return plan.Step{ID: "delete node " + id, Address: plan.Address("node." + id), Kind: plan.KindDeleteNode, Reason: reason,
 		Evidence: append([]plan.Fact{{Name: "state", Value: "ready"}}, evidence...), Provider: "vexxhost", Pool: "main", Label: label,
 		Record: resources.Key{Kind: resources.KindNode, ID: id}, External: fmt.Sprintf("9a1b6c52-7f0e-4d9b-8b1e-%012d", n),
 		Preconditions: sampleTouch("node/" + id)}
@@ -96,7 +96,7 @@ func Replace(n int) []plan.Step {
 
 // Leak returns the step that deletes a leaked port.
 func Leak() plan.Step {
-	return plan.Step{ID: "delete provider.vexxhost.port.3f77", Address: "provider.vexxhost.port.3f77", Action: plan.ActionDelete, Thing: plan.ThingLeftover,
+	return plan.Step{ID: "delete provider.vexxhost.port.3f77", Address: "provider.vexxhost.port.3f77", Kind: plan.KindDeleteLeftover,
 		Reason: plan.ReasonLeaked, Evidence: []plan.Fact{{Name: "sightings", Value: "2"}, {Name: "first_seen", Value: "2026-03-02T07:12:00Z"}, {Name: "node", Value: "0000000042"}},
 		Provider: "vexxhost", Type: "port", External: "3f77", Preconditions: sampleTouch("provider.vexxhost/port/3f77")}
 }
@@ -114,16 +114,16 @@ func Plan() plan.Plan {
 	}
 	p.Steps = append(p.Steps,
 		plan.Step{ID: "register provider.lab.pool.main.node.static01.example.com", Address: "provider.lab.pool.main.node.static01.example.com",
-			Action: plan.ActionRegister, Thing: plan.ThingNode, Reason: plan.ReasonNewStaticNode, Provider: "lab", Pool: "main",
+			Kind: plan.KindRegisterSlot, Reason: plan.ReasonNewStaticNode, Provider: "lab", Pool: "main",
 			Node: "static01.example.com", Source: source(61)},
 		Delete(21, "debian-small", plan.ReasonMaxReadyAge, plan.Fact{Name: "age", Value: "8h12m0s"}, plan.Fact{Name: "max_ready_age", Value: "8h0m0s"}),
 		Delete(22, "debian-small", plan.ReasonMaxReadyAge, plan.Fact{Name: "age", Value: "8h3m0s"}, plan.Fact{Name: "max_ready_age", Value: "8h0m0s"}),
 		Delete(30, "debian-small", plan.ReasonFailed, plan.Fact{Name: "error", Value: "No valid host was found. There are not enough hosts available."}),
 		Leak(),
-		plan.Step{ID: "forget upload 0000000012", Address: "provider.rax.image.debian-bookworm", Action: plan.ActionForget, Thing: plan.ThingUpload,
+		plan.Step{ID: "forget upload 0000000012", Address: "provider.rax.image.debian-bookworm", Kind: plan.KindForgetUpload,
 			Reason: plan.ReasonLost, Image: "debian-bookworm", ImageKind: resources.DiskImage, Provider: "rax", Record: resources.Key{Kind: resources.KindUpload, ID: "0000000012"},
 			External: "c0ffee00"},
-		plan.Step{ID: "delete build 1111", Address: "diskimage.debian-bookworm", Action: plan.ActionDelete, Thing: plan.ThingBuild, Reason: plan.ReasonSuperseded,
+		plan.Step{ID: "delete build 1111", Address: "diskimage.debian-bookworm", Kind: plan.KindDeleteBuild, Reason: plan.ReasonSuperseded,
 			Evidence: []plan.Fact{{Name: "build", Value: "11112222333344445555666677778888"}}, Image: "debian-bookworm", ImageKind: resources.DiskImage, Build: "11112222333344445555666677778888",
 			Record: resources.Key{Kind: resources.KindBuild, ID: "11112222333344445555666677778888"}, Needs: []string{"build diskimage.debian-bookworm"}},
 	)
@@ -200,15 +200,14 @@ func DrawPlan(t *rapid.T) plan.Plan {
 	changes := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) plan.Change {
 		return plan.Change{Attribute: name.Draw(t, "attribute"), Before: name.Draw(t, "before"), After: name.Draw(t, "after"), Forces: rapid.Bool().Draw(t, "forces")}
 	}), 0, 3)
-	actions := rapid.SampledFrom([]plan.Action{plan.ActionBuild, plan.ActionConvert, plan.ActionUpload, plan.ActionLaunch, plan.ActionRegister, plan.ActionUpdate, plan.ActionForget, plan.ActionDelete})
-	things := rapid.SampledFrom([]plan.Thing{plan.ThingBuild, plan.ThingUpload, plan.ThingNode, plan.ThingLeftover, plan.ThingFile, plan.ThingRecord})
+	kinds := rapid.Map(rapid.SampledFrom(plan.Kinds()), func(k plan.Kind) plan.Kind { return plan.Kind{Action: k.Action, Thing: k.Thing} })
 	for i := range rapid.IntRange(0, 40).Draw(t, "steps") {
-		s := plan.Step{ID: fmt.Sprint("step ", i), Address: plan.Address(name.Draw(t, "address")), Action: actions.Draw(t, "action"), Thing: things.Draw(t, "thing"),
+		s := plan.Step{ID: fmt.Sprint("step ", i), Address: plan.Address(name.Draw(t, "address")), Kind: kinds.Draw(t, "kind"),
 			Reason:   rapid.SampledFrom([]plan.Reason{plan.ReasonLeaked, plan.ReasonNoBuild, "unheard-of"}).Draw(t, "reason"),
 			Evidence: facts.Draw(t, "evidence"), Changes: changes.Draw(t, "changes"),
 			Image: name.Draw(t, "image"), Build: name.Draw(t, "build"), Format: name.Draw(t, "format"), Provider: name.Draw(t, "provider"),
 			Pool: name.Draw(t, "pool"), Label: name.Draw(t, "label"), Node: name.Draw(t, "node"), Slot: rapid.Int64Range(0, 2).Draw(t, "slot"),
-			Record:   resources.Key{Kind: rapid.SampledFrom(resources.Kinds()).Draw(t, "kind"), ID: name.Draw(t, "record")},
+			Record:   resources.Key{Kind: rapid.SampledFrom(resources.Kinds()).Draw(t, "record kind"), ID: name.Draw(t, "record")},
 			External: name.Draw(t, "external"), Type: name.Draw(t, "type"), Replaces: rapid.Bool().Draw(t, "replaces"),
 			Estimate: rapid.Float64Range(0, 1e6).Draw(t, "estimate"), Source: resources.Source{File: name.Draw(t, "file"), Line: rapid.IntRange(0, 9).Draw(t, "line")}}
 		if s.Replaces && rapid.Bool().Draw(t, "moves") {
@@ -219,6 +218,7 @@ func DrawPlan(t *rapid.T) plan.Plan {
 		}
 		p.Steps = append(p.Steps, s)
 	}
+	plan.RestoreKinds(p.Steps)
 	p.Unchanged = unchangedOf(rapid.SliceOfN(name, 0, 5).Draw(t, "unchanged"))
 	p.Deferred = rapid.SliceOfN(name, 0, 3).Draw(t, "deferred")
 	p.Notes = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) plan.Note {

@@ -14,7 +14,7 @@ const itemLimit = 12
 // itemsText lists the objects of a folded entry, at most itemLimit unless all is set.
 func itemsText(e entry, all bool) string {
 	s := e.lead[0]
-	if len(e.lead) < 2 || s.Action == plan.ActionUpload || itemOf(s) == "" {
+	if len(e.lead) < 2 || s.Kind == plan.KindUpload || itemOf(s) == "" {
 		return ""
 	}
 	if isStatic(s) && !all {

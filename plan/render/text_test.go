@@ -75,7 +75,7 @@ Plan: 0 to build, 0 to upload, 3 to launch, 0 to delete.
 
 func TestSlotsOfStaticNodesAreCounted(t *testing.T) {
 	register := func(node string, slot int64) plan.Step {
-		return plan.Step{ID: fmt.Sprint(node, slot), Action: plan.ActionRegister, Thing: plan.ThingNode, Reason: plan.ReasonNewStaticNode,
+		return plan.Step{ID: fmt.Sprint(node, slot), Kind: plan.KindRegisterSlot, Reason: plan.ReasonNewStaticNode,
 			Provider: "lab", Pool: "main", Node: node, Slot: slot}
 	}
 	for _, c := range []struct {
@@ -142,7 +142,7 @@ func TestEachHalfOfAReplacementIsPairedOnce(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var p plan.Plan
 		for i := range rapid.IntRange(0, 12).Draw(r, "steps") {
-			s := plan.Step{ID: fmt.Sprint(i), Action: rapid.SampledFrom([]plan.Action{plan.ActionLaunch, plan.ActionDelete}).Draw(r, "action"), Thing: plan.ThingNode,
+			s := plan.Step{ID: fmt.Sprint(i), Kind: rapid.SampledFrom([]plan.Kind{plan.KindLaunch, plan.KindDeleteNode}).Draw(r, "kind"),
 				Label: rapid.SampledFrom([]string{"a", "b"}).Draw(r, "label"), Replaces: rapid.IntRange(0, 4).Draw(r, "replaces") > 0}
 			for range rapid.IntRange(0, 2).Draw(r, "waits") {
 				s.Needs = append(s.Needs, fmt.Sprint(rapid.IntRange(0, 12).Draw(r, "need")))

@@ -58,17 +58,17 @@ func titleOf(e entry) string {
 	switch {
 	case len(e.other) > 0:
 		return "replace " + objectsText(e)
-	case s.Action == plan.ActionLaunch && s.Move != nil:
+	case s.Kind == plan.KindLaunch && s.Move != nil:
 		return "move " + movedText(e) + " from " + placementText(s.Move.From) + " to " + placementText(s.Move.To)
 	case s.Move != nil:
 		return string(s.Action) + " " + objectsText(e) + ", moved to " + placementText(s.Move.To)
-	case s.Action == plan.ActionLaunch && s.Record.ID == "":
+	case s.Kind == plan.KindLaunch && s.Record.ID == "":
 		return text.Count(n, "node", "nodes") + poolText(s)
-	case s.Action == plan.ActionBuild:
+	case s.Kind == plan.KindBuild:
 		return "build " + safe(s.Image) + parens(s.Formats)
-	case s.Action == plan.ActionConvert:
+	case s.Kind == plan.KindConvert:
 		return "convert " + safe(s.Image) + " to " + safe(s.Format)
-	case s.Action == plan.ActionUpload:
+	case s.Kind == plan.KindUpload:
 		return "upload " + safe(s.Image) + parens([]string{s.Format}) + " to " + providersText(e.lead)
 	default:
 		return string(s.Action) + " " + objectsText(e)

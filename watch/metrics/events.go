@@ -211,7 +211,7 @@ func (m *Metrics) Step(e reconcile.Event) {
 	}
 	m.add("npctl_steps_total", 1, string(s.Action), string(s.Thing), result)
 	switch {
-	case s.Action == plan.ActionLaunch && result == "failed":
+	case s.Kind == plan.KindLaunch && result == "failed":
 		m.add("npctl_node_launches_total", 1, s.Provider, "failed", m.options.Classify(e.Err))
 		m.mu.Lock()
 		observed := m.last.Observed
@@ -221,19 +221,19 @@ func (m *Metrics) Step(e reconcile.Event) {
 			zone = n.Zone
 		}
 		m.launchEnded(&observed, s.Provider, zone, s.Request, "failed")
-	case s.Action == plan.ActionLaunch:
+	case s.Kind == plan.KindLaunch:
 		m.add("npctl_node_launches_total", 1, s.Provider, "ready", "")
 		m.mu.Lock()
 		m.launched = append(m.launched, e.ID) // the next pass shows its record
 		m.mu.Unlock()
-	case s.Action == plan.ActionDecline && s.Reason != plan.ReasonDeclined && result == "done": // the step fails the request
+	case s.Kind == plan.KindDecline && s.Reason != plan.ReasonDeclined && result == "done": // the step fails the request
 		m.mu.Lock()
 		shared := m.last.Observed.Shared
 		m.mu.Unlock()
 		if shared {
 			m.add("npctl_requests_finished_total", 1, string(resources.StateFailed))
 		}
-	case s.Action == plan.ActionBuild:
+	case s.Kind == plan.KindBuild:
 		m.add("npctl_image_builds_total", 1, s.Image, ready(result))
 		m.mu.Lock()
 		m.exitCodes[s.Image] = e.ExitCode()
@@ -241,7 +241,7 @@ func (m *Metrics) Step(e reconcile.Event) {
 		if result == "done" {
 			m.time("npctl_image_build_seconds", e.Took.Seconds(), s.Image)
 		}
-	case s.Action == plan.ActionUpload:
+	case s.Kind == plan.KindUpload:
 		m.add("npctl_image_uploads_total", 1, s.Provider, ready(result))
 		if result == "done" {
 			m.time("npctl_image_upload_seconds", e.Took.Seconds(), s.Provider)

@@ -68,7 +68,7 @@ func fleet() watch.Pass {
 				Sightings: []*resources.Sighting{{Provider: "cloud", Type: "port"}, {Provider: "cloud", Type: "port"}},
 			},
 		},
-		Plan: plan.Plan{Steps: []plan.Step{{Action: plan.ActionLaunch}, {Action: plan.ActionDelete, Reason: plan.ReasonLost}}, Problems: []plan.Problem{{}},
+		Plan: plan.Plan{Steps: []plan.Step{{Kind: plan.KindLaunch}, {Kind: plan.KindForgetNode, Reason: plan.ReasonLost}}, Problems: []plan.Problem{{}},
 			Notes: []plan.Note{{Code: plan.NoteFailing}, {Code: "paused"}}},
 	}
 }
@@ -193,10 +193,10 @@ func everything(t *testing.T) *metrics.Metrics {
 	m.Pass(fleet())
 	m.Pass(withRequest(fleet(), fulfilled()))
 	m.RequestTaken(fulfilled(), []*resources.Node{{ID: "0000000001", StateTime: at(40)}})
-	for _, action := range []plan.Action{plan.ActionBuild, plan.ActionUpload, plan.ActionLaunch} {
-		m.Step(reconcile.Event{Kind: reconcile.EventDone, Step: plan.Step{Action: action, Image: "debian", Provider: "cloud"}, ID: "0000000001"})
+	for _, kind := range []plan.Kind{plan.KindBuild, plan.KindUpload, plan.KindLaunch} {
+		m.Step(reconcile.Event{Kind: reconcile.EventDone, Step: plan.Step{Kind: kind, Image: "debian", Provider: "cloud"}, ID: "0000000001"})
 	}
-	m.Step(reconcile.Event{Kind: reconcile.EventDone, Step: plan.Step{Action: plan.ActionDelete, Reason: plan.ReasonLeaked, Type: "port"}})
+	m.Step(reconcile.Event{Kind: reconcile.EventDone, Step: plan.Step{Kind: plan.KindDeleteLeftover, Reason: plan.ReasonLeaked, Type: "port"}})
 	m.Pass(fleet())
 	m.Call("cloud", "list", time.Second, errors.New("no"))
 	m.InvalidToken("unknown")

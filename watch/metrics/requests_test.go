@@ -157,7 +157,7 @@ func TestRequestTimeIsSplitIntoPhases(t *testing.T) {
 
 func TestLaunchesAreTimedByTheirRecord(t *testing.T) {
 	m := metrics.New(metrics.Options{Classify: func(err error) string { return err.Error() }})
-	launch := plan.Step{Action: plan.ActionLaunch, Provider: "cloud"}
+	launch := plan.Step{Kind: plan.KindLaunch, Provider: "cloud"}
 	m.Step(reconcile.Event{Kind: reconcile.EventStart, Step: launch})
 	m.Step(reconcile.Event{Kind: reconcile.EventDone, Step: launch, ID: "0000000002", Took: time.Hour})
 	m.Step(reconcile.Event{Kind: reconcile.EventFailed, Step: launch, Err: errors.New("quota")})
@@ -183,11 +183,11 @@ func TestLaunchesAreTimedByTheirRecord(t *testing.T) {
 func TestLaunchesAreCountedByZoneAndRequestor(t *testing.T) {
 	m := metrics.New(metrics.Options{})
 	m.Pass(fleet())
-	launch := plan.Step{Action: plan.ActionLaunch, Provider: "cloud", Request: "0000000002"}
+	launch := plan.Step{Kind: plan.KindLaunch, Provider: "cloud", Request: "0000000002"}
 	m.Step(reconcile.Event{Kind: reconcile.EventDone, Step: launch, ID: "0000000002"})
 	m.Step(reconcile.Event{Kind: reconcile.EventFailed, Step: launch, ID: "0000000002", Err: errors.New("no")})
-	m.Step(reconcile.Event{Kind: reconcile.EventFailed, Step: plan.Step{Action: plan.ActionLaunch, Provider: "cloud"}, Err: errors.New("no")})
-	m.Step(reconcile.Event{Kind: reconcile.EventFailed, Step: plan.Step{Action: plan.ActionLaunch, Provider: "cloud", Request: "gone"}, Err: errors.New("no")})
+	m.Step(reconcile.Event{Kind: reconcile.EventFailed, Step: plan.Step{Kind: plan.KindLaunch, Provider: "cloud"}, Err: errors.New("no")})
+	m.Step(reconcile.Event{Kind: reconcile.EventFailed, Step: plan.Step{Kind: plan.KindLaunch, Provider: "cloud", Request: "gone"}, Err: errors.New("no")})
 	m.Pass(fleet())
 	text := scrape(t, m)
 	for _, line := range []string{`npctl_zone_launches_total{provider="cloud",result="ready",zone="nova"} 1`, `npctl_zone_launches_total{provider="cloud",result="failed",zone="nova"} 1`,
@@ -209,7 +209,7 @@ func TestRequestorsAreBounded(t *testing.T) {
 	m.Pass(withRequest(fleet(), all...))
 	for range 2 { // the known ones keep their series
 		for _, r := range all {
-			m.Step(reconcile.Event{Kind: reconcile.EventFailed, Step: plan.Step{Action: plan.ActionLaunch, Provider: "cloud", Request: r.ID}, Err: errors.New("no")})
+			m.Step(reconcile.Event{Kind: reconcile.EventFailed, Step: plan.Step{Kind: plan.KindLaunch, Provider: "cloud", Request: r.ID}, Err: errors.New("no")})
 		}
 	}
 	text := scrape(t, m)
@@ -235,7 +235,7 @@ func TestResultOfLastBuildIsExported(t *testing.T) {
 		{reconcile.Event{Kind: reconcile.EventFailed, Err: errors.New("no space")}, "1"},
 		{reconcile.Event{Kind: reconcile.EventDone}, "0"},
 	} {
-		test.event.Step = plan.Step{Action: plan.ActionBuild, Image: "debian"}
+		test.event.Step = plan.Step{Kind: plan.KindBuild, Image: "debian"}
 		m.Step(test.event)
 		if diff := cmp.Diff([]string{`npctl_image_last_build_exit_code{image="debian"} ` + test.want}, linesOf(scrape(t, m), "npctl_image_last_build_exit_code")); diff != "" {
 			t.Errorf("exit code (-want +got):\n%s", diff)
@@ -246,7 +246,7 @@ func TestResultOfLastBuildIsExported(t *testing.T) {
 func TestOneOfSeveralProcessesCountsARequest(t *testing.T) {
 	failed := &resources.Request{ID: "200-0000000009", State: resources.StateFailed, Labels: []string{"moon"}, Created: at(0)}
 	fails := func(kind reconcile.EventKind) reconcile.Event {
-		return reconcile.Event{Time: at(99), Kind: kind, Step: plan.Step{Action: plan.ActionDecline, Thing: plan.ThingRequest, Reason: plan.ReasonAllDeclined, Record: failed.Key()}}
+		return reconcile.Event{Time: at(99), Kind: kind, Step: plan.Step{Kind: plan.KindDecline, Reason: plan.ReasonAllDeclined, Record: failed.Key()}}
 	}
 	declines := fails(reconcile.EventDone)
 	declines.Step.Reason = plan.ReasonDeclined

@@ -177,10 +177,10 @@ func launchError(err error, kind string) string {
 func imageStep(e *reconcile.Event) []metric {
 	s := &e.Step
 	switch {
-	case s.Action == plan.ActionBuild:
+	case s.Kind == plan.KindBuild:
 		name := "dib_image_build." + s.Image + ".status."
 		return []metric{{name + "duration", e.Took.Milliseconds(), "ms"}, {name + "rc", int64(e.ExitCode()), "g"}}
-	case s.Action == plan.ActionUpload && e.Err == nil:
+	case s.Kind == plan.KindUpload && e.Err == nil:
 		name := "image_update." + s.Image + "." + s.Provider
 		return []metric{{name, e.Took.Milliseconds(), "ms"}, {name, 1, "c"}}
 	default:

@@ -97,11 +97,11 @@ func (r *Reporter) Pass(p watch.Pass) {
 func (r *Reporter) Step(e reconcile.Event) {
 	s := &e.Step
 	switch {
-	case s.Action == plan.ActionLaunch && e.Kind == reconcile.EventDone:
+	case s.Kind == plan.KindLaunch && e.Kind == reconcile.EventDone:
 		r.mu.Lock()
 		r.launched[e.ID] = e.Took // the next pass has its record
 		r.mu.Unlock()
-	case s.Action == plan.ActionLaunch && (e.Kind == reconcile.EventRetry || e.Kind == reconcile.EventFailed):
+	case s.Kind == plan.KindLaunch && (e.Kind == reconcile.EventRetry || e.Kind == reconcile.EventFailed):
 		r.mu.Lock()
 		last := r.last
 		r.mu.Unlock()

@@ -83,7 +83,7 @@ func newReporter(t *testing.T, o Options) *Reporter {
 func TestNamesAreThoseOfNodepool(t *testing.T) {
 	s := newServer(t)
 	r := newReporter(t, Options{Address: s.conn.LocalAddr().String(), Running: func() []plan.Step {
-		return []plan.Step{{Action: plan.ActionUpload, Image: "debian", Provider: "one"}}
+		return []plan.Step{{Kind: plan.KindUpload, Image: "debian", Provider: "one"}}
 	}})
 	r.Pass(pass(0))
 	s.await("nodepool.nodes.ready:1|g", "nodepool.nodes.deleted:0|g", "nodepool.label.small.nodes.ready:1|g", "nodepool.label.small.nodes.in-use:0|g",
@@ -96,20 +96,20 @@ func TestNamesAreThoseOfNodepool(t *testing.T) {
 	event := func(kind reconcile.EventKind, err error, s plan.Step) {
 		r.Step(reconcile.Event{Kind: kind, Step: s, Took: 1500 * time.Millisecond, Err: err, ID: "0000000001"})
 	}
-	event(reconcile.EventDone, nil, plan.Step{Action: plan.ActionLaunch, Provider: "one", Request: "200-0000000001"})
+	event(reconcile.EventDone, nil, plan.Step{Kind: plan.KindLaunch, Provider: "one", Request: "200-0000000001"})
 	r.Pass(pass(time.Second))
 	for _, name := range []string{"launch.ready", "launch.provider.one.ready", "launch.provider.one.nova.ready", "launch.requestor.zuul_example_com_1.ready"} {
 		s.await("nodepool."+name+":1500|ms", "nodepool."+name+":1|c")
 	}
-	event(reconcile.EventFailed, errors.New("no"), plan.Step{Action: plan.ActionLaunch, Provider: "one"})
+	event(reconcile.EventFailed, errors.New("no"), plan.Step{Kind: plan.KindLaunch, Provider: "one"})
 	s.await("nodepool.launch.error.quota:1|c", "nodepool.launch.requestor.NodePool_min-ready.error.quota:1|c")
-	event(reconcile.EventRetry, reconcile.ErrBootTimeout, plan.Step{Action: plan.ActionLaunch, Provider: "one"})
+	event(reconcile.EventRetry, reconcile.ErrBootTimeout, plan.Step{Kind: plan.KindLaunch, Provider: "one"})
 	s.await("nodepool.launch.provider.one.error.keyscan:1|c")
-	event(reconcile.EventFailed, fmt.Errorf("build: %w", &process.ExitError{Program: "sh", Code: 7}), plan.Step{Action: plan.ActionBuild, Image: "debian"})
+	event(reconcile.EventFailed, fmt.Errorf("build: %w", &process.ExitError{Program: "sh", Code: 7}), plan.Step{Kind: plan.KindBuild, Image: "debian"})
 	s.await("nodepool.dib_image_build.debian.status.rc:7|g", "nodepool.dib_image_build.debian.status.duration:1500|ms")
-	event(reconcile.EventDone, nil, plan.Step{Action: plan.ActionUpload, Image: "debian", Provider: "one"})
+	event(reconcile.EventDone, nil, plan.Step{Kind: plan.KindUpload, Image: "debian", Provider: "one"})
 	s.await("nodepool.image_update.debian.one:1500|ms", "nodepool.image_update.debian.one:1|c")
-	event(reconcile.EventDone, nil, plan.Step{Action: plan.ActionDelete, Reason: plan.ReasonLeaked, Provider: "one", Type: resources.LeftoverFloatingIP})
+	event(reconcile.EventDone, nil, plan.Step{Kind: plan.KindDeleteLeftover, Reason: plan.ReasonLeaked, Provider: "one", Type: resources.LeftoverFloatingIP})
 	s.await("nodepool.provider.one.leaked.floatingips:1|c")
 
 	count := func() int {
@@ -146,7 +146,7 @@ func TestLeaksHaveTheNamesOfNodepoolsDrivers(t *testing.T) {
 	r.Pass(p)
 	for driver, names := range all {
 		for kind, name := range names {
-			r.Step(reconcile.Event{Kind: reconcile.EventDone, Step: plan.Step{Action: plan.ActionDelete, Reason: plan.ReasonLeaked, Provider: driver, Type: kind}})
+			r.Step(reconcile.Event{Kind: reconcile.EventDone, Step: plan.Step{Kind: plan.KindDeleteLeftover, Reason: plan.ReasonLeaked, Provider: driver, Type: kind}})
 			s.await("nodepool.provider." + driver + ".leaked." + name + ":1|c")
 		}
 	}
