@@ -80,7 +80,7 @@ func stepDifferences(saved, now *plan.Step) []string {
 		}
 	}
 	differs("address", string(saved.Address), string(now.Address))
-	differs("action", saved.Kind.String(), now.Kind.String())
+	differs("action", saved.String(), now.String())
 	differs("image", saved.Image, now.Image)
 	differs("kind of image", string(saved.ImageKind), string(now.ImageKind))
 	differs("build", saved.Build, now.Build)
