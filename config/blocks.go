@@ -4,8 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -24,11 +26,11 @@ func (r *blockReader) digest(address, kind string, at hcl.Range, bodies ...value
 	for _, body := range bodies {
 		_, _ = fmt.Fprint(sum, "{")
 		for _, name := range slices.Sorted(maps.Keys(body)) {
-			_, _ = fmt.Fprintf(sum, "%q:", name)
+			_, _ = io.WriteString(sum, strconv.Quote(name)+":")
 			if value := body[name]; value.ContainsMarked() {
-				_, _ = fmt.Fprint(sum, masked)
+				_, _ = io.WriteString(sum, masked)
 			} else {
-				digestCty(sum, value)
+				digestPlain(sum, value)
 			}
 		}
 	}

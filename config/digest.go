@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash"
+	"io"
+	"math/big"
 	"reflect"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
@@ -51,11 +54,11 @@ func digestValue(sum hash.Hash, v reflect.Value) {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if derived[v.Type().Field(i).Name] || optional[v.Type().Field(i).Name] && v.Field(i).Len() == 0 {
+		for i, name := range fieldNames(v.Type()) {
+			if derived[name] || optional[name] && v.Field(i).Len() == 0 {
 				continue
 			}
-			fmt.Fprintf(sum, "%s:", v.Type().Field(i).Name)
+			_, _ = io.WriteString(sum, name+":")
 			digestValue(sum, v.Field(i))
 		}
 	case reflect.Slice:
@@ -83,6 +86,21 @@ func digestValue(sum hash.Hash, v reflect.Value) {
 	}
 }
 
+var namesOfTypes sync.Map // reflect.Type to []string
+
+// fieldNames returns the names of the fields of a struct type. reflect makes a new string for each call.
+func fieldNames(t reflect.Type) []string {
+	if names, known := namesOfTypes.Load(t); known {
+		return names.([]string)
+	}
+	names := make([]string, t.NumField())
+	for i := range names {
+		names[i] = t.Field(i).Name
+	}
+	namesOfTypes.Store(t, names)
+	return names
+}
+
 func compareText(a, b string) int {
 	switch {
 	case a < b:
@@ -101,6 +119,11 @@ func digestCty(sum hash.Hash, value cty.Value) {
 	if value.ContainsMarked() {
 		value, _ = value.UnmarkDeep()
 	}
+	digestPlain(sum, value)
+}
+
+// digestPlain writes a value without marks.
+func digestPlain(sum hash.Hash, value cty.Value) {
 	if value.Type().Equals(textsMap) && value.IsWhollyKnown() && !value.IsNull() && value.LengthInt() > 0 {
 		value = withoutBrackets(value)
 	}
@@ -108,12 +131,24 @@ func digestCty(sum hash.Hash, value cty.Value) {
 	switch {
 	case value.IsNull():
 		text = []byte("null")
-	case value.Type() == cty.String && value.IsKnown(): // most values are strings
+	case value.Type() == cty.String && value.IsKnown():
 		text, _ = json.Marshal(value.AsString())
+	case isWhole(value): // the general case takes microseconds for a number
+		n, _ := value.AsBigFloat().Int64()
+		text = strconv.AppendInt(nil, n, 10)
 	default:
 		text, _ = ctyjson.Marshal(value, value.Type())
 	}
 	writeDigest(sum, text)
+}
+
+// isWhole reports whether a value is a number of an int64, and not 0, which may have a sign.
+func isWhole(value cty.Value) bool {
+	if value.Type() != cty.Number || !value.IsKnown() {
+		return false
+	}
+	n, accuracy := value.AsBigFloat().Int64()
+	return accuracy == big.Exact && n != 0
 }
 
 func writeDigest(sum hash.Hash, text []byte) {
