@@ -270,7 +270,7 @@ func (c *ruleChecker) checkUse() {
 // checkCapacity warns when a label cannot reach its min_ready. It reports no error, because a pool has max_servers =
 // 0 for a while when an operator drains it.
 func (c *ruleChecker) checkCapacity() {
-	room := map[string]int64{}
+	capacities := map[string]int64{}
 	unlimited := map[string]bool{}
 	for _, p := range c.config.providers {
 		for _, pool := range p.pools {
@@ -278,19 +278,19 @@ func (c *ruleChecker) checkCapacity() {
 				if pool.MaxServers == nil {
 					unlimited[offer.Label] = true
 				} else {
-					room[offer.Label] += *pool.MaxServers
+					capacities[offer.Label] += *pool.MaxServers
 				}
 			}
 			for _, node := range pool.nodes {
 				for _, label := range node.Labels {
-					room[label] += node.Slots
+					capacities[label] += node.Slots
 				}
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.config.labels)) {
 		label := c.config.labels[name]
-		capacity, offered := room[name]
+		capacity, offered := capacities[name]
 		if offered && !unlimited[name] && label.MinReady > capacity {
 			label.in.warning(label.at.Ptr(), "Not enough capacity", fmt.Sprintf("The label %q has min_ready = %d, and the pools that offer it have a capacity of %d (max_servers and slots).", name, label.MinReady, capacity))
 		}

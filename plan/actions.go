@@ -116,7 +116,7 @@ const (
 	ReasonDeadline        Reason = "deadline"
 	ReasonNeverTaken      Reason = "never-taken"
 	ReasonRequestGone     Reason = "request-gone"
-	ReasonRoomNeeded      Reason = "room-needed"
+	ReasonCapacityNeeded  Reason = "capacity-needed"
 	ReasonLeaseExpired    Reason = "lease-expired"
 	ReasonHoldExpired     Reason = "hold-expired"
 	ReasonAbandoned       Reason = "abandoned"
@@ -170,7 +170,7 @@ var reasonTexts = map[Reason]string{
 	ReasonDeadline:        "its deadline has passed",
 	ReasonNeverTaken:      "its nodes were not taken in time",
 	ReasonRequestGone:     "its request is gone",
-	ReasonRoomNeeded:      "a request needs its capacity",
+	ReasonCapacityNeeded:  "a request needs its capacity",
 	ReasonLeaseExpired:    "its lease expired without renewal",
 	ReasonHoldExpired:     "its hold has expired",
 	ReasonAbandoned:       "the process that accepted it is gone",

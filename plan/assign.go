@@ -446,7 +446,7 @@ func (rp *requestPlanner) evictIdleNodes() {
 		}
 		for _, n := range rp.nodesToEvict(c) {
 			rp.idle[s.at].remove(n)
-			rp.nodes.replanAsDeleted(n, ReasonRoomNeeded, Fact{"request", c.request})
+			rp.nodes.replanAsDeleted(n, ReasonCapacityNeeded, Fact{"request", c.request})
 		}
 	}
 }

@@ -62,13 +62,13 @@ func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (b
 	if err := checkPaths(settings.ElementPaths); err != nil {
 		return builders.Artifact{}, err
 	}
-	room, err := scratch.Create(job.Dir, settings.TmpDir)
+	dir, err := scratch.Create(job.Dir, settings.TmpDir)
 	if err != nil {
 		return builders.Artifact{}, err
 	}
 	formats := choose(job.Formats)
-	err = b.run(ctx, settings, formats, job, room, log)
-	if err = errors.Join(err, room.Remove(ctx)); err != nil {
+	err = b.run(ctx, settings, formats, job, dir, log)
+	if err = errors.Join(err, dir.Remove(ctx)); err != nil {
 		return builders.Artifact{}, err
 	}
 	return collect(job, settings, formats)
@@ -101,7 +101,7 @@ func choose(wanted []string) []string {
 	return slices.Compact(able)
 }
 
-func (b *Builder) run(ctx context.Context, s settings, formats []string, job builders.Job, room *scratch.Dir, log io.Writer) error {
+func (b *Builder) run(ctx context.Context, s settings, formats []string, job builders.Job, dir *scratch.Dir, log io.Writer) error {
 	ctx, cancel := process.WithTimeout(ctx, job.Timeout)
 	defer cancel()
 	args := s.arguments(formats, output(job))
@@ -109,9 +109,9 @@ func (b *Builder) run(ctx context.Context, s settings, formats []string, job bui
 	phases := phases{onPhase: job.Progress}
 	phases.start()
 	return process.Run(ctx, process.Spec{
-		Args: args, Dir: job.BaseDir, Env: b.environment(s, job, room), Grace: s.StopTimeout, Missing: missing,
+		Args: args, Dir: job.BaseDir, Env: b.environment(s, job, dir), Grace: s.StopTimeout, Missing: missing,
 		Log: log, LogLimit: b.LogLimit, Secrets: s.secrets, Line: phases.line,
-		RunID: room.RunID(), Started: room.Started, IsNoise: isTrace, SharedMounts: b.SharedMounts,
+		RunID: dir.RunID(), Started: dir.Started, IsNoise: isTrace, SharedMounts: b.SharedMounts,
 	})
 }
 
@@ -148,7 +148,7 @@ func (b *Builder) environ() []string {
 
 // environment returns the clean environment with the variables that Nodepool sets. The user's own variables override
 // all but TMPDIR.
-func (b *Builder) environment(s settings, job builders.Job, room *scratch.Dir) []string {
+func (b *Builder) environment(s settings, job builders.Job, dir *scratch.Dir) []string {
 	env := process.BaseEnv(b.environ())
 	env = process.Setenv(env, "PATH", withSbin(process.Getenv(env, "PATH")))
 	env = process.Setall(env, map[string]string{"DIB_IMAGE_NAME": job.Image, "DIB_IMAGE_FILENAME": output(job)})
@@ -158,7 +158,7 @@ func (b *Builder) environment(s settings, job builders.Job, room *scratch.Dir) [
 	if len(s.ElementPaths) > 0 {
 		env = process.Setenv(env, "ELEMENTS_PATH", strings.Join(s.ElementPaths, ":"))
 	}
-	return process.Setenv(process.Setall(process.Setall(env, s.Env), s.SecretEnv), "TMPDIR", room.Temp())
+	return process.Setenv(process.Setall(process.Setall(env, s.Env), s.SecretEnv), "TMPDIR", dir.Temp())
 }
 
 // withSbin adds the directories of losetup, mkfs and kpartx, which users other than root often lack.

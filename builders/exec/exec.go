@@ -76,29 +76,29 @@ func (b *Builder) Build(ctx context.Context, job builders.Job, log io.Writer) (b
 	if err != nil {
 		return builders.Artifact{}, err
 	}
-	room, err := scratch.Create(job.Dir, "")
+	dir, err := scratch.Create(job.Dir, "")
 	if err != nil {
 		return builders.Artifact{}, err
 	}
 	formats := chooseFormats(job.Formats, settings.Formats)
-	err = b.run(ctx, settings, formats, job, room, log)
-	err = errors.Join(err, room.Remove(ctx))
+	err = b.run(ctx, settings, formats, job, dir, log)
+	err = errors.Join(err, dir.Remove(ctx))
 	if err != nil {
 		return builders.Artifact{}, err
 	}
 	return collect(job, formats)
 }
 
-func (b *Builder) run(ctx context.Context, s settings, formats []string, job builders.Job, room *scratch.Dir, log io.Writer) error {
+func (b *Builder) run(ctx context.Context, s settings, formats []string, job builders.Job, dir *scratch.Dir, log io.Writer) error {
 	ctx, cancel := process.WithTimeout(ctx, job.Timeout)
 	defer cancel()
 	mask := process.NewMasker(s.secrets)
 	_, _ = fmt.Fprintf(log, "npctl: running %s in %s for %s\n", mask.Text(fmt.Sprintf("%q", s.Command)), s.WorkingDir, strings.Join(formats, ", "))
 	report(job, "running "+mask.Text(filepath.Base(s.Command[0])), 0, 0)
 	return process.Run(ctx, process.Spec{
-		Args: s.Command, Dir: s.WorkingDir, Env: b.environment(s, formats, job, room), Grace: s.StopTimeout,
+		Args: s.Command, Dir: s.WorkingDir, Env: b.environment(s, formats, job, dir), Grace: s.StopTimeout,
 		Log: log, LogLimit: b.LogLimit, Secrets: s.secrets,
-		RunID: room.RunID(), Started: room.Started,
+		RunID: dir.RunID(), Started: dir.Started,
 		Line: func(line string) {
 			if phase, done, total, ok := process.ParseProgress(line); ok {
 				report(job, phase, done, total)
@@ -108,12 +108,12 @@ func (b *Builder) run(ctx context.Context, s settings, formats []string, job bui
 }
 
 // environment returns the environment of the command, with the variables that the schema documents.
-func (b *Builder) environment(s settings, formats []string, job builders.Job, room *scratch.Dir) []string {
+func (b *Builder) environment(s settings, formats []string, job builders.Job, dir *scratch.Dir) []string {
 	environ := b.Environ
 	if environ == nil {
 		environ = os.Environ()
 	}
-	env := process.Setenv(process.BaseEnv(environ), "TMPDIR", room.Temp())
+	env := process.Setenv(process.BaseEnv(environ), "TMPDIR", dir.Temp())
 	env = process.Setall(process.Setall(env, s.Env), s.SecretEnv)
 	return process.Setall(env, map[string]string{
 		"NPCTL_IMAGE_NAME":    job.Image,

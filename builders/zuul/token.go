@@ -134,9 +134,9 @@ type limited struct {
 }
 
 func (l *limited) Write(p []byte) (int, error) {
-	room := tokenLimit - l.text.Len()
-	l.over = l.over || len(p) > room
-	l.text.Write(p[:min(len(p), room)])
+	space := tokenLimit - l.text.Len()
+	l.over = l.over || len(p) > space
+	l.text.Write(p[:min(len(p), space)])
 	return len(p), nil
 }
 

@@ -136,7 +136,7 @@ func fill(ctx context.Context, r Request, s *stream, to *sink) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	if err := s.checkRoom(filepath.Dir(r.Path)); err != nil {
+	if err := s.checkSpace(filepath.Dir(r.Path)); err != nil {
 		return s.fail(err)
 	}
 	if err := checkHead(s.header, head); err != nil {

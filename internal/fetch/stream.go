@@ -178,8 +178,8 @@ func (s *stream) note(text string) {
 	}
 }
 
-// checkRoom requires free disk space for a quarter of the size, because the share of zeros is unknown.
-func (s *stream) checkRoom(dir string) error { return imagefile.CheckFree(dir, max(s.size, 0)/4) }
+// checkSpace requires free disk space for a quarter of the size, because the share of zeros is unknown.
+func (s *stream) checkSpace(dir string) error { return imagefile.CheckFree(dir, max(s.size, 0)/4) }
 
 func sleep(ctx context.Context, wait time.Duration) error {
 	timer := time.NewTimer(wait)

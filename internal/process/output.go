@@ -98,16 +98,16 @@ func (o *output) endLine() {
 
 // log writes up to the limit, and notes where the log is cut.
 func (o *output) log(text []byte) {
-	room := max(o.limit-o.written, 0)
-	if int64(len(text)) <= room {
+	left := max(o.limit-o.written, 0)
+	if int64(len(text)) <= left {
 		o.write(text)
 		return
 	}
 	if o.dropped == 0 {
-		o.write(text[:room])
+		o.write(text[:left])
 		o.write(fmt.Appendf(nil, "\nnpctl: this log has reached its limit of %d bytes; further output is omitted, except for the last lines\n", o.limit))
 	}
-	o.dropped += int64(len(text)) - room
+	o.dropped += int64(len(text)) - left
 }
 
 func (o *output) write(text []byte) {

@@ -49,27 +49,27 @@ func markdownText(p plan.Plan, limit int) string {
 	if !p.Unchanged.IsZero() {
 		tail = "(" + strconv.Itoa(p.Unchanged.Count()) + " unchanged hidden)\n\n" + tail
 	}
-	room := limit - len(head) - len(tail) - markdownReserve
+	budget := limit - len(head) - len(tail) - markdownReserve
 
-	problems := markdownSection("Problems", markdownProblems(p.Problems), room/2)
-	room -= len(problems)
-	deferred := markdownSection("Skipped, because they could not be listed", markdownDeferred(p), room/2)
-	room -= len(deferred)
-	table := markdownTable(tableRows(groups, false), summary, room/2)
-	room -= len(table)
-	details := markdownDetails(groups, &room)
-	notes := markdownSection("Notes", markdownNotes(p), room)
+	problems := markdownSection("Problems", markdownProblems(p.Problems), budget/2)
+	budget -= len(problems)
+	deferred := markdownSection("Skipped, because they could not be listed", markdownDeferred(p), budget/2)
+	budget -= len(deferred)
+	table := markdownTable(tableRows(groups, false), summary, budget/2)
+	budget -= len(table)
+	details := markdownDetails(groups, &budget)
+	notes := markdownSection("Notes", markdownNotes(p), budget)
 	return head + table + problems + deferred + details + notes + tail
 }
 
 // markdownSection prints as many lines as fit under a heading, and the number of missing ones.
-func markdownSection(title string, lines []string, room int) string {
+func markdownSection(title string, lines []string, budget int) string {
 	const frame = 120 // title, two fences and the count of missing lines
-	if len(lines) == 0 || room < frame {
+	if len(lines) == 0 || budget < frame {
 		return ""
 	}
 	used, shown := frame, 0
-	for shown < len(lines) && used+len(lines[shown])+1 <= room {
+	for shown < len(lines) && used+len(lines[shown])+1 <= budget {
 		used += len(lines[shown]) + 1
 		shown++
 	}
@@ -78,7 +78,7 @@ func markdownSection(title string, lines []string, room int) string {
 		more = "(" + text.Count(len(lines)-shown, "more line", "more lines") + " left out)\n"
 	}
 	text := "**" + title + "**\n\n" + markdownFence("text", strings.Join(lines[:shown], "\n")+"\n"+more)
-	if len(text) > room { // long runs of backticks make long fences
+	if len(text) > budget { // long runs of backticks make long fences
 		return ""
 	}
 	return text
@@ -148,7 +148,7 @@ func (l detail) String() string {
 }
 
 // markdownTable returns the summary table with as many rows as fit.
-func markdownTable(rows []tableRow, summary plan.Summary, room int) string {
+func markdownTable(rows []tableRow, summary plan.Summary, budget int) string {
 	columns := columnsOf(summary)
 	if len(rows) == 0 || len(columns) == 0 {
 		return ""
@@ -164,7 +164,7 @@ func markdownTable(rows []tableRow, summary plan.Summary, room int) string {
 		for _, c := range columns {
 			row += " " + cell(r.counts.Count(c)) + " |"
 		}
-		if b.Len()+len(row)+2 > room {
+		if b.Len()+len(row)+2 > budget {
 			break
 		}
 		b.WriteString(row + "\n")
@@ -180,7 +180,7 @@ func markdownCode(s string) string {
 }
 
 // markdownDetails returns a fold for each block, and names the first block that does not fit.
-func markdownDetails(groups []group, room *int) string {
+func markdownDetails(groups []group, budget *int) string {
 	entries := 0
 	for _, g := range groups {
 		entries += len(g.entries)
@@ -189,18 +189,18 @@ func markdownDetails(groups []group, room *int) string {
 	var left []string
 	for _, g := range groups {
 		fold := markdownFold(g, entries <= markdownOpen, false)
-		if len(fold) > *room {
+		if len(fold) > *budget {
 			fold = markdownFold(g, false, true)
 		}
-		if len(fold) > *room {
+		if len(fold) > *budget {
 			left = append(left, safe(g.title))
 			continue
 		}
-		*room -= len(fold)
+		*budget -= len(fold)
 		b.WriteString(fold)
 	}
 	if len(left) > 0 {
-		b.WriteString(text.Count(len(left), "block", "blocks") + " left out for lack of room, from " + markdownCode(left[0]) + " on.\n\n")
+		b.WriteString(text.Count(len(left), "block", "blocks") + " left out for lack of space, from " + markdownCode(left[0]) + " on.\n\n")
 	}
 	return b.String()
 }

@@ -41,7 +41,7 @@ func TestMarkdownNeverExceedsTheLimit(t *testing.T) {
 		if limit == 0 {
 			limit = 65535
 		}
-		if len(text) > limit || !strings.Contains(text, "left out for lack of room") {
+		if len(text) > limit || !strings.Contains(text, "left out for lack of space") {
 			t.Errorf("limit %d: %d bytes\n%s", limit, len(text), text[:1000])
 		}
 		if limit == 65535 && len(text) < limit*3/4 {

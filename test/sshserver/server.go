@@ -60,7 +60,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
-	room := make(chan struct{}, maxConnections)
+	free := make(chan struct{}, maxConnections)
 	for {
 		conn, err := listener.Accept()
 		switch {
@@ -76,9 +76,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			continue
 		}
 		select {
-		case room <- struct{}{}:
+		case free <- struct{}{}:
 			connections.Go(func() {
-				defer func() { <-room }()
+				defer func() { <-free }()
 				s.connection(ctx, conn)
 			})
 		default:
