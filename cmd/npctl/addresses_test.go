@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 )
@@ -19,7 +20,7 @@ func TestCompletionOffersReplaceableAddresses(t *testing.T) {
 	text, err := os.ReadFile("../../examples/zuul-images.hcl")
 	testutil.Must(t, err)
 	testutil.Must(t, os.WriteFile(filepath.Join(dir, "npctl.hcl"), text, 0o600))
-	a := newApp(streams{strings.NewReader(""), io.Discard, io.Discard}, func(string) (string, bool) { return "", false })
+	a := newApp(terminal.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, func(string) (string, bool) { return "", false })
 	a.global.config = filepath.Join(dir, "npctl.hcl")
 	c := newCompletion(a, []string{"apply", "-state=" + filepath.Join(dir, "none.db"), "-var=cloud=sandbox", "-replace="})
 	var offered []string

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/internal/terminal"
 )
 
 // A hint must name existing commands and options. A hint for a command that npctl has is never printed.
 func TestHintsForOtherToolsNameExistingCommands(t *testing.T) {
-	root := newApp(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}, os.LookupEnv).command()
+	root := newApp(terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.LookupEnv).command()
 	find := func(words []string) (found *cli.Command, rest []string) {
 		found = root
 		for len(words) > 0 && found.Command(words[0]) != nil {

@@ -12,12 +12,14 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
 )
 
 // app is one invocation of npctl.
 type app struct {
-	ui        *ui
+	ui        *terminal.UI
+	signals   *signals
 	lookupEnv func(string) (string, bool)
 	log       *slog.Logger
 	global    globalOptions
@@ -32,8 +34,10 @@ type globalOptions struct {
 	logLevel, logFormat  string
 }
 
-func newApp(s streams, lookupEnv func(string) (string, bool)) *app {
-	return &app{ui: newUI(s, lookupEnv), lookupEnv: lookupEnv, log: slog.New(slog.DiscardHandler)}
+func newApp(s terminal.Streams, lookupEnv func(string) (string, bool)) *app {
+	a := &app{ui: terminal.New(s, lookupEnv), signals: &signals{stopped: make(chan struct{})}, lookupEnv: lookupEnv, log: slog.New(slog.DiscardHandler)}
+	a.ui.Cells = stateStyles
+	return a
 }
 
 // run executes a command line and returns the exit code. It prints every error before it returns.
@@ -41,7 +45,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if len(args) > 1 && args[1] == completeCommand {
 		return a.complete(ctx, args[2:])
 	}
-	return a.ui.report(ctx, a.command().Run(ctx, args))
+	return a.report(ctx, a.command().Run(ctx, args))
 }
 
 const rootDescription = `npctl manages CI test nodes and their images declaratively, from HCL files.
@@ -79,9 +83,9 @@ func (a *app) command() *cli.Command {
 		Version:                   version(),
 		HideHelpCommand:           true, // replaced by helpCommand
 		DisableSliceFlagSeparator: true, // -var 'list=["a","b"]'
-		Reader:                    a.ui.in,
-		Writer:                    a.ui.out,
-		ErrWriter:                 a.ui.err,
+		Reader:                    a.ui.In,
+		Writer:                    a.ui.Out,
+		ErrWriter:                 a.ui.Err,
 		ExitErrHandler:            func(context.Context, *cli.Command, error) {}, // run reports
 		OnUsageError:              usageError,
 		Flags:                     a.globalFlags(),
@@ -140,7 +144,7 @@ func (a *app) checked(do cli.ActionFunc) cli.ActionFunc {
 			err = do(ctx, cmd)
 		}
 		if _, reported := errors.AsType[exitCode](err); err != nil && !reported && cmd.Bool("json") && cmd.Metadata["events"] == nil {
-			err = cmp.Or(a.ui.printJSON(failureDocument(err)), err)
+			err = cmp.Or(a.printJSON(failureDocument(err)), err)
 		}
 		return err
 	}
@@ -161,7 +165,7 @@ func (a *app) globalFlags() []cli.Flag {
 // before applies the global options.
 func (a *app) before(ctx context.Context, cmd *cli.Command) (context.Context, error) {
 	if a.global.noColor {
-		a.ui.noColor()
+		a.ui.NoColor()
 	}
 	if err := a.openLog(); err != nil {
 		return ctx, err

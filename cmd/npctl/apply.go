@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/planfile"
@@ -140,8 +141,8 @@ func (c *applyCommand) applyFresh(ctx context.Context, s *session, events *event
 	}
 	events.plan(p, s.meta(opt))
 	if !c.json {
-		if err := render.Text(c.ui.out, p, c.text(&c.planOptions, s.seen.Now)); err != nil {
-			return outputError(err)
+		if err := render.Text(c.ui.Out, p, c.text(&c.planOptions, s.seen.Now)); err != nil {
+			return terminal.OutputError(err)
 		}
 	}
 	switch {
@@ -176,12 +177,12 @@ func (c *applyCommand) approve(ctx context.Context, p plan.Plan, without string)
 	if !c.input {
 		return hint(errors.New("-input=false: cannot ask for approval; no changes were made"), without)
 	}
-	if c.ui.inTerm {
-		c.ui.message("")
+	if c.ui.InTerm {
+		c.ui.Message("")
 	}
-	err := c.ui.confirm(ctx, c.ui.style(styleStrong, question), without)
+	err := c.confirm(ctx, c.ui.Style(terminal.StyleStrong, question), without)
 	if err == nil {
-		c.ui.message("")
+		c.ui.Message("")
 	}
 	return err
 }
@@ -194,7 +195,7 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, opt
 		return err
 	}
 	progress := c.newProgress(p)
-	c.ui.onInterrupt(progress.interrupted)
+	c.signals.interrupt.set(progress.interrupted)
 	s.engine.Report = func(e reconcile.Event) {
 		events.step(e)
 		progress.event(e)
@@ -203,7 +204,7 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, opt
 	result, err := s.engine.Execute(ctx, p, opt, s.seen)
 	progress.close()
 	closeJournal()
-	c.ui.onInterrupt(nil)
+	c.signals.interrupt.set(nil)
 	if err != nil && len(result.Done)+len(result.Failed)+len(result.Interrupted)+len(result.Skipped) == 0 { // no step started
 		return served(err)
 	}
@@ -218,7 +219,7 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, opt
 	case err != nil:
 		return err
 	case errors.Is(context.Cause(ctx), errSignal):
-		c.ui.message("Interrupted. Completed steps are recorded; run npctl %s again to resume.", c.operation)
+		c.ui.Message("Interrupted. Completed steps are recorded; run npctl %s again to resume.", c.operation)
 		return exitCode(exitInterrupted)
 	case result.Err() != nil:
 		return hint(result.Err(), "fix the causes above and apply again: npctl resumes from here")

@@ -61,7 +61,7 @@ func (c *applyCommand) applySaved(ctx context.Context, s *session, file planfile
 	}
 	events.plan(file.Plan, file.Meta)
 	if !c.json {
-		if err := c.ui.print("%s", file.Plan.Summary()); err != nil {
+		if err := c.ui.Print("%s", file.Plan.Summary()); err != nil {
 			return err
 		}
 	}
@@ -95,12 +95,12 @@ func (c *applyCommand) refuse(file planfile.File, stale []planfile.Mismatch) err
 // changedSince prints changes since the plan was computed, at most 20 of them.
 func (c *applyCommand) changedSince(file planfile.File, what string, changes []string) {
 	const shown = 20
-	c.ui.message("Since this plan was made (%s), %s:", file.Meta.Created.Local().Format("2006-01-02 15:04:05 MST"), what)
+	c.ui.Message("Since this plan was made (%s), %s:", file.Meta.Created.Local().Format("2006-01-02 15:04:05 MST"), what)
 	for i, change := range changes {
 		if i == shown {
-			c.ui.message("  ... and %d more", len(changes)-shown)
+			c.ui.Message("  ... and %d more", len(changes)-shown)
 			return
 		}
-		c.ui.message("  - %s", change)
+		c.ui.Message("  - %s", change)
 	}
 }

@@ -66,7 +66,7 @@ Exit codes: 0 stopped by a signal, 1 error.`,
 }
 
 func (c *builderCommand) run(ctx context.Context, cmd *cli.Command) error {
-	reloads, forget := c.ui.hangupHints()
+	reloads, forget := c.signals.hangupHints()
 	defer forget()
 	config, err := c.load(c.variables)
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *builderCommand) serve(ctx context.Context, s *session, servers wire.Opt
 	if err != nil {
 		return err
 	}
-	c.ui.message("Building %s for clients of %s. ^C stops.", strings.Join(images, ", "), strings.Join(servers.Servers, ", "))
+	c.ui.Message("Building %s for clients of %s. ^C stops.", strings.Join(images, ", "), strings.Join(servers.Servers, ", "))
 	b := &buildHost{builderCommand: c, session: s, service: shop, host: host}
 	side, end := context.WithCancel(ctx)
 	var helpers sync.WaitGroup

@@ -18,6 +18,7 @@ import (
 	"github.com/npctl/npctl/builders/gearman"
 	wire "github.com/npctl/npctl/internal/gearman"
 	"github.com/npctl/npctl/internal/gearman/gearmantest"
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/testutil"
 )
 
@@ -38,7 +39,7 @@ func startBuilder(t *testing.T, dir string, servers wire.Options, images ...stri
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	w := &watched{t: t, dir: dir, log: &testutil.Buffer{}, code: make(chan int, 1)}
 	w.stop = func() { interrupt(errSignal) }
-	w.app = newApp(streams{strings.NewReader(""), io.Discard, w.log}, func(string) (string, bool) { return "", false })
+	w.app = newApp(terminal.Streams{In: strings.NewReader(""), Out: io.Discard, Err: w.log}, func(string) (string, bool) { return "", false })
 	go func() { w.code <- w.app.run(ctx, []string{"npctl", "builder", "-config=" + dir, "-log-level=info"}) }()
 	t.Cleanup(func() { w.end() })
 	w.offers(servers, images...)
@@ -68,7 +69,7 @@ func (w *watched) offers(servers wire.Options, images ...string) {
 func (w *watched) refuses(because ...string) {
 	w.t.Helper()
 	before := len(w.log.String())
-	if !w.app.ui.handleHangup() {
+	if !w.app.signals.hangup.call() {
 		w.t.Fatal("SIGHUP would end npctl builder")
 	}
 	w.await("the configuration is refused", func() bool { return strings.Contains(w.log.String()[before:], "new configuration refused") })
@@ -109,7 +110,7 @@ func TestBuilderReloadsAtHangup(t *testing.T) {
 	w.offers(servers, "debian", "fedora")
 
 	writeConfig(t, dir, valid)
-	w.app.ui.handleHangup()
+	w.app.signals.hangup.call()
 	w.offers(servers, "debian", "suse")
 	w.await("the reload is logged", func() bool {
 		return strings.Contains(w.log.String(), `msg="configuration reloaded" images="debian, suse"`)
@@ -145,7 +146,7 @@ func TestSystemdIsNotifiedByTheBuilder(t *testing.T) {
 	writeConfig(t, dir, buildingImages(servers, dir, "text", "debian"))
 	w := startBuilder(t, dir, servers, "debian")
 	w.await("it is ready", func() bool { return notified.String() == "READY=1\n" })
-	w.app.ui.handleHangup()
+	w.app.signals.hangup.call()
 	w.await("it reloads", func() bool {
 		_, after, found := strings.Cut(notified.String(), "RELOADING=1\nMONOTONIC_USEC=")
 		return found && strings.Contains(after, "READY=1")

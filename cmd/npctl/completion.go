@@ -12,8 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mattn/go-runewidth"
 	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/internal/terminal"
 )
 
 // Shell completion. The shell scripts are small: they call `npctl __complete WORD...` with the words up to the cursor,
@@ -56,8 +57,7 @@ func newCompletionCommand(a *app) *cli.Command {
 			case !known:
 				return hint(fmt.Errorf("npctl has no completion for %q", shell), "write bash, zsh or fish")
 			}
-			_, err := io.WriteString(a.ui.out, script)
-			return outputError(err)
+			return a.ui.Write(script)
 		},
 	}
 }
@@ -89,7 +89,7 @@ func (a *app) complete(ctx context.Context, words []string) int {
 		}
 	case <-ctx.Done():
 	}
-	_, _ = io.WriteString(a.ui.out, b.String())
+	_, _ = io.WriteString(a.ui.Out, b.String())
 	return 0
 }
 
@@ -270,7 +270,7 @@ func firstClause(usage string) string {
 	for _, end := range []string{"; ", ". ", " ("} {
 		usage, _, _ = strings.Cut(usage, end)
 	}
-	return runewidth.Truncate(usage, 70, "…")
+	return terminal.Shorten(usage, 70)
 }
 
 // values completes the value of an option and puts prefix before each candidate.

@@ -6,17 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/urfave/cli/v3"
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
-	"golang.org/x/term"
 
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 )
@@ -84,15 +83,16 @@ func (c *consoleCommand) run(ctx context.Context, _ *cli.Command) (err error) {
 			}
 		}
 		return nil
-	case c.ui.inTerm && c.ui.outTerm():
-		return c.interactive(ctx)
+	}
+	if editor := c.ui.Editor("> "); editor != nil {
+		return c.interactive(ctx, editor)
 	}
 	return c.lines(ctx)
 }
 
 // lines evaluates the lines of stdin up to the first error.
 func (c *consoleCommand) lines(ctx context.Context) error {
-	scanner := bufio.NewScanner(c.ui.in)
+	scanner := bufio.NewScanner(c.ui.In)
 	scanner.Buffer(nil, maxExpressionBytes)
 	for n := 1; scanner.Scan() && ctx.Err() == nil; n++ {
 		if err := c.evaluate(ctx, scanner.Text(), fmt.Sprintf("<stdin line %d>", n)); err != nil {
@@ -106,59 +106,20 @@ func (c *consoleCommand) lines(ctx context.Context) error {
 }
 
 // interactive evaluates lines that the operator types, until ^D, ^C or exit.
-func (c *consoleCommand) interactive(ctx context.Context) error {
-	c.ui.message("Enter an expression such as var.name, desired.labels or state.nodes. ^D ends the console.")
-	stdin, ok := c.ui.in.(*os.File)
-	if !ok {
-		return c.lines(ctx)
-	}
-	t := term.NewTerminal(struct {
-		io.Reader
-		io.Writer
-	}{stdin, c.ui.outFile}, "> ")
+func (c *consoleCommand) interactive(ctx context.Context, editor *terminal.Editor) error {
+	c.ui.Message("Enter an expression such as var.name, desired.labels or state.nodes. ^D ends the console.")
 	for {
-		line, err := c.readLine(ctx, t, stdin)
+		line, err := editor.ReadLine(ctx)
 		switch {
 		case errors.Is(err, io.EOF), strings.TrimSpace(line) == "exit":
-			c.ui.message("")
+			c.ui.Message("")
 			return nil
 		case err != nil:
 			return err
 		}
 		if err := c.evaluate(ctx, line, "<console>"); err != nil {
-			c.ui.report(ctx, err)
+			c.report(ctx, err)
 		}
-	}
-}
-
-// readLine reads a line in the raw mode of the terminal and restores the mode. It returns when ctx is done, although its
-// goroutine reads until the process ends.
-func (c *consoleCommand) readLine(ctx context.Context, t *term.Terminal, stdin *os.File) (string, error) {
-	mode, err := term.MakeRaw(int(stdin.Fd()))
-	if err != nil {
-		return "", fmt.Errorf("prepare the terminal: %w", err)
-	}
-	restore := func() { _ = term.Restore(int(stdin.Fd()), mode) } // nothing else can be done
-	defer restore()
-	c.ui.onLeave(restore)
-	defer c.ui.onLeave(nil)
-	if columns, rows, err := term.GetSize(int(stdin.Fd())); err == nil && columns > 0 {
-		_ = t.SetSize(columns, rows) // affects only the layout
-	}
-	type answer struct {
-		line string
-		err  error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		line, err := t.ReadLine()
-		answers <- answer{line, err}
-	}()
-	select {
-	case a := <-answers:
-		return a.line, a.err
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
 	}
 }
 
@@ -175,9 +136,9 @@ func (c *consoleCommand) evaluate(ctx context.Context, expr, name string) error 
 		return &diagnosed{diags, sources(c.config.Files, map[string]*hcl.File{name: {Bytes: []byte(expr)}})}
 	}
 	if c.json {
-		return c.ui.printJSONLine(evaluated{jsonVersion, expr, ctyjson.SimpleJSONValue{Value: config.Masked(value)}, config.IsSensitive(value)})
+		return c.printJSONLine(evaluated{jsonVersion, expr, ctyjson.SimpleJSONValue{Value: config.Masked(value)}, config.IsSensitive(value)})
 	}
-	return c.ui.print("%s", visible(config.ExpressionText(value)))
+	return c.ui.Print("%s", visible(config.ExpressionText(value)))
 }
 
 // addRoots adds desired, and state for the first expression that may use it.

@@ -158,16 +158,15 @@ func (c *convertCommand) write(r *convert.Result, checked convertCheck) error {
 			}
 			doc.Files = append(doc.Files, out)
 		}
-		return c.ui.printJSON(doc)
+		return c.printJSON(doc)
 	case c.out == "":
-		_, err := c.ui.out.Write(r.Files[0].Data)
-		return outputError(err)
+		return c.ui.Write(string(r.Files[0].Data))
 	}
 	next := "npctl plan -config=" + c.out
 	if strings.HasSuffix(c.out, ".hcl") && len(wrote) > 1 { // with one file, npctl reads no other file of its directory
 		next += " -var-file=" + wrote[len(wrote)-1]
 	}
-	return c.ui.print("Wrote %s. Next: %s", strings.Join(wrote, ", "), next)
+	return c.ui.Print("Wrote %s. Next: %s", strings.Join(wrote, ", "), next)
 }
 
 // report prints the report on stderr, or writes it to a file.
@@ -188,9 +187,9 @@ func (c *convertCommand) report(r *convert.Result, checked convertCheck) error {
 	if c.json {
 		return nil
 	}
-	c.ui.message("%s", strings.TrimSuffix(r.Text(c.reportAll)+compared(false), "\n"))
+	c.ui.Message("%s", strings.TrimSuffix(r.Text(c.reportAll)+compared(false), "\n"))
 	if unset := checked.unset; len(unset) > 0 {
-		c.ui.message("Environment variables that the configuration needs: %s. Not set now: %s.", strings.Join(r.Env, ", "), strings.Join(unset, ", "))
+		c.ui.Message("Environment variables that the configuration needs: %s. Not set now: %s.", strings.Join(r.Env, ", "), strings.Join(unset, ", "))
 	}
 	return nil
 }
@@ -322,12 +321,12 @@ func (c *convertCommand) check(in convert.Input, r *convert.Result) (checked con
 				}
 			}
 		}
-		c.ui.diagnostics(&diagnosed{diags, files})
+		c.diagnostics(&diagnosed{diags, files})
 		return checked, hint(errors.New("the translation is not a valid configuration of npctl; nothing was written"),
 			"correct the values in the YAML")
 	}
 	if len(diags) > 0 {
-		c.ui.diagnostics(&diagnosed{diags, files})
+		c.diagnostics(&diagnosed{diags, files})
 	}
 	if checked.notCompared != "" {
 		return checked, nil

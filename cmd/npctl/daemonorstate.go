@@ -30,7 +30,7 @@ func fetch[S, T any](ctx context.Context, c *daemonCommand, online func(context.
 		return result, c.explain(err)
 	}
 	if !c.json {
-		c.ui.message("%s npctl watch is not running; showing stored records.", c.ui.style(styleWarning, "Warning:"))
+		c.ui.Warning("Warning:", "npctl watch is not running; showing stored records.")
 	}
 	return offline(stored)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 
 	"github.com/urfave/cli/v3"
 
@@ -15,8 +14,7 @@ func newDocsCommand(a *app) *cli.Command {
 		Name: "docs", Hidden: true, Usage: "print the reference of the configuration language as Markdown",
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			reg := newRegistry()
-			_, err := io.WriteString(a.ui.out, config.Reference(reg.driverSchemas(), reg.builderSchemas(), reg.states))
-			return outputError(err)
+			return a.ui.Write(config.Reference(reg.driverSchemas(), reg.builderSchemas(), reg.states))
 		},
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/external"
 	"github.com/npctl/npctl/drivers/external/conformance"
+	"github.com/npctl/npctl/internal/terminal"
 )
 
 const driverTestDescription = `Checks a program that a provider of type external can run, with its arguments, and prints a table of
@@ -202,7 +203,7 @@ func stringMap(option string, words []string, lookup func(string) (string, bool)
 
 func (c *driverTestCommand) print(report driverTestReport) error {
 	if c.json {
-		return c.ui.printJSON(report)
+		return c.printJSON(report)
 	}
 	rows := [][]string{{"CHECK", "RESULT", "SECONDS"}}
 	var details []string
@@ -212,12 +213,12 @@ func (c *driverTestCommand) print(report driverTestReport) error {
 			details = append(details, fmt.Sprintf("Failed: %s: %s", r.Check, visible(r.Detail)))
 		}
 	}
-	if err := c.ui.wideTable(rows); err != nil {
+	if err := c.ui.WideTable(rows); err != nil {
 		return err
 	}
 	for _, line := range details {
-		if _, err := fmt.Fprintln(c.ui.err, line); err != nil {
-			return outputError(err)
+		if _, err := fmt.Fprintln(c.ui.Err, line); err != nil {
+			return terminal.OutputError(err)
 		}
 	}
 	return nil

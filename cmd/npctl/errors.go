@@ -11,6 +11,7 @@ import (
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/hints"
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan/planfile"
 	"github.com/npctl/npctl/state"
@@ -52,7 +53,7 @@ func (d *diagnosed) Report() string {
 const reportWidth = 100
 
 // report prints the error of a command and returns the exit code. No other function does either.
-func (u *ui) report(ctx context.Context, err error) int {
+func (a *app) report(ctx context.Context, err error) int {
 	var code exitCode
 	var diags *diagnosed
 	switch {
@@ -61,26 +62,39 @@ func (u *ui) report(ctx context.Context, err error) int {
 	case errors.As(err, &code):
 		return int(code)
 	case errors.As(err, &diags):
-		u.diagnostics(diags)
+		a.diagnostics(diags)
 		return 1
 	case errors.Is(context.Cause(ctx), errSignal) && (errors.Is(err, context.Canceled) || errors.Is(err, errSignal)):
-		u.message("Interrupted. No step was running.")
+		a.ui.Message("Interrupted. No step was running.")
 		return exitInterrupted
 	}
-	u.failure(err)
+	a.failure(err)
 	return 1
 }
 
 // failure prints an error and its hint.
-func (u *ui) failure(err error) {
+func (a *app) failure(err error) {
 	if refusal, ok := errors.AsType[*client.Error](err); ok && refusal.Report != "" {
-		u.message("%s", visible(refusal.Report))
+		a.ui.Message("%s", visible(refusal.Report))
 		err = hint(errors.New("npctl watch refused the new configuration"), refusal.Hint)
 	}
-	u.message("%s %s", u.style(styleError, "Error:"), visible(sentence(err.Error())))
+	a.ui.Error("Error:", "%s", visible(sentence(err.Error())))
 	if next := nextStep(err); next != "" {
-		u.message("%s %s", u.style(styleStrong, "Hint:"), visible(next))
+		a.ui.Message("%s %s", a.ui.Style(terminal.StyleStrong, "Hint:"), visible(next))
 	}
+}
+
+// confirm asks a question and returns nil if the answer is yes. without is the hint if there is no terminal.
+func (a *app) confirm(ctx context.Context, question, without string) error {
+	if !a.ui.InTerm {
+		return hint(errors.New("stdin is not a terminal: cannot ask for approval; no changes were made"), without)
+	}
+	answer, err := a.ui.Ask(ctx, question+"\n  Only 'yes' will be accepted: ")
+	if err == nil && answer != "yes" {
+		a.ui.Message("Not approved; no changes were made.")
+		return exitCode(1)
+	}
+	return err
 }
 
 // nextStep returns the hint for an error, or "".
@@ -119,12 +133,12 @@ func sentence(text string) string {
 }
 
 // diagnostics prints the diagnostics of a configuration with their source lines.
-func (u *ui) diagnostics(d *diagnosed) {
+func (a *app) diagnostics(d *diagnosed) {
 	write := config.WriteDiagnostics
-	if u.compact {
+	if a.ui.Compact {
 		write = config.WriteCompact
 	}
-	write(u.err, d.diags, d.files, u.errColor, u.errWidth())
+	write(a.ui.Err, d.diags, d.files, a.ui.ErrColor, a.ui.ErrWidth())
 }
 
 // visible escapes control characters in text from outside, so that it cannot control the terminal. It keeps line

@@ -63,7 +63,7 @@ func (c *applyCommand) openEvents() (*eventWriter, error) {
 	e := &eventWriter{phase: map[string]string{}}
 	var to []io.Writer
 	if c.json {
-		to = append(to, c.ui.out)
+		to = append(to, c.ui.Out)
 	}
 	if err := (outputFile{"json-into", c.jsonInto, []string{`{"type":"start",`}}).check(); err != nil {
 		return nil, err

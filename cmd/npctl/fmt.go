@@ -15,9 +15,8 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/urfave/cli/v3"
 
-	"github.com/npctl/npctl/internal/host"
-
 	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/internal/syntax"
 	"github.com/npctl/npctl/internal/text"
 )
@@ -68,7 +67,7 @@ func (c *fmtCommand) run(_ context.Context, cmd *cli.Command) error {
 		case path == "-":
 			return c.standardInput()
 		case syntax.IsJSON(path):
-			c.ui.message("%s is JSON, and npctl fmt formats only HCL's native syntax; ignored.", path)
+			c.ui.Message("%s is JSON, and npctl fmt formats only HCL's native syntax; ignored.", path)
 			continue
 		}
 		found, err := c.find(path)
@@ -96,7 +95,7 @@ func (c *fmtCommand) run(_ context.Context, cmd *cli.Command) error {
 		if changed == 1 {
 			is = "is"
 		}
-		c.ui.message("%d of %s %s not in the canonical layout; run npctl fmt.", changed, text.Count(len(files), "file", "files"), is)
+		c.ui.Message("%d of %s %s not in the canonical layout; run npctl fmt.", changed, text.Count(len(files), "file", "files"), is)
 		return exitCode(1)
 	}
 	return nil
@@ -134,19 +133,19 @@ func (c *fmtCommand) file(path string) (bool, error) {
 	}
 	after, diags := config.Format(before, path)
 	if diags.HasErrors() {
-		c.ui.diagnostics(unformatted(path, before, diags))
+		c.diagnostics(unformatted(path, before, diags))
 		return false, fmt.Errorf("%s is not formatted, because it cannot be parsed", path)
 	}
 	if bytes.Equal(before, after) {
 		return false, nil
 	}
 	if c.list {
-		if err := c.ui.print("%s", path); err != nil {
+		if err := c.ui.Print("%s", path); err != nil {
 			return true, err
 		}
 	}
 	if c.diff {
-		if err := c.ui.print("%s", strings.TrimSuffix(unifiedDiff(path, before, after), "\n")); err != nil {
+		if err := c.ui.Print("%s", strings.TrimSuffix(unifiedDiff(path, before, after), "\n")); err != nil {
 			return true, err
 		}
 	}
@@ -189,7 +188,7 @@ func unformatted(name string, src []byte, diags hcl.Diagnostics) *diagnosed {
 }
 
 func (c *fmtCommand) standardInput() error {
-	before, err := readLimited(c.ui.in, "standard input")
+	before, err := readLimited(c.ui.In, "standard input")
 	if err != nil {
 		return err
 	}
@@ -198,8 +197,7 @@ func (c *fmtCommand) standardInput() error {
 		return unformatted("<stdin>", before, diags)
 	}
 	if !c.check {
-		_, err = c.ui.out.Write(after)
-		return outputError(err)
+		return c.ui.Write(string(after))
 	}
 	if !bytes.Equal(before, after) {
 		return exitCode(1)

@@ -52,10 +52,10 @@ func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
 			return err
 		}
 		if holder != nil && holder.ID == id {
-			a.ui.message("The state is locked by %s for %s since %s (process %d on %s, npctl %s).", visibleLine(holder.UserHost), holder.Operation,
+			a.ui.Message("The state is locked by %s for %s since %s (process %d on %s, npctl %s).", visibleLine(holder.UserHost), holder.Operation,
 				holder.Since.Local().Format(time.DateTime), holder.PID, visibleLine(holder.Host), holder.Version)
 		}
-		if err := a.ui.confirm(ctx, "Is the process that holds the lock certainly dead?", "add -force if that process is certainly dead"); err != nil {
+		if err := a.confirm(ctx, "Is the process that holds the lock certainly dead?", "add -force if that process is certainly dead"); err != nil {
 			return err
 		}
 	}
@@ -63,5 +63,5 @@ func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
 	if err != nil {
 		return err
 	}
-	return a.ui.print("Unlocked. It was held by %s for %s (process %d on %s).", visibleLine(holder.UserHost), holder.Operation, holder.PID, visibleLine(holder.Host))
+	return a.ui.Print("Unlocked. It was held by %s for %s (process %d on %s).", visibleLine(holder.UserHost), holder.Operation, holder.PID, visibleLine(holder.Host))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -18,8 +19,8 @@ func TestClientsForgeNoLines(t *testing.T) {
 	request := &wire.Request{Request: resources.Request{ID: "0000000001", Labels: []string{"tiny"}, Requestor: forged, Error: forged, State: resources.StateFailed}}
 	shown := map[string]func(*strings.Builder){
 		"a row of requests": func(b *strings.Builder) {
-			var p page
-			p.table([][]string{requestRow(request, now)})
+			var p terminal.Page
+			p.Table([][]string{requestRow(request, now)})
 			b.WriteString(p.String())
 		},
 		"why": func(b *strings.Builder) {
@@ -28,13 +29,15 @@ func TestClientsForgeNoLines(t *testing.T) {
 				Events: []wire.Event{{Event: resources.Event{Subject: "request/1", Text: forged}}}})
 		},
 		"the head of an image": func(b *strings.Builder) {
-			p := imagePage{facts: &inspect.Image{Name: "debian", Pause: &inspect.ImagePause{Command: true, Reason: forged}}, now: now}
+			p := imagePage{Page: &terminal.Page{}, facts: &inspect.Image{Name: "debian", Pause: &inspect.ImagePause{Command: true, Reason: forged}}, now: now}
 			p.head()
 			b.WriteString(p.String())
 		},
 		"the status": func(b *strings.Builder) {
-			b.WriteString(statusPage(statusDocument{Status: wire.Status{SuspendedBy: forged, Problems: []string{forged}, Now: now, Started: now},
-				Requests: []wire.Request{*request}, Events: []wire.Event{{Event: resources.Event{Subject: forged, Text: forged}}}}, &page{}))
+			var p terminal.Page
+			statusPage(statusDocument{Status: wire.Status{SuspendedBy: forged, Problems: []string{forged}, Now: now, Started: now},
+				Requests: []wire.Request{*request}, Events: []wire.Event{{Event: resources.Event{Subject: forged, Text: forged}}}}, &p)
+			b.WriteString(p.String())
 		},
 	}
 	for what, write := range shown {

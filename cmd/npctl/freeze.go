@@ -79,10 +79,10 @@ func (c *freezeCommand) run(ctx context.Context, cmd *cli.Command) error {
 			}
 		}
 		if c.json {
-			return c.ui.printJSON(done)
+			return c.printJSON(done)
 		}
 		if len(names) == 0 {
-			return c.ui.print("No providers to change.")
+			return c.ui.Print("No providers to change.")
 		}
 		return nil
 	})
@@ -147,5 +147,5 @@ func (c *daemonCommand) printChange(format string, args ...any) error {
 	if c.json {
 		return nil
 	}
-	return c.ui.print("%s", visibleLine(fmt.Sprintf(format, args...)))
+	return c.ui.Print("%s", visibleLine(fmt.Sprintf(format, args...)))
 }

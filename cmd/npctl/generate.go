@@ -23,7 +23,7 @@ func (c *planCommand) generate(want resources.Desired, seen plan.Observed) error
 	}
 	imports, objects := plan.MissingImports(want, seen)
 	if len(imports) == 0 {
-		c.ui.message("No import lacks its block, so %s was not written.", c.generateOut)
+		c.ui.Message("No import lacks its block, so %s was not written.", c.generateOut)
 		return nil
 	}
 	file, err := os.OpenFile(c.generateOut, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
@@ -36,7 +36,7 @@ func (c *planCommand) generate(want resources.Desired, seen plan.Observed) error
 	if err = errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("option -generate-config-out: write %s: %w", c.generateOut, err)
 	}
-	c.ui.message("Wrote %s to %s. Move each block to the place that the comment above it names, and complete it.", text.Count(len(imports), "block", "blocks"), c.generateOut)
+	c.ui.Message("Wrote %s to %s. Move each block to the place that the comment above it names, and complete it.", text.Count(len(imports), "block", "blocks"), c.generateOut)
 	return nil
 }
 

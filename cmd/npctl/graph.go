@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/urfave/cli/v3"
 
@@ -60,11 +59,11 @@ func (c *graphCommand) run(ctx context.Context, cmd *cli.Command) error {
 		}
 		text = string(report)
 	}
-	if _, err := io.WriteString(c.ui.out, text); err != nil {
-		return outputError(err)
+	if err := c.ui.Write(text); err != nil {
+		return err
 	}
 	if p.Summary().Empty() && len(p.Problems) == 0 {
-		c.ui.message("The graph is empty, because the plan has no steps. %s", p.Summary())
+		c.ui.Message("The graph is empty, because the plan has no steps. %s", p.Summary())
 	}
 	if len(p.Problems) > 0 {
 		return hint(fmt.Errorf("%s", problemSentence(p)), "npctl plan shows the problems")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,8 @@ import (
 	"github.com/mattn/go-runewidth"
 	"github.com/mitchellh/go-wordwrap"
 	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/internal/terminal"
 )
 
 // Headings of options in help texts, in the order in which they are printed.
@@ -82,12 +83,11 @@ Exit codes: 0, or 1 when there is no such command.`,
 // showHelp prints the help text of a command.
 func showHelp(cmd *cli.Command) error {
 	_, err := io.WriteString(cmd.Root().Writer, helpText(cmd, helpColumns(cmd.Root().Writer)))
-	return outputError(err)
+	return terminal.OutputError(err)
 }
 
 func helpColumns(w io.Writer) int {
-	file, _ := w.(*os.File)
-	if columns := width(file); columns > 0 {
+	if columns := terminal.Width(w); columns > 0 {
 		return min(columns, helpWidth)
 	}
 	return helpWidth

@@ -13,13 +13,14 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/testutil"
 )
 
 // everyCommand calls visit with every command, the root first.
 func everyCommand(t *testing.T, visit func(*cli.Command)) {
 	t.Helper()
-	root := newApp(streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard}, os.LookupEnv).command()
+	root := newApp(terminal.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, os.LookupEnv).command()
 	if err := root.Run(t.Context(), []string{"npctl", "help"}); err != nil { // links the commands to their parents
 		t.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func TestExamplesOfConsoleAreValid(t *testing.T) {
 	count := 0
 	for _, m := range regexp.MustCompile(`(?m)^  (?:echo|npctl console(?: -json)? -expr=) ?(?:'([^'\n]+)'|(\S+))`).FindAllStringSubmatch(examples, -1) {
 		var out bytes.Buffer
-		a := newApp(streams{strings.NewReader(""), &out, &out}, func(string) (string, bool) { return "", false })
+		a := newApp(terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &out}, func(string) (string, bool) { return "", false })
 		count++
 		if code := a.run(t.Context(), []string{"npctl", "console", "-config=" + config, "-var=region=east", "-expr=" + m[1] + m[2]}); code != 0 {
 			t.Errorf("%s: exit code %d\n%s", m[0], code, out.String())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
@@ -51,7 +52,7 @@ func (c *imageChange) run(ctx context.Context, decide decision, prepare func(con
 	if c.dryRun {
 		err := c.look(ctx, decide)
 		if err != nil && c.json {
-			err = cmp.Or(c.ui.printJSON(failureDocument(err)), err)
+			err = cmp.Or(c.printJSON(failureDocument(err)), err)
 		}
 		return err
 	}
@@ -112,7 +113,7 @@ func (c *imageChange) request(ctx context.Context, s *session, newest []*resourc
 		if err := store.RequestBuild(ctx, b.Image, true); err != nil {
 			return fmt.Errorf("request a build of image %s: %w", b.Image, err)
 		}
-		c.ui.message("Requested a build of image %s from npctl on %s; npctl image list shows it when it is ready.", b.Image, visibleLine(b.Host))
+		c.ui.Message("Requested a build of image %s from npctl on %s; npctl image list shows it when it is ready.", b.Image, visibleLine(b.Host))
 	}
 	return nil
 }
@@ -138,9 +139,9 @@ func (c *imageChange) look(ctx context.Context, decide decision) error {
 	}
 	report, err := render.Report(made.plan, s.meta(made.opt))
 	if err == nil {
-		_, err = c.ui.out.Write(report)
+		_, err = c.ui.Out.Write(report)
 	}
-	return outputError(err)
+	return terminal.OutputError(err)
 }
 
 func (c *imageChange) open(ctx context.Context, may access) (*session, error) {
@@ -164,7 +165,7 @@ func (c *imageChange) decide(ctx context.Context, s *session, decide decision) (
 func (c *imageChange) show(s *session, made imagePlan) error {
 	if !c.json {
 		if err := c.write(s, made); err != nil {
-			return outputError(err)
+			return terminal.OutputError(err)
 		}
 	}
 	if len(made.plan.Problems) > 0 {
@@ -176,7 +177,7 @@ func (c *imageChange) show(s *session, made imagePlan) error {
 // write prints the requested builds and the plan. It omits an empty plan if it requests builds.
 func (c *imageChange) write(s *session, made imagePlan) error {
 	for _, b := range made.requested {
-		_, err := fmt.Fprintf(c.ui.out, "Image %s: npctl on %s builds it, since it has the newest build; this command requests a build there.\n",
+		_, err := fmt.Fprintf(c.ui.Out, "Image %s: npctl on %s builds it, since it has the newest build; this command requests a build there.\n",
 			b.Image, visibleLine(b.Host))
 		if err != nil {
 			return err
@@ -185,7 +186,7 @@ func (c *imageChange) write(s *session, made imagePlan) error {
 	if len(made.requested) > 0 && made.plan.Summary().Empty() {
 		return nil
 	}
-	return render.Text(c.ui.out, made.plan, c.text(&c.planOptions, s.seen.Now))
+	return render.Text(c.ui.Out, made.plan, c.text(&c.planOptions, s.seen.Now))
 }
 
 func keepOf[T any](all []T, wanted func(T) bool) []T {

@@ -44,18 +44,18 @@ func (c *imageCommand) list(ctx context.Context, cmd *cli.Command) error {
 		for i := range facts {
 			facts[i].Builds, facts[i].Uploads = nil, nil
 		}
-		return c.ui.printJSON(document(world, facts))
+		return c.printJSON(document(world, facts))
 	}
 	c.warnConfigError(world)
 	if len(facts) == 0 {
-		return c.ui.print("No images.")
+		return c.ui.Print("No images.")
 	}
 	rows := [][]string{{"IMAGE", "KIND", "BUILDS", "NEWEST", "AGE", "FORMATS", "PROVIDERS", "PAUSED", "NEXT BUILD", "PROBLEM"}}
 	now := time.Now()
 	for i := range facts {
 		rows = append(rows, imageRow(&facts[i], world.configError == nil, now))
 	}
-	return c.ui.table(rows, "FORMATS", "NEWEST", "KIND", "PROVIDERS", "PAUSED", "AGE")
+	return c.ui.Table(rows, "FORMATS", "NEWEST", "KIND", "PROVIDERS", "PAUSED", "AGE")
 }
 
 // imageRow returns the table row of an image.

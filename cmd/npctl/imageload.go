@@ -102,11 +102,11 @@ func (a *app) warnConfigError(w imageState) {
 	}
 	var diags *diagnosed
 	if errors.As(w.configError, &diags) {
-		a.ui.diagnostics(diags)
+		a.diagnostics(diags)
 	} else {
-		a.ui.failure(w.configError)
+		a.failure(w.configError)
 	}
-	a.ui.message("%s cannot read the configuration; showing stored records only.", a.ui.style(styleWarning, "Warning:"))
+	a.ui.Warning("Warning:", "cannot read the configuration; showing stored records only.")
 }
 
 // buildLogPath returns the path of a log that package reconcile has written.

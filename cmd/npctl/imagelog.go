@@ -57,7 +57,7 @@ func newImageLogCommand(a *app) *cli.Command {
 func (c *imageLogCommand) run(ctx context.Context, cmd *cli.Command) error {
 	err := c.print(ctx, cmd)
 	if err != nil && c.json {
-		_ = c.ui.printJSONLine(logEvent{Type: "error", Message: err.Error(), Hint: nextStep(err)}) // in addition to the return value
+		_ = c.printJSONLine(logEvent{Type: "error", Message: err.Error(), Hint: nextStep(err)}) // in addition to the return value
 	}
 	if err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), errSignal) {
 		return exitCode(exitInterrupted)
@@ -90,7 +90,7 @@ func (c *imageLogCommand) print(ctx context.Context, cmd *cli.Command) error {
 	}
 	sink := c.sink()
 	if c.json {
-		err = c.ui.printJSONLine(logEvent{Type: "start", FormatVersion: jsonVersion, Image: found.image, Build: found.build, State: found.state, Path: found.path})
+		err = c.printJSONLine(logEvent{Type: "start", FormatVersion: jsonVersion, Image: found.image, Build: found.build, State: found.state, Path: found.path})
 		if err != nil {
 			return err
 		}
@@ -109,11 +109,11 @@ func (c *imageLogCommand) print(ctx context.Context, cmd *cli.Command) error {
 func (c *imageLogCommand) sink() io.WriteCloser {
 	switch {
 	case c.json:
-		return &lineWriter{line: func(text string) error { return c.ui.printJSONLine(logEvent{Type: "line", Text: &text}) }}
-	case c.ui.outTerm():
-		return &lineWriter{line: func(text string) error { return c.ui.print("%s", visible(strings.ReplaceAll(text, "\r", "\n"))) }}
+		return &lineWriter{line: func(text string) error { return c.printJSONLine(logEvent{Type: "line", Text: &text}) }}
+	case c.ui.OutTerm:
+		return &lineWriter{line: func(text string) error { return c.ui.Print("%s", visible(strings.ReplaceAll(text, "\r", "\n"))) }}
 	default:
-		return plainWriter{c.ui.out}
+		return plainWriter{c.ui.Out}
 	}
 }
 
@@ -205,7 +205,7 @@ func (c *imageLogCommand) end(ctx context.Context, store stateStore, l foundLog)
 	}
 	became, why := buildOutcome(ctx, store, l)
 	if c.json {
-		return c.ui.printJSONLine(logEvent{Type: "end", State: became, Message: why})
+		return c.printJSONLine(logEvent{Type: "end", State: became, Message: why})
 	}
 	text := fmt.Sprintf("Build %s of %s", short(l.build), l.image)
 	switch became {
@@ -218,6 +218,6 @@ func (c *imageLogCommand) end(ctx context.Context, store stateStore, l foundLog)
 	default:
 		text += " is gone."
 	}
-	c.ui.message("%s", visible(text))
+	c.ui.Message("%s", visible(text))
 	return nil
 }

@@ -78,10 +78,10 @@ func (c *imagePauseCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	if c.json {
-		return c.ui.printJSON(pauseDocument{jsonVersion, told})
+		return c.printJSON(pauseDocument{jsonVersion, told})
 	}
 	for _, one := range told {
-		if err := c.ui.print("%s", visibleLine(c.sentence(one))); err != nil {
+		if err := c.ui.Print("%s", visibleLine(c.sentence(one))); err != nil {
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ func (c *imagePauseCommand) write(ctx context.Context, world imageState, refs []
 		told = append(told, fact)
 	}
 	if holder, err := store.Holder(ctx, stateLock); err == nil && holder != nil && c.paused && !c.json {
-		c.ui.message("%s has been running since %s and finishes its plan.", visibleLine(holder.Operation), holder.Since.Local().Format(time.DateTime))
+		c.ui.Message("%s has been running since %s and finishes its plan.", visibleLine(holder.Operation), holder.Since.Local().Format(time.DateTime))
 	}
 	return told, nil
 }

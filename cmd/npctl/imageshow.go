@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 )
@@ -50,16 +51,16 @@ func (c *imageCommand) show(ctx context.Context, cmd *cli.Command) error {
 	}
 	facts := world.Image(ref)
 	if c.json {
-		return c.ui.printJSON(document(world, []inspect.Image{facts}))
+		return c.printJSON(document(world, []inspect.Image{facts}))
 	}
-	page := imagePage{page{color: c.ui.outColor}, &facts, time.Now()}
+	page := imagePage{c.ui.WidePage(), &facts, time.Now()}
 	page.head()
 	page.builds()
 	page.files()
 	page.uploads()
 	page.failures()
 	page.notes()
-	return c.ui.printPage(&page.page)
+	return c.ui.Write(page.String())
 }
 
 // oneImage returns the image name that a command has as its only argument.
@@ -72,7 +73,7 @@ func oneImage(cmd *cli.Command) (string, error) {
 
 // imagePage prints an image.
 type imagePage struct {
-	page
+	*terminal.Page
 	facts *inspect.Image
 	now   time.Time
 }
@@ -82,7 +83,7 @@ func (p *imagePage) section(rows [][]string, name string) {
 	switch {
 	case len(rows) > 1:
 		p.WriteString("\n")
-		p.table(rows)
+		p.Table(rows)
 	case name != "":
 		p.WriteString("\nNo " + name + ".\n")
 	}

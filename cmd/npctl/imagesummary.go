@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mattn/go-runewidth"
-
 	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
@@ -17,7 +15,7 @@ import (
 func (p *imagePage) head() {
 	f := p.facts
 	var rows [][2]string
-	row := func(name, text string) { rows = append(rows, [2]string{visibleLine(name), visibleLine(text)}) }
+	row := func(name, text string) { rows = append(rows, [2]string{name, text}) }
 	if s := f.Settings; s != nil {
 		row("Image", fmt.Sprintf("%s, made by %s (%s)", f.Address, s.Builder, s.Source))
 		row("Formats", formatsText(f))
@@ -34,13 +32,7 @@ func (p *imagePage) head() {
 		row("In "+provider.Name, providerText(&provider, f))
 	}
 	row("Next plan", nextPlanText(f.Next))
-	width := 0
-	for _, r := range rows {
-		width = max(width, runewidth.StringWidth(r[0]))
-	}
-	for _, r := range rows {
-		p.WriteString(runewidth.FillRight(r[0], width+tableGap) + r[1] + "\n")
-	}
+	p.Facts(rows)
 }
 
 func formatsText(f *inspect.Image) string {

@@ -100,7 +100,7 @@ func (a *app) init(from string) error {
 		return err
 	}
 	next := strings.TrimSpace("npctl plan " + starterKinds[i].next)
-	return a.ui.print("Wrote %s. Read %s, then: %s", wrote, path, next)
+	return a.ui.Print("Wrote %s. Read %s, then: %s", wrote, path, next)
 }
 
 // checkEmpty returns an error if the directory contains a configuration.

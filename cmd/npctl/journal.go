@@ -68,9 +68,9 @@ func (c *eventsCommand) run(ctx context.Context, _ *cli.Command) error {
 // printEvent prints an event on one line.
 func (c *eventsCommand) printEvent(e wire.Event) error {
 	if c.json {
-		return c.ui.printJSONLine(e)
+		return c.printJSONLine(e)
 	}
-	return c.ui.print("%s", eventLineText(e))
+	return c.ui.Print("%s", eventLineText(e))
 }
 
 // eventLineText formats an event for the terminal.

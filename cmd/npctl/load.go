@@ -25,7 +25,7 @@ func (v *variableOptions) flags() []cli.Flag {
 }
 
 func (a *app) compactFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "compact-warnings", Category: categoryOutput, Destination: &a.ui.compact, Usage: "show each warning in one line"}
+	return &cli.BoolFlag{Name: "compact-warnings", Category: categoryOutput, Destination: &a.ui.Compact, Usage: "show each warning in one line"}
 }
 
 // configuration is the result of reading a configuration, with the registry that it refers to.
@@ -54,7 +54,7 @@ func (a *app) read(v variableOptions, opts config.Options) (*configuration, erro
 	reg := newRegistry()
 	opts.Path, opts.Vars, opts.VarFiles, opts.LookupEnv = path, v.vars, v.files, a.lookupEnv
 	opts.Drivers, opts.Builders, opts.States = reg.driverSchemas(), reg.builderSchemas(), reg.states
-	opts.Version, opts.Stopped, opts.Inputs = version(), a.ui.stopped, a.inputs
+	opts.Version, opts.Stopped, opts.Inputs = version(), a.signals.stopped, a.inputs
 	result, diags := config.Load(opts)
 	var files map[string]*hcl.File
 	if result != nil {
@@ -76,7 +76,7 @@ func (a *app) read(v variableOptions, opts config.Options) (*configuration, erro
 func (a *app) loadAndWarn(v variableOptions) (*configuration, error) {
 	c, err := a.load(v)
 	if err == nil && c.warnings != nil {
-		a.ui.diagnostics(c.warnings)
+		a.diagnostics(c.warnings)
 	}
 	return c, err
 }

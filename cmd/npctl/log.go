@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -25,7 +24,7 @@ func (a *app) openLog() error {
 		return hint(fmt.Errorf("log format %q does not exist", format), "write text or json")
 	}
 	if level == "" || level == "off" {
-		a.log = slog.New(&sentences{ui: a.ui})
+		a.log = a.ui.Warnings()
 		return nil
 	}
 	var from slog.Level
@@ -35,9 +34,9 @@ func (a *app) openLog() error {
 	options := &slog.HandlerOptions{Level: from}
 	if format == "json" {
 		options.ReplaceAttr = inSeconds
-		a.log = slog.New(slog.NewJSONHandler(a.ui.err, options))
+		a.log = slog.New(slog.NewJSONHandler(a.ui.Err, options))
 	} else {
-		a.log = slog.New(slog.NewTextHandler(a.ui.err, options))
+		a.log = slog.New(slog.NewTextHandler(a.ui.Err, options))
 	}
 	return nil
 }
@@ -49,55 +48,4 @@ func inSeconds(_ []string, attr slog.Attr) slog.Attr {
 		return attr
 	}
 	return slog.Float64(attr.Key+"_seconds", attr.Value.Duration().Seconds())
-}
-
-// sentences is a handler that prints warnings as sentences.
-type sentences struct {
-	ui    *ui
-	attrs []slog.Attr
-}
-
-var _ slog.Handler = (*sentences)(nil)
-
-// Enabled implements slog.Handler.
-func (*sentences) Enabled(_ context.Context, level slog.Level) bool { return level == slog.LevelWarn }
-
-// WithAttrs implements slog.Handler.
-func (h *sentences) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &sentences{h.ui, append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
-}
-
-// WithGroup implements slog.Handler. It ignores groups.
-func (h *sentences) WithGroup(string) slog.Handler { return h }
-
-// Handle implements slog.Handler. It prints a value of several lines, such as a console, below the message.
-func (h *sentences) Handle(_ context.Context, r slog.Record) error {
-	var facts []string
-	var cause string
-	var long strings.Builder
-	add := func(attr slog.Attr) bool {
-		text := visible(strings.TrimSpace(attr.Value.String()))
-		switch {
-		case strings.Contains(text, "\n"):
-			long.WriteString("\n    " + strings.ReplaceAll(text, "\n", "\n    "))
-		case attr.Key == "error":
-			cause = ": " + text
-		default:
-			facts = append(facts, attr.Key+" "+text)
-		}
-		return true
-	}
-	for _, attr := range h.attrs {
-		add(attr)
-	}
-	r.Attrs(add)
-	text := r.Message
-	if len(facts) > 0 {
-		text += " (" + strings.Join(facts, ", ") + ")"
-	}
-	if h.ui.compact {
-		long.Reset()
-	}
-	h.ui.message("%s %s%s%s", h.ui.style(styleWarning, "Warning:"), text, cause, long.String())
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	_ "github.com/npctl/npctl/internal/startup"
+	"github.com/npctl/npctl/internal/terminal"
 )
 
 // exitInterrupted is the exit code after an interrupt; shells use the same.
@@ -22,7 +23,7 @@ func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	ctx, interrupt := context.WithCancelCause(context.Background())
-	a := newApp(systemStreams(), os.LookupEnv)
+	a := newApp(terminal.SystemStreams(), os.LookupEnv)
 	done := make(chan int, 1)
 	go func() { done <- a.run(ctx, os.Args) }()
 	for asked := false; ; {
@@ -31,14 +32,14 @@ func main() {
 			os.Exit(code)
 		case got := <-signals:
 			switch {
-			case got == syscall.SIGHUP && a.ui.handleHangup():
+			case got == syscall.SIGHUP && a.signals.hangup.call():
 				continue
 			case asked:
-				a.ui.leave()
+				a.ui.Leave()
 				os.Exit(exitInterrupted)
 			}
 			asked = true
-			a.ui.interrupted()
+			a.signals.interrupted()
 			interrupt(errSignal)
 		}
 	}

@@ -109,7 +109,7 @@ func (c *migrateCommand) options(config *configuration, from, to location.Locati
 		Progress: func(written, all int) {
 			if time.Since(told) > progressInterval && !c.json {
 				told = time.Now()
-				c.ui.message("%d of %s written.", written, text.Count(all, "record is", "records are"))
+				c.ui.Message("%d of %s written.", written, text.Count(all, "record is", "records are"))
 			}
 		}}
 }
@@ -192,6 +192,6 @@ func (c *migrateCommand) abandonMigration(ctx context.Context, place location.Lo
 	if err != nil {
 		return err
 	}
-	c.ui.message("The state stays in %s. npctl ignores the copied records in %s; the next npctl state migrate overwrites them.", place.File, elsewhere)
+	c.ui.Message("The state stays in %s. npctl ignores the copied records in %s; the next npctl state migrate overwrites them.", place.File, elsewhere)
 	return nil
 }

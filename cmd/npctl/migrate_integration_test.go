@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
@@ -95,7 +96,7 @@ func (m *movable) remove(path string) {
 
 func (m *movable) app(config string) (*app, *bytes.Buffer) {
 	var out bytes.Buffer
-	a := newApp(streams{strings.NewReader(""), &out, &out}, func(string) (string, bool) { return "", false })
+	a := newApp(terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &out}, func(string) (string, bool) { return "", false })
 	a.global.config = filepath.Join(m.dir, config)
 	return a, &out
 }

@@ -11,7 +11,7 @@ import (
 func (c *migrateCommand) printReport(r migrate.Report) error {
 	if c.json {
 		r.FormatVersion = jsonVersion
-		return c.ui.printJSON(r)
+		return c.printJSON(r)
 	}
 	verb := "Moved"
 	if r.DryRun {
@@ -35,7 +35,7 @@ func (c *migrateCommand) printReport(r migrate.Report) error {
 		lines = append(lines, fmt.Sprintf("All %d were read back and are the same. npctl plan should show no changes.", r.Verified))
 	}
 	for _, line := range lines {
-		if err := c.ui.print("%s", line); err != nil {
+		if err := c.ui.Print("%s", line); err != nil {
 			return err
 		}
 	}

@@ -82,9 +82,9 @@ func (c *nodeCommand) list(ctx context.Context, _ *cli.Command) error {
 	case err != nil:
 		return err
 	case c.json:
-		return c.ui.printJSON(nodesDocument{jsonVersion, append([]wire.Node{}, nodes...)})
+		return c.printJSON(nodesDocument{jsonVersion, append([]wire.Node{}, nodes...)})
 	case len(nodes) == 0:
-		return c.ui.print("No nodes.")
+		return c.ui.Print("No nodes.")
 	}
 	return c.table(nodes)
 }
@@ -97,7 +97,7 @@ func (c *nodeCommand) table(nodes []wire.Node) error {
 		rows = append(rows, []string{n.ID, string(n.State), age(n.StateTime, now), words(n.Labels), n.Provider + "/" + n.Pool, addressText(&n.Node),
 			nodeFor(n, now), nodeNote(n)})
 	}
-	return c.ui.table(rows)
+	return c.ui.Table(rows)
 }
 
 // nodeFor returns the holder, the requestor or the request to which a node is assigned.
@@ -145,7 +145,7 @@ func (c *nodeCommand) show(ctx context.Context, cmd *cli.Command) error {
 	case err != nil:
 		return err
 	case c.json:
-		return c.ui.printJSON(nodesDocument{jsonVersion, found})
+		return c.printJSON(nodesDocument{jsonVersion, found})
 	}
 	return c.printRecords(len(found), func(i int) resources.Record { return &found[i].Node })
 }
@@ -157,7 +157,7 @@ func (c *daemonCommand) reachable(nodes []wire.Node) error {
 		n := &nodes[i]
 		rows = append(rows, []string{n.ID, words(n.Labels), connectText(&n.Node), keyTypes(n.HostKeys)})
 	}
-	return c.ui.wideTable(rows)
+	return c.ui.WideTable(rows)
 }
 
 // addressText returns the address of a node, with the port unless it is the usual one of SSH.

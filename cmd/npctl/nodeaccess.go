@@ -40,7 +40,7 @@ Exit codes: 0, or 1 on an error, such as when jobs need no credentials of the cl
 				if err != nil {
 					return err
 				}
-				return c.ui.printJSON(access.Credentials)
+				return c.printJSON(access.Credentials)
 			})
 		},
 	}

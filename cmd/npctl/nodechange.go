@@ -38,7 +38,7 @@ func (c *nodeCommand) each(do change) cli.ActionFunc {
 				return n, err
 			})
 			if err == nil && c.json {
-				err = c.ui.printJSON(nodesDocument{jsonVersion, nodes})
+				err = c.printJSON(nodesDocument{jsonVersion, nodes})
 			}
 			return err
 		})

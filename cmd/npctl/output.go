@@ -79,16 +79,16 @@ func (c *outputCommand) run(_ context.Context, cmd *cli.Command) error {
 	}
 	switch {
 	case c.json:
-		return c.printJSON(outputs)
+		return c.printDocument(outputs)
 	case c.raw:
 		return c.printRaw(name, outputs[name].Value)
 	case name != "":
-		return c.ui.print("%s", outputText(outputs[name]))
+		return c.ui.Print("%s", outputText(outputs[name]))
 	case len(outputs) == 0:
-		c.ui.message("The configuration has no output blocks.")
+		c.ui.Message("The configuration has no output blocks.")
 	}
 	for _, name := range slices.Sorted(maps.Keys(outputs)) {
-		if err := c.ui.print("%s = %s", name, outputText(outputs[name])); err != nil {
+		if err := c.ui.Print("%s = %s", name, outputText(outputs[name])); err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func outputText(o config.Output) string {
 	return config.ExpressionText(o.Value)
 }
 
-func (c *outputCommand) printJSON(outputs map[string]config.Output) error {
+func (c *outputCommand) printDocument(outputs map[string]config.Output) error {
 	doc := outputDocument{FormatVersion: jsonVersion, Outputs: map[string]outputLine{}}
 	for name, o := range outputs {
 		line := outputLine{Sensitive: o.Sensitive, Description: o.Description}
@@ -123,7 +123,7 @@ func (c *outputCommand) printJSON(outputs map[string]config.Output) error {
 		}
 		doc.Outputs[name] = line
 	}
-	return c.ui.printJSON(doc)
+	return c.printJSON(doc)
 }
 
 func (c *outputCommand) printRaw(name string, value cty.Value) error {
@@ -131,6 +131,5 @@ func (c *outputCommand) printRaw(name string, value cty.Value) error {
 	if err != nil {
 		return hint(fmt.Errorf("output %q: %w", name, err), "-json prints values of every type")
 	}
-	_, err = c.ui.out.Write([]byte(plain))
-	return outputError(err)
+	return c.ui.Write(plain)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/internal/host"
-
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/planfile"
 	"github.com/npctl/npctl/plan/render"
@@ -139,14 +139,14 @@ func (c *planCommand) show(s *session, p plan.Plan, opt plan.Options) error {
 		if err != nil {
 			return err
 		}
-		if _, err := c.ui.out.Write(report); err != nil {
-			return outputError(err)
+		if err := c.ui.Write(string(report)); err != nil {
+			return err
 		}
 	case c.markdown == "-":
-		return outputError(render.Markdown(c.ui.out, p, 0))
+		return terminal.OutputError(render.Markdown(c.ui.Out, p, 0))
 	default:
-		if err := render.Text(c.ui.out, p, c.text(&c.planOptions, s.seen.Now)); err != nil {
-			return outputError(err)
+		if err := render.Text(c.ui.Out, p, c.text(&c.planOptions, s.seen.Now)); err != nil {
+			return terminal.OutputError(err)
 		}
 	}
 	if c.markdown != "" {
@@ -190,7 +190,7 @@ func (c *planCommand) save(s *session, p plan.Plan, opt plan.Options) error {
 		return err
 	}
 	if !c.json {
-		c.ui.message("Saved to %s. To apply this plan: npctl apply %s", c.out, c.out)
+		c.ui.Message("Saved to %s. To apply this plan: npctl apply %s", c.out, c.out)
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (c *planCommand) verdict(p plan.Plan) error {
 	switch {
 	case len(p.Problems) > 0:
 		if !c.json {
-			c.ui.message("%s %s", c.ui.style(styleError, "Error:"), problemSentence(p))
+			c.ui.Error("Error:", "%s", problemSentence(p))
 		}
 		return exitCode(1)
 	case !c.detailed:
@@ -208,10 +208,10 @@ func (c *planCommand) verdict(p plan.Plan) error {
 	case !p.Summary().Empty():
 		return exitCode(2)
 	case p.InProgress != nil:
-		c.ui.message("%s whether there are changes is not known: another npctl is working.", c.ui.style(styleError, "Error:"))
+		c.ui.Error("Error:", "whether there are changes is not known: another npctl is working.")
 		return exitCode(1)
 	case len(p.Deferred) > 0:
-		c.ui.message("%s whether there are changes is not known: not every provider could be listed.", c.ui.style(styleError, "Error:"))
+		c.ui.Error("Error:", "whether there are changes is not known: not every provider could be listed.")
 		return exitCode(1)
 	default:
 		return nil

@@ -96,5 +96,5 @@ func addresses(texts []string) []plan.Address {
 
 // text returns the options for the text of a plan on stdout.
 func (a *app) text(o *planOptions, now time.Time) render.TextOptions {
-	return render.TextOptions{Color: a.ui.outColor, Width: a.ui.outWidth(), Verbose: o.verbose, Now: now}
+	return render.TextOptions{Color: a.ui.OutColor, Width: a.ui.OutWidth(), Verbose: o.verbose, Now: now}
 }

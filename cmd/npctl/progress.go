@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
@@ -13,12 +14,12 @@ import (
 
 // progress reports the running steps: as bars on a terminal, as lines elsewhere.
 type progress struct {
-	ui    *ui
+	ui    *terminal.UI
 	quiet bool // -json: no text output
 	total int
 	every time.Duration // time between two reports of one running step
 	now   func() time.Time
-	bars  *bars // nil without a terminal
+	bars  *terminal.Bars // nil without a terminal
 	stop  chan struct{}
 	beats sync.WaitGroup
 
@@ -41,8 +42,8 @@ const heartbeat = 30 * time.Second
 func (c *applyCommand) newProgress(p plan.Plan) *progress {
 	pr := &progress{ui: c.ui, quiet: c.json, total: len(p.Steps), every: heartbeat, now: time.Now,
 		stop: make(chan struct{}), running: map[string]*runningStep{}}
-	if c.ui.errTerm && !c.json {
-		pr.bars = newBars(c.ui, len(p.Steps))
+	if c.ui.ErrTerm && !c.json {
+		pr.bars = c.ui.Bars(len(p.Steps))
 	}
 	pr.beats.Go(pr.beat)
 	return pr
@@ -53,7 +54,7 @@ func (p *progress) close() {
 	close(p.stop)
 	p.beats.Wait()
 	if p.bars != nil {
-		p.bars.close()
+		p.bars.Close()
 	}
 }
 
@@ -66,7 +67,7 @@ func (p *progress) event(e reconcile.Event) {
 	case reconcile.EventStart:
 		p.running[id] = &runningStep{title: title, since: p.now(), lastPrinted: p.now()}
 		if p.bars != nil {
-			p.bars.start(id, title)
+			p.bars.Start(id, title)
 		} else {
 			p.line("%s: started", title)
 		}
@@ -76,14 +77,14 @@ func (p *progress) event(e reconcile.Event) {
 		p.line("%s: attempt %d of %d failed: %s; retrying", title, e.Done, e.Total, visible(firstLine(e.Err)))
 	case reconcile.EventDone:
 		p.end(id)
-		p.line("%s: %s", title, p.ui.style(styleGood, "done"+tookText(e.Took)+madeText(e)))
+		p.line("%s: %s", title, p.ui.Style(terminal.StyleGood, "done"+tookText(e.Took)+madeText(e)))
 	case reconcile.EventFailed:
 		p.end(id)
 		if errors.Is(e.Err, reconcile.ErrInterrupted) {
-			p.line("%s: %s", title, p.ui.style(styleWarning, "interrupted"+tookText(e.Took)))
+			p.line("%s: %s", title, p.ui.Style(terminal.StyleWarning, "interrupted"+tookText(e.Took)))
 			return
 		}
-		p.line("%s: %s: %s", title, p.ui.style(styleError, "failed"+tookText(e.Took)), visibleLine(firstLine(e.Err)))
+		p.line("%s: %s: %s", title, p.ui.Style(terminal.StyleError, "failed"+tookText(e.Took)), visibleLine(firstLine(e.Err)))
 	case reconcile.EventSkipped:
 		p.end(id) // the result lists all skipped steps
 	}
@@ -96,7 +97,7 @@ func (p *progress) phase(id string, e reconcile.Event) {
 	}
 	r.phase, r.done, r.total = visibleLine(e.Phase), e.Done, e.Total
 	if p.bars != nil {
-		p.bars.progress(id, r)
+		p.bars.Progress(id, r.phase, r.done, r.total)
 	}
 }
 
@@ -104,13 +105,13 @@ func (p *progress) end(id string) {
 	delete(p.running, id)
 	p.ended++
 	if p.bars != nil {
-		p.bars.end(id, p.ended)
+		p.bars.End(id, p.ended)
 	}
 }
 
 func (p *progress) line(format string, args ...any) {
 	if !p.quiet {
-		p.ui.message(format, args...)
+		p.ui.Message(format, args...)
 	}
 }
 
@@ -158,8 +159,8 @@ func (r *runningStep) statusText(now time.Time) string {
 func (p *progress) interrupted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ui.message("")
-	p.ui.message("%s stopping %s, skipping %d. Press ^C again to quit immediately.", p.ui.style(styleWarning, "Interrupted:"),
+	p.ui.Message("")
+	p.ui.Warning("Interrupted:", "stopping %s, skipping %d. Press ^C again to quit immediately.",
 		text.Count(len(p.running), "running step", "running steps"), max(p.total-p.ended-len(p.running), 0))
 }
 

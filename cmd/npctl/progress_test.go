@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 )
@@ -19,7 +20,7 @@ func notTerminal(string) (string, bool) { return "", false }
 func TestRunningStepPrintsAHeartbeatEveryHalfMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		c := &applyCommand{app: newApp(streams{err: &out}, notTerminal)}
+		c := &applyCommand{app: newApp(terminal.Streams{Err: &out}, notTerminal)}
 		build := plan.Step{ID: "build x", Address: "diskimage.x", Kind: plan.KindBuild}
 		upload := plan.Step{ID: "upload x", Address: "provider.a.image.x", Kind: plan.KindUpload}
 		p := c.newProgress(plan.Plan{Steps: []plan.Step{build, upload}})
@@ -52,7 +53,7 @@ upload provider.a.image.x: failed: quota\x1b[31m exceeded
 
 func TestLeftoversAreNamed(t *testing.T) {
 	var out, events bytes.Buffer
-	c := &applyCommand{app: newApp(streams{out: &out, err: &out}, notTerminal), operation: "apply"}
+	c := &applyCommand{app: newApp(terminal.Streams{Out: &out, Err: &out}, notTerminal), operation: "apply"}
 	r := reconcile.Result{Undeleted: []reconcile.Undeleted{
 		{Node: "0000000001", Provider: "a", Server: "4711", Err: errors.New("500\nmore")}, {Node: "0000000002", Provider: "b"},
 	}}

@@ -52,9 +52,9 @@ func (c *providersSchemaCommand) run(context.Context, *cli.Command) error {
 	}
 	language := config.DescribeLanguage(newRegistry().languageOptions())
 	if c.jsonSchema {
-		return c.ui.printJSON(language.JSONSchema())
+		return c.printJSON(language.JSONSchema())
 	}
-	return c.ui.printJSON(language)
+	return c.printJSON(language)
 }
 
 // languageOptions returns the options that determine the configuration language.

@@ -38,7 +38,7 @@ Exit codes: 0, or 1 on an error or when the configuration was refused.` + daemon
 					return err
 				}
 				if c.json {
-					return c.ui.printJSON(reloadDocument{jsonVersion, r})
+					return c.printJSON(reloadDocument{jsonVersion, r})
 				}
 				return c.reloaded(r)
 			})
@@ -50,12 +50,12 @@ func (c *daemonCommand) reloaded(r wire.Reloaded) error {
 	const shown = 20
 	for i, s := range r.Steps {
 		if i == shown {
-			c.ui.message("  ... and %d more", len(r.Steps)-shown)
+			c.ui.Message("  ... and %d more", len(r.Steps)-shown)
 			break
 		}
-		c.ui.message("  %s %s: %s", s.Action, visibleLine(s.Address), s.Text)
+		c.ui.Message("  %s %s: %s", s.Action, visibleLine(s.Address), s.Text)
 	}
-	return c.ui.print("Configuration reloaded. %s", r.Summary)
+	return c.ui.Print("Configuration reloaded. %s", r.Summary)
 }
 
 // printPendingDeletions lists the objects that the rejected configuration would delete.
@@ -65,6 +65,6 @@ func (c *daemonCommand) printPendingDeletions(err error) {
 		return
 	}
 	for _, address := range no.PendingDeletions {
-		c.ui.message("  would remove %s", visibleLine(address))
+		c.ui.Message("  would remove %s", visibleLine(address))
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -95,16 +94,16 @@ func (c *requestCommand) list(ctx context.Context, _ *cli.Command) error {
 	case err != nil:
 		return err
 	case c.json:
-		return c.ui.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: append([]wire.Request{}, requests...)})
+		return c.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: append([]wire.Request{}, requests...)})
 	case len(requests) == 0:
-		return c.ui.print("No requests.")
+		return c.ui.Print("No requests.")
 	}
 	rows := [][]string{{"REQUEST", "STATE", "AGE", "PRIORITY", "LABELS", "REQUESTOR", "WHERE", "NODES", "REASON"}}
 	now := time.Now()
 	for i := range requests {
 		rows = append(rows, requestRow(&requests[i], now))
 	}
-	return c.ui.table(rows, "PRIORITY", "REQUESTOR", "WHERE", "AGE")
+	return c.ui.Table(rows, "PRIORITY", "REQUESTOR", "WHERE", "AGE")
 }
 
 func requestRow(r *wire.Request, now time.Time) []string {
@@ -160,7 +159,7 @@ func (c *requestCommand) show(ctx context.Context, cmd *cli.Command) error {
 	case err != nil:
 		return err
 	case c.json:
-		return c.ui.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: found})
+		return c.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: found})
 	}
 	return c.printRecords(len(found), func(i int) resources.Record { return &found[i].Request })
 }
@@ -178,8 +177,7 @@ func (a *app) printRecords(n int, record func(int) resources.Record) error {
 		}
 		b.WriteString(visible(text))
 	}
-	_, err := io.WriteString(a.ui.out, b.String())
-	return outputError(err)
+	return a.ui.Write(b.String())
 }
 
 const requestCancelDescription = `Cancels requests. Nodes assigned to them are free again; taken nodes stay in use.
@@ -204,7 +202,7 @@ func (c *requestCommand) cancel(ctx context.Context, cmd *cli.Command) error {
 			}
 		}
 		if c.json {
-			return c.ui.printJSON(cancelledDocument{jsonVersion, list})
+			return c.printJSON(cancelledDocument{jsonVersion, list})
 		}
 		return nil
 	})

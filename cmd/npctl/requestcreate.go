@@ -75,7 +75,7 @@ func (c *requestCreate) run(ctx context.Context, _ *cli.Command) error {
 			return c.created(r)
 		}
 		if !c.command.json {
-			c.command.ui.message("Request %s asks for %s.", r.ID, visibleLine(labelCounts(r.Labels)))
+			c.command.ui.Message("Request %s asks for %s.", r.ID, visibleLine(labelCounts(r.Labels)))
 		}
 		return c.command.answer(ctx, d, r.ID, c.take)
 	})
@@ -152,9 +152,9 @@ func attachment(text string) (json.RawMessage, error) {
 
 func (c *requestCreate) created(r wire.Request) error {
 	if c.command.json {
-		return c.command.ui.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: []wire.Request{r}})
+		return c.command.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: []wire.Request{r}})
 	}
-	return c.command.ui.print("Request %s asks for %s. npctl request wait %s waits until it is fulfilled.", r.ID, visibleLine(labelCounts(r.Labels)), r.ID)
+	return c.command.ui.Print("Request %s asks for %s. npctl request wait %s waits until it is fulfilled.", r.ID, visibleLine(labelCounts(r.Labels)), r.ID)
 }
 
 // answer waits until a request is fulfilled, and prints or takes its nodes.
@@ -177,16 +177,16 @@ func (c *requestCommand) answer(ctx context.Context, d *client.Client, id string
 		return err
 	}
 	if c.json {
-		return c.ui.printJSON(document)
+		return c.printJSON(document)
 	}
-	c.ui.message("Fulfilled after %s.", time.Since(started).Round(100*time.Millisecond))
+	c.ui.Message("Fulfilled after %s.", time.Since(started).Round(100*time.Millisecond))
 	if err := c.reachable(document.Nodes); err != nil {
 		return err
 	}
 	if !takes {
-		c.ui.message("Take them within ten minutes: npctl request take %s", id)
+		c.ui.Message("Take them within ten minutes: npctl request take %s", id)
 	} else if c.lease > 0 {
-		c.ui.message("Their lease ends in %s unless it is renewed: npctl node renew %s", c.lease, strings.Join(r.Nodes, " "))
+		c.ui.Message("Their lease ends in %s unless it is renewed: npctl node renew %s", c.lease, strings.Join(r.Nodes, " "))
 	}
 	return nil
 }
@@ -199,10 +199,10 @@ func (c *requestCommand) waitFor(ctx context.Context, d *client.Client, id strin
 		defer cancel()
 		ctx = limited
 	}
-	c.ui.onInterrupt(func() {
-		c.ui.message("The request stays open: npctl request wait %s, or npctl request cancel %s", id, id)
+	c.signals.interrupt.set(func() {
+		c.ui.Message("The request stays open: npctl request wait %s, or npctl request cancel %s", id, id)
 	})
-	defer c.ui.onInterrupt(nil)
+	defer c.signals.interrupt.set(nil)
 	r, err := d.WaitRequest(ctx, id)
 	switch {
 	case errors.Is(context.Cause(ctx), errSignal):
@@ -258,7 +258,7 @@ func (c *requestCommand) take(ctx context.Context, cmd *cli.Command) error {
 			return err
 		}
 		if c.json {
-			return c.ui.printJSON(nodesDocument{jsonVersion, nodes})
+			return c.printJSON(nodesDocument{jsonVersion, nodes})
 		}
 		return c.reachable(nodes)
 	})

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
@@ -14,38 +15,38 @@ import (
 func (c *applyCommand) printResult(p plan.Plan, r reconcile.Result, took time.Duration) error {
 	c.failures(r)
 	c.leftovers(r)
-	return c.ui.print("%s", wrapWords(resultSentence(c.operation, p, r)+tookText(took), c.ui.outWidth()))
+	return c.ui.Print("%s", terminal.WrapWords(resultSentence(c.operation, p, r)+tookText(took), c.ui.OutWidth()))
 }
 
 func (c *applyCommand) failures(r reconcile.Result) {
 	if len(r.Failed)+len(r.Interrupted)+len(r.Skipped) == 0 {
 		return
 	}
-	c.ui.message("")
+	c.ui.Message("")
 	for _, f := range r.Failed {
-		c.ui.message("%s %s: %s", c.ui.style(styleError, "Failed:"), visibleLine(stepTitle(f.Step)), visible(f.Err.Error()))
+		c.ui.Error("Failed:", "%s: %s", visibleLine(stepTitle(f.Step)), visible(f.Err.Error()))
 	}
 	for _, f := range r.Interrupted {
-		c.ui.message("%s %s", c.ui.style(styleWarning, "Interrupted:"), visibleLine(stepTitle(f.Step)))
+		c.ui.Warning("Interrupted:", "%s", visibleLine(stepTitle(f.Step)))
 	}
 	const shown = 30
 	for i, f := range r.Skipped {
 		if i == shown {
-			c.ui.message("... and %d more skipped", len(r.Skipped)-shown)
+			c.ui.Message("... and %d more skipped", len(r.Skipped)-shown)
 			break
 		}
-		c.ui.message("%s %s: %s", c.ui.style(styleWarning, "Skipped:"), visibleLine(stepTitle(f.Step)), visible(f.Err.Error()))
+		c.ui.Warning("Skipped:", "%s: %s", visibleLine(stepTitle(f.Step)), visible(f.Err.Error()))
 	}
-	c.ui.message("")
+	c.ui.Message("")
 }
 
 // leftovers prints a warning for each server of a failed launch attempt that is not deleted yet.
 func (c *applyCommand) leftovers(r reconcile.Result) {
 	for _, l := range r.Undeleted {
-		c.ui.message("%s %s", c.ui.style(styleWarning, "Warning:"), visible(undeletedText(l)))
+		c.ui.Warning("Warning:", "%s", visible(undeletedText(l)))
 	}
 	if len(r.Undeleted) > 0 {
-		c.ui.message("")
+		c.ui.Message("")
 	}
 }
 

@@ -141,7 +141,7 @@ func (s *session) lockHolder(ctx context.Context) (*plan.LockHolder, error) {
 
 // showWaiting prints the names of the providers on a terminal while they are listed.
 func (s *session) showWaiting(refresh bool) (done func()) {
-	if !refresh || !s.app.ui.errTerm || len(s.config.Desired.Providers) == 0 {
+	if !refresh || !s.app.ui.ErrTerm || len(s.config.Desired.Providers) == 0 {
 		return func() {}
 	}
 	names := make([]string, len(s.config.Desired.Providers))
@@ -152,9 +152,7 @@ func (s *session) showWaiting(refresh bool) (done func()) {
 	if len(names) < 4 {
 		line = "Listing " + strings.Join(names, ", ") + " ..."
 	}
-	line = shortenMiddle(visibleLine(line), max(s.app.ui.errWidth()-1-echoWidth, 20)) // one line, which done can erase
-	_, _ = fmt.Fprint(s.app.ui.err, s.app.ui.style(styleFaint, line))
-	return func() { _, _ = fmt.Fprint(s.app.ui.err, "\r\x1b[K") }
+	return s.app.ui.Waiting(line)
 }
 
 // meta returns the metadata of a plan of this session.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan/planfile"
 	"github.com/npctl/npctl/plan/render"
@@ -55,14 +56,13 @@ func (c *showCommand) plan(path string) error {
 		return err
 	}
 	if !c.json {
-		return outputError(render.Text(c.ui.out, file.Plan, c.text(&planOptions{verbose: c.verbose}, time.Time{})))
+		return terminal.OutputError(render.Text(c.ui.Out, file.Plan, c.text(&planOptions{verbose: c.verbose}, time.Time{})))
 	}
 	report, err := render.Report(file.Plan, file.Meta)
 	if err != nil {
 		return err
 	}
-	_, err = c.ui.out.Write(report)
-	return outputError(err)
+	return c.ui.Write(string(report))
 }
 
 // stateReport is the document that show -json prints for a state.
@@ -93,15 +93,15 @@ func (c *showCommand) state(ctx context.Context) error {
 	}
 	if c.json {
 		report.Records = recordLines(entries)
-		return c.ui.printJSON(report)
+		return c.printJSON(report)
 	}
 	return c.overview(report, entries)
 }
 
 // overview prints the state as tables.
 func (c *showCommand) overview(r stateReport, entries []state.Entry) error {
-	p := c.ui.page()
-	line := func(format string, args ...any) { p.line(stylePlain, fmt.Sprintf(format, args...)) }
+	p := c.ui.Page()
+	line := func(format string, args ...any) { p.Line(terminal.StylePlain, fmt.Sprintf(format, args...)) }
 	line("State %s", r.Path)
 	line("Lineage %s, serial %d, schema %d", r.Lineage, r.Serial, r.Schema)
 	if r.Lock != nil {
@@ -121,9 +121,9 @@ func (c *showCommand) overview(r stateReport, entries []state.Entry) error {
 			line("No %s.", section.name)
 			continue
 		}
-		p.table(rows)
+		p.Table(rows)
 	}
-	return c.ui.printPage(p)
+	return c.ui.Write(p.String())
 }
 
 // sections lists the tables of the overview. row returns nil for a record of another table.

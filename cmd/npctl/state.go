@@ -80,7 +80,7 @@ func (c *stateCommand) list(ctx context.Context, cmd *cli.Command) error {
 	}
 	switch {
 	case c.json:
-		return c.ui.printJSON(recordsDocument{jsonVersion, recordLines(entries)})
+		return c.printJSON(recordsDocument{jsonVersion, recordLines(entries)})
 	case c.long:
 		return c.longList(entries)
 	}
@@ -88,8 +88,7 @@ func (c *stateCommand) list(ctx context.Context, cmd *cli.Command) error {
 	for _, e := range entries {
 		out = append(append(out, visibleLine(recordAddress(e.Record))...), '\n')
 	}
-	_, err = c.ui.out.Write(out)
-	return outputError(err)
+	return c.ui.Write(string(out))
 }
 
 // recordsDocument is the document that list and show print with -json.
@@ -113,7 +112,7 @@ func (c *stateCommand) longList(entries []state.Entry) error {
 		}
 		rows = append(rows, cells)
 	}
-	return c.ui.wideTable(rows)
+	return c.ui.WideTable(rows)
 }
 
 // entries reads the entries that the addresses select. The process ends soon after, so it collects little garbage:
@@ -175,7 +174,7 @@ func (c *stateCommand) show(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	if c.json {
-		return c.ui.printJSON(recordsDocument{jsonVersion, recordLines(entries)})
+		return c.printJSON(recordsDocument{jsonVersion, recordLines(entries)})
 	}
 	return c.printRecords(len(entries), func(i int) resources.Record { return entries[i].Record })
 }
@@ -217,7 +216,7 @@ func (c *stateCommand) pull(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	defer store.Close() //nolint:errcheck // read-only file
-	return store.Export(ctx, c.ui.out)
+	return store.Export(ctx, c.ui.Out)
 }
 
 const statePushDescription = `Replaces the whole state by a document of npctl state pull, all or nothing. It refuses a document
@@ -231,7 +230,7 @@ Examples:
 Exit codes: 0, or 1 on an error; nothing is changed then.`
 
 func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
-	in := c.ui.in
+	in := c.ui.In
 	switch name := cmd.Args().First(); name {
 	case "":
 		return hint(errors.New("npctl state push needs a file"), "write - for standard input")
@@ -269,7 +268,7 @@ func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		return c.ui.print("The state at %s is replaced (lineage %s, serial %d).", place, identity.Lineage, identity.Serial)
+		return c.ui.Print("The state at %s is replaced (lineage %s, serial %d).", place, identity.Lineage, identity.Serial)
 	})
 }
 

@@ -40,7 +40,7 @@ func (a *app) lock(ctx context.Context, store state.Store, operation string, wai
 	told := false
 	return state.LockWithin(ctx, store, stateLock, state.Holder{Operation: operation}, wait, func(err error) {
 		if other, ok := errors.AsType[*state.LockedError](err); ok && !told {
-			a.ui.message("Waiting for the lock of the state: %s.", visible(strings.TrimPrefix(other.Error(), "lock state is ")))
+			a.ui.Message("Waiting for the lock of the state: %s.", visible(strings.TrimPrefix(other.Error(), "lock state is ")))
 			told = true
 		}
 	})
@@ -55,7 +55,7 @@ func (s *session) awaitLockHolder(ctx context.Context, wait time.Duration) error
 			return err
 		}
 		if !waiting {
-			s.app.ui.message("Waiting for %s (process %d on %s), which has the lock of the state for %s.",
+			s.app.ui.Message("Waiting for %s (process %d on %s), which has the lock of the state for %s.",
 				visibleLine(worker.Who), worker.PID, visibleLine(worker.Host), worker.Operation)
 		}
 		select {

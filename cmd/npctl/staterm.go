@@ -76,7 +76,7 @@ func (c *stateCommand) forget(ctx context.Context, store state.Store, entries []
 		verb = "Forgot"
 	}
 	for _, e := range entries {
-		if err := c.ui.print("%s %s%s", verb, visibleLine(recordAddress(e.Record)), visibleLine(staysBehind(e.Record))); err != nil {
+		if err := c.ui.Print("%s %s%s", verb, visibleLine(recordAddress(e.Record)), visibleLine(staysBehind(e.Record))); err != nil {
 			return err
 		}
 	}
@@ -113,7 +113,7 @@ func (c *stateCommand) checkShared(ctx context.Context, store stateStore, chosen
 	if len(foreign) == 0 || c.dryRun || c.autoApprove {
 		return nil
 	}
-	return c.ui.confirm(ctx, visibleLine(fmt.Sprintf("%s in ZooKeeper of %s, which this npctl never had. Forget them? Nothing is deleted in a cloud.",
+	return c.confirm(ctx, visibleLine(fmt.Sprintf("%s in ZooKeeper of %s, which this npctl never had. Forget them? Nothing is deleted in a cloud.",
 		text.Count(len(chosen.Nodes)+len(chosen.Uploads), "record", "records"), strings.Join(foreign, ", "))),
 		"add -auto-approve; -dry-run shows the records")
 }

@@ -1,22 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"os"
-	"strings"
-	"sync"
 	"time"
 
-	"github.com/mattn/go-runewidth"
 	"github.com/urfave/cli/v3"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/term"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -70,10 +63,11 @@ func (c *statusCommand) run(ctx context.Context, _ *cli.Command) error {
 	case err != nil:
 		return err
 	case c.json:
-		return c.ui.printJSON(now)
-	case c.once || !c.ui.outTerm() || now.Status.PID == 0:
-		_, err := io.WriteString(c.ui.out, statusPage(now, c.ui.page()))
-		return outputError(err)
+		return c.printJSON(now)
+	case c.once || !c.ui.OutTerm || now.Status.PID == 0:
+		p := c.ui.Page()
+		statusPage(now, p)
+		return c.ui.Write(p.String())
 	}
 	return c.with(ctx, func(ctx context.Context, d *client.Client) error { return c.follow(ctx, d, now) })
 }
@@ -120,36 +114,21 @@ func fetchStatus(ctx context.Context, d *client.Client) (doc statusDocument, err
 	return doc, group.Wait()
 }
 
-// The page is drawn on the alternate screen of the terminal, so that the previous content reappears at the end.
-const (
-	alternateScreen = "\x1b[?1049h\x1b[?25l"
-	primaryScreen   = "\x1b[?25h\x1b[?1049l"
-	topLeft         = "\x1b[H"
-	clearLine       = "\x1b[K"
-	clearBelow      = "\x1b[J"
-)
-
 // follow redraws the page until ctx is done. It waits for a daemon that does not respond.
 func (c *statusCommand) follow(ctx context.Context, d *client.Client, now statusDocument) error {
-	keys, restore := c.keys()
-	leave := sync.OnceFunc(func() {
-		_, _ = io.WriteString(c.ui.out, primaryScreen) // an error cannot be reported anywhere
-		restore()
-	})
-	defer leave()
-	c.ui.onLeave(leave)
-	_, _ = io.WriteString(c.ui.out, alternateScreen)
-	c.ui.onInterrupt(func() {})
-	defer c.ui.onInterrupt(nil)
+	screen := c.ui.OpenScreen()
+	defer screen.Close()
+	c.signals.interrupt.set(func() {})
+	defer c.signals.interrupt.set(nil)
 	trouble := ""
 	for {
-		if err := c.draw(now, trouble); err != nil {
+		if err := c.draw(screen, now, trouble); err != nil {
 			return err
 		}
 		select {
 		case <-time.After(c.every):
-		case key := <-keys:
-			if leaves(key) {
+		case key := <-screen.Keys:
+			if terminal.Leaves(key) {
 				return nil
 			}
 			continue // redraw, which also adapts the page to a new window size
@@ -172,64 +151,12 @@ func (c *statusCommand) follow(ctx context.Context, d *client.Client, now status
 	}
 }
 
-// draw draws the page in the size of the terminal.
-func (c *statusCommand) draw(now statusDocument, trouble string) error {
-	columns, rows, err := term.GetSize(int(c.ui.outFile.Fd()))
-	if err != nil {
-		columns, rows = 80, 24
-	}
-	text := statusPage(now, &page{columns: columns, color: c.ui.outColor, live: true})
+// draw draws the page, below a notice if the daemon does not respond.
+func (c *statusCommand) draw(screen *terminal.Screen, now statusDocument, trouble string) error {
+	p := screen.Page()
 	if trouble != "" {
-		notice := page{columns: columns, color: c.ui.outColor}
-		notice.line(styleError, "No response; showing the last status: "+trouble)
-		text = notice.String() + text
+		p.Line(terminal.StyleError, "No response; showing the last status: "+trouble)
 	}
-	foot := "q or ^C to leave"
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	if most := max(rows-1, 1); len(lines) > most {
-		foot += fmt.Sprintf("; %d more lines: npctl status -once", len(lines)-most)
-		lines = lines[:most]
-	}
-	lines = append(lines, paint(c.ui.outColor, styleFaint, runewidth.Truncate(foot, columns, "…")))
-	var b bytes.Buffer
-	b.WriteString(topLeft)
-	for i, line := range lines {
-		if i > 0 {
-			b.WriteString("\r\n")
-		}
-		if !strings.Contains(line, "\x1b") { // a word may be wider than the screen
-			line = runewidth.Truncate(line, columns, "…")
-		}
-		b.WriteString(line + clearLine)
-	}
-	b.WriteString(clearBelow)
-	_, err = c.ui.out.Write(b.Bytes())
-	return outputError(err)
+	statusPage(now, p)
+	return screen.Draw(p, "npctl status -once")
 }
-
-// keys returns a channel of the pressed keys, without line buffering and echo, until restore is called. ^C is a key in
-// that mode.
-func (c *statusCommand) keys() (pressed <-chan byte, restore func()) {
-	keys := make(chan byte)
-	in, _ := c.ui.in.(*os.File)
-	if !c.ui.inTerm {
-		return keys, func() {}
-	}
-	before, err := term.MakeRaw(int(in.Fd()))
-	if err != nil {
-		return keys, func() {}
-	}
-	go func() { // ends with the process, as the read does
-		key := make([]byte, 1)
-		for {
-			if n, err := in.Read(key); err != nil || n == 0 {
-				return
-			}
-			keys <- key[0]
-		}
-	}()
-	return keys, func() { _ = term.Restore(int(in.Fd()), before) }
-}
-
-// leaves reports whether a key closes the page: q, ^C or ^D.
-func leaves(key byte) bool { return strings.IndexByte("qQ\x03\x04", key) >= 0 }

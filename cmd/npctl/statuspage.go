@@ -3,12 +3,10 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/mattn/go-runewidth"
-
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/watch/httpapi/wire"
 )
@@ -16,71 +14,41 @@ import (
 // statusRows is the maximum number of rows of each table on a page.
 const statusRows = 15
 
-// page builds a text for the terminal. It escapes all values.
-type page struct {
-	strings.Builder
-	columns int // 0: no limit
-	color   bool
-	live    bool // redrawn repeatedly, so it is limited to the size of the screen
-}
-
-// line adds a line. It wraps a line that is wider than the screen between words.
-func (p *page) line(s style, text string) {
-	p.WriteString(paint(p.color && s != stylePlain, s, wrapWords(visibleLine(text), p.columns)) + "\n")
-}
-
 // stateStyles maps states in tables to their colours.
-var stateStyles = map[string]style{
-	"ok": styleGood, "ready": styleGood, "fulfilled": styleGood, "error": styleError, "failed": styleError, "not looked at": styleError,
-	"frozen": styleWarning, "standby": styleWarning, "not served": styleWarning, "going": styleWarning, "delete": styleError, "launch": styleGood,
+var stateStyles = map[string]terminal.Style{
+	"ok": terminal.StyleGood, "ready": terminal.StyleGood, "fulfilled": terminal.StyleGood, "error": terminal.StyleError, "failed": terminal.StyleError, "not looked at": terminal.StyleError,
+	"frozen": terminal.StyleWarning, "standby": terminal.StyleWarning, "not served": terminal.StyleWarning, "going": terminal.StyleWarning, "delete": terminal.StyleError, "launch": terminal.StyleGood,
 }
 
-// table adds rows, the first of which is the head. On a narrow screen it omits the columns named in spare first.
-func (p *page) table(rows [][]string, spare ...string) {
-	for i, row := range fitTable(rows, p.columns, spare...) {
-		for j, cell := range row {
-			s, known := stateStyles[strings.TrimRight(cell, " ")]
-			if i == 0 {
-				s, known = styleStrong, true
-			}
-			if j == len(row)-1 {
-				cell = strings.TrimRight(cell, " ")
-			}
-			p.WriteString(paint(p.color && known, s, cell))
-		}
-		p.WriteString("\n")
-	}
-}
-
-// statusPage returns the status of the daemon as text.
-func statusPage(d statusDocument, b *page) string {
+// statusPage adds the status of the daemon.
+func statusPage(d statusDocument, b *terminal.Page) {
 	s := &d.Status
-	head := styleStrong
+	head := terminal.StyleStrong
 	if !s.Ready {
-		head = styleError
+		head = terminal.StyleError
 	}
 	if s.PID == 0 {
-		b.line(head, s.NotReady)
+		b.Line(head, s.NotReady)
 	} else {
-		b.line(head, fmt.Sprintf("npctl watch %s on %s (process %d), up %s, %s", s.Version, s.Host, s.PID, age(s.Started, s.Now), readiness(s)))
+		b.Line(head, fmt.Sprintf("npctl watch %s on %s (process %d), up %s, %s", s.Version, s.Host, s.PID, age(s.Started, s.Now), readiness(s)))
 	}
-	b.line(stylePlain, "Requests  "+inspect.CountsText(s.Requests)+oldest(s))
-	b.line(stylePlain, fmt.Sprintf("Nodes     %s; %d free", inspect.CountsText(s.Nodes), s.Free))
+	b.Line(terminal.StylePlain, "Requests  "+inspect.CountsText(s.Requests)+oldest(s))
+	b.Line(terminal.StylePlain, fmt.Sprintf("Nodes     %s; %d free", inspect.CountsText(s.Nodes), s.Free))
 	work := ""
 	if s.PID != 0 {
 		work = fmt.Sprintf(" %s running. Decided in %s.", text.Count(s.Running, "step", "steps"), time.Duration(s.PassSeconds*float64(time.Second)).Round(100*time.Microsecond))
 	}
-	b.line(stylePlain, "Plan      "+s.Plan+work)
+	b.Line(terminal.StylePlain, "Plan      "+s.Plan+work)
 	if s.Shadow != nil {
-		b.line(stylePlain, "Shadow    "+inspect.CountsText(s.Shadow))
+		b.Line(terminal.StylePlain, "Shadow    "+inspect.CountsText(s.Shadow))
 	}
 	configurationLines(b, &s.Config, s.Now)
 	for i, p := range s.Problems {
 		if i == 5 {
-			b.line(styleError, fmt.Sprintf("          ... and %s", text.Count(len(s.Problems)-i, "more problem", "more problems")))
+			b.Line(terminal.StyleError, fmt.Sprintf("          ... and %s", text.Count(len(s.Problems)-i, "more problem", "more problems")))
 			break
 		}
-		b.line(styleError, "Problem   "+oneLine(p, 200))
+		b.Line(terminal.StyleError, "Problem   "+oneLine(p, 200))
 	}
 	statusTable(b, []string{"PROVIDER", "STATE", "LISTED", "NODES", "INSTANCES", "CORES", "RAM GiB", "PROBLEM"}, d.Providers, func(p *wire.Provider) []string { return providerRow(p, s.Now) })
 	statusTable(b, []string{"LABEL", "MIN READY", "FREE", "NODES", "WAITING", "OFFERED BY"}, d.Labels, labelRow)
@@ -91,29 +59,28 @@ func statusPage(d statusDocument, b *page) string {
 	})
 	if len(d.Events) > 0 {
 		b.WriteString("\n")
-		b.line(styleStrong, "EVENTS (times in "+s.Now.Local().Format("MST")+")")
+		b.Line(terminal.StyleStrong, "EVENTS (times in "+s.Now.Local().Format("MST")+")")
 		for _, e := range slices.Backward(d.Events) { // newest first: a page that is too long is cut off at the end
 			text := visibleLine(e.Time.Local().Format(time.TimeOnly) + "  " + e.Subject + "  " + oneLine(e.Text, 300))
-			if b.live {
-				text = runewidth.Truncate(text, b.columns, "…")
+			if b.Live {
+				text = terminal.Shorten(text, b.Columns)
 			}
-			b.line(stylePlain, text)
+			b.Line(terminal.StylePlain, text)
 		}
 	}
-	return b.String()
 }
 
 // configurationLines adds lines about a rejected configuration, and about pending deletions of the current one.
-func configurationLines(b *page, c *wire.Configuration, now time.Time) {
+func configurationLines(b *terminal.Page, c *wire.Configuration, now time.Time) {
 	if c.Error != "" {
-		b.line(styleError, fmt.Sprintf("Config    refused %s ago, the one of %s ago is in force: %s", age(c.RejectedAt, now), age(c.LoadedAt, now), oneLine(c.Error, 500)))
+		b.Line(terminal.StyleError, fmt.Sprintf("Config    refused %s ago, the one of %s ago is in force: %s", age(c.RejectedAt, now), age(c.LoadedAt, now), oneLine(c.Error, 500)))
 	}
 	if c.ConsentRequired != "" {
-		b.line(styleWarning, fmt.Sprintf("Held back %s: %s; npctl reload -allow-destroy permits that",
+		b.Line(terminal.StyleWarning, fmt.Sprintf("Held back %s: %s; npctl reload -allow-destroy permits that",
 			text.Count(len(c.PendingDeletions), "deletion", "deletions"), oneLine(c.ConsentRequired, 500)))
 	}
 	if c.StateOutdated != "" {
-		b.line(styleWarning, "State     "+oneLine(c.StateOutdated, 500))
+		b.Line(terminal.StyleWarning, "State     "+oneLine(c.StateOutdated, 500))
 	}
 }
 
@@ -136,7 +103,7 @@ func oldest(s *wire.Status) string {
 }
 
 // statusTable adds a table after an empty line. It limits the number of rows.
-func statusTable[T any](out *page, head []string, rows []T, cells func(*T) []string) {
+func statusTable[T any](out *terminal.Page, head []string, rows []T, cells func(*T) []string) {
 	if len(rows) == 0 {
 		return
 	}
@@ -145,9 +112,9 @@ func statusTable[T any](out *page, head []string, rows []T, cells func(*T) []str
 	for i := range rows[:min(len(rows), statusRows)] {
 		table = append(table, cells(&rows[i]))
 	}
-	out.table(table)
+	out.Table(table)
 	if more := len(rows) - statusRows; more > 0 {
-		out.line(stylePlain, fmt.Sprintf("... and %d more", more))
+		out.Line(terminal.StylePlain, fmt.Sprintf("... and %d more", more))
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/npctl/npctl/test/pty"
 )
 
-// terminal runs a command on a separate terminal and keeps its output.
-type terminal struct {
+// dialog runs a command on a separate terminal and keeps its output.
+type dialog struct {
 	t       *testing.T
 	keys    *os.File
 	command *exec.Cmd
@@ -29,16 +29,16 @@ type terminal struct {
 }
 
 // onTerminal starts npctl in dir on a terminal of 120 columns.
-func onTerminal(t *testing.T, dir string, env []string, args ...string) *terminal {
+func onTerminal(t *testing.T, dir string, env []string, args ...string) *dialog {
 	t.Helper()
 	return onTerminalOf(t, 120, dir, env, args...)
 }
 
-func onTerminalOf(t *testing.T, columns int, dir string, env []string, args ...string) *terminal {
+func onTerminalOf(t *testing.T, columns int, dir string, env []string, args ...string) *dialog {
 	t.Helper()
 	keys, screen := pty.Open(t, 30, uint16(columns))
 	defer screen.Close() //nolint:errcheck // the command has its own error
-	x := &terminal{t: t, keys: keys, command: exec.Command("npctl", args...)}
+	x := &dialog{t: t, keys: keys, command: exec.Command("npctl", args...)}
 	x.command.Dir = dir
 	x.command.Env = append(os.Environ(), append([]string{"TERM=xterm", "HOME=" + dir, "NO_COLOR="}, env...)...)
 	x.command.Stdin, x.command.Stdout, x.command.Stderr = screen, screen, screen
@@ -59,20 +59,20 @@ func onTerminalOf(t *testing.T, columns int, dir string, env []string, args ...s
 	return x
 }
 
-func (x *terminal) text() string {
+func (x *dialog) text() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return strings.ReplaceAll(x.shown.String(), "\r\n", "\n")
 }
 
 // expect waits until the output matches pattern.
-func (x *terminal) expect(pattern string) {
+func (x *dialog) expect(pattern string) {
 	x.t.Helper()
 	want := regexp.MustCompile(pattern)
 	testutil.Await(x.t, "the screen shows "+pattern, func() bool { return want.MatchString(x.text()) }, x.text)
 }
 
-func (x *terminal) press(keys string) {
+func (x *dialog) press(keys string) {
 	x.t.Helper()
 	if _, err := x.keys.WriteString(keys); err != nil {
 		x.t.Fatal(err)
@@ -80,7 +80,7 @@ func (x *terminal) press(keys string) {
 }
 
 // end waits for the command and returns its exit code and output.
-func (x *terminal) end() (int, string) {
+func (x *dialog) end() (int, string) {
 	_ = x.command.Wait() // the exit code is the result
 	x.read.Wait()
 	return x.command.ProcessState.ExitCode(), x.text()
@@ -194,6 +194,7 @@ func fleetWithDaemon(t *testing.T) string {
 
 func TestStatusShowsItsQuitKey(t *testing.T) {
 	t.Parallel()
+	const topLeft, primaryScreen = "\x1b[H", "\x1b[?25h\x1b[?1049l"
 	dir := fleetWithDaemon(t)
 	for keys, color := range map[string]bool{"q": true, "xQ": false, "\x03": true} {
 		noColor := "NO_COLOR="

@@ -15,6 +15,7 @@ import (
 
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/internal/syntax"
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
 )
 
@@ -132,14 +133,14 @@ func (c *testCommand) run(ctx context.Context, cmd *cli.Command) error {
 
 func (c *testCommand) print(report testReport) error {
 	if c.json {
-		return c.ui.printJSON(report)
+		return c.printJSON(report)
 	}
 	s := report.Summary
 	line := fmt.Sprintf("%d passed, %d failed", s["pass"], s["fail"]+s["error"])
 	if s["skip"] > 0 {
 		line += fmt.Sprintf(", %d skipped", s["skip"])
 	}
-	return c.ui.print("%s.", line)
+	return c.ui.Print("%s.", line)
 }
 
 // files lists the files with tests.
@@ -178,12 +179,12 @@ func (c *testCommand) files(arguments []string) ([]string, error) {
 // test runs the tests of one file.
 func (c *testCommand) test(ctx context.Context, path string) (testedFile, error) {
 	tested := testedFile{Path: path, Runs: []testedRun{}}
-	file, diags := config.ReadTests(path, c.ui.stopped)
+	file, diags := config.ReadTests(path, c.signals.stopped)
 	if diags.HasErrors() {
 		tested.Diagnostics = config.JSON(diags, file.Files).Diagnostics
 		err := c.line("%s", visibleLine(path))
 		if !c.json {
-			c.ui.diagnostics(&diagnosed{diags, file.Files})
+			c.diagnostics(&diagnosed{diags, file.Files})
 		}
 		return tested, err
 	}
@@ -215,7 +216,7 @@ func (c *testCommand) line(format string, args ...any) error {
 	if c.json {
 		return nil
 	}
-	return c.ui.print(format, args...)
+	return c.ui.Print(format, args...)
 }
 
 // showRun prints the result of a run on stdout, and the reasons of a failure on stderr.
@@ -223,18 +224,18 @@ func (c *testCommand) showRun(done testedRun) error {
 	status := string(done.Status)
 	switch done.Status {
 	case testFail, testError:
-		status = paint(c.ui.outColor, styleError, status)
+		status = terminal.Paint(c.ui.OutColor, terminal.StyleError, status)
 	case testSkip:
-		status = paint(c.ui.outColor, styleFaint, status)
+		status = terminal.Paint(c.ui.OutColor, terminal.StyleFaint, status)
 	}
 	if err := c.line("  run %s: %s", text.Quote(done.Name), status); err != nil || done.failure == nil || c.json {
 		return err
 	}
 	if diags, ok := errors.AsType[*diagnosed](done.failure); ok {
-		c.ui.diagnostics(diags)
+		c.diagnostics(diags)
 		return nil
 	}
-	c.ui.failure(done.failure)
+	c.failure(done.failure)
 	return nil
 }
 

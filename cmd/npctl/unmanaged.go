@@ -106,11 +106,11 @@ func (c *unmanagedCommand) print(doc unmanagedDocument) error {
 	var err error
 	switch {
 	case c.json:
-		err = c.ui.printJSON(doc)
+		err = c.printJSON(doc)
 	case len(rows) > 1:
-		err = c.ui.wideTable(rows)
+		err = c.ui.WideTable(rows)
 	case len(doc.NotListed) == 0:
-		err = c.ui.print("No unmanaged objects.")
+		err = c.ui.Print("No unmanaged objects.")
 	}
 	if err != nil || len(doc.NotListed) == 0 {
 		return err

@@ -40,7 +40,7 @@ func newValidateCommand(a *app) *cli.Command {
 				return err
 			}
 			if strict && c.warnings != nil {
-				a.ui.diagnostics(c.warnings)
+				a.diagnostics(c.warnings)
 				return errors.New("the configuration has warnings, which are errors with -strict")
 			}
 			return a.valid(c)
@@ -52,13 +52,13 @@ func newValidateCommand(a *app) *cli.Command {
 func (a *app) valid(c *configuration) error {
 	with := ""
 	if c.warnings != nil {
-		a.ui.diagnostics(c.warnings)
+		a.diagnostics(c.warnings)
 		with = ", with the warnings above"
 	}
 	if len(c.Unset) > 0 {
-		a.ui.message("Without a value, and checked only as far as possible: var.%s.", strings.Join(c.Unset, ", var."))
+		a.ui.Message("Without a value, and checked only as far as possible: var.%s.", strings.Join(c.Unset, ", var."))
 	}
-	return a.ui.print("The configuration is valid%s.", with)
+	return a.ui.Print("The configuration is valid%s.", with)
 }
 
 func (a *app) validateJSON(v variableOptions, strict bool) error {
@@ -75,7 +75,7 @@ func (a *app) validateJSON(v variableOptions, strict bool) error {
 	if err == nil {
 		doc.Unset = c.Unset
 	}
-	if printErr := a.ui.printJSON(doc); printErr != nil {
+	if printErr := a.printJSON(doc); printErr != nil {
 		return printErr
 	}
 	if err != nil || strict && c.warnings != nil {

@@ -53,9 +53,9 @@ Exit codes: 0.`,
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Destination: &asJSON, Usage: "print JSON (see docs/json.md)"}},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			if asJSON {
-				return a.ui.printJSON(versionFacts())
+				return a.printJSON(versionFacts())
 			}
-			return a.ui.print("%s", versionLine())
+			return a.ui.Print("%s", versionLine())
 		},
 	}
 }
@@ -88,21 +88,21 @@ func versionFacts() versionReport {
 const jsonVersion = "1.0"
 
 // printJSON prints one document.
-func (u *ui) printJSON(v any) error {
+func (a *app) printJSON(v any) error {
 	doc, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("as JSON: %w", err)
 	}
-	return u.print("%s", text.JSON(doc))
+	return a.ui.Print("%s", text.JSON(doc))
 }
 
 // printJSONLine prints one document on one line.
-func (u *ui) printJSONLine(v any) error {
+func (a *app) printJSONLine(v any) error {
 	doc, err := marshalJSON(v)
 	if err != nil {
 		return err
 	}
-	return u.print("%s", doc)
+	return a.ui.Print("%s", doc)
 }
 
 // marshalJSON is json.Marshal with control characters escaped for a terminal.

@@ -110,7 +110,7 @@ func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := c.logAsService(); err != nil {
 		return err
 	}
-	reloads, forget := c.ui.hangupHints()
+	reloads, forget := c.signals.hangupHints()
 	defer forget()
 	c.reloads = reloads
 	config, err := c.loadAndWarn(c.variableOptions)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -60,7 +61,7 @@ func startWatch(t *testing.T, dir string, options ...string) *watched {
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	w := &watched{t: t, dir: dir, log: &testutil.Buffer{}, code: make(chan int, 1)}
 	w.stop = func() { interrupt(errSignal) }
-	w.app = newApp(streams{strings.NewReader(""), io.Discard, w.log}, func(string) (string, bool) { return "", false })
+	w.app = newApp(terminal.Streams{In: strings.NewReader(""), Out: io.Discard, Err: w.log}, func(string) (string, bool) { return "", false })
 	args := append([]string{"npctl", "watch", "-config=" + dir}, options...)
 	go func() { w.code <- w.app.run(ctx, args) }()
 	t.Cleanup(func() { w.end() })
@@ -173,7 +174,7 @@ func TestSIGHUPReloadsTheConfiguration(t *testing.T) {
 	w := startWatch(t, dir)
 	w.await("there is one machine", func() bool { _, text := w.ask("GET", "/v1/nodes", ""); return strings.Contains(text, "metal1") })
 	writeConfig(t, dir, strings.ReplaceAll(watchedFleet, "labels  ", "lables  "))
-	if !w.app.ui.handleHangup() {
+	if !w.app.signals.hangup.call() {
 		t.Fatal("SIGHUP would end npctl watch")
 	}
 	w.await("the mistake is refused", func() bool { return strings.Contains(w.log.String(), "new configuration refused") })
@@ -186,19 +187,19 @@ func TestSIGHUPReloadsTheConfiguration(t *testing.T) {
 		t.Error("metrics do not show that an old configuration goes on")
 	}
 	writeConfig(t, dir, watchedFleet+strings.ReplaceAll("provider"+afterFirst(watchedFleet, "provider"), "rack", "rack2"))
-	w.app.ui.handleHangup()
+	w.app.signals.hangup.call()
 	w.await("the new one is taken", func() bool { return strings.Contains(w.log.String(), "configuration reloaded") })
 	w.await("there is another machine", func() bool { _, text := w.ask("GET", "/v1/nodes", ""); return strings.Contains(text, "rack2") })
 	if _, text := w.ask("GET", "/metrics", ""); !strings.Contains(text, "npctl_watch_config_stale 0") || !strings.Contains(text, `npctl_watch_reloads_total{result="invalid"} 1`) {
 		t.Errorf("metrics do not count the reloads:\n%s", strings.Join(slices.Collect(strings.SplitSeq(text, "\n")), "\n"))
 	}
 	writeConfig(t, dir, strings.ReplaceAll(watchedFleet, "npctl {", "npctl {\n  state \"bolt\" { path = \"other.db\" }"))
-	w.app.ui.handleHangup()
+	w.app.signals.hangup.call()
 	w.await("another state is refused", func() bool { return strings.Contains(w.log.String(), "the state cannot move from") })
 	if code := w.end(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if w.app.ui.handleHangup() {
+	if w.app.signals.hangup.call() {
 		t.Error("SIGHUP is still answered")
 	}
 }
@@ -226,7 +227,7 @@ func TestChangedFilesReloadTheConfiguration(t *testing.T) {
 // A reload refuses another state. It uses other servers and TLS files; see the tests in test/zookeeper.
 func TestReloadRefusesAnotherState(t *testing.T) {
 	log := &testutil.Buffer{}
-	c := &watchCommand{app: newApp(streams{strings.NewReader(""), io.Discard, log}, func(string) (string, bool) { return "", false })}
+	c := &watchCommand{app: newApp(terminal.Streams{In: strings.NewReader(""), Out: io.Discard, Err: log}, func(string) (string, bool) { return "", false })}
 	c.global.logLevel = "info"
 	testutil.Must(t, c.openLog())
 	at := func(chroot string, session time.Duration) location.Location {
@@ -259,7 +260,7 @@ func TestReloadRefusesAnotherState(t *testing.T) {
 func TestReloadWaitsUntilFilesSettle(t *testing.T) {
 	dir := t.TempDir()
 	writeConfig(t, dir, watchedFleet)
-	a := newApp(streams{strings.NewReader(""), io.Discard, io.Discard}, func(string) (string, bool) { return "", false })
+	a := newApp(terminal.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, func(string) (string, bool) { return "", false })
 	a.global.config, a.inputs = dir, &config.Inputs{}
 	r := &reloader{inputs: a.inputs, log: a.log}
 	load := func() { _, _ = a.load(variableOptions{}) }
@@ -363,7 +364,7 @@ func TestSystemdIsNotifiedOfTheStatus(t *testing.T) {
 	w.await("it is ready", func() bool { return strings.Contains(told.String(), "READY=1\n") })
 	w.await("it feeds the watchdog", func() bool { return strings.Count(told.String(), "WATCHDOG=1") > 1 })
 	w.await("it says what it does", func() bool { return strings.Contains(told.String(), "STATUS=0 requests wait, 1 node ready") })
-	w.app.ui.handleHangup()
+	w.app.signals.hangup.call()
 	w.await("it reloads", func() bool {
 		_, after, found := strings.Cut(told.String(), "RELOADING=1\nMONOTONIC_USEC=")
 		return found && strings.Contains(after, "READY=1")

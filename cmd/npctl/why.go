@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch/httpapi/client"
@@ -56,9 +57,9 @@ Exit codes: 0, or 1 on an error or when it does not exist.` + daemonHelp,
 			case err != nil:
 				return err
 			case c.json:
-				return c.ui.printJSON(whyDocument{jsonVersion, why})
+				return c.printJSON(whyDocument{jsonVersion, why})
 			}
-			return writeWhy(c.ui.out, why)
+			return writeWhy(c.ui.Out, why)
 		},
 	}
 }
@@ -140,7 +141,7 @@ func writeWhy(out io.Writer, w wire.Why) error {
 		fmt.Fprintf(&b, "\nSee also: npctl why %s\n", visibleLine(strings.Join(w.Related, ", ")))
 	}
 	_, err := io.WriteString(out, visible(b.String()))
-	return outputError(err)
+	return terminal.OutputError(err)
 }
 
 // whySteps lists steps. It limits their number.

@@ -50,10 +50,12 @@ var arrows = map[string][]string{
 	"watch/httpapi/wire":   {"resources", "state"},
 	"watch/httpapi/client": {"watch/httpapi/wire", "resources", "state"},
 	"internal/*":           {"internal/*", "resources", "resources/schema"},
-	shared:                 {},
-	"cmd/*":                {"*"},
-	"examples":             {}, // the texts that npctl init writes
-	"test/*":               {"*"},
+	// formats text and knows nothing of npctl
+	"internal/terminal": {},
+	shared:              {},
+	"cmd/*":             {"*"},
+	"examples":          {}, // the texts that npctl init writes
+	"test/*":            {"*"},
 }
 
 // kit is the one package that drivers share beside the contract.

@@ -1,18 +1,18 @@
-package main
+package terminal
 
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/mattn/go-runewidth"
-	"golang.org/x/term"
 )
 
-// bars draws one line for each of the first running steps and one for all steps, below the other output on stderr.
-type bars struct {
+// Bars draws one line for each of the first running steps and one for all steps, below the other output on stderr.
+type Bars struct {
 	size  func() (columns, rows int)
 	now   func() time.Time
 	back  func() // restores stderr
@@ -41,22 +41,17 @@ const mostBars = 12
 
 const redrawEvery = 150 * time.Millisecond
 
-func newBars(u *ui, steps int) *bars {
-	b := &bars{now: time.Now, since: time.Now(), total: steps, out: u.errFile, stop: make(chan struct{})}
-	b.size = func() (columns, rows int) {
-		columns, rows, err := term.GetSize(int(u.errFile.Fd()))
-		if err != nil || columns == 0 || rows == 0 {
-			return 80, 24
-		}
-		return columns, rows
-	}
+// Bars draws bars until Close is called. ErrTerm must be set. total is the expected number of steps.
+func (u *UI) Bars(total int) *Bars {
+	b := &Bars{size: func() (columns, rows int) { return size(u.errFile) }, now: time.Now, since: time.Now(), total: total, out: u.errFile,
+		stop: make(chan struct{})}
 	b.back = u.err.divert(b)
-	u.onLeave(b.clear)
+	u.OnLeave(b.clear)
 	b.draws.Go(b.keepDrawing)
 	return b
 }
 
-func (b *bars) keepDrawing() {
+func (b *Bars) keepDrawing() {
 	ticker := time.NewTicker(redrawEvery)
 	defer ticker.Stop()
 	for {
@@ -72,14 +67,14 @@ func (b *bars) keepDrawing() {
 }
 
 // Write prints lines above the bars.
-func (b *bars) Write(lines []byte) (int, error) {
+func (b *Bars) Write(lines []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(lines), b.show(lines)
 }
 
 // show erases the bars, prints lines and draws the bars again, all in one write to avoid flicker.
-func (b *bars) show(lines []byte) error {
+func (b *Bars) show(lines []byte) error {
 	columns, rows := b.size()
 	var out strings.Builder
 	if n := screenLines(b.drawn, columns); n > 0 {
@@ -105,31 +100,34 @@ func screenLines(lines []string, columns int) (n int) {
 	return n
 }
 
-func (b *bars) start(id, title string) {
+// Start adds the bar of a step.
+func (b *Bars) Start(id, title string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.steps = append(b.steps, &stepBar{id: id, title: title, since: b.now()})
 }
 
-func (b *bars) progress(id string, r *runningStep) {
+// Progress sets the phase of a step and the done part of its work; total is 0 when unknown.
+func (b *Bars) Progress(id, phase string, done, total int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range b.steps {
 		if s.id == id {
-			s.phase, s.done, s.total = r.phase, r.done, r.total
+			s.phase, s.done, s.total = phase, done, total
 		}
 	}
 }
 
-func (b *bars) end(id string, ended int) {
+// End removes the bar of a step. ended is the number of all steps that have ended.
+func (b *Bars) End(id string, ended int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended = ended
-	b.steps = keepOf(b.steps, func(s *stepBar) bool { return s.id != id })
+	b.steps = slices.DeleteFunc(b.steps, func(s *stepBar) bool { return s.id == id })
 }
 
-// close stops the display.
-func (b *bars) close() {
+// Close removes the bars.
+func (b *Bars) Close() {
 	close(b.stop)
 	b.draws.Wait()
 	b.clear()
@@ -137,7 +135,7 @@ func (b *bars) close() {
 }
 
 // clear erases the bars permanently.
-func (b *bars) clear() {
+func (b *Bars) clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
@@ -152,7 +150,7 @@ const echoWidth = 4
 
 // frame returns the lines for a screen of the given size. It shortens titles in the middle, so that percentages and
 // durations are never cut off.
-func (b *bars) frame(columns, rows int) []string {
+func (b *Bars) frame(columns, rows int) []string {
 	const all = "all steps"
 	steps := b.steps[:min(len(b.steps), max(min(mostBars, rows-3), 1))]
 	widest := runewidth.StringWidth(all)
@@ -169,7 +167,7 @@ func (b *bars) frame(columns, rows int) []string {
 	line := func(title, text string, since time.Time) string {
 		elapsed := fmt.Sprintf("%*s", elapsedWidth, b.now().Sub(since).Truncate(time.Second))
 		return runewidth.FillRight(shortenMiddle(title, titles), titles) + " " +
-			runewidth.FillRight(runewidth.Truncate(text, info, "…"), info) + elapsed
+			runewidth.FillRight(Shorten(text, info), info) + elapsed
 	}
 	var lines []string
 	for _, s := range steps {
@@ -202,14 +200,4 @@ func bar(done, total int64, width int) string {
 		text = text[1:] + ">"
 	}
 	return "[" + text + strings.Repeat("-", inner-full) + "]"
-}
-
-// shortenMiddle keeps the start and the end of a text, because the end of an address identifies the object.
-func shortenMiddle(text string, width int) string {
-	if runewidth.StringWidth(text) <= width {
-		return text
-	}
-	head := runewidth.Truncate(text, (width-1)*2/5, "")
-	rest := width - 1 - runewidth.StringWidth(head)
-	return head + runewidth.TruncateLeft(text, runewidth.StringWidth(text)-rest, "…")
 }

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"strings"
@@ -50,8 +50,8 @@ func TestTablesKeepTheColumnsThatAreNotSpare(t *testing.T) {
 		40: "IMAGE   KIND       AGE  PROBLEM…\ndebian  diskimage  3m   build … status 1\n",
 		25: "IMAGE   AGE  PROBLEM…\ndebian  3m   buil…tatus 1\n",
 	} {
-		p := page{columns: width}
-		p.table(rows, "FORMATS", "KIND")
+		p := Page{Columns: width}
+		p.Table(rows, "FORMATS", "KIND")
 		if diff := cmp.Diff(want, p.String()); diff != "" {
 			t.Errorf("%d columns (-want +got):\n%s", width, diff)
 		}

@@ -1,9 +1,11 @@
-package main
+package terminal
 
 import (
 	"slices"
 
 	"github.com/mattn/go-runewidth"
+
+	"github.com/npctl/npctl/internal/text"
 )
 
 // tableGap is the number of spaces between two columns.
@@ -23,7 +25,7 @@ func fitTable(rows [][]string, width int, spare ...string) [][]string {
 			if value == "" {
 				value = "-"
 			}
-			cells[i] = append(cells[i], visibleLine(value))
+			cells[i] = append(cells[i], text.Line(value))
 		}
 	}
 	widths := columnWidths(cells)
