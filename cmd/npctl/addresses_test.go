@@ -25,7 +25,7 @@ func TestCompletionOffersReplaceableAddresses(t *testing.T) {
 	c := newCompletion(a, []string{"apply", "-state=" + filepath.Join(dir, "none.db"), "-var=cloud=sandbox", "-replace="})
 	var offered []string
 	for _, one := range c.candidates(t.Context()) {
-		offered = append(offered, strings.TrimPrefix(one.text, "-replace="))
+		offered = append(offered, strings.TrimPrefix(one.Text, "-replace="))
 	}
 	known := knownAddresses(c.desired(), plan.Records{}, nil)
 	slices.Sort(known)

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/internal/complete"
 	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
 )
@@ -42,7 +43,7 @@ func newApp(s terminal.Streams, lookupEnv func(string) (string, bool)) *app {
 
 // run executes a command line and returns the exit code. It prints every error before it returns.
 func (a *app) run(ctx context.Context, args []string) int {
-	if len(args) > 1 && args[1] == completeCommand {
+	if len(args) > 1 && args[1] == complete.Command {
 		return a.complete(ctx, args[2:])
 	}
 	return a.report(ctx, a.command().Run(ctx, args))
@@ -132,8 +133,10 @@ func (a *app) prepare(c *cli.Command) {
 	}
 }
 
-// events is the metadata of a command that prints events with -json, with the error as the last one.
-var events = map[string]any{"events": true}
+// events is takes for a command that prints events with -json, with the error as the last one.
+func events(s source) map[string]any {
+	return map[string]any{"events": true, complete.Arguments: s}
+}
 
 // checked returns the action of a command. It checks the number of arguments, and prints an error as JSON if -json is
 // set, so that a reader of stdout always gets a document.
@@ -153,19 +156,19 @@ func (a *app) checked(do cli.ActionFunc) cli.ActionFunc {
 func (a *app) globalFlags() []cli.Flag {
 	g := &a.global
 	return []cli.Flag{
-		&cli.StringFlag{Name: "chdir", Destination: &g.chdir, Usage: "change to `DIR` first", TakesFile: true},
+		&stringFlag{cli.StringFlag{Name: "chdir", Destination: &g.chdir, Usage: "change to `DIR` first"}, dirs},
 		&cli.StringFlag{Name: "config", Destination: &g.config, Value: ".", Usage: "configuration: a `PATH` of one file, or of a directory with *.hcl files", TakesFile: true},
 		&cli.StringFlag{Name: "state", Destination: &g.state, Usage: "state file `PATH`, instead of the one in the configuration", TakesFile: true},
 		&cli.BoolFlag{Name: "no-color", Destination: &g.noColor, Usage: "no colors (as with NO_COLOR in the environment)"},
-		&cli.StringFlag{Name: "log-level", Destination: &g.logLevel, Usage: "lowest `LEVEL` of the log on stderr: debug, info, warn or error"},
-		&cli.StringFlag{Name: "log-format", Destination: &g.logFormat, Usage: "`FORMAT` of the log: text or json"},
+		&stringFlag{cli.StringFlag{Name: "log-level", Destination: &g.logLevel, Usage: "lowest `LEVEL` of the log on stderr: " + logLevels.String()}, logLevels.source},
+		&stringFlag{cli.StringFlag{Name: "log-format", Destination: &g.logFormat, Usage: "`FORMAT` of the log: " + logFormats.String()}, logFormats.source},
 	}
 }
 
 // before applies the global options.
 func (a *app) before(ctx context.Context, cmd *cli.Command) (context.Context, error) {
 	if a.global.noColor {
-		a.ui.NoColor()
+		a.ui.OutColor, a.ui.ErrColor = false, false
 	}
 	if err := a.openLog(); err != nil {
 		return ctx, err

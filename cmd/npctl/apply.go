@@ -14,7 +14,6 @@ import (
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/planfile"
-	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
@@ -53,7 +52,7 @@ type applyCommand struct {
 func newApplyCommand(a *app) *cli.Command {
 	c := &applyCommand{app: a, operation: "apply"}
 	return &cli.Command{
-		Name: "apply", Category: categoryMain, Usage: "apply the configuration", ArgsUsage: "[PLANFILE]", Metadata: events,
+		Name: "apply", Category: categoryMain, Usage: "apply the configuration", ArgsUsage: "[PLANFILE]", Metadata: events(single(files)),
 		Description: applyDescription, Flags: append(c.applyFlags(), c.destroyFlag()), Action: c.run,
 	}
 }
@@ -141,8 +140,8 @@ func (c *applyCommand) applyFresh(ctx context.Context, s *session, events *event
 	}
 	events.plan(p, s.meta(opt))
 	if !c.json {
-		if err := render.Text(c.ui.Out, p, c.text(&c.planOptions, s.seen.Now)); err != nil {
-			return terminal.OutputError(err)
+		if err := c.printPlan(p, &c.planOptions, s.seen.Now); err != nil {
+			return err
 		}
 	}
 	switch {
@@ -195,7 +194,7 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, opt
 		return err
 	}
 	progress := c.newProgress(p)
-	c.signals.interrupt.set(progress.interrupted)
+	c.signals.interrupt.Set(progress.interrupted)
 	s.engine.Report = func(e reconcile.Event) {
 		events.step(e)
 		progress.event(e)
@@ -204,7 +203,7 @@ func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, opt
 	result, err := s.engine.Execute(ctx, p, opt, s.seen)
 	progress.close()
 	closeJournal()
-	c.signals.interrupt.set(nil)
+	c.signals.interrupt.Set(nil)
 	if err != nil && len(result.Done)+len(result.Failed)+len(result.Interrupted)+len(result.Skipped) == 0 { // no step started
 		return served(err)
 	}

@@ -69,7 +69,7 @@ func (w *watched) offers(servers wire.Options, images ...string) {
 func (w *watched) refuses(because ...string) {
 	w.t.Helper()
 	before := len(w.log.String())
-	if !w.app.signals.hangup.call() {
+	if !w.app.signals.hangup.Call() {
 		w.t.Fatal("SIGHUP would end npctl builder")
 	}
 	w.await("the configuration is refused", func() bool { return strings.Contains(w.log.String()[before:], "new configuration refused") })
@@ -110,7 +110,7 @@ func TestBuilderReloadsAtHangup(t *testing.T) {
 	w.offers(servers, "debian", "fedora")
 
 	writeConfig(t, dir, valid)
-	w.app.signals.hangup.call()
+	w.app.signals.hangup.Call()
 	w.offers(servers, "debian", "suse")
 	w.await("the reload is logged", func() bool {
 		return strings.Contains(w.log.String(), `msg="configuration reloaded" images="debian, suse"`)
@@ -146,7 +146,7 @@ func TestSystemdIsNotifiedByTheBuilder(t *testing.T) {
 	writeConfig(t, dir, buildingImages(servers, dir, "text", "debian"))
 	w := startBuilder(t, dir, servers, "debian")
 	w.await("it is ready", func() bool { return notified.String() == "READY=1\n" })
-	w.app.signals.hangup.call()
+	w.app.signals.hangup.Call()
 	w.await("it reloads", func() bool {
 		_, after, found := strings.Cut(notified.String(), "RELOADING=1\nMONOTONIC_USEC=")
 		return found && strings.Contains(after, "READY=1")

@@ -16,69 +16,20 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// completionSource returns the words for one kind of argument or value. value is the typed part.
-type completionSource func(ctx context.Context, c *completion, value string) []candidate
-
-// valueSources maps options to their sources; a key with a command applies to that command only. Options that take
-// files need no source.
-var valueSources = map[string]completionSource{
-	"-target":          addressCandidates,
-	"-exclude":         addressCandidates,
-	"-replace":         replaceCandidates,
-	"import -state":    fixed("hold", "ready"),
-	"-label":           labelNames,
-	"-provider":        providerNames,
-	"-pool":            poolNames,
-	"-request":         records(resources.KindRequest),
-	"-build":           records(resources.KindBuild),
-	"-upload":          records(resources.KindUpload),
-	"-subject":         subjects,
-	"-var":             variableNames,
-	"-log-level":       fixed("debug", "info", "warn", "error"),
-	"-log-format":      fixed("text", "json"),
-	"-allow-destroy":   fixed("none", "nodes", "images", "all"),
-	"-serve":           fixed("nodes", "images"),
-	"graph -type":      fixed("dot", "json"),
-	"init -from":       fixed(starterNames()...),
-	"node list -state": states(resources.KindNode), "node wait -state": states(resources.KindNode),
-	"request list -state": states(resources.KindRequest),
-}
-
-// argumentSources maps commands to the sources of their arguments.
-var argumentSources = map[string]completionSource{
-	"apply": single(files), "show": single(files), "fmt": files, "convert": files, "state push": single(files),
-	"image show": imageNames, "image log": imageNames, "image build": imageNames, "image upload": imageNames,
-	"image delete": imageNames, "image pause": imageNames, "image unpause": imageNames,
-	"node show": records(resources.KindNode), "node hold": records(resources.KindNode), "node release": records(resources.KindNode),
-	"node delete": records(resources.KindNode), "node return": records(resources.KindNode), "node renew": records(resources.KindNode), "node access": records(resources.KindNode),
-	"node wait": records(resources.KindNode), "request show": records(resources.KindRequest),
-	"request cancel": records(resources.KindRequest), "request wait": records(resources.KindRequest),
-	"request take": records(resources.KindRequest),
-	"freeze":       freezable, "thaw": freezable, "why": single(subjects),
-	"state list": recordAddresses, "state show": recordAddresses, "state rm": recordAddresses,
-	"state mv":  moveEnds,
-	"unmanaged": providerNames, "import": single(addressCandidates), "output": single(outputNames),
-	"completion": single(fixed("bash", "zsh", "fish")),
-}
-
-// single returns source for a command with one argument: it has no candidates for a second one.
-func single(source completionSource) completionSource {
+// single returns ask for a command with one argument: it has no candidates for a second one.
+func single(ask source) source {
 	return func(ctx context.Context, c *completion, value string) []candidate {
-		if len(c.args) > 0 {
+		if len(c.Args) > 0 {
 			return nil
 		}
-		return source(ctx, c, value)
+		return ask(ctx, c, value)
 	}
 }
 
-func fixed(words ...string) completionSource {
-	return func(context.Context, *completion, string) []candidate { return named(words) }
-}
-
-func states(kind resources.Kind) completionSource {
+func states(kind resources.Kind) source {
 	return func(_ context.Context, _ *completion, value string) []candidate {
 		given := value[:strings.LastIndexByte(value, ',')+1]
-		return candidates(resources.StatesOf(kind), func(s resources.State) candidate { return candidate{text: given + string(s)} })
+		return candidates(resources.StatesOf(kind), func(s resources.State) candidate { return candidate{Text: given + string(s)} })
 	}
 }
 
@@ -92,7 +43,7 @@ func candidates[T any](list []T, of func(T) candidate) []candidate {
 }
 
 func named(names []string) []candidate {
-	return candidates(names, func(name string) candidate { return candidate{name, ""} })
+	return candidates(names, func(name string) candidate { return candidate{Text: name} })
 }
 
 // read returns the configuration and its files. If the configuration has errors, read returns the names that the labels
@@ -172,7 +123,7 @@ func addressCandidates(ctx context.Context, c *completion, _ string) []candidate
 
 // replaceCandidates returns the addresses that -replace accepts.
 func replaceCandidates(ctx context.Context, c *completion, value string) []candidate {
-	return keepOf(addressCandidates(ctx, c, value), func(one candidate) bool { return replaceable(one.text) })
+	return keepOf(addressCandidates(ctx, c, value), func(one candidate) bool { return replaceable(one.Text) })
 }
 
 // recordCandidates returns a candidate for each record of these kinds.
@@ -180,24 +131,24 @@ func (c *completion) recordCandidates(ctx context.Context, text func(resources.R
 	r := c.recorded(ctx, kinds...)
 	return slices.Concat(
 		candidates(r.Builds, func(b *resources.Build) candidate {
-			return candidate{text(b), string(b.State) + " build of " + b.Image}
+			return candidate{Text: text(b), About: string(b.State) + " build of " + b.Image}
 		}),
 		candidates(r.Uploads, func(u *resources.Upload) candidate {
-			return candidate{text(u), string(u.State) + " upload of " + u.Image + " to " + u.Provider}
+			return candidate{Text: text(u), About: string(u.State) + " upload of " + u.Image + " to " + u.Provider}
 		}),
 		candidates(r.Nodes, func(n *resources.Node) candidate {
-			return candidate{text(n), string(n.State) + " " + words(n.Labels) + " in " + n.Provider + "/" + n.Pool}
+			return candidate{Text: text(n), About: string(n.State) + " " + words(n.Labels) + " in " + n.Provider + "/" + n.Pool}
 		}),
 		candidates(r.Requests, func(q *resources.Request) candidate {
-			return candidate{text(q), string(q.State) + " request for " + words(q.Labels)}
+			return candidate{Text: text(q), About: string(q.State) + " request for " + words(q.Labels)}
 		}))
 }
 
 func recordAddresses(ctx context.Context, c *completion, _ string) []candidate {
 	found := c.recordCandidates(ctx, recordAddress, livingKinds...)
 	for i := range found {
-		if !strings.HasPrefix(found[i].text, "node.") { // the address of a build or upload names its image and provider
-			found[i].about, _, _ = strings.Cut(found[i].about, " ")
+		if !strings.HasPrefix(found[i].Text, "node.") { // the address of a build or upload names its image and provider
+			found[i].About, _, _ = strings.Cut(found[i].About, " ")
 		}
 	}
 	return c.without(found)
@@ -205,35 +156,37 @@ func recordAddresses(ctx context.Context, c *completion, _ string) []candidate {
 
 // without removes the candidates that are already arguments.
 func (c *completion) without(all []candidate) []candidate {
-	return keepOf(all, func(one candidate) bool { return !slices.Contains(c.args, one.text) })
+	return keepOf(all, func(one candidate) bool { return !slices.Contains(c.Args, one.Text) })
 }
 
 // records returns a source of the IDs of one kind.
-func records(kind resources.Kind) completionSource {
+func records(kind resources.Kind) source {
 	return func(ctx context.Context, c *completion, _ string) []candidate {
 		return c.without(c.recordCandidates(ctx, func(r resources.Record) string { return r.Key().ID }, kind))
 	}
 }
 
 func labelNames(_ context.Context, c *completion, _ string) []candidate {
-	return candidates(c.desired().Labels, func(l resources.Label) candidate { return candidate{l.Name, "label"} })
+	return candidates(c.desired().Labels, func(l resources.Label) candidate { return candidate{Text: l.Name, About: "label"} })
 }
 
 func providerNames(_ context.Context, c *completion, _ string) []candidate {
-	return c.without(candidates(c.desired().Providers, func(p resources.Provider) candidate { return candidate{p.Name, cmp.Or(p.Driver, "provider")} }))
+	return c.without(candidates(c.desired().Providers, func(p resources.Provider) candidate {
+		return candidate{Text: p.Name, About: cmp.Or(p.Driver, "provider")}
+	}))
 }
 
 // freezable returns providers and images.
 func freezable(_ context.Context, c *completion, _ string) []candidate {
 	want := c.desired()
 	return c.without(append(
-		candidates(want.Providers, func(p resources.Provider) candidate { return candidate{p.Name, "provider"} }),
-		candidates(want.Images, func(i resources.Image) candidate { return candidate{"image/" + i.Name, string(i.Kind)} })...))
+		candidates(want.Providers, func(p resources.Provider) candidate { return candidate{Text: p.Name, About: "provider"} }),
+		candidates(want.Images, func(i resources.Image) candidate { return candidate{Text: "image/" + i.Name, About: string(i.Kind)} })...))
 }
 
 func poolNames(_ context.Context, c *completion, _ string) (all []candidate) {
 	for _, p := range c.desired().Providers {
-		all = append(all, candidates(p.Pools, func(pool resources.Pool) candidate { return candidate{pool.Name, "pool"} })...)
+		all = append(all, candidates(p.Pools, func(pool resources.Pool) candidate { return candidate{Text: pool.Name, About: "pool"} })...)
 	}
 	return all
 }
@@ -243,40 +196,26 @@ func imageNames(ctx context.Context, c *completion, _ string) []candidate {
 	want := c.desired()
 	r := c.recorded(ctx, resources.KindBuild, resources.KindUpload)
 	return c.without(slices.Concat(
-		candidates(want.Images, func(i resources.Image) candidate { return candidate{i.Name, string(i.Kind)} }),
-		candidates(r.Builds, func(b *resources.Build) candidate { return candidate{b.Image, "recorded"} }),
-		candidates(r.Uploads, func(u *resources.Upload) candidate { return candidate{u.Image, "recorded"} })))
+		candidates(want.Images, func(i resources.Image) candidate { return candidate{Text: i.Name, About: string(i.Kind)} }),
+		candidates(r.Builds, func(b *resources.Build) candidate { return candidate{Text: b.Image, About: "recorded"} }),
+		candidates(r.Uploads, func(u *resources.Upload) candidate { return candidate{Text: u.Image, About: "recorded"} })))
 }
 
 // subjects returns the subjects that npctl why and npctl events -subject accept.
 func subjects(ctx context.Context, c *completion, _ string) []candidate {
 	want := c.desired()
 	return slices.Concat(
-		candidates(want.Labels, func(l resources.Label) candidate { return candidate{text: "label/" + l.Name} }),
-		candidates(want.Images, func(i resources.Image) candidate { return candidate{text: "image/" + i.Name} }),
-		candidates(want.Providers, func(p resources.Provider) candidate { return candidate{text: "provider/" + p.Name} }),
+		candidates(want.Labels, func(l resources.Label) candidate { return candidate{Text: "label/" + l.Name} }),
+		candidates(want.Images, func(i resources.Image) candidate { return candidate{Text: "image/" + i.Name} }),
+		candidates(want.Providers, func(p resources.Provider) candidate { return candidate{Text: "provider/" + p.Name} }),
 		c.recordCandidates(ctx, func(r resources.Record) string { return r.Key().String() }, resources.KindNode, resources.KindRequest))
 }
 
-// variableNames returns the names of the variables that the configuration declares.
-func outputNames(_ context.Context, c *completion, _ string) []candidate {
-	_, sources := c.read()
-	var all []candidate
-	for _, block := range topBlocks(sources) {
-		if block.Type == "output" && len(block.Labels) == 1 {
-			all = append(all, candidate{block.Labels[0], "output"})
-		}
+// blockNames returns a source of the names of blocks of one type, which the configuration declares, with a suffix.
+func blockNames(kind, suffix string) source {
+	return func(_ context.Context, c *completion, _ string) []candidate {
+		_, sources := c.read()
+		blocks := keepOf(topBlocks(sources), func(b *hclsyntax.Block) bool { return b.Type == kind })
+		return candidates(blocks, func(b *hclsyntax.Block) candidate { return candidate{Text: b.Labels[0] + suffix, About: kind} })
 	}
-	return all
-}
-
-func variableNames(_ context.Context, c *completion, _ string) []candidate {
-	_, sources := c.read()
-	var all []candidate
-	for _, block := range topBlocks(sources) {
-		if block.Type == "variable" {
-			all = append(all, candidate{block.Labels[0] + "=", "variable"})
-		}
-	}
-	return all
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/inspect"
-	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 )
@@ -84,8 +83,8 @@ func (c *consoleCommand) run(ctx context.Context, _ *cli.Command) (err error) {
 		}
 		return nil
 	}
-	if editor := c.ui.Editor("> "); editor != nil {
-		return c.interactive(ctx, editor)
+	if readLine := c.ui.Editor("> "); readLine != nil {
+		return c.interactive(ctx, readLine)
 	}
 	return c.lines(ctx)
 }
@@ -106,10 +105,10 @@ func (c *consoleCommand) lines(ctx context.Context) error {
 }
 
 // interactive evaluates lines that the operator types, until ^D, ^C or exit.
-func (c *consoleCommand) interactive(ctx context.Context, editor *terminal.Editor) error {
+func (c *consoleCommand) interactive(ctx context.Context, readLine func(context.Context) (string, error)) error {
 	c.ui.Message("Enter an expression such as var.name, desired.labels or state.nodes. ^D ends the console.")
 	for {
-		line, err := editor.ReadLine(ctx)
+		line, err := readLine(ctx)
 		switch {
 		case errors.Is(err, io.EOF), strings.TrimSpace(line) == "exit":
 			c.ui.Message("")

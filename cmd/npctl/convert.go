@@ -59,7 +59,7 @@ type convertCommand struct {
 func newConvertCommand(a *app) *cli.Command {
 	c := &convertCommand{app: a}
 	return &cli.Command{
-		Name: "convert", Category: categoryOther, Usage: "translate a configuration of Nodepool", ArgsUsage: "NODEPOOL.YAML [SECURE.CONF]",
+		Name: "convert", Category: categoryOther, Usage: "translate a configuration of Nodepool", ArgsUsage: "NODEPOOL.YAML [SECURE.CONF]", Metadata: takes(files),
 		Description: convertDescription,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Destination: &c.out, TakesFile: true, Usage: "`PATH` to write to: a file *.hcl, or a directory for several files; the default is stdout"},

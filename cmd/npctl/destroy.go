@@ -18,7 +18,7 @@ func newDestroyCommand(a *app) *cli.Command {
 	c := &applyCommand{app: a, operation: "destroy"}
 	c.destroy = true
 	return &cli.Command{
-		Name: "destroy", Category: categoryMain, Usage: "remove everything that npctl created", Description: destroyDescription, Metadata: events,
+		Name: "destroy", Category: categoryMain, Usage: "remove everything that npctl created", Description: destroyDescription, Metadata: events(nil),
 		Flags: c.applyFlags(), Action: c.run,
 	}
 }

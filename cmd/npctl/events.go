@@ -22,7 +22,7 @@ import (
 type eventWriter struct {
 	mu    sync.Mutex // one line at a time
 	to    io.Writer
-	file  *os.File // closed by close
+	file  *os.File // nil without -json-into
 	phase map[string]string
 }
 
@@ -89,16 +89,10 @@ func (c *applyCommand) withEvents(run func(*eventWriter) error) error {
 	if err != nil {
 		return err
 	}
-	defer events.close()
+	defer events.file.Close() //nolint:errcheck // every line was written already
 	err = run(events)
 	events.end(err)
 	return err
-}
-
-func (e *eventWriter) close() {
-	if e.file != nil {
-		_ = e.file.Close() // every line was written already
-	}
 }
 
 // write writes one line. It ignores write errors, because apply continues when the reader has exited.

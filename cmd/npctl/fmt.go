@@ -44,7 +44,7 @@ func newFmtCommand(a *app) *cli.Command {
 	c := &fmtCommand{app: a}
 	return &cli.Command{
 		Name: "fmt", Category: categoryMain, Usage: "bring configuration files into the canonical layout",
-		ArgsUsage: "[FILE|DIR|-]...", Description: fmtDescription,
+		ArgsUsage: "[FILE|DIR|-]...", Description: fmtDescription, Metadata: takes(files),
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "check", Destination: &c.check, Usage: "write nothing; fail when a file would be changed"},
 			&cli.BoolFlag{Name: "diff", Destination: &c.diff, Usage: "show what would be changed or was changed"},

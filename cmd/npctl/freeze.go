@@ -29,7 +29,7 @@ type freezeDocument struct {
 func newFreezeCommand(a *app) *cli.Command {
 	c := &freezeCommand{daemonCommand: daemonCommand{app: a}, frozen: true}
 	return &cli.Command{
-		Name: "freeze", Category: categoryDaemon, Usage: "stop all actions in providers or on images", ArgsUsage: "PROVIDER|image/NAME...",
+		Name: "freeze", Category: categoryDaemon, Usage: "stop all actions in providers or on images", ArgsUsage: "PROVIDER|image/NAME...", Metadata: takes(freezable),
 		Description: `Freezes providers: npctl watch launches, deletes and assigns nothing there until npctl thaw, also after
 a restart. If the state is in ZooKeeper, that applies to every npctl there. Running steps finish. A frozen
 image is not built, as with npctl image pause.
@@ -50,7 +50,7 @@ Exit codes: 0, or 1 on an error.` + daemonHelp,
 func newThawCommand(a *app) *cli.Command {
 	c := &freezeCommand{daemonCommand: daemonCommand{app: a}}
 	return &cli.Command{
-		Name: "thaw", Category: categoryDaemon, Usage: "resume actions in providers or on images", ArgsUsage: "PROVIDER|image/NAME...",
+		Name: "thaw", Category: categoryDaemon, Usage: "resume actions in providers or on images", ArgsUsage: "PROVIDER|image/NAME...", Metadata: takes(freezable),
 		Description: `Ends npctl freeze.
 
 Examples:

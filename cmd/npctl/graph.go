@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -21,6 +22,9 @@ Examples:
 
 Exit codes: 0, or 1 on an error or when the plan has problems.`
 
+// graphTypes are the values of -type.
+var graphTypes = choices{"dot", "json"}
+
 // graphCommand implements npctl graph.
 type graphCommand struct {
 	*app
@@ -33,7 +37,7 @@ func newGraphCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name: "graph", Category: categoryOther, Usage: "print the steps of a plan as a graph", ArgsUsage: "[PLANFILE]", Description: graphDescription,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "type", Category: categoryOutput, Destination: &c.kind, Value: "dot", Usage: "`TYPE` of output: dot or json"},
+			&stringFlag{cli.StringFlag{Name: "type", Category: categoryOutput, Destination: &c.kind, Value: "dot", Usage: "`TYPE` of output: " + graphTypes.String()}, graphTypes.source},
 			c.destroyFlag(),
 		}, c.flags()...),
 		Action: c.run,
@@ -41,10 +45,7 @@ func newGraphCommand(a *app) *cli.Command {
 }
 
 func (c *graphCommand) run(ctx context.Context, cmd *cli.Command) error {
-	if c.kind != "dot" && c.kind != "json" {
-		return hint(fmt.Errorf("option -type: %q does not exist", c.kind), "write dot or json")
-	}
-	if err := c.check(); err != nil {
+	if err := cmp.Or(graphTypes.check("option -type:", c.kind), c.check()); err != nil {
 		return err
 	}
 	p, err := c.plan(ctx, cmd.Args().First())
@@ -76,11 +77,7 @@ func (c *graphCommand) plan(ctx context.Context, path string) (plan.Plan, error)
 		file, err := planfile.Read(path)
 		return file.Plan, err
 	}
-	config, err := c.load(c.variables)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	s, err := c.openSession(ctx, config, c.parallelism, readState)
+	s, err := c.loadSession(ctx, c.variables, c.parallelism, readState)
 	if err != nil {
 		return plan.Plan{}, err
 	}

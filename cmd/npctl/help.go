@@ -241,6 +241,8 @@ func optionDefault(f cli.Flag, doc cli.DocGenerationFlag) string {
 		return doc.GetValue()
 	case *cli.StringFlag:
 		return f.Value
+	case *stringFlag:
+		return f.Value
 	case *cli.BoolFlag:
 		if f.Value {
 			return "true"

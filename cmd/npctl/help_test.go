@@ -98,6 +98,8 @@ func TestHelpShowsDefaults(t *testing.T) {
 				shown = true
 			case *cli.StringFlag:
 				shown = f.Value != ""
+			case *stringFlag:
+				shown = f.Value != ""
 			case *cli.BoolFlag:
 				shown = f.Value
 			}

@@ -34,7 +34,7 @@ func newImageBuildCommand(a *app) *cli.Command {
 	c := a.newImageChange("image build")
 	only := false
 	return &cli.Command{
-		Name: "build", Usage: "build images now", ArgsUsage: "NAME...", Description: imageBuildDescription, Metadata: events,
+		Name: "build", Usage: "build images now", ArgsUsage: "NAME...", Description: imageBuildDescription, Metadata: events(imageNames),
 		Flags: c.flags(&cli.BoolFlag{Name: "only-build", Category: categoryPlanning, Destination: &only, Usage: "do not upload; the next apply uploads"}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() == 0 {

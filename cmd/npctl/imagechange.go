@@ -7,9 +7,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/plan"
-	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -63,7 +61,7 @@ func (c *imageChange) change(ctx context.Context, events *eventWriter, decide de
 	if err := c.checkAlone(); err != nil {
 		return err
 	}
-	s, err := c.open(ctx, writeState)
+	s, err := c.loadSession(ctx, c.variables, c.parallelism, writeState)
 	if err != nil {
 		return err
 	}
@@ -125,7 +123,7 @@ func leftOut(providers []string) error {
 
 // look implements -dry-run: it takes no lock and changes nothing.
 func (c *imageChange) look(ctx context.Context, decide decision) error {
-	s, err := c.open(ctx, readState)
+	s, err := c.loadSession(ctx, c.variables, c.parallelism, readState)
 	if err != nil {
 		return err
 	}
@@ -137,19 +135,7 @@ func (c *imageChange) look(ctx context.Context, decide decision) error {
 	if !c.json {
 		return c.show(s, made)
 	}
-	report, err := render.Report(made.plan, s.meta(made.opt))
-	if err == nil {
-		_, err = c.ui.Out.Write(report)
-	}
-	return terminal.OutputError(err)
-}
-
-func (c *imageChange) open(ctx context.Context, may access) (*session, error) {
-	config, err := c.load(c.variables) // without the warnings, which validate and plan print
-	if err != nil {
-		return nil, err
-	}
-	return c.openSession(ctx, config, c.parallelism, may)
+	return c.printReport(made.plan, s.meta(made.opt))
 }
 
 func (c *imageChange) decide(ctx context.Context, s *session, decide decision) (imagePlan, error) {
@@ -165,7 +151,7 @@ func (c *imageChange) decide(ctx context.Context, s *session, decide decision) (
 func (c *imageChange) show(s *session, made imagePlan) error {
 	if !c.json {
 		if err := c.write(s, made); err != nil {
-			return terminal.OutputError(err)
+			return err
 		}
 	}
 	if len(made.plan.Problems) > 0 {
@@ -177,16 +163,15 @@ func (c *imageChange) show(s *session, made imagePlan) error {
 // write prints the requested builds and the plan. It omits an empty plan if it requests builds.
 func (c *imageChange) write(s *session, made imagePlan) error {
 	for _, b := range made.requested {
-		_, err := fmt.Fprintf(c.ui.Out, "Image %s: npctl on %s builds it, since it has the newest build; this command requests a build there.\n",
-			b.Image, visibleLine(b.Host))
-		if err != nil {
+		if err := c.ui.Print("Image %s: npctl on %s builds it, since it has the newest build; this command requests a build there.",
+			b.Image, visibleLine(b.Host)); err != nil {
 			return err
 		}
 	}
 	if len(made.requested) > 0 && made.plan.Summary().Empty() {
 		return nil
 	}
-	return render.Text(c.ui.Out, made.plan, c.text(&c.planOptions, s.seen.Now))
+	return c.printPlan(made.plan, &c.planOptions, s.seen.Now)
 }
 
 func keepOf[T any](all []T, wanted func(T) bool) []T {

@@ -43,11 +43,11 @@ func newImageDeleteCommand(a *app) *cli.Command {
 	c := a.newImageChange("image delete")
 	var wish imageDeletion
 	return &cli.Command{
-		Name: "delete", Usage: "remove a build or an upload", ArgsUsage: "NAME", Description: imageDeleteDescription, Metadata: events,
+		Name: "delete", Usage: "remove a build or an upload", ArgsUsage: "NAME", Description: imageDeleteDescription, Metadata: events(imageNames),
 		Flags: c.flags(
-			&cli.StringFlag{Name: "build", Category: categorySelection, Destination: &wish.build, Usage: "the build with this `ID`; with -provider just its upload there"},
-			&cli.StringFlag{Name: "upload", Category: categorySelection, Destination: &wish.upload, Usage: "the upload with this `ID`"},
-			&cli.StringFlag{Name: "provider", Category: categorySelection, Destination: &wish.provider, Usage: "the upload in the provider of this `NAME`"},
+			&stringFlag{cli.StringFlag{Name: "build", Category: categorySelection, Destination: &wish.build, Usage: "the build with this `ID`; with -provider just its upload there"}, records(resources.KindBuild)},
+			&stringFlag{cli.StringFlag{Name: "upload", Category: categorySelection, Destination: &wish.upload, Usage: "the upload with this `ID`"}, records(resources.KindUpload)},
+			&stringFlag{cli.StringFlag{Name: "provider", Category: categorySelection, Destination: &wish.provider, Usage: "the upload in the provider of this `NAME`"}, providerNames},
 			&cli.BoolFlag{Name: "with-nodes", Category: categorySelection, Destination: &wish.nodes, Usage: "replace the ready nodes that run from it; those in use stay"},
 			&cli.BoolFlag{Name: "pause", Category: categoryRun, Destination: &wish.pause, Usage: "pause the image as well, so that it is not built again at once"},
 			&cli.StringFlag{Name: "reason", Category: categoryRun, Destination: &wish.reason, Usage: "with -pause: a `TEXT` to show with it"},

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -50,12 +51,9 @@ func (c *imageCommand) list(ctx context.Context, cmd *cli.Command) error {
 	if len(facts) == 0 {
 		return c.ui.Print("No images.")
 	}
-	rows := [][]string{{"IMAGE", "KIND", "BUILDS", "NEWEST", "AGE", "FORMATS", "PROVIDERS", "PAUSED", "NEXT BUILD", "PROBLEM"}}
 	now := time.Now()
-	for i := range facts {
-		rows = append(rows, imageRow(&facts[i], world.configError == nil, now))
-	}
-	return c.ui.Table(rows, "FORMATS", "NEWEST", "KIND", "PROVIDERS", "PAUSED", "AGE")
+	return c.ui.Table(terminal.Rows([]string{"IMAGE", "KIND", "BUILDS", "NEWEST", "AGE", "FORMATS", "PROVIDERS", "PAUSED", "NEXT BUILD", "PROBLEM"}, facts,
+		func(f *inspect.Image) []string { return imageRow(f, world.configError == nil, now) }), "FORMATS", "NEWEST", "KIND", "PROVIDERS", "PAUSED", "AGE")
 }
 
 // imageRow returns the table row of an image.

@@ -44,9 +44,9 @@ type imageLogCommand struct {
 func newImageLogCommand(a *app) *cli.Command {
 	c := &imageLogCommand{imageCommand: imageCommand{app: a}, every: 500 * time.Millisecond}
 	return &cli.Command{
-		Name: "log", Usage: "print the log of a build", ArgsUsage: "NAME", Description: imageLogDescription, Metadata: events,
+		Name: "log", Usage: "print the log of a build", ArgsUsage: "NAME", Description: imageLogDescription, Metadata: events(imageNames),
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "build", Destination: &c.build, Usage: "of the build with this `ID` instead of the newest"},
+			&stringFlag{cli.StringFlag{Name: "build", Destination: &c.build, Usage: "of the build with this `ID` instead of the newest"}, records(resources.KindBuild)},
 			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Destination: &c.follow, Usage: "follow the log until the build ends"},
 			&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, Destination: &c.lines, Value: -1, DefaultText: "all", Usage: "start with the last `LINES` lines"},
 			&cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print JSON, one object a line (see docs/json.md)"},
@@ -70,17 +70,13 @@ func (c *imageLogCommand) print(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	config, err := c.load(c.variableOptions)
-	if err != nil {
-		return err
-	}
-	s, err := c.openSession(ctx, config, 0, readState)
+	s, err := c.loadSession(ctx, c.variableOptions, 0, readState)
 	if err != nil {
 		return err
 	}
 	defer s.close()
 	w := imageState{}
-	w.Desired = config.Desired
+	w.Desired = s.config.Desired
 	if err := w.read(ctx, s.store, namesOnly); err != nil {
 		return err
 	}

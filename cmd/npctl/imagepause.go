@@ -43,7 +43,7 @@ type imagePauseCommand struct {
 func newImagePauseCommand(a *app) *cli.Command {
 	c := &imagePauseCommand{imageCommand: imageCommand{app: a}, paused: true}
 	return &cli.Command{
-		Name: "pause", Usage: "stop builds of images", ArgsUsage: "NAME...", Description: imagePauseDescription,
+		Name: "pause", Usage: "stop builds of images", ArgsUsage: "NAME...", Description: imagePauseDescription, Metadata: takes(imageNames),
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "reason", Destination: &c.reason, Usage: "a `TEXT` to show with it"}, c.jsonFlag(),
 		}, c.flags()...), Action: c.run,
@@ -53,7 +53,7 @@ func newImagePauseCommand(a *app) *cli.Command {
 func newImageUnpauseCommand(a *app) *cli.Command {
 	c := &imagePauseCommand{imageCommand: imageCommand{app: a}}
 	return &cli.Command{
-		Name: "unpause", Usage: "resume builds of images", ArgsUsage: "NAME...", Description: imageUnpauseDescription,
+		Name: "unpause", Usage: "resume builds of images", ArgsUsage: "NAME...", Description: imageUnpauseDescription, Metadata: takes(imageNames),
 		Flags: append([]cli.Flag{c.jsonFlag()}, c.flags()...), Action: c.run,
 	}
 }

@@ -28,7 +28,7 @@ Exit codes: 0, or 1 on an error or when there is no such image.`
 func newImageShowCommand(a *app) *cli.Command {
 	c := &imageCommand{app: a}
 	return &cli.Command{
-		Name: "show", Usage: "show the details of an image", ArgsUsage: "NAME", Description: imageShowDescription,
+		Name: "show", Usage: "show the details of an image", ArgsUsage: "NAME", Description: imageShowDescription, Metadata: takes(imageNames),
 		Flags: append([]cli.Flag{c.jsonFlag()}, c.flags()...), Action: c.show,
 	}
 }
@@ -90,12 +90,9 @@ func (p *imagePage) section(rows [][]string, name string) {
 }
 
 func (p *imagePage) builds() {
-	rows := [][]string{{"BUILD", "STATE", "AGE", "TOOK", "FORMATS", "HOST", "VERSION"}}
-	for i := range p.facts.Builds {
-		b := &p.facts.Builds[i]
-		rows = append(rows, []string{b.ID, string(b.State), age(b.Created, p.now), secondsText(b.Seconds), words(b.Formats()), b.Host, b.Version})
-	}
-	p.section(rows, "builds")
+	p.section(terminal.Rows([]string{"BUILD", "STATE", "AGE", "TOOK", "FORMATS", "HOST", "VERSION"}, p.facts.Builds, func(b *inspect.ImageBuild) []string {
+		return []string{b.ID, string(b.State), age(b.Created, p.now), secondsText(b.Seconds), words(b.Formats()), b.Host, b.Version}
+	}), "builds")
 }
 
 func (p *imagePage) files() {
@@ -120,17 +117,15 @@ func onDiskText(f inspect.ImageFile) string {
 }
 
 func (p *imagePage) uploads() {
-	rows := [][]string{{"UPLOAD", "PROVIDER", "BUILD", "STATE", "AGE", "TOOK", "SIZE", "NODES", "CLOUD NAME", "CLOUD ID"}}
-	for i := range p.facts.Uploads {
-		u := &p.facts.Uploads[i]
+	head := []string{"UPLOAD", "PROVIDER", "BUILD", "STATE", "AGE", "TOOK", "SIZE", "NODES", "CLOUD NAME", "CLOUD ID"}
+	p.section(terminal.Rows(head, p.facts.Uploads, func(u *inspect.ImageUpload) []string {
 		status := string(u.State)
 		if u.Current {
 			status += ", current"
 		}
-		rows = append(rows, []string{u.ID, u.Provider, short(u.Build), status, age(u.Created, p.now), secondsText(u.Seconds), text.Bytes(u.Size),
-			fmt.Sprint(u.Nodes), u.Name, u.ExternalID})
-	}
-	p.section(rows, "uploads")
+		return []string{u.ID, u.Provider, short(u.Build), status, age(u.Created, p.now), secondsText(u.Seconds), text.Bytes(u.Size),
+			fmt.Sprint(u.Nodes), u.Name, u.ExternalID}
+	}), "uploads")
 }
 
 func (p *imagePage) failures() {

@@ -39,10 +39,10 @@ func newImageUploadCommand(a *app) *cli.Command {
 	c := a.newImageChange("image upload")
 	var wish imageUploadOptions
 	return &cli.Command{
-		Name: "upload", Usage: "upload a build to providers that do not have it", ArgsUsage: "NAME", Description: imageUploadDescription, Metadata: events,
+		Name: "upload", Usage: "upload a build to providers that do not have it", ArgsUsage: "NAME", Description: imageUploadDescription, Metadata: events(imageNames),
 		Flags: c.flags(
-			&cli.StringSliceFlag{Name: "provider", Category: categorySelection, Destination: &wish.providers, Usage: "only to this provider, by `NAME`; may be given several times"},
-			&cli.StringFlag{Name: "build", Category: categorySelection, Destination: &wish.build, Value: newestWord, Usage: "the build with this `ID` instead of the newest that is ready"},
+			&stringsFlag{cli.StringSliceFlag{Name: "provider", Category: categorySelection, Destination: &wish.providers, Usage: "only to this provider, by `NAME`; may be given several times"}, providerNames},
+			&stringFlag{cli.StringFlag{Name: "build", Category: categorySelection, Destination: &wish.build, Value: newestWord, Usage: "the build with this `ID` instead of the newest that is ready"}, records(resources.KindBuild)},
 			&cli.BoolFlag{Name: "again", Category: categorySelection, Destination: &wish.again, Usage: "upload again where it exists, unless nodes run from it: the new upload replaces the old one"},
 		),
 		Action: func(ctx context.Context, cmd *cli.Command) error {

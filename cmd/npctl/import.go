@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/urfave/cli/v3"
@@ -27,6 +26,9 @@ Examples:
 
 Exit codes: 0 it is imported, 1 error, 130 interrupted.`
 
+// importStates are the values of -state.
+var importStates = choices{string(resources.StateHold), string(resources.StateReady)}
+
 // importCommand implements npctl import.
 type importCommand struct {
 	applyCommand
@@ -36,9 +38,9 @@ type importCommand struct {
 func newImportCommand(a *app) *cli.Command {
 	c := &importCommand{applyCommand: applyCommand{app: a, operation: "import"}}
 	return &cli.Command{
-		Name: "import", Category: categoryState, Usage: "adopt a server or an image that exists", ArgsUsage: "ADDRESS ID", Description: importDescription, Metadata: events,
+		Name: "import", Category: categoryState, Usage: "adopt a server or an image that exists", ArgsUsage: "ADDRESS ID", Description: importDescription, Metadata: events(single(addressCandidates)),
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "state", Category: categorySelection, Destination: &c.state, Value: string(resources.StateHold), Usage: "`STATE` of the node of a server: hold or ready; before the command, -state names the state file"},
+			&stringFlag{cli.StringFlag{Name: "state", Category: categorySelection, Destination: &c.state, Value: string(resources.StateHold), Usage: "`STATE` of the node of a server: " + importStates.String() + "; before the command, -state names the state file"}, importStates.source},
 		}, c.aloneFlags()...),
 		Action: c.run,
 	}
@@ -77,8 +79,8 @@ func (c *importCommand) object(cmd *cli.Command) (resources.Import, error) {
 	switch {
 	case cmd.NArg() != 2 || cmd.Args().Get(1) == "":
 		return resources.Import{}, hint(errors.New("npctl import needs an address and the ID of an object in the cloud"), "npctl import provider.NAME.pool.NAME.label.NAME ID")
-	case !slices.Contains([]string{string(resources.StateHold), string(resources.StateReady)}, c.state):
-		return resources.Import{}, hint(fmt.Errorf("option -state: %q does not exist", c.state), "write hold or ready")
+	case !slices.Contains(importStates, c.state):
+		return resources.Import{}, importStates.check("option -state:", c.state)
 	}
 	if err := c.checkAlone(); err != nil {
 		return resources.Import{}, err

@@ -68,7 +68,7 @@ func newInitCommand(a *app) *cli.Command {
 	from := ""
 	return &cli.Command{
 		Name: "init", Category: categoryMain, Usage: "write a configuration to start from", Description: initDescription(),
-		Flags: []cli.Flag{&cli.StringFlag{Name: "from", Destination: &from, Value: "sandbox", Usage: "`KIND` of cloud: " + strings.Join(starterNames(), ", ")}},
+		Flags: []cli.Flag{&stringFlag{cli.StringFlag{Name: "from", Destination: &from, Value: "sandbox", Usage: "`KIND` of cloud: " + strings.Join(starterNames(), ", ")}, choices(starterNames()).source}},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			return a.init(from)
 		},

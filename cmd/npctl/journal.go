@@ -37,7 +37,7 @@ Examples:
 Exit codes: 0, or 1 on an error; 130 interrupted while it follows.` + daemonHelp,
 		Flags: c.flags(
 			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Destination: &c.follow, Usage: "print new events as they occur"},
-			&cli.StringFlag{Name: "subject", Destination: &c.subject, Usage: "only events of a `SUBJECT`"},
+			&stringFlag{cli.StringFlag{Name: "subject", Destination: &c.subject, Usage: "only events of a `SUBJECT`"}, subjects},
 			&cli.IntFlag{Name: "limit", Destination: &c.limit, Value: 50, Validator: atLeast(1), Usage: "the newest `N` events"}),
 		Action: c.run,
 	}

@@ -19,7 +19,7 @@ type variableOptions struct {
 
 func (v *variableOptions) flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "var", Destination: &v.vars, Usage: "value of a variable as `NAME=VALUE`; may be given several times"},
+		&stringsFlag{cli.StringSliceFlag{Name: "var", Destination: &v.vars, Usage: "value of a variable as `NAME=VALUE`; may be given several times"}, blockNames("variable", "=")},
 		&cli.StringSliceFlag{Name: "var-file", Destination: &v.files, TakesFile: true, Usage: "`FILE` with values of variables, HCL or JSON; may be given several times"},
 	}
 }

@@ -1,9 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"strings"
+)
+
+// The values of -log-level and -log-format.
+var (
+	logLevels  = choices{"debug", "info", "warn", "error"}
+	logFormats = choices{"text", "json"}
 )
 
 // openLog sets up the log on stderr. Without a level it prints only warnings, as sentences; the command itself reports
@@ -13,15 +20,11 @@ func (a *app) openLog() error {
 	if text, ok := a.lookupEnv("NPCTL_LOG"); ok && level == "" {
 		var inner string
 		level, inner, _ = strings.Cut(text, ",")
-		if format == "" {
-			format = inner
-		}
+		format = cmp.Or(format, inner)
 	}
-	if format == "" {
-		format = "text"
-	}
-	if format != "text" && format != "json" {
-		return hint(fmt.Errorf("log format %q does not exist", format), "write text or json")
+	format = cmp.Or(format, "text")
+	if err := logFormats.check("log format", format); err != nil {
+		return err
 	}
 	if level == "" || level == "off" {
 		a.log = a.ui.Warnings()
@@ -29,14 +32,11 @@ func (a *app) openLog() error {
 	}
 	var from slog.Level
 	if err := from.UnmarshalText([]byte(level)); err != nil {
-		return hint(fmt.Errorf("log level %q does not exist", level), "write debug, info, warn or error")
+		return hint(fmt.Errorf("log level %q does not exist", level), "write "+logLevels.String())
 	}
-	options := &slog.HandlerOptions{Level: from}
+	a.log = slog.New(slog.NewTextHandler(a.ui.Err, &slog.HandlerOptions{Level: from}))
 	if format == "json" {
-		options.ReplaceAttr = inSeconds
-		a.log = slog.New(slog.NewJSONHandler(a.ui.Err, options))
-	} else {
-		a.log = slog.New(slog.NewTextHandler(a.ui.Err, options))
+		a.log = slog.New(slog.NewJSONHandler(a.ui.Err, &slog.HandlerOptions{Level: from, ReplaceAttr: inSeconds}))
 	}
 	return nil
 }

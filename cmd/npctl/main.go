@@ -23,7 +23,7 @@ func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	ctx, interrupt := context.WithCancelCause(context.Background())
-	a := newApp(terminal.SystemStreams(), os.LookupEnv)
+	a := newApp(terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.LookupEnv)
 	done := make(chan int, 1)
 	go func() { done <- a.run(ctx, os.Args) }()
 	for asked := false; ; {
@@ -32,7 +32,7 @@ func main() {
 			os.Exit(code)
 		case got := <-signals:
 			switch {
-			case got == syscall.SIGHUP && a.signals.hangup.call():
+			case got == syscall.SIGHUP && a.signals.hangup.Call():
 				continue
 			case asked:
 				a.ui.Leave()

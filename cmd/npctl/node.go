@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -37,13 +38,13 @@ func newNodeCommand(a *app) *cli.Command {
 		Name: "node", Category: categoryDaemon, Usage: "show, hold, return and delete nodes", Description: nodeDescription,
 		Commands: append([]*cli.Command{
 			{Name: "list", Usage: "list nodes", Description: nodeListDescription, Action: list.list, Flags: list.flags(
-				&cli.StringFlag{Name: "state", Category: categoryFilter, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas, such as ready,in-use,hold; before the command, -state names the state file"},
-				&cli.StringFlag{Name: "label", Category: categoryFilter, Destination: &list.filter.Label, Usage: "only those with a `LABEL`"},
-				&cli.StringFlag{Name: "provider", Category: categoryFilter, Destination: &list.filter.Provider, Usage: "only those of a `PROVIDER`"},
-				&cli.StringFlag{Name: "pool", Category: categoryFilter, Destination: &list.filter.Pool, Usage: "only those of a `POOL`"},
+				&stringFlag{cli.StringFlag{Name: "state", Category: categoryFilter, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas, such as ready,in-use,hold; before the command, -state names the state file"}, states(resources.KindNode)},
+				&stringFlag{cli.StringFlag{Name: "label", Category: categoryFilter, Destination: &list.filter.Label, Usage: "only those with a `LABEL`"}, labelNames},
+				&stringFlag{cli.StringFlag{Name: "provider", Category: categoryFilter, Destination: &list.filter.Provider, Usage: "only those of a `PROVIDER`"}, providerNames},
+				&stringFlag{cli.StringFlag{Name: "pool", Category: categoryFilter, Destination: &list.filter.Pool, Usage: "only those of a `POOL`"}, poolNames},
 				&cli.StringFlag{Name: "tenant", Category: categoryFilter, Destination: &list.filter.Tenant, Usage: "only those in use by a `TENANT`"},
-				&cli.StringFlag{Name: "request", Category: categoryFilter, Destination: &list.filter.Request, Usage: "only those for the request `ID`, or taken with it"})},
-			{Name: "show", Usage: "show the details of nodes", ArgsUsage: "ID...", Description: nodeShowDescription, Flags: show.flags(), Action: show.show},
+				&stringFlag{cli.StringFlag{Name: "request", Category: categoryFilter, Destination: &list.filter.Request, Usage: "only those for the request `ID`, or taken with it"}, records(resources.KindRequest)})},
+			{Name: "show", Usage: "show the details of nodes", ArgsUsage: "ID...", Description: nodeShowDescription, Metadata: takes(records(resources.KindNode)), Flags: show.flags(), Action: show.show},
 		}, newNodeChanges(a)...),
 	}
 }
@@ -90,14 +91,10 @@ func (c *nodeCommand) list(ctx context.Context, _ *cli.Command) error {
 }
 
 func (c *nodeCommand) table(nodes []wire.Node) error {
-	rows := [][]string{{"NODE", "STATE", "SINCE", "LABELS", "PROVIDER/POOL", "ADDRESS", "FOR", "NOTE"}}
 	now := time.Now()
-	for i := range nodes {
-		n := &nodes[i]
-		rows = append(rows, []string{n.ID, string(n.State), age(n.StateTime, now), words(n.Labels), n.Provider + "/" + n.Pool, addressText(&n.Node),
-			nodeFor(n, now), nodeNote(n)})
-	}
-	return c.ui.Table(rows)
+	return c.ui.Table(terminal.Rows([]string{"NODE", "STATE", "SINCE", "LABELS", "PROVIDER/POOL", "ADDRESS", "FOR", "NOTE"}, nodes, func(n *wire.Node) []string {
+		return []string{n.ID, string(n.State), age(n.StateTime, now), words(n.Labels), n.Provider + "/" + n.Pool, addressText(&n.Node), nodeFor(n, now), nodeNote(n)}
+	}))
 }
 
 // nodeFor returns the holder, the requestor or the request to which a node is assigned.
@@ -152,12 +149,9 @@ func (c *nodeCommand) show(ctx context.Context, cmd *cli.Command) error {
 
 // reachable prints how to connect to nodes.
 func (c *daemonCommand) reachable(nodes []wire.Node) error {
-	rows := [][]string{{"NODE", "LABELS", "CONNECT", "HOST KEYS"}}
-	for i := range nodes {
-		n := &nodes[i]
-		rows = append(rows, []string{n.ID, words(n.Labels), connectText(&n.Node), keyTypes(n.HostKeys)})
-	}
-	return c.ui.WideTable(rows)
+	return c.ui.WideTable(terminal.Rows([]string{"NODE", "LABELS", "CONNECT", "HOST KEYS"}, nodes, func(n *wire.Node) []string {
+		return []string{n.ID, words(n.Labels), connectText(&n.Node), keyTypes(n.HostKeys)}
+	}))
 }
 
 // addressText returns the address of a node, with the port unless it is the usual one of SSH.

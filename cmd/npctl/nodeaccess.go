@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -13,7 +14,7 @@ import (
 func newNodeAccessCommand(a *app) *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
-		Name: "access", Usage: "print the credentials of a node", ArgsUsage: "ID",
+		Name: "access", Usage: "print the credentials of a node", ArgsUsage: "ID", Metadata: takes(records(resources.KindNode)),
 		Description: `Prints the credentials of a node in use or on hold as JSON, such as the API server, the namespace and the token
 of a node in Kubernetes. npctl watch requests them from the cloud. They are a secret.
 
@@ -33,10 +34,7 @@ Exit codes: 0, or 1 on an error, such as when jobs need no credentials of the cl
 				return errors.New("specify one node")
 			}
 			return c.with(ctx, func(ctx context.Context, d *client.Client) error {
-				if c.holder == "" {
-					c.holder = whoAmI()
-				}
-				access, err := d.AccessNode(ctx, list[0], c.holder)
+				access, err := d.AccessNode(ctx, list[0], cmp.Or(c.holder, whoAmI()))
 				if err != nil {
 					return err
 				}

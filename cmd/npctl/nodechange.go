@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func (c *nodeCommand) each(do change) cli.ActionFunc {
 func newNodeHoldCommand(a *app) *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
-		Name: "hold", Usage: "keep nodes for debugging", ArgsUsage: "ID...",
+		Name: "hold", Usage: "keep nodes for debugging", ArgsUsage: "ID...", Metadata: takes(records(resources.KindNode)),
 		Description: `Keeps nodes that are in use or idle until npctl node release, until -until, or as long as
 max_hold_age permits. A hold ends the lease of a node.
 
@@ -78,7 +79,7 @@ Exit codes: 0, or 1 on an error.`,
 func newNodeReleaseCommand(a *app) *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
-		Name: "release", Usage: "end the hold of nodes", ArgsUsage: "ID...",
+		Name: "release", Usage: "end the hold of nodes", ArgsUsage: "ID...", Metadata: takes(records(resources.KindNode)),
 		Description: `Ends npctl node hold: the nodes count as used, so npctl deletes them, or checks and reuses static nodes.
 
 Example:
@@ -104,7 +105,7 @@ func afterUseText(n *wire.Node) string {
 func newNodeReturnCommand(a *app) *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
-		Name: "return", Usage: "return nodes after use", ArgsUsage: "ID...",
+		Name: "return", Usage: "return nodes after use", ArgsUsage: "ID...", Metadata: takes(records(resources.KindNode)),
 		Description: `Returns nodes that npctl request take has taken: npctl deletes them, or checks and reuses static nodes.
 
 Example:
@@ -122,7 +123,7 @@ Exit codes: 0, or 1 on an error.`,
 func newNodeRenewCommand(a *app) *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
-		Name: "renew", Usage: "renew the lease of nodes", ArgsUsage: "ID...",
+		Name: "renew", Usage: "renew the lease of nodes", ArgsUsage: "ID...", Metadata: takes(records(resources.KindNode)),
 		Description: `Renews the lease of nodes that were taken with -lease, for the same duration, from now on.
 
 Example:
@@ -131,11 +132,7 @@ Example:
 Exit codes: 0, or 1 on an error, such as when the lease has ended.`,
 		Flags: c.flags(&cli.StringFlag{Name: "holder", Destination: &c.holder, Usage: "`NAME` of the holder, instead of user@host"}),
 		Action: c.each(func(ctx context.Context, d *client.Client, id string) (n wire.Node, told string, err error) {
-			holder := c.holder
-			if holder == "" {
-				holder = whoAmI()
-			}
-			if n, err = d.RenewNode(ctx, id, holder); err != nil || n.Lease == nil {
+			if n, err = d.RenewNode(ctx, id, cmp.Or(c.holder, whoAmI())); err != nil || n.Lease == nil {
 				return n, "", err
 			}
 			return n, fmt.Sprintf("The lease of node %s ends at %s.", id, n.Lease.Until.Local().Format(time.DateTime)), nil
@@ -146,7 +143,7 @@ Exit codes: 0, or 1 on an error, such as when the lease has ended.`,
 func newNodeDeleteCommand(a *app) *cli.Command {
 	c := a.newNode()
 	return &cli.Command{
-		Name: "delete", Usage: "delete nodes", ArgsUsage: "ID...",
+		Name: "delete", Usage: "delete nodes", ArgsUsage: "ID...", Metadata: takes(records(resources.KindNode)),
 		Description: `Deletes nodes through npctl watch, which checks and reuses static nodes instead, and refills min_ready.
 Nodes that are in use, held or assigned to a request need -force. A node with a running step cannot be
 deleted until the step ends.
@@ -173,7 +170,7 @@ func newNodeWaitCommand(a *app) *cli.Command {
 	c := a.newNode()
 	c.states = string(resources.StateReady)
 	return &cli.Command{
-		Name: "wait", Usage: "wait until nodes are in a state", ArgsUsage: "ID...",
+		Name: "wait", Usage: "wait until nodes are in a state", ArgsUsage: "ID...", Metadata: takes(records(resources.KindNode)),
 		Description: `Waits until each of the nodes is in one of the states.
 
 Examples:
@@ -182,7 +179,7 @@ Examples:
 
 Exit codes: 0 they are; 1 on an error, when it takes longer, or when a node is gone; 130 interrupted.`,
 		Flags: c.flags(
-			&cli.StringFlag{Name: "state", Destination: &c.states, Value: c.states, Usage: "the `STATES` to wait for, separated by commas; before the command, -state names the state file"},
+			&stringFlag{cli.StringFlag{Name: "state", Destination: &c.states, Value: c.states, Usage: "the `STATES` to wait for, separated by commas; before the command, -state names the state file"}, states(resources.KindNode)},
 			&cli.DurationFlag{Name: "timeout", DefaultText: "no limit", Destination: &c.timeout, Usage: "wait at most for a `DURATION` such as 10m"}),
 		Action: c.each(c.waited),
 	}

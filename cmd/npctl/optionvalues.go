@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,26 @@ import (
 
 	"github.com/urfave/cli/v3"
 )
+
+// choices are the values that an option accepts.
+type choices []string
+
+// String returns the values for a sentence: "a, b or c".
+func (c choices) String() string {
+	last := len(c) - 1
+	return strings.Join(c[:last], ", ") + " or " + c[last]
+}
+
+// check returns an error for another value; option precedes the value in it.
+func (c choices) check(option, value string) error {
+	if slices.Contains(c, value) {
+		return nil
+	}
+	return hint(fmt.Errorf("%s %q does not exist", option, value), "write "+c.String())
+}
+
+// source implements source.
+func (c choices) source(context.Context, *completion, string) []candidate { return named(c) }
 
 // mustBe starts the errors of validators; the allowed values follow.
 const mustBe = "must be "

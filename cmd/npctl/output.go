@@ -13,7 +13,6 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/npctl/npctl/config"
-	"github.com/npctl/npctl/internal/text"
 )
 
 const outputDescription = `Prints the values of the output blocks of the configuration, or the value of one of them. It reads
@@ -36,7 +35,7 @@ type outputCommand struct {
 func newOutputCommand(a *app) *cli.Command {
 	c := &outputCommand{app: a}
 	return &cli.Command{
-		Name: "output", Category: categoryOther, Usage: "print the outputs of the configuration", ArgsUsage: "[NAME]", Description: outputDescription,
+		Name: "output", Category: categoryOther, Usage: "print the outputs of the configuration", ArgsUsage: "[NAME]", Description: outputDescription, Metadata: takes(single(blockNames("output", ""))),
 		Flags: append(c.variables.flags(), a.compactFlag(),
 			&cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print one JSON document (see docs/json.md)"},
 			&cli.BoolFlag{Name: "raw", Destination: &c.raw, Usage: "print the string, number or bool NAME without quotes, even a sensitive one"}),
@@ -97,10 +96,7 @@ func (c *outputCommand) run(_ context.Context, cmd *cli.Command) error {
 
 func unknownOutput(name string, outputs map[string]config.Output) error {
 	err := fmt.Errorf("the configuration has no output %q", name)
-	if near := text.Nearest(name, slices.Sorted(maps.Keys(outputs))); near != "" {
-		return hint(err, fmt.Sprintf("did you mean %q?", near))
-	}
-	return hint(err, "npctl output lists the outputs")
+	return didYouMean(err, name, slices.Sorted(maps.Keys(outputs)), "npctl output lists the outputs")
 }
 
 func outputText(o config.Output) string {

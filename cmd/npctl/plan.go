@@ -135,18 +135,14 @@ func (c *planCommand) checkPlan() error {
 func (c *planCommand) show(s *session, p plan.Plan, opt plan.Options) error {
 	switch {
 	case c.json:
-		report, err := render.Report(p, s.meta(opt))
-		if err != nil {
-			return err
-		}
-		if err := c.ui.Write(string(report)); err != nil {
+		if err := c.printReport(p, s.meta(opt)); err != nil {
 			return err
 		}
 	case c.markdown == "-":
 		return terminal.OutputError(render.Markdown(c.ui.Out, p, 0))
 	default:
-		if err := render.Text(c.ui.Out, p, c.text(&c.planOptions, s.seen.Now)); err != nil {
-			return terminal.OutputError(err)
+		if err := c.printPlan(p, &c.planOptions, s.seen.Now); err != nil {
+			return err
 		}
 	}
 	if c.markdown != "" {

@@ -1,15 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/render"
 )
+
+// allowKinds are the values of -allow-destroy.
+var allowKinds = choices{string(plan.AllowNone), string(plan.AllowNodes), string(plan.AllowImages), string(plan.AllowAll)}
 
 // planOptions holds the options of every command that computes a plan.
 type planOptions struct {
@@ -29,12 +34,12 @@ type planOptions struct {
 
 func (o *planOptions) flags() []cli.Flag {
 	flags := []cli.Flag{
-		&cli.StringSliceFlag{Name: "target", Category: categoryPlanning, Destination: &o.targets, Usage: "plan only objects at or below this `ADDRESS`, and their dependencies; may be given several times"},
-		&cli.StringSliceFlag{Name: "exclude", Category: categoryPlanning, Destination: &o.excludes, Usage: "exclude objects at or below this `ADDRESS`, and their dependents; may be given several times"},
-		&cli.StringSliceFlag{Name: "replace", Category: categoryPlanning, Destination: &o.replace, Usage: "replace the object at this `ADDRESS`: diskimage.NAME, provider.NAME.image.IMAGE or node.ID; may be given several times"},
+		&stringsFlag{cli.StringSliceFlag{Name: "target", Category: categoryPlanning, Destination: &o.targets, Usage: "plan only objects at or below this `ADDRESS`, and their dependencies; may be given several times"}, addressCandidates},
+		&stringsFlag{cli.StringSliceFlag{Name: "exclude", Category: categoryPlanning, Destination: &o.excludes, Usage: "exclude objects at or below this `ADDRESS`, and their dependents; may be given several times"}, addressCandidates},
+		&stringsFlag{cli.StringSliceFlag{Name: "replace", Category: categoryPlanning, Destination: &o.replace, Usage: "replace the object at this `ADDRESS`: diskimage.NAME, provider.NAME.image.IMAGE or node.ID; may be given several times"}, replaceCandidates},
 		&cli.BoolFlag{Name: "refresh", Category: categoryPlanning, Destination: &o.refresh, Value: true, Usage: "list the clouds; -refresh=false uses the state instead"},
 		&cli.BoolFlag{Name: "refresh-only", Category: categoryPlanning, Destination: &o.refreshOnly, Usage: "only update the state from the clouds; create and delete nothing"},
-		&cli.StringFlag{Name: "allow-destroy", Category: categoryPlanning, Destination: &o.allow, Usage: "`KIND` of objects that changes of the configuration may delete: none, nodes, images or all; npctl refuses a plan that deletes others. Without this option npctl refuses a plan that deletes more than 10 objects, or more than half. Old builds and failed, used and aged nodes may always be deleted"},
+		&stringFlag{cli.StringFlag{Name: "allow-destroy", Category: categoryPlanning, Destination: &o.allow, Usage: "`KIND` of objects that changes of the configuration may delete: " + allowKinds.String() + "; npctl refuses a plan that deletes others. Without this option npctl refuses a plan that deletes more than 10 objects, or more than half. Old builds and failed, used and aged nodes may always be deleted"}, allowKinds.source},
 	}
 	return append(append(flags, o.runFlags()...), o.variables.flags()...)
 }
@@ -61,10 +66,9 @@ func (o *planOptions) destroyFlag() cli.Flag {
 
 // check returns an error if options contradict each other.
 func (o *planOptions) check() error {
-	allowed := []plan.Allow{"", plan.AllowNone, plan.AllowNodes, plan.AllowImages, plan.AllowAll}
 	switch {
-	case !slices.Contains(allowed, plan.Allow(o.allow)):
-		return hint(fmt.Errorf("option -allow-destroy: %q does not exist", o.allow), "write none, nodes, images or all")
+	case o.allow != "" && !slices.Contains(allowKinds, o.allow):
+		return allowKinds.check("option -allow-destroy:", o.allow)
 	case o.refreshOnly && o.destroy:
 		return fmt.Errorf("-refresh-only and -destroy contradict each other")
 	case o.refreshOnly && !o.refresh:
@@ -94,7 +98,13 @@ func addresses(texts []string) []plan.Address {
 	return all
 }
 
-// text returns the options for the text of a plan on stdout.
-func (a *app) text(o *planOptions, now time.Time) render.TextOptions {
-	return render.TextOptions{Color: a.ui.OutColor, Width: a.ui.OutWidth(), Verbose: o.verbose, Now: now}
+// printPlan prints the text of a plan on stdout.
+func (a *app) printPlan(p plan.Plan, o *planOptions, now time.Time) error {
+	return terminal.OutputError(render.Text(a.ui.Out, p, render.TextOptions{Color: a.ui.OutColor, Width: a.ui.OutWidth(), Verbose: o.verbose, Now: now}))
+}
+
+// printReport prints a plan as a JSON document.
+func (a *app) printReport(p plan.Plan, meta plan.Meta) error {
+	report, err := render.Report(p, meta)
+	return cmp.Or(err, a.ui.Write(string(report)))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/client"
 	"github.com/npctl/npctl/watch/httpapi/wire"
@@ -34,14 +35,14 @@ func newRequestCommand(a *app) *cli.Command {
 		Commands: []*cli.Command{
 			newRequestCreateCommand(a),
 			{Name: "list", Usage: "list requests", Description: requestListDescription, Action: list.list, Flags: list.flags(
-				&cli.StringFlag{Name: "state", Category: categoryFilter, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas: requested, pending, fulfilled, failed"},
-				&cli.StringFlag{Name: "label", Category: categoryFilter, Destination: &list.label, Usage: "only those for a `LABEL`"},
+				&stringFlag{cli.StringFlag{Name: "state", Category: categoryFilter, Destination: &list.states, Usage: "only those in these `STATES`, separated by commas: requested, pending, fulfilled, failed"}, states(resources.KindRequest)},
+				&stringFlag{cli.StringFlag{Name: "label", Category: categoryFilter, Destination: &list.label, Usage: "only those for a `LABEL`"}, labelNames},
 				&cli.StringFlag{Name: "tenant", Category: categoryFilter, Destination: &list.tenant, Usage: "only those of a `TENANT`"},
 				&cli.StringFlag{Name: "requestor", Category: categoryFilter, Destination: &list.who, Usage: "only those of a `REQUESTOR`"})},
-			{Name: "show", Usage: "show the details of requests", ArgsUsage: "ID...", Description: requestShowDescription, Flags: show.flags(), Action: show.show},
-			{Name: "cancel", Usage: "cancel requests", ArgsUsage: "ID...", Description: requestCancelDescription, Flags: cancel.flags(), Action: cancel.cancel},
-			{Name: "wait", Usage: "wait until a request is fulfilled or has failed", ArgsUsage: "ID", Description: requestWaitDescription, Flags: wait.flags(wait.timeoutFlag()), Action: wait.wait},
-			{Name: "take", Usage: "take the nodes of a fulfilled request", ArgsUsage: "ID", Description: requestTakeDescription, Flags: take.flags(take.takeFlags()...), Action: take.take},
+			{Name: "show", Usage: "show the details of requests", ArgsUsage: "ID...", Description: requestShowDescription, Metadata: takes(records(resources.KindRequest)), Flags: show.flags(), Action: show.show},
+			{Name: "cancel", Usage: "cancel requests", ArgsUsage: "ID...", Description: requestCancelDescription, Metadata: takes(records(resources.KindRequest)), Flags: cancel.flags(), Action: cancel.cancel},
+			{Name: "wait", Usage: "wait until a request is fulfilled or has failed", ArgsUsage: "ID", Description: requestWaitDescription, Metadata: takes(records(resources.KindRequest)), Flags: wait.flags(wait.timeoutFlag()), Action: wait.wait},
+			{Name: "take", Usage: "take the nodes of a fulfilled request", ArgsUsage: "ID", Description: requestTakeDescription, Metadata: takes(records(resources.KindRequest)), Flags: take.flags(take.takeFlags()...), Action: take.take},
 		},
 	}
 }
@@ -98,12 +99,9 @@ func (c *requestCommand) list(ctx context.Context, _ *cli.Command) error {
 	case len(requests) == 0:
 		return c.ui.Print("No requests.")
 	}
-	rows := [][]string{{"REQUEST", "STATE", "AGE", "PRIORITY", "LABELS", "REQUESTOR", "WHERE", "NODES", "REASON"}}
 	now := time.Now()
-	for i := range requests {
-		rows = append(rows, requestRow(&requests[i], now))
-	}
-	return c.ui.Table(rows, "PRIORITY", "REQUESTOR", "WHERE", "AGE")
+	return c.ui.Table(terminal.Rows([]string{"REQUEST", "STATE", "AGE", "PRIORITY", "LABELS", "REQUESTOR", "WHERE", "NODES", "REASON"}, requests,
+		func(r *wire.Request) []string { return requestRow(r, now) }), "PRIORITY", "REQUESTOR", "WHERE", "AGE")
 }
 
 func requestRow(r *wire.Request, now time.Time) []string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,12 +46,12 @@ type requestCreate struct {
 func newRequestCreateCommand(a *app) *cli.Command {
 	c := &requestCreate{command: a.newRequest()}
 	flags := []cli.Flag{
-		&cli.StringSliceFlag{Name: "label", Category: categoryRequest, Destination: &c.labels, Usage: "request a node of a `LABEL`; may be given several times"},
+		&stringsFlag{cli.StringSliceFlag{Name: "label", Category: categoryRequest, Destination: &c.labels, Usage: "request a node of a `LABEL`; may be given several times"}, labelNames},
 		&cli.Int64Flag{Name: "priority", Category: categoryRequest, Value: 200, Destination: &c.priority, Usage: "`NUMBER` from 1 to 999, lower goes first"},
 		&cli.Int64Flag{Name: "relative", Category: categoryRequest, Destination: &c.ask.RelativePriority, Usage: "`NUMBER` that orders requests of one priority, lower goes first"},
 		&cli.StringFlag{Name: "requestor", Category: categoryRequest, Destination: &c.ask.Requestor, Usage: "`NAME` of the requestor, instead of user@host"},
 		&cli.StringFlag{Name: "tenant", Category: categoryRequest, Destination: &c.ask.Tenant, Usage: "`TENANT` that it counts against"},
-		&cli.StringFlag{Name: "provider", Category: categoryRequest, Destination: &c.ask.Provider, Usage: "use only provider `NAME`"},
+		&stringFlag{cli.StringFlag{Name: "provider", Category: categoryRequest, Destination: &c.ask.Provider, Usage: "use only provider `NAME`"}, providerNames},
 		&cli.BoolFlag{Name: "fresh", Category: categoryRequest, Destination: &c.ask.Fresh, Usage: "only nodes launched for this request"},
 		&cli.StringFlag{Name: "data", Category: categoryRequest, Destination: &c.data, TakesFile: true, Usage: "`JSON` to store with it, or @FILE; do not put secrets in it"},
 		&cli.StringFlag{Name: "deadline", Category: categoryRequest, Destination: &c.deadline, Usage: "fail unless it is fulfilled within a `DURATION` such as 10m, or by a time such as 2026-01-31T12:00:00Z"},
@@ -169,7 +170,7 @@ func (c *requestCommand) answer(ctx context.Context, d *client.Client, id string
 	}
 	document := requestsDocument{FormatVersion: jsonVersion, Requests: []wire.Request{r}}
 	if takes {
-		document.Nodes, err = d.TakeRequest(ctx, id, c.holderName(), c.lease)
+		document.Nodes, err = d.TakeRequest(ctx, id, cmp.Or(c.holder, whoAmI()), c.lease)
 	} else {
 		document.Nodes, err = each(r.Nodes, func(id string) (wire.Node, error) { return d.Node(ctx, id) })
 	}
@@ -199,10 +200,10 @@ func (c *requestCommand) waitFor(ctx context.Context, d *client.Client, id strin
 		defer cancel()
 		ctx = limited
 	}
-	c.signals.interrupt.set(func() {
+	c.signals.interrupt.Set(func() {
 		c.ui.Message("The request stays open: npctl request wait %s, or npctl request cancel %s", id, id)
 	})
-	defer c.signals.interrupt.set(nil)
+	defer c.signals.interrupt.Set(nil)
 	r, err := d.WaitRequest(ctx, id)
 	switch {
 	case errors.Is(context.Cause(ctx), errSignal):
@@ -214,13 +215,6 @@ func (c *requestCommand) waitFor(ctx context.Context, d *client.Client, id strin
 		return r, hint(fmt.Errorf("request %s is %s after %s", id, r.State, c.timeout), "it stays open; npctl why request/"+id+" shows what it waits for")
 	}
 	return r, err
-}
-
-func (c *requestCommand) holderName() string {
-	if c.holder != "" {
-		return c.holder
-	}
-	return whoAmI()
 }
 
 const requestWaitDescription = `Waits until a request is fulfilled or has failed, and shows how to reach its nodes.
@@ -253,7 +247,7 @@ func (c *requestCommand) take(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	return c.with(ctx, func(ctx context.Context, d *client.Client) error {
-		nodes, err := d.TakeRequest(ctx, id, c.holderName(), c.lease)
+		nodes, err := d.TakeRequest(ctx, id, cmp.Or(c.holder, whoAmI()), c.lease)
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,15 @@ type session struct {
 	seen     plan.Observed
 }
 
+// loadSession reads the configuration, without its warnings, and opens a session.
+func (a *app) loadSession(ctx context.Context, v variableOptions, parallelism int, may access) (*session, error) {
+	config, err := a.load(v)
+	if err != nil {
+		return nil, err
+	}
+	return a.openSession(ctx, config, parallelism, may)
+}
+
 func (a *app) openSession(ctx context.Context, c *configuration, parallelism int, may access) (*session, error) {
 	place, err := a.stateOf(c.Desired.Settings)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan/planfile"
-	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -34,7 +33,7 @@ type showCommand struct {
 func newShowCommand(a *app) *cli.Command {
 	c := &showCommand{app: a}
 	return &cli.Command{
-		Name: "show", Category: categoryState, Usage: "show a saved plan, or the state", ArgsUsage: "[PLANFILE]", Description: showDescription,
+		Name: "show", Category: categoryState, Usage: "show a saved plan, or the state", ArgsUsage: "[PLANFILE]", Description: showDescription, Metadata: takes(single(files)),
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Destination: &c.json, Usage: "print one JSON document (see docs/plan-json.md and docs/json.md)"},
 			&cli.BoolFlag{Name: "verbose", Destination: &c.verbose, Usage: "show all values of a plan in full"},
@@ -56,13 +55,9 @@ func (c *showCommand) plan(path string) error {
 		return err
 	}
 	if !c.json {
-		return terminal.OutputError(render.Text(c.ui.Out, file.Plan, c.text(&planOptions{verbose: c.verbose}, time.Time{})))
+		return c.printPlan(file.Plan, &planOptions{verbose: c.verbose}, time.Time{})
 	}
-	report, err := render.Report(file.Plan, file.Meta)
-	if err != nil {
-		return err
-	}
-	return c.ui.Write(string(report))
+	return c.printReport(file.Plan, file.Meta)
 }
 
 // stateReport is the document that show -json prints for a state.

@@ -47,17 +47,17 @@ func newStateCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name: "state", Category: categoryState, Usage: "show and change the state", Description: stateDescription,
 		Commands: []*cli.Command{
-			{Name: "list", Usage: "list addresses", ArgsUsage: "[ADDRESS]...", Description: stateListDescription,
+			{Name: "list", Usage: "list addresses", ArgsUsage: "[ADDRESS]...", Description: stateListDescription, Metadata: takes(recordAddresses),
 				Flags: []cli.Flag{asJSON, all, &cli.BoolFlag{Name: "long", Destination: &c.long, Usage: "show state, age and more beside each address"}}, Action: c.list},
-			{Name: "show", Usage: "show the details of records", ArgsUsage: "ADDRESS...", Description: stateShowDescription,
+			{Name: "show", Usage: "show the details of records", ArgsUsage: "ADDRESS...", Description: stateShowDescription, Metadata: takes(recordAddresses),
 				Flags: []cli.Flag{asJSON}, Action: c.show},
-			{Name: "rm", Usage: "forget records without deleting the objects", ArgsUsage: "ADDRESS...", Description: stateRmDescription,
+			{Name: "rm", Usage: "forget records without deleting the objects", ArgsUsage: "ADDRESS...", Description: stateRmDescription, Metadata: takes(recordAddresses),
 				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "dry-run", Destination: &c.dryRun, Usage: "only show the records to forget"},
 					&cli.BoolFlag{Name: "auto-approve", Category: categoryRun, Destination: &c.autoApprove, Usage: "do not ask before records of other programs in ZooKeeper are forgotten"}}, Action: c.rm},
 			{Name: "pull", Usage: "print the whole state as JSON", Description: statePullDescription, Action: c.pull},
 			newStateMvCommand(c.app),
 			newStateMigrateCommand(c.app),
-			{Name: "push", Usage: "replace the whole state", ArgsUsage: "FILE|-", Description: statePushDescription,
+			{Name: "push", Usage: "replace the whole state", ArgsUsage: "FILE|-", Description: statePushDescription, Metadata: takes(single(files)),
 				Flags: []cli.Flag{wait, &cli.BoolFlag{Name: "force", Destination: &c.force, Usage: "accept a document of another installation, or an older one"}}, Action: c.push},
 		},
 	}

@@ -39,7 +39,7 @@ type stateMvCommand struct {
 func newStateMvCommand(a *app) *cli.Command {
 	c := &stateMvCommand{applyCommand{app: a, operation: "state mv"}}
 	return &cli.Command{
-		Name: "mv", Usage: "give the records of a renamed block their present name", ArgsUsage: "FROM TO [FROM TO]...", Description: stateMvDescription, Metadata: events,
+		Name: "mv", Usage: "give the records of a renamed block their present name", ArgsUsage: "FROM TO [FROM TO]...", Description: stateMvDescription, Metadata: events(moveEnds),
 		Flags: c.aloneFlags(), Action: c.run,
 	}
 }
@@ -106,14 +106,14 @@ func (c *stateMvCommand) checkNoDaemon(s *session) error {
 // configured ones of the same type.
 func moveEnds(ctx context.Context, c *completion, _ string) []candidate {
 	present := knownAddresses(c.desired(), plan.Records{}, nil)
-	if len(c.args)%2 == 0 {
+	if len(c.Args)%2 == 0 {
 		earlier := knownAddresses(resources.Desired{}, c.recorded(ctx, livingKinds...), nil)
 		return named(keepOf(slices.Compact(slices.Sorted(slices.Values(earlier))), func(at string) bool {
 			b := blockOf(at)
 			return b.Type != "" && !slices.Contains(present, at)
 		}))
 	}
-	from := blockOf(c.args[len(c.args)-1])
+	from := blockOf(c.Args[len(c.Args)-1])
 	return named(keepOf(present, func(at string) bool {
 		b := blockOf(at)
 		return from.Type != "" && b.Type == from.Type && b.Provider == from.Provider && b.Pool == from.Pool

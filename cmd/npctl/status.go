@@ -118,8 +118,8 @@ func fetchStatus(ctx context.Context, d *client.Client) (doc statusDocument, err
 func (c *statusCommand) follow(ctx context.Context, d *client.Client, now statusDocument) error {
 	screen := c.ui.OpenScreen()
 	defer screen.Close()
-	c.signals.interrupt.set(func() {})
-	defer c.signals.interrupt.set(nil)
+	c.signals.interrupt.Set(func() {})
+	defer c.signals.interrupt.Set(nil)
 	trouble := ""
 	for {
 		if err := c.draw(screen, now, trouble); err != nil {
@@ -127,8 +127,8 @@ func (c *statusCommand) follow(ctx context.Context, d *client.Client, now status
 		}
 		select {
 		case <-time.After(c.every):
-		case key := <-screen.Keys:
-			if terminal.Leaves(key) {
+		case leaves := <-screen.Keys:
+			if leaves {
 				return nil
 			}
 			continue // redraw, which also adapts the page to a new window size

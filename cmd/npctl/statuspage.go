@@ -108,11 +108,7 @@ func statusTable[T any](out *terminal.Page, head []string, rows []T, cells func(
 		return
 	}
 	out.WriteString("\n")
-	table := [][]string{head}
-	for i := range rows[:min(len(rows), statusRows)] {
-		table = append(table, cells(&rows[i]))
-	}
-	out.Table(table)
+	out.Table(terminal.Rows(head, rows[:min(len(rows), statusRows)], cells))
 	if more := len(rows) - statusRows; more > 0 {
 		out.Line(terminal.StylePlain, fmt.Sprintf("... and %d more", more))
 	}

@@ -39,7 +39,7 @@ type unmanagedCommand struct {
 func newUnmanagedCommand(a *app) *cli.Command {
 	c := &unmanagedCommand{app: a}
 	return &cli.Command{
-		Name: "unmanaged", Category: categoryState, Usage: "list objects in the clouds without a record", ArgsUsage: "[PROVIDER]...", Description: unmanagedDescription,
+		Name: "unmanaged", Category: categoryState, Usage: "list objects in the clouds without a record", ArgsUsage: "[PROVIDER]...", Description: unmanagedDescription, Metadata: takes(providerNames),
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print one JSON document (see docs/json.md)"},
 		}, c.flags()...),
@@ -55,11 +55,7 @@ type unmanagedDocument struct {
 }
 
 func (c *unmanagedCommand) run(ctx context.Context, cmd *cli.Command) error {
-	config, err := c.load(c.variableOptions)
-	if err != nil {
-		return err
-	}
-	s, err := c.openSession(ctx, config, 0, readState)
+	s, err := c.loadSession(ctx, c.variableOptions, 0, readState)
 	if err != nil {
 		return err
 	}

@@ -70,9 +70,9 @@ type watchCommand struct {
 func newWatchCommand(a *app) *cli.Command {
 	c := &watchCommand{app: a}
 	flags := []cli.Flag{
-		&cli.StringSliceFlag{Name: "provider", Category: categoryService, Destination: &c.providers, Usage: "serve only provider `NAME` and skip the others; may be given several times"},
+		&stringsFlag{cli.StringSliceFlag{Name: "provider", Category: categoryService, Destination: &c.providers, Usage: "serve only provider `NAME` and skip the others; may be given several times"}, providerNames},
 		&cli.BoolFlag{Name: "allow-destroy", Category: categoryService, Destination: &c.allowDestroy, Usage: "delete objects that are not configured any more even if they are many, and leaks although the state is older than the clouds; until the next reload"},
-		&cli.StringSliceFlag{Name: "serve", Category: categoryService, Destination: &c.tasks, Usage: "serve `nodes` or images only; with a shared state, -provider alone means nodes"},
+		&stringsFlag{cli.StringSliceFlag{Name: "serve", Category: categoryService, Destination: &c.tasks, Usage: "serve `nodes` or images only; with a shared state, -provider alone means nodes"}, servedTasks.source},
 		&cli.BoolFlag{Name: "shadow", Category: categoryService, Destination: &c.shadow, Usage: "change nothing: compare decisions about requests that other processes serve; needs a shared state"},
 		&cli.DurationFlag{Name: "refresh", Category: categoryRun, Destination: &c.refresh, Value: time.Minute, Validator: atLeast(time.Second), Usage: "`DURATION` between two listings of an idle provider"},
 		&cli.DurationFlag{Name: "max-listing-age", Category: categoryRun, Destination: &c.listingAge, Value: 2 * time.Minute, Validator: atLeast(time.Second), Usage: "hand out a ready node only if the newest listing of its provider is at most `DURATION` older than the request"},
@@ -136,6 +136,9 @@ func (c *watchCommand) run(ctx context.Context, cmd *cli.Command) error {
 	return c.withStateLock(ctx, s, func(ctx context.Context) error { return c.serve(ctx, s) })
 }
 
+// servedTasks are the values of -serve.
+var servedTasks = choices{string(watch.TaskNodes), string(watch.TaskImages)}
+
 // check returns an error for invalid options.
 func (c *watchCommand) check() error {
 	switch {
@@ -145,8 +148,8 @@ func (c *watchCommand) check() error {
 		return errors.New("-tls-cert, -tls-key, -tls-client-ca and -token-file need -listen")
 	}
 	for _, task := range c.tasks {
-		if task != string(watch.TaskNodes) && task != string(watch.TaskImages) {
-			return hint(fmt.Errorf("option -serve: %q does not exist", task), "write nodes or images")
+		if err := servedTasks.check("option -serve:", task); err != nil {
+			return err
 		}
 	}
 	if c.shadow && len(c.tasks) > 0 && !slices.Contains(c.tasks, string(watch.TaskNodes)) {

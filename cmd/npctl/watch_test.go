@@ -174,7 +174,7 @@ func TestSIGHUPReloadsTheConfiguration(t *testing.T) {
 	w := startWatch(t, dir)
 	w.await("there is one machine", func() bool { _, text := w.ask("GET", "/v1/nodes", ""); return strings.Contains(text, "metal1") })
 	writeConfig(t, dir, strings.ReplaceAll(watchedFleet, "labels  ", "lables  "))
-	if !w.app.signals.hangup.call() {
+	if !w.app.signals.hangup.Call() {
 		t.Fatal("SIGHUP would end npctl watch")
 	}
 	w.await("the mistake is refused", func() bool { return strings.Contains(w.log.String(), "new configuration refused") })
@@ -187,19 +187,19 @@ func TestSIGHUPReloadsTheConfiguration(t *testing.T) {
 		t.Error("metrics do not show that an old configuration goes on")
 	}
 	writeConfig(t, dir, watchedFleet+strings.ReplaceAll("provider"+afterFirst(watchedFleet, "provider"), "rack", "rack2"))
-	w.app.signals.hangup.call()
+	w.app.signals.hangup.Call()
 	w.await("the new one is taken", func() bool { return strings.Contains(w.log.String(), "configuration reloaded") })
 	w.await("there is another machine", func() bool { _, text := w.ask("GET", "/v1/nodes", ""); return strings.Contains(text, "rack2") })
 	if _, text := w.ask("GET", "/metrics", ""); !strings.Contains(text, "npctl_watch_config_stale 0") || !strings.Contains(text, `npctl_watch_reloads_total{result="invalid"} 1`) {
 		t.Errorf("metrics do not count the reloads:\n%s", strings.Join(slices.Collect(strings.SplitSeq(text, "\n")), "\n"))
 	}
 	writeConfig(t, dir, strings.ReplaceAll(watchedFleet, "npctl {", "npctl {\n  state \"bolt\" { path = \"other.db\" }"))
-	w.app.signals.hangup.call()
+	w.app.signals.hangup.Call()
 	w.await("another state is refused", func() bool { return strings.Contains(w.log.String(), "the state cannot move from") })
 	if code := w.end(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if w.app.signals.hangup.call() {
+	if w.app.signals.hangup.Call() {
 		t.Error("SIGHUP is still answered")
 	}
 }
@@ -364,7 +364,7 @@ func TestSystemdIsNotifiedOfTheStatus(t *testing.T) {
 	w.await("it is ready", func() bool { return strings.Contains(told.String(), "READY=1\n") })
 	w.await("it feeds the watchdog", func() bool { return strings.Count(told.String(), "WATCHDOG=1") > 1 })
 	w.await("it says what it does", func() bool { return strings.Contains(told.String(), "STATUS=0 requests wait, 1 node ready") })
-	w.app.signals.hangup.call()
+	w.app.signals.hangup.Call()
 	w.await("it reloads", func() bool {
 		_, after, found := strings.Cut(told.String(), "RELOADING=1\nMONOTONIC_USEC=")
 		return found && strings.Contains(after, "READY=1")

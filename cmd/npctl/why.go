@@ -28,7 +28,7 @@ type whyDocument struct {
 func newWhyCommand(a *app) *cli.Command {
 	c := &daemonCommand{app: a}
 	return &cli.Command{
-		Name: "why", Category: categoryDaemon, Usage: "explain the progress of an object, and what it waits for", ArgsUsage: "SUBJECT",
+		Name: "why", Category: categoryDaemon, Usage: "explain the progress of an object, and what it waits for", ArgsUsage: "SUBJECT", Metadata: takes(single(subjects)),
 		Description: `Explains a node, request, label, image or provider: its progress, its blockers, planned steps that have not started,
 and its recent events.
 

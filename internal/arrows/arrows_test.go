@@ -50,8 +50,9 @@ var arrows = map[string][]string{
 	"watch/httpapi/wire":   {"resources", "state"},
 	"watch/httpapi/client": {"watch/httpapi/wire", "resources", "state"},
 	"internal/*":           {"internal/*", "resources", "resources/schema"},
-	// formats text and knows nothing of npctl
+	// the command line without its commands: they know nothing else of npctl
 	"internal/terminal": {},
+	"internal/complete": {"internal/terminal"},
 	shared:              {},
 	"cmd/*":             {"*"},
 	"examples":          {}, // the texts that npctl init writes

@@ -45,8 +45,9 @@ const redrawEvery = 150 * time.Millisecond
 func (u *UI) Bars(total int) *Bars {
 	b := &Bars{size: func() (columns, rows int) { return size(u.errFile) }, now: time.Now, since: time.Now(), total: total, out: u.errFile,
 		stop: make(chan struct{})}
-	b.back = u.err.divert(b)
-	u.OnLeave(b.clear)
+	b.back = func() { u.err.divert(u.errFile) }
+	u.err.divert(b)
+	u.restore.Set(b.clear)
 	b.draws.Go(b.keepDrawing)
 	return b
 }

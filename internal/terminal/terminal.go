@@ -3,9 +3,12 @@
 package terminal
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,9 +24,6 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// SystemStreams returns the streams of the process.
-func SystemStreams() Streams { return Streams{os.Stdin, os.Stdout, os.Stderr} }
-
 // UI prints results to Out and everything else to Err. Each write is one line.
 type UI struct {
 	Streams
@@ -34,7 +34,7 @@ type UI struct {
 
 	err              *redirectableWriter // Err
 	outFile, errFile *os.File            // nil if it is not a file and has no width
-	atLeave          atomic.Pointer[func()]
+	restore          Handler             // of the screen
 }
 
 // New returns the UI of a command in an environment.
@@ -54,9 +54,6 @@ func New(s Streams, lookupEnv func(string) (string, bool)) *UI {
 }
 
 func isTerminal(f *os.File) bool { return f != nil && term.IsTerminal(int(f.Fd())) }
-
-// NoColor turns colours off.
-func (u *UI) NoColor() { u.OutColor, u.ErrColor = false, false }
 
 // OutWidth returns the number of columns of Out, or 0 if it is not a terminal.
 func (u *UI) OutWidth() int { return Width(u.Out) }
@@ -127,24 +124,27 @@ func OutputError(err error) error {
 	return nil
 }
 
-// OnLeave sets the function that Leave calls.
-func (u *UI) OnLeave(restore func()) { u.atLeave.Store(&restore) }
-
 // Leave restores the screen before the process exits immediately. It waits at most 200 ms for a terminal that blocks.
 func (u *UI) Leave() {
-	restore := u.atLeave.Load()
-	if restore == nil || *restore == nil {
-		return
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	_, _ = await(ctx, func() (string, error) { u.restore.Call(); return "", nil }) // nothing else can be done
+}
+
+// Handler is a function that may be replaced while another goroutine calls it.
+type Handler struct{ do atomic.Pointer[func()] }
+
+// Set replaces the function; nil removes it.
+func (h *Handler) Set(do func()) { h.do.Store(&do) }
+
+// Call calls the function and reports whether there is one.
+func (h *Handler) Call() bool {
+	do := h.do.Load()
+	if do == nil || *do == nil {
+		return false
 	}
-	restored := make(chan struct{})
-	go func() {
-		(*restore)()
-		close(restored)
-	}()
-	select {
-	case <-restored:
-	case <-time.After(200 * time.Millisecond):
-	}
+	(*do)()
+	return true
 }
 
 // redirectableWriter is stderr. Progress bars redirect it while they are visible, so that other output appears above
@@ -161,15 +161,63 @@ func (d *redirectableWriter) Write(p []byte) (int, error) {
 	return d.to.Write(p)
 }
 
-// divert redirects all writes to another writer. back restores the previous one.
-func (d *redirectableWriter) divert(to io.Writer) (back func()) {
+// divert redirects all writes to another writer.
+func (d *redirectableWriter) divert(to io.Writer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	before := d.to
 	d.to = to
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.to = before
+}
+
+// Warnings returns a log that prints only warnings, as sentences.
+func (u *UI) Warnings() *slog.Logger { return slog.New(&sentences{ui: u}) }
+
+// sentences is a handler that prints warnings as sentences.
+type sentences struct {
+	ui    *UI
+	attrs []slog.Attr
+}
+
+var _ slog.Handler = (*sentences)(nil)
+
+// Enabled implements slog.Handler.
+func (*sentences) Enabled(_ context.Context, level slog.Level) bool { return level == slog.LevelWarn }
+
+// WithAttrs implements slog.Handler.
+func (h *sentences) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &sentences{h.ui, append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
+}
+
+// WithGroup implements slog.Handler. It ignores groups.
+func (h *sentences) WithGroup(string) slog.Handler { return h }
+
+// Handle implements slog.Handler. It prints a value of several lines, such as a console, below the message.
+func (h *sentences) Handle(_ context.Context, r slog.Record) error {
+	var facts []string
+	var cause string
+	var long strings.Builder
+	add := func(attr slog.Attr) bool {
+		value := text.Block(strings.TrimSpace(attr.Value.String()))
+		switch {
+		case strings.Contains(value, "\n"):
+			long.WriteString("\n    " + strings.ReplaceAll(value, "\n", "\n    "))
+		case attr.Key == "error":
+			cause = ": " + value
+		default:
+			facts = append(facts, attr.Key+" "+value)
+		}
+		return true
 	}
+	for _, attr := range h.attrs {
+		add(attr)
+	}
+	r.Attrs(add)
+	message := r.Message
+	if len(facts) > 0 {
+		message += " (" + strings.Join(facts, ", ") + ")"
+	}
+	if h.ui.Compact {
+		long.Reset()
+	}
+	h.ui.Warning("Warning:", "%s%s%s", message, cause, long.String())
+	return nil
 }
