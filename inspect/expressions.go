@@ -3,10 +3,10 @@ package inspect
 import (
 	"encoding/json"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // DesiredView returns the desired state for expressions: labels, images and providers with their pools and offers, by

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // Fleet is the input of views of labels, providers, nodes and requests.

@@ -6,10 +6,10 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // UploadAddress returns the address of the uploads of an image to a provider.

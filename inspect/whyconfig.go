@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // label explains the number of nodes of a label.

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 func TestCloudStatusIsTheNewestKnown(t *testing.T) {

@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/imagefile"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // imageState is the input of the views of images, and why the configuration cannot be read.

@@ -11,10 +11,10 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/client"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 const nodeDescription = `Shows, returns, holds and deletes nodes.` + daemonHelp

@@ -10,9 +10,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/client"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // change is the operation of a subcommand on one node. It returns the node and the message to print.

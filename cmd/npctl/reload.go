@@ -6,8 +6,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/watch/httpapi/client"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // reloadDocument is the document that npctl reload prints with -json.

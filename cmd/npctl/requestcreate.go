@@ -14,10 +14,10 @@ import (
 	"github.com/urfave/cli/v3"
 	"github.com/xhit/go-str2duration/v2"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch/httpapi/client"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 const requestCreateDescription = `Requests nodes: one for each -label, in this order, all in one pool of one provider. With -wait it waits until

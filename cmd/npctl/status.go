@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch/httpapi/client"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // statusCommand implements npctl status.

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // statusRows is the maximum number of rows of each table on a page.

@@ -12,11 +12,11 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/inspect"
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch/httpapi/client"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // whyDocument is the document that npctl why prints with -json.

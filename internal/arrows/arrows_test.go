@@ -39,16 +39,15 @@ var arrows = map[string][]string{
 	// stages foreign attachments for the suite of all drivers
 	"drivers/openstack/openstacktest": {"drivers", "drivers/drivertest", "internal/testutil", "resources"},
 
-	"builders":   {"resources", "resources/schema"},
-	"builders/*": {"builders", "resources", "resources/schema", "internal/*"},
-	"reconcile":  {"resources", "resources/schema", "plan", "state", "drivers", "builders", "internal/*"},
-	"watch":      {"resources", "plan", "state", "reconcile"},
-	"inspect":    {"resources", "resources/schema", "plan", "state", "watch/httpapi/wire"},
-	"watch/*":    {"watch", "inspect", "resources", "plan", "state", "reconcile", "internal/*"},
-	// what the API and its clients say to each other; clients need nothing else of the daemon
-	"watch/httpapi":        {"watch", "inspect", "watch/httpapi/wire", "resources", "plan", "plan/render", "state", "reconcile", "internal/*"},
-	"watch/httpapi/wire":   {"resources", "state"},
-	"watch/httpapi/client": {"watch/httpapi/wire", "resources", "state"},
+	"builders":             {"resources", "resources/schema"},
+	"builders/*":           {"builders", "resources", "resources/schema", "internal/*"},
+	"reconcile":            {"resources", "resources/schema", "plan", "state", "drivers", "builders", "internal/*"},
+	"watch":                {"resources", "plan", "state", "reconcile"},
+	"inspect":              {"resources", "resources/schema", "plan", "state", "inspect/wire"},
+	"inspect/wire":         {"resources", "state"}, // what the API and its clients say to each other; clients need nothing else of the daemon
+	"watch/*":              {"watch", "inspect", "resources", "plan", "state", "reconcile", "internal/*"},
+	"watch/httpapi":        {"watch", "inspect", "inspect/wire", "resources", "plan", "plan/render", "state", "reconcile", "internal/*"},
+	"watch/httpapi/client": {"inspect/wire", "resources", "state"},
 	"internal/*":           {"internal/*", "resources", "resources/schema"},
 	// the command line without its commands: they know nothing else of npctl
 	"internal/terminal": {},

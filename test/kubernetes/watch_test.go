@@ -16,11 +16,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/kubernetes/cluster"
 	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/watch/httpapi/client"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // access are the credentials of a node.

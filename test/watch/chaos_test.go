@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
-	"github.com/npctl/npctl/watch/httpapi/wire"
+	"github.com/npctl/npctl/inspect/wire"
 )
 
 const (

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // watch checks clouds and records continuously.

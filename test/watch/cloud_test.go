@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/testutil"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // newCloudSite serves a cloud with servers that answer SSH, and creates a site that uses it.

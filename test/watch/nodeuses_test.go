@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // nodeUse is one use of a node: from its assignment to a user until the user has returned it or can no longer rely on

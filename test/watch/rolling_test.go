@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // rolling is a cloud with a label that the test changes under load.

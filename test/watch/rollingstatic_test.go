@@ -8,10 +8,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // machine returns the block of a static machine; all of them are the same sshd.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // slots divides machines of the rack.

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers/openstack/openstacktest/emulator"
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // clientsAtATime is the number of concurrent clients.

@@ -17,9 +17,9 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // configure sets the variables with which huma is configured.

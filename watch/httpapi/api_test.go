@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch/httpapi/client"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // fulfilled creates a request and waits until it is fulfilled.

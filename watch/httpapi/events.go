@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // A cursor is a position in the journal, written as NUMBER-EPOCH-MICROSECONDS. Event numbers restart with each daemon.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/testutil"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 func TestEventsAreWaitedFor(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch/httpapi"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 func (l *lab) dial() net.Conn {

@@ -12,10 +12,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // stateLock is the lock of the process that executes steps. The daemon holds it and lends it to clients.

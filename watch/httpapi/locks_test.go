@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
 	"github.com/npctl/npctl/watch/httpapi"
 	"github.com/npctl/npctl/watch/httpapi/client"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // listen serves the daemon at l.socket and returns a function that stops it.

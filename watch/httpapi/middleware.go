@@ -17,10 +17,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // call is one call of the API, with its caller.

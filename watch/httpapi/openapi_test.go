@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // described is the part of the OpenAPI description that the test reads.

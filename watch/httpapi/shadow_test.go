@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // meeting is a shared store in which no other process works.

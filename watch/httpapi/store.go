@@ -11,11 +11,11 @@ import (
 	"os"
 	"slices"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // The routes of this file give another npctl on this machine access to the daemon's store. All writes go through the

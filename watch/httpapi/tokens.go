@@ -20,9 +20,9 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/connlimit"
 	"github.com/npctl/npctl/internal/text"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // role determines what a caller may do. Roles are ordered: each includes those before it.

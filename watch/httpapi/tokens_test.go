@@ -22,10 +22,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/watch/httpapi"
 	"github.com/npctl/npctl/watch/httpapi/client"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // authority issues certificates.

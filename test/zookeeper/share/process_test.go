@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/test/cloudlab"
 	"github.com/npctl/npctl/test/program"
 	"github.com/npctl/npctl/test/zookeeper/lab"
 	"github.com/npctl/npctl/watch/httpapi/client"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // npctl is the program under test.

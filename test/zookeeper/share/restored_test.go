@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/test/zookeeper/lab"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // TestDaemonsUseRestoredData replaces the data of a ZooKeeper by an older copy, and then by none, while two npctl watch use it.

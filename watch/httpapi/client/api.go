@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/resources"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // pageSize is the number of entries that the client requests per page of a list.

@@ -24,8 +24,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/state"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // ErrNoDaemon: no process listens at the socket or address.

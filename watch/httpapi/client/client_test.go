@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch/httpapi/client"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 // serve serves a socket until end is called.

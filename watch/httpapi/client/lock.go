@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/state"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 var _ state.Lock = (*lock)(nil)

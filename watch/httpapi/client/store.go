@@ -16,9 +16,9 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
-	"github.com/npctl/npctl/watch/httpapi/wire"
 )
 
 var (
