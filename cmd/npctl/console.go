@@ -71,16 +71,15 @@ func (c *consoleCommand) run(ctx context.Context, _ *cli.Command) (err error) {
 	if c.config, err = c.load(c.variables); err != nil {
 		return err
 	}
-	switch {
-	case len(c.exprs) > 0:
-		for _, expr := range c.exprs {
-			if strings.TrimSpace(expr) == "" {
-				return hint(errors.New("the EXPRESSION of -expr is empty"), "write -expr=var.name; without -expr the command reads stdin")
-			}
-			if err := c.evaluate(ctx, expr, "<expression>"); err != nil {
-				return err
-			}
+	for _, expr := range c.exprs {
+		if strings.TrimSpace(expr) == "" {
+			return hint(errors.New("the EXPRESSION of -expr is empty"), "write -expr=var.name; without -expr the command reads stdin")
 		}
+		if err := c.evaluate(ctx, expr, "<expression>"); err != nil {
+			return err
+		}
+	}
+	if len(c.exprs) > 0 {
 		return nil
 	}
 	if readLine := c.ui.Editor("> "); readLine != nil {
