@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/npctl/npctl/builders"
@@ -105,35 +104,20 @@ func (x *execution) forgetRecord(ctx context.Context, s plan.Step) error {
 // recordWritten does nothing: bookkeeping has written the record of the provider or image.
 func (x *execution) recordWritten(context.Context, plan.Step) error { return nil }
 
-// ProviderLock returns the name of the lock of the process that manages a provider in a shared store.
-func ProviderLock(provider string) string { return "provider " + provider }
-
-// ImagesLock is the name of the lock of the process that deletes leaked images in a shared store.
-const ImagesLock = "images"
-
-// ImageLock returns the name of the lock of the process that builds, converts, uploads or deletes builds of an image in
-// a shared store.
-func ImageLock(image string) string { return "image " + image }
-
-// IsImageLock reports whether a lock is for an image or for leaked images.
-func IsImageLock(name string) bool {
-	return name == ImagesLock || strings.HasPrefix(name, ImageLock(""))
-}
-
 // LockOf returns the name of the lock that a step needs in a shared store, or "" if it needs none.
 func LockOf(s *plan.Step) string {
 	image := s.Thing == plan.ThingBuild || s.Thing == plan.ThingFile || s.Thing == plan.ThingUpload || s.Record.Kind == resources.KindImage
 	switch {
 	case image && s.Image != "":
-		return ImageLock(s.Image)
+		return state.ImageLock(s.Image)
 	case image && s.Record.Kind == resources.KindImage:
-		return ImageLock(s.Record.ID)
+		return state.ImageLock(s.Record.ID)
 	case image, s.Thing == plan.ThingLeftover && s.Type == "image":
-		return ImagesLock
+		return state.ImagesLock
 	case s.Provider == "":
 		return ""
 	default:
-		return ProviderLock(s.Provider)
+		return state.ProviderLock(s.Provider)
 	}
 }
 

@@ -23,7 +23,7 @@ func TestStepsOfImagesAreUnderTheLockOfTheirImage(t *testing.T) {
 		"upload":           {plan.Step{Kind: plan.KindUpload, Image: "debian", Provider: "cloud"}, "image debian"},
 		"file":             {plan.Step{Kind: plan.KindDeleteFile, Image: "debian"}, "image debian"},
 		"leaked file":      {plan.Step{Kind: plan.KindDeleteLeftover, Type: "file"}, ""},
-		"leaked image":     {plan.Step{Kind: plan.KindDeleteLeftover, Type: "image", Provider: "cloud"}, ImagesLock},
+		"leaked image":     {plan.Step{Kind: plan.KindDeleteLeftover, Type: "image", Provider: "cloud"}, state.ImagesLock},
 		"record of image":  {plan.Step{Kind: plan.KindUpdateRecord, Record: resources.Key{Kind: resources.KindImage, ID: "debian"}}, "image debian"},
 		"leaked server":    {plan.Step{Kind: plan.KindDeleteLeftover, Type: "instance", Provider: "cloud"}, "provider cloud"},
 		"launch":           {plan.Step{Kind: plan.KindLaunch, Provider: "cloud"}, "provider cloud"},

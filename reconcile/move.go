@@ -74,7 +74,7 @@ func (x *execution) moveImage(ctx context.Context, shared state.Shared, before, 
 	}
 	if from != to {
 		// another build of the image may be moving, or a killed process may have the lock until its session ends
-		lock, err := state.LockWithin(ctx, shared, ImageLock(from), state.Holder{Operation: "move"}, moveLockWait, func(error) {})
+		lock, err := state.LockWithin(ctx, shared, state.ImageLock(from), state.Holder{Operation: "move"}, moveLockWait, func(error) {})
 		if err != nil {
 			return fmt.Errorf("lock image %s: %w", from, err)
 		}

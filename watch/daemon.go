@@ -19,6 +19,7 @@ import (
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
 const (
@@ -141,7 +142,7 @@ func (d *Daemon) Run(ctx context.Context, grace time.Duration) error {
 	})
 	helpers.Go(func() { d.presence.register(side) })
 	if d.leadership.store != nil && d.duties.hasTask(TaskImages) {
-		helpers.Go(func() { d.leadership.maintain(side, reconcile.ImagesLock, d.pollers.triggerAll, nil) })
+		helpers.Go(func() { d.leadership.maintain(side, state.ImagesLock, d.pollers.triggerAll, nil) })
 		helpers.Go(func() { d.images.maintain(side) })
 	}
 	d.pollers.start(side, &helpers)

@@ -53,12 +53,12 @@ type duties struct {
 
 // leads reports whether this process manages the nodes of the provider.
 func (d duties) leads(provider string) bool {
-	return d.hasTask(TaskNodes) && d.hasProvider(provider) && d.leadership.holds(reconcile.ProviderLock(provider))
+	return d.hasTask(TaskNodes) && d.hasProvider(provider) && d.leadership.holds(state.ProviderLock(provider))
 }
 
 // buildsImages reports whether this process builds images.
 func (d duties) buildsImages() bool {
-	return d.hasTask(TaskImages) && (d.leadership.holds(reconcile.ImagesLock) || d.images.hasConfigured())
+	return d.hasTask(TaskImages) && (d.leadership.holds(state.ImagesLock) || d.images.hasConfigured())
 }
 
 // manages reports whether this process manages nodes or images of the provider.
@@ -71,8 +71,8 @@ func (d duties) mayManage(provider string) bool {
 	if !d.hasProvider(provider) {
 		return false
 	}
-	undecided := d.hasTask(TaskNodes) && d.leadership.isUndecided(reconcile.ProviderLock(provider)) ||
-		d.hasTask(TaskImages) && d.leadership.isUndecided(reconcile.ImagesLock)
+	undecided := d.hasTask(TaskNodes) && d.leadership.isUndecided(state.ProviderLock(provider)) ||
+		d.hasTask(TaskImages) && d.leadership.isUndecided(state.ImagesLock)
 	return undecided || d.manages(provider)
 }
 
@@ -81,7 +81,7 @@ func (d duties) mayRun(s *plan.Step) bool {
 	switch name := reconcile.LockOf(s); name {
 	case "":
 		return d.hasTask(TaskNodes) || s.Type == "file" // in the images directory, which belongs to this process only
-	case reconcile.ProviderLock(s.Provider):
+	case state.ProviderLock(s.Provider):
 		return d.leads(s.Provider)
 	default:
 		return d.hasTask(TaskImages) && d.leadership.holds(name) && d.images.plannedUnder(name)
@@ -90,7 +90,7 @@ func (d duties) mayRun(s *plan.Step) bool {
 
 // Leader returns the process that manages a provider's nodes while this process is a standby for the provider.
 func (d *Daemon) Leader(provider string) (other state.Holder, standsBy bool) {
-	return d.leadership.leader(reconcile.ProviderLock(provider))
+	return d.leadership.leader(state.ProviderLock(provider))
 }
 
 // The daemon plans nothing for a frozen provider. In a shared store a freeze applies to all processes and only the

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/npctl/npctl/plan"
-	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -45,8 +44,8 @@ func TestTasksDependOnTheAssignment(t *testing.T) {
 
 func TestOtherProgramsOccupyTheirProvidersOnly(t *testing.T) {
 	registered := []resources.RegisteredPool{{Provider: "one", Program: "11.0.0", Host: "vm"}, {Provider: "two", Program: "npctl 1.0"}, {Provider: "three", Own: true}}
-	for lock, occupied := range map[string]bool{reconcile.ProviderLock("one"): true, reconcile.ProviderLock("two"): false,
-		reconcile.ProviderLock("three"): false, reconcile.ImageLock("one"): false, reconcile.ImagesLock: false} {
+	for lock, occupied := range map[string]bool{state.ProviderLock("one"): true, state.ProviderLock("two"): false,
+		state.ProviderLock("three"): false, state.ImageLock("one"): false, state.ImagesLock: false} {
 		if other, found := occupant(registered, lock); found != occupied || found != (other.UserHost == "another launcher on vm") {
 			t.Errorf("lock %q: %+v %t, want %t", lock, other, found, occupied)
 		}
@@ -54,7 +53,7 @@ func TestOtherProgramsOccupyTheirProvidersOnly(t *testing.T) {
 }
 
 func TestStepsRunOnlyUnderTheirLock(t *testing.T) {
-	one, alma := reconcile.ProviderLock("one"), reconcile.ImageLock("alma")
+	one, alma := state.ProviderLock("one"), state.ImageLock("alma")
 	launch := plan.Step{Kind: plan.KindLaunch, Provider: "one"}
 	build := plan.Step{Kind: plan.KindBuild, Image: "alma"}
 	for _, test := range []struct {
@@ -76,7 +75,7 @@ func TestStepsRunOnlyUnderTheirLock(t *testing.T) {
 }
 
 func TestProviderMayBeManagedUntilAnotherProcessLeads(t *testing.T) {
-	one := reconcile.ProviderLock("one")
+	one := state.ProviderLock("one")
 	for _, test := range []struct {
 		name           string
 		duties         duties

@@ -112,7 +112,7 @@ func TestImageIsBuiltUnderItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, fleet, emulator.Options{})
 		b := &slowBuilder{schema: l.builder.Schema(), finish: make(chan struct{})}
-		lock := reconcile.ImageLock("debian")
+		lock := state.ImageLock("debian")
 		d, q := l.inQuarter(b, lock)
 		time.Sleep(time.Minute)
 		if n := b.begun.Load(); n > 0 {
@@ -165,7 +165,7 @@ diskimage "fedora" {
 		_, q := l.inQuarter(b, "")
 		testutil.Await(l.t, "a build runs", func() bool { return b.begun.Load() == 1 })
 		time.Sleep(time.Minute)
-		if b.begun.Load() != 1 || (q.owner(reconcile.ImageLock("debian")) == "") == (q.owner(reconcile.ImageLock("fedora")) == "") {
+		if b.begun.Load() != 1 || (q.owner(state.ImageLock("debian")) == "") == (q.owner(state.ImageLock("fedora")) == "") {
 			t.Errorf("%d builds run, the locks are of %v, want one of each", b.begun.Load(), q.owners)
 		}
 		close(b.finish)

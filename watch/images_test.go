@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/npctl/npctl/plan"
-	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/state"
 )
 
@@ -18,7 +17,7 @@ func uploadStep(image string, needs ...string) plan.Step {
 }
 
 func TestImageLockIsAcquiredWithCapacity(t *testing.T) {
-	alma := reconcile.ImageLock("alma")
+	alma := state.ImageLock("alma")
 	deletion := plan.Step{Kind: plan.KindDeleteBuild, Image: "alma"}
 	for name, test := range map[string]struct {
 		running, wanted []plan.Step
@@ -38,7 +37,7 @@ func TestImageLockIsAcquiredWithCapacity(t *testing.T) {
 		"only a deletion": {running: []plan.Step{buildStep("centos"), buildStep("devuan")}, wanted: []plan.Step{deletion}, has: []string{"centos", "devuan"}, want: true},
 	} {
 		has := func(lock string) bool {
-			return slices.ContainsFunc(test.has, func(image string) bool { return reconcile.ImageLock(image) == lock })
+			return slices.ContainsFunc(test.has, func(image string) bool { return state.ImageLock(image) == lock })
 		}
 		workOf := func(s plan.Step) (string, int) {
 			if len(s.Image) > 4 && s.Image[:4] == "far-" {
@@ -54,7 +53,7 @@ func TestImageLockIsAcquiredWithCapacity(t *testing.T) {
 
 func TestStepsStartInAPassUnderTheLock(t *testing.T) {
 	l := imageLocks{held: map[string]imageLock{}}
-	alma := reconcile.ImageLock("alma")
+	alma := state.ImageLock("alma")
 	l.startPass(true)
 	l.acquired(alma) // during a pass
 	if l.plannedUnder(alma) {
@@ -68,7 +67,7 @@ func TestStepsStartInAPassUnderTheLock(t *testing.T) {
 
 func TestImageLockIsReleasedWhenUnneeded(t *testing.T) {
 	l := imageLocks{held: map[string]imageLock{}}
-	needless := l.acquired(reconcile.ImageLock("alma"))
+	needless := l.acquired(state.ImageLock("alma"))
 	step := func(wanted, running []plan.Step) bool {
 		l.startPass(true)
 		l.setWanted(wanted)
@@ -88,8 +87,8 @@ func TestImageLockIsReleasedWhenUnneeded(t *testing.T) {
 		t.Fatal("kept though nothing is wanted and nothing runs")
 	}
 	l.releaseUnneeded(nil) // a repeated call changes nothing
-	l.released(reconcile.ImageLock("alma"))
-	if again := l.acquired(reconcile.ImageLock("alma")); isClosed(again) {
+	l.released(state.ImageLock("alma"))
+	if again := l.acquired(state.ImageLock("alma")); isClosed(again) {
 		t.Error("taken again, and to be given back at once")
 	}
 	if l.releaseUnneeded(nil); len(l.wants()) != 1 {
@@ -100,7 +99,7 @@ func TestImageLockIsReleasedWhenUnneeded(t *testing.T) {
 func TestNewImageLockIsKeptForACompletePass(t *testing.T) {
 	l := imageLocks{held: map[string]imageLock{}}
 	l.startPass(true)
-	needless := l.acquired(reconcile.ImageLock("alma"))
+	needless := l.acquired(state.ImageLock("alma"))
 	l.releaseUnneeded(nil)
 	l.startPass(true) // before the pass has planned
 	if l.releaseUnneeded(nil); isClosed(needless) {

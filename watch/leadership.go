@@ -324,7 +324,7 @@ func (l *imageLocks) hasConfigured() bool {
 func (l *imageLocks) setWanted(steps []plan.Step) {
 	var wanted []plan.Step
 	for i := range steps {
-		if name := reconcile.LockOf(&steps[i]); name != reconcile.ImagesLock && reconcile.IsImageLock(name) {
+		if name := reconcile.LockOf(&steps[i]); name != state.ImagesLock && state.IsImageLock(name) {
 			wanted = append(wanted, steps[i])
 		}
 	}

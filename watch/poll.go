@@ -12,6 +12,7 @@ import (
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
 // pollers lists the providers that this process manages. Each provider that is configured or has a record has one
@@ -84,7 +85,7 @@ func (p *pollers) run(ctx context.Context, name string) {
 		})
 		if p.duties.hasTask(TaskNodes) {
 			both.Go(func() {
-				p.duties.leadership.maintain(ctx, reconcile.ProviderLock(name), func() { p.triggers.trigger(name) }, gone)
+				p.duties.leadership.maintain(ctx, state.ProviderLock(name), func() { p.triggers.trigger(name) }, gone)
 			})
 		}
 		both.Wait()

@@ -112,7 +112,7 @@ func (d *Daemon) builderID(engine *reconcile.Engine) string {
 // occupant returns a process of another program, such as Nodepool, that has registered a pool of the lock's provider. Such
 // a program does not know the lock, and each of the two would treat instances of the other as leaks.
 func occupant(registered []resources.RegisteredPool, lock string) (other state.Holder, found bool) {
-	p := resources.OtherLauncher(registered, func(provider string) bool { return reconcile.ProviderLock(provider) == lock })
+	p := resources.OtherLauncher(registered, func(provider string) bool { return state.ProviderLock(provider) == lock })
 	if p == nil {
 		return state.Holder{}, false
 	}

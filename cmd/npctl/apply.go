@@ -232,7 +232,7 @@ func served(err error) error {
 	switch {
 	case locked && !strings.HasPrefix(other.Holder.Operation, "watch"):
 		return hint(err, "apply again when it has ended; the lock of a killed process ends with its ZooKeeper session")
-	case locked && reconcile.IsImageLock(other.Name):
+	case locked && state.IsImageLock(other.Name):
 		return hint(err, "npctl watch builds and uploads images there; apply on its machine, stop it first, or exclude images with -exclude")
 	case locked:
 		return hint(err, "npctl watch applies the configuration there; apply on its machine, or stop it first")

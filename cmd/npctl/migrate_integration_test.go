@@ -23,7 +23,6 @@ import (
 	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/testutil"
 	"github.com/npctl/npctl/plan"
-	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -469,7 +468,7 @@ func TestMigrationRefusesOpenRequestsAndServedProviders(t *testing.T) {
 	testutil.Must(t, err)
 	defer s.Close() //nolint:errcheck // only releases locks
 	short := func(c *migrateCommand) { c.lockTimeout = 100 * time.Millisecond }
-	for _, name := range []string{reconcile.ProviderLock("cloud"), reconcile.ImageLock("debian"), reconcile.ImagesLock} {
+	for _, name := range []string{state.ProviderLock("cloud"), state.ImageLock("debian"), state.ImagesLock} {
 		lock, err := s.Lock(t.Context(), name, state.Holder{Operation: "watch"})
 		testutil.Must(t, err)
 		if _, err := m.migrate(t, "file.hcl", never, short); !errors.Is(err, state.ErrLocked) || !strings.Contains(err.Error(), name) {

@@ -11,7 +11,6 @@ import (
 	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
-	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -98,7 +97,7 @@ func (c *stateCommand) checkShared(ctx context.Context, store stateStore, chosen
 		in.Pools = work.RegisteredPools
 	}
 	for _, provider := range in.Providers() {
-		holder, err := store.Holder(ctx, reconcile.ProviderLock(provider))
+		holder, err := store.Holder(ctx, state.ProviderLock(provider))
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ var arrows = map[string][]string{
 	"state/*":          {"state", "resources", "resources/schema", "internal/host"},
 	// these two know the implementations of the contract
 	"state/location": {"state/bolt", "state/zookeeper", "resources", "resources/schema", "internal/hints", "internal/syntax"},
-	"state/migrate":  {"state", "state/location", "state/bolt", "state/zookeeper", "resources", "plan", "reconcile", "internal/hints"},
+	"state/migrate":  {"state", "state/location", "state/bolt", "state/zookeeper", "resources", "plan", "internal/hints"},
 	"drivers":        {"resources", "resources/schema"},
 	"drivers/*":      {"drivers", kit, "resources", "resources/schema", "internal/*"},
 	// the common parts of drivers of clouds

@@ -144,7 +144,7 @@ func takesFile(f cli.Flag) bool {
 type Want struct {
 	Known  []Candidate // from the command line itself
 	Source any         // of further candidates, as declared, or Files; nil if there is none
-	Value  string      // the typed part of the value of an option
+	Value  string      // the typed part of the argument, or of the value of an option
 
 	prefix, typed string
 }
@@ -156,7 +156,7 @@ func (l *Line) Want() Want {
 	case l.pending != nil:
 		return values(l.pending, "", l.current)
 	case l.literal || !strings.HasPrefix(l.current, "-"):
-		return Want{Known: l.subcommands(), Source: l.command.Metadata[Arguments], typed: l.current}
+		return Want{Known: l.subcommands(), Source: l.command.Metadata[Arguments], Value: l.current, typed: l.current}
 	case !inOption:
 		return Want{Known: l.optionNames(), typed: l.current}
 	}

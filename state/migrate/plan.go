@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/plan"
-	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -208,12 +207,12 @@ func lockNames(entries []state.Entry, desired resources.Desired, providers map[s
 			images[r.Image] = true
 		}
 	}
-	names := []string{reconcile.ImagesLock}
+	names := []string{state.ImagesLock}
 	for _, image := range slices.Sorted(maps.Keys(images)) {
-		names = append(names, reconcile.ImageLock(image))
+		names = append(names, state.ImageLock(image))
 	}
 	for _, provider := range slices.Sorted(maps.Keys(providers)) {
-		names = append(names, reconcile.ProviderLock(provider))
+		names = append(names, state.ProviderLock(provider))
 	}
 	return names
 }
