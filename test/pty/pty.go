@@ -28,5 +28,9 @@ func Open(t *testing.T, rows, columns uint16) (keys, screen *os.File) {
 	testutil.Must(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}))
 	screen, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
 	testutil.Must(t, err)
+	mode, err := unix.IoctlGetTermios(int(screen.Fd()), unix.TCGETS)
+	testutil.Must(t, err)
+	mode.Lflag |= unix.NOFLSH // ^C discards no output that the test has not read yet
+	testutil.Must(t, unix.IoctlSetTermios(int(screen.Fd()), unix.TCSETS, mode))
 	return keys, screen
 }
