@@ -128,27 +128,27 @@ func digestPlain(sum hash.Hash, value cty.Value) {
 		value = withoutBrackets(value)
 	}
 	var text []byte // empty for an unknown value: only after an error, when the digest is not used
+	whole, isWhole := wholeNumber(value)
 	switch {
 	case value.IsNull():
 		text = []byte("null")
 	case value.Type() == cty.String && value.IsKnown():
 		text, _ = json.Marshal(value.AsString())
-	case isWhole(value): // the general case takes microseconds for a number
-		n, _ := value.AsBigFloat().Int64()
-		text = strconv.AppendInt(nil, n, 10)
+	case isWhole: // the general case takes microseconds for a number
+		text = strconv.AppendInt(nil, whole, 10)
 	default:
 		text, _ = ctyjson.Marshal(value, value.Type())
 	}
 	writeDigest(sum, text)
 }
 
-// isWhole reports whether a value is a number of an int64, and not 0, which may have a sign.
-func isWhole(value cty.Value) bool {
-	if value.Type() != cty.Number || !value.IsKnown() {
-		return false
+// wholeNumber returns the value if it is a number of an int64, and not 0, which may have a sign.
+func wholeNumber(value cty.Value) (n int64, ok bool) {
+	if value.Type() != cty.Number || !value.IsKnown() || value.IsNull() {
+		return 0, false
 	}
 	n, accuracy := value.AsBigFloat().Int64()
-	return accuracy == big.Exact && n != 0
+	return n, accuracy == big.Exact && n != 0
 }
 
 func writeDigest(sum hash.Hash, text []byte) {

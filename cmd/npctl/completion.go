@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -41,7 +40,10 @@ func newCompletionCommand(a *app) *cli.Command {
 				return hint(fmt.Errorf("npctl has no completion for %q", shell), "write "+shells.String())
 			}
 			script, err := complete.Script(shell)
-			return cmp.Or(err, a.ui.Write(script))
+			if err != nil {
+				return err
+			}
+			return a.ui.Write(script)
 		},
 	}
 }
@@ -137,7 +139,7 @@ func (c *completion) candidates(ctx context.Context) []candidate {
 		if g.config == "" {
 			g.config = "."
 		}
-		all = append(all, ask(ctx, c, want.Value)...)
+		all = append(all, ask(ctx, c, want.Typed)...)
 	}
 	return want.Match(all)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -76,13 +77,10 @@ func (c *importCommand) run(ctx context.Context, cmd *cli.Command) error {
 
 // object returns the import that the arguments name.
 func (c *importCommand) object(cmd *cli.Command) (resources.Import, error) {
-	switch {
-	case cmd.NArg() != 2 || cmd.Args().Get(1) == "":
+	if cmd.NArg() != 2 || cmd.Args().Get(1) == "" {
 		return resources.Import{}, hint(errors.New("npctl import needs an address and the ID of an object in the cloud"), "npctl import provider.NAME.pool.NAME.label.NAME ID")
-	case !slices.Contains(importStates, c.state):
-		return resources.Import{}, importStates.check("option -state:", c.state)
 	}
-	if err := c.checkAlone(); err != nil {
+	if err := cmp.Or(importStates.check("option -state:", c.state), c.checkAlone()); err != nil {
 		return resources.Import{}, err
 	}
 	one, err := resources.ParseImport(cmd.Args().First(), cmd.Args().Get(1))

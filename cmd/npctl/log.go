@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
 	"strings"
 )
@@ -32,7 +31,7 @@ func (a *app) openLog() error {
 	}
 	var from slog.Level
 	if err := from.UnmarshalText([]byte(level)); err != nil {
-		return hint(fmt.Errorf("log level %q does not exist", level), "write "+logLevels.String())
+		return logLevels.check("log level", level)
 	}
 	a.log = slog.New(slog.NewTextHandler(a.ui.Err, &slog.HandlerOptions{Level: from}))
 	if format == "json" {

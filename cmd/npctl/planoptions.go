@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -66,9 +64,12 @@ func (o *planOptions) destroyFlag() cli.Flag {
 
 // check returns an error if options contradict each other.
 func (o *planOptions) check() error {
+	if o.allow != "" {
+		if err := allowKinds.check("option -allow-destroy:", o.allow); err != nil {
+			return err
+		}
+	}
 	switch {
-	case o.allow != "" && !slices.Contains(allowKinds, o.allow):
-		return allowKinds.check("option -allow-destroy:", o.allow)
 	case o.refreshOnly && o.destroy:
 		return fmt.Errorf("-refresh-only and -destroy contradict each other")
 	case o.refreshOnly && !o.refresh:
@@ -106,5 +107,8 @@ func (a *app) printPlan(p plan.Plan, o *planOptions, now time.Time) error {
 // printReport prints a plan as a JSON document.
 func (a *app) printReport(p plan.Plan, meta plan.Meta) error {
 	report, err := render.Report(p, meta)
-	return cmp.Or(err, a.ui.Write(string(report)))
+	if err != nil {
+		return err
+	}
+	return a.ui.Write(string(report))
 }

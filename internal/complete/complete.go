@@ -144,9 +144,9 @@ func takesFile(f cli.Flag) bool {
 type Want struct {
 	Known  []Candidate // from the command line itself
 	Source any         // of further candidates, as declared, or Files; nil if there is none
-	Value  string      // the typed part of the argument, or of the value of an option
+	Typed  string      // the beginning of the word, or of the value of an option
 
-	prefix, typed string
+	prefix string // before the value of an option
 }
 
 // Want returns the wanted words.
@@ -156,9 +156,9 @@ func (l *Line) Want() Want {
 	case l.pending != nil:
 		return values(l.pending, "", l.current)
 	case l.literal || !strings.HasPrefix(l.current, "-"):
-		return Want{Known: l.subcommands(), Source: l.command.Metadata[Arguments], Value: l.current, typed: l.current}
+		return Want{Known: l.subcommands(), Source: l.command.Metadata[Arguments], Typed: l.current}
 	case !inOption:
-		return Want{Known: l.optionNames(), typed: l.current}
+		return Want{Known: l.optionNames(), Typed: l.current}
 	}
 	if f := l.flag(strings.TrimLeft(name, "-")); f != nil {
 		return values(f, name+"=", value)
@@ -168,7 +168,7 @@ func (l *Line) Want() Want {
 
 // values returns the wanted values of an option.
 func values(f cli.Flag, prefix, typed string) Want {
-	w := Want{Value: typed, prefix: prefix, typed: typed}
+	w := Want{Typed: typed, prefix: prefix}
 	if s, ok := f.(Sourced); ok {
 		w.Source = s.Source()
 	} else if takesFile(f) {
@@ -238,7 +238,7 @@ func (w Want) Match(all []Candidate) (kept []Candidate) {
 		if one.Text == Files || one.Text == Dirs {
 			return []Candidate{one}
 		}
-		if !seen[one.Text] && strings.HasPrefix(one.Text, w.typed) {
+		if !seen[one.Text] && strings.HasPrefix(one.Text, w.Typed) {
 			seen[one.Text] = true
 			kept = append(kept, Candidate{w.prefix + one.Text, one.About})
 		}
