@@ -26,6 +26,7 @@ type configDir string
 // fileReader reads files for functions and records them.
 type fileReader struct {
 	configDir
+	shown  configDir // see Options.PathConfig
 	inputs *Inputs
 }
 
@@ -66,6 +67,14 @@ func (d configDir) absolute(path string) string {
 		return path
 	}
 	return filepath.Join(string(d), path)
+}
+
+// absolute returns the path of the file to read.
+func (d fileReader) absolute(path string) string {
+	if below, err := filepath.Rel(string(d.shown), path); d.shown != "" && filepath.IsAbs(path) && err == nil && filepath.IsLocal(below) {
+		path = below
+	}
+	return d.configDir.absolute(path)
 }
 
 func (d fileReader) fileBytes(path string) ([]byte, error) {

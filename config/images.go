@@ -138,32 +138,32 @@ func (r *imageReader) image(d *draft) *parsedImage {
 	all.decode(&made.Image)
 	made.Formats, made.KeepFormats = resources.ImageFormats(made.Formats), resources.ImageFormats(made.KeepFormats)
 	made.Login.ConnectionPort = portOf(made.Login)
-	bodies := []values{all}
+	bodies := []body{{d.content, all}}
 	if d.kind == resources.ZuulImage {
 		r.fillZuulImage(made, d, all)
 	} else {
 		bodies = append(bodies, r.fillDiskimage(made, d))
 	}
-	r.digest(made.Ref().String(), made.Builder, d.at, bodies...)
+	r.digest(resources.BlockRef{Type: string(made.Kind), Name: made.Name}, made.Builder, d.at, bodies...)
 	return made
 }
 
-// fillDiskimage returns the values of the builder block, nil after an error.
-func (r *imageReader) fillDiskimage(made *parsedImage, d *draft) values {
+// fillDiskimage returns the body of the builder block, the zero value after an error.
+func (r *imageReader) fillDiskimage(made *parsedImage, d *draft) body {
 	if d.builder == nil && d.orphan {
-		return nil
+		return body{}
 	}
 	if d.builder == nil {
 		r.problem(d.at.Ptr(), "Missing block", fmt.Sprintf("The diskimage %q needs a builder block, of its own or of a parent.", d.name))
-		return nil
+		return body{}
 	}
 	if d.builder.content == nil {
-		return nil // an unknown kind, already reported
+		return body{} // an unknown kind, already reported
 	}
 	b := r.builders[d.builder.kind]
 	all := r.bodies.complete(d.builder.content, nil)
 	r.fillBuilder(made, d.builder.kind, b, all)
-	return all
+	return body{d.builder.content, all}
 }
 
 func (r *imageReader) fillZuulImage(made *parsedImage, d *draft, all values) {

@@ -98,7 +98,7 @@ func (r *blockReader) readImport(block *hclsyntax.Block, ctx *hcl.EvalContext) (
 	} else if _, set := c.attrs["state"]; set {
 		r.problem(c.rangeOf("state"), "Unsupported attribute", "An image has no state; only a server is imported as a node with one.")
 	}
-	r.digest("import."+one.Address()+"["+one.ID+"]", "", at, all)
+	r.digest(resources.BlockRef{Type: "import", Name: one.Address() + "[" + one.ID + "]"}, "", at, body{c, all})
 	return one, at, true
 }
 

@@ -32,6 +32,11 @@ type Options struct {
 	// CheckOnly permits variables without a value. They are unknown, expressions that depend on them are checked as
 	// far as possible, and Desired is empty.
 	CheckOnly bool
+	// Compare keeps the values of all blocks, for Differences.
+	Compare bool
+	// PathConfig is the value of path.config; "" is the directory of Path. Functions read the files below PathConfig from the
+	// directory of Path, so that a copy of a configuration has the values of the original.
+	PathConfig string
 }
 
 // Result is the result of Load.
@@ -50,6 +55,8 @@ type Result struct {
 	Outputs map[string]Output
 	// Checks are the results of all assert blocks.
 	Checks []CheckResult
+
+	evaluated []evaluated // with Options.Compare
 }
 
 // loader runs the steps of one Load. Each step is a type of its own; they share the report.
@@ -66,6 +73,7 @@ type loader struct {
 	variables   *variableReader       // of the configuration itself
 	checks      []CheckResult
 	overrides   *overrides
+	digests     *blockDigests
 }
 
 // Load reads, evaluates and checks a configuration. After an error the Result still has Files; it is never nil.
@@ -85,7 +93,7 @@ func Load(opts Options) (result *Result, diags hcl.Diagnostics) {
 		return l.failed(), diags
 	}
 	return &Result{Desired: desired, Files: l.sources.shownFiles(), Variables: l.variables.shown, Scope: l.modules[0].whole(), Unset: l.variables.unset,
-		Outputs: l.modules[0].outputs, Checks: l.checks}, diags
+		Outputs: l.modules[0].outputs, Checks: l.checks, evaluated: l.digests.evaluated}, diags
 }
 
 const internalError = "Internal error"
@@ -95,7 +103,7 @@ func newLoader(opts Options) *loader {
 	sources := newSourceFiles(r, m, specs.shape())
 	sources.inputs = opts.Inputs
 	return &loader{
-		report: r, overrides: &overrides{report: r}, opts: opts, specs: specs, sources: sources, directories: map[string]*directory{},
+		report: r, overrides: &overrides{report: r}, digests: &blockDigests{keep: opts.Compare}, opts: opts, specs: specs, sources: sources, directories: map[string]*directory{},
 		expansion: &expansion{budget: maxExpansion, edges: maxEdges},
 		variables: &variableReader{
 			arguments: opts.Vars, files: opts.VarFiles, values: opts.Values, lookupEnv: opts.LookupEnv, checkOnly: opts.CheckOnly,
@@ -115,9 +123,9 @@ func (l *loader) load() resources.Desired {
 		return resources.Desired{}
 	}
 	l.dir = configDir(dir.abs)
-	l.functions = &hcl.EvalContext{Functions: functions(fileReader{l.dir, l.opts.Inputs}, l.opts.LookupEnv, l.sources.meter)}
+	l.functions = &hcl.EvalContext{Functions: functions(fileReader{l.dir, configDir(l.opts.PathConfig), l.opts.Inputs}, l.opts.LookupEnv, l.sources.meter)}
 	l.evaluate(l.newModule(l.report, dir), l.variables)
-	w, settings, digests := l.readBlocks()
+	w, settings := l.readBlocks()
 	l.readChecks()
 	(&ruleChecker{report: l.report, config: w}).checkAll(settings.Gearman)
 	if l.diags.HasErrors() {
@@ -131,7 +139,7 @@ func (l *loader) load() resources.Desired {
 	if len(l.variables.unset) > 0 {
 		return resources.Desired{} // it would be incomplete
 	}
-	d.Blocks = digests
+	d.Blocks = l.digests.blocks
 	sortBy(d.Blocks, func(b resources.Block) string { return b.Address })
 	d.Hashed = digestOf(d)
 	d.Digests = d.Hashed.Hashes("")
@@ -139,9 +147,9 @@ func (l *loader) load() resources.Desired {
 }
 
 // readBlocks converts all blocks to resources.
-func (l *loader) readBlocks() (*parsedConfig, resources.Settings, []resources.Block) {
-	root, digests := l.modules[0], &blockDigests{}
-	blocks := root.blocks(l.specs, digests)
+func (l *loader) readBlocks() (*parsedConfig, resources.Settings) {
+	root := l.modules[0]
+	blocks := root.blocks(l.specs, l.digests)
 	settings := &settingsReader{blockReader: blocks, dir: l.dir, version: l.opts.Version, states: l.opts.States}
 	moves := withMoves(blocks.readMoves(root.dir.top["moved"], root.scope), l.opts.Moves)
 	w := &parsedConfig{labels: map[string]*parsedLabel{}, moves: moves, imports: blocks.readImports(root.dir.top["import"], root.scope, root.expand),
@@ -149,14 +157,14 @@ func (l *loader) readBlocks() (*parsedConfig, resources.Settings, []resources.Bl
 	read := settings.settings(root.dir.top["npctl"], root.scope)
 	drafts, names, formats := map[string]*draft{}, map[string]*parsedProvider{}, allFormats(l.opts.Drivers)
 	for _, m := range l.modules {
-		blocks := m.blocks(l.specs, digests)
+		blocks := m.blocks(l.specs, l.digests)
 		blocks.readLabels(m.graph.vertices["label"], m.scope, w.labels)
 		(&imageReader{blockReader: blocks, builders: l.opts.Builders, formats: formats}).drafts(m.graph.vertices, m.scope, drafts)
 		providers := &providerReader{blockReader: blocks, expand: m.expand, dir: l.dir, moves: movesOf(moves)}
 		w.providers = append(w.providers, providers.providers(m.graph.vertices["provider"], m.scope, names)...)
 	}
 	w.images = imagesOf(drafts)
-	return w, read, digests.blocks
+	return w, read
 }
 
 // readChecks evaluates the checks of all modules, which have the outputs of their module in scope.

@@ -79,7 +79,7 @@ func (l *loader) evaluate(m *module, values *variableReader) {
 	l.modules = append(l.modules, m)
 	base := l.functions.NewChild()
 	base.Variables = map[string]cty.Value{"path": cty.ObjectVal(map[string]cty.Value{
-		"config": cty.StringVal(string(l.dir)), "module": cty.StringVal(l.relative(m.dir)),
+		"config": cty.StringVal(cmp.Or(l.opts.PathConfig, string(l.dir))), "module": cty.StringVal(l.relative(m.dir)),
 	})}
 	blocks := m.blocks(l.specs, nil)
 	values.blockReader, values.eval, values.sources = blocks, m.eval, l.sources

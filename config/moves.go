@@ -53,7 +53,7 @@ func (r *blockReader) readMoves(blocks []*hclsyntax.Block, ctx *hcl.EvalContext)
 		one.From, fromErr = resources.ParseBlockRef(from.AsString())
 		one.To, toErr = resources.ParseBlockRef(to.AsString())
 		if one.Source = r.sourceOf(at); fromErr == nil && toErr == nil { // otherwise reported by the check of the attribute
-			r.digest("moved."+one.From.String(), "", at, all)
+			r.digest(resources.BlockRef{Type: "moved", Name: one.From.String()}, "", at, body{c, all})
 			moves = append(moves, one)
 		}
 	}

@@ -50,7 +50,7 @@ func (r *providerReader) pool(p *parsedProvider, one instance, ctx *hcl.EvalCont
 	c, all := r.body(one.block, ctx, p.specs.pool)
 	made := &parsedPool{at: at, Pool: resources.Pool{Name: one.name, Priority: p.Priority, Config: all.of(p.specs.Pool), Source: r.sourceOf(at)}}
 	all.decode(&made.Pool)
-	r.digest("provider."+p.Name+".pool."+one.name, "", at, all)
+	r.digest(resources.BlockRef{Type: "pool", Provider: p.Name, Name: one.name}, "", at, body{c, all})
 	around := &poolContext{provider: p, pool: all, shown: map[string]string{}, seen: map[string]resources.Source{}, hashed: map[string]cty.Value{
 		"driver": cty.StringVal(p.specs.kind), "provider": static, "pool": staticOf(p.specs.poolOnly, all),
 	}}
@@ -101,7 +101,7 @@ func (r *providerReader) offer(pool *parsedPool, one instance, ctx *hcl.EvalCont
 	made := parsedOffer{at: one.block.LabelRanges[0], imageAt: at, Offer: resources.Offer{
 		Label: one.name, Config: all.of(s.Label), Source: r.sourceOf(at), Static: map[string]string{},
 	}}
-	r.digest("provider."+around.provider.Name+".pool."+pool.Name+".label."+one.name, "", at, all)
+	r.digest(resources.BlockRef{Type: "offer", Provider: around.provider.Name, Pool: pool.Name, Name: one.name}, "", at, body{c, all})
 	image, known := cty.NullVal(schema.ImageRef), true
 	if s.BootsImages() {
 		made.imageAt = *c.rangeOf("image")
@@ -184,7 +184,7 @@ func (r *providerReader) node(pool *parsedPool, one instance, ctx *hcl.EvalConte
 		made.FormerHashed = append(made.FormerHashed, resources.SourceOfHash(staticOf(s.wholeNode, earlier)))
 	}
 	showStatic(made.Static, "", s.wholeNode, all)
-	r.digest("provider."+p.Name+".pool."+pool.Name+".node."+one.name, "", at, all)
+	r.digest(resources.BlockRef{Type: "node", Provider: p.Name, Pool: pool.Name, Name: one.name}, "", at, body{c, all})
 	pool.nodes = append(pool.nodes, made)
 }
 

@@ -50,7 +50,7 @@ func (r *providerReader) provider(one instance, s *driverSpecs, ctx *hcl.EvalCon
 		Name: one.name, Driver: s.kind, Config: all.of(s.Provider), Source: r.sourceOf(at),
 	}}
 	all.decode(&made.Provider)
-	r.digest("provider."+one.name, s.kind, at, all)
+	r.digest(resources.BlockRef{Type: "provider", Name: one.name}, s.kind, at, body{c, all})
 	r.checkHook(made.PostUploadHook, c.rangeOf("post_upload_hook"))
 	r.checkNodeHook(made.NodeLaunchedHook, c.rangeOf("node_launched_hook"))
 	r.checkNodeHook(made.NodeReadyHook, c.rangeOf("node_ready_hook"))
@@ -143,7 +143,7 @@ func (r *providerReader) cloudImage(p *parsedProvider, one instance, ctx *hcl.Ev
 	made := resources.CloudImageSpec{Name: one.name, Config: all.of(p.specs.CloudImage), Source: r.sourceOf(at)}
 	all.decode(&made)
 	made.Login.ConnectionPort = portOf(made.Login)
-	r.digest("provider."+p.Name+".cloud_image."+one.name, "", at, all)
+	r.digest(resources.BlockRef{Type: "cloud_image", Provider: p.Name, Name: one.name}, "", at, body{c, all})
 	var written []string
 	for _, name := range []string{"image_id", "image_name", "filters"} {
 		if s, ok := c.attrs[name]; ok && s.value.IsKnown() { // an unknown value may be null
@@ -179,8 +179,8 @@ func (r *providerReader) providerImages(p *parsedProvider, parts []part) {
 				continue
 			}
 			seen[one.name] = r.sourceOf(at)
-			_, all := r.body(one.block, one.context(part.ctx), p.specs.providerImage)
-			r.digest("provider."+p.Name+".image."+one.name, "", at, all)
+			c, all := r.body(one.block, one.context(part.ctx), p.specs.providerImage)
+			r.digest(resources.BlockRef{Type: "image", Provider: p.Name, Name: one.name}, "", at, body{c, all})
 			made := &parsedProviderImage{at: at, ProviderImage: resources.ProviderImage{Image: resources.ImageRef{Name: one.name},
 				Config: all.of(p.specs.Image), Values: plannedValues(p.specs.Image, all), Source: r.sourceOf(at)}}
 			if made.Config.IsWhollyKnown() {

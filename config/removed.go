@@ -65,7 +65,7 @@ func (r *blockReader) readRemoved(blocks []*hclsyntax.Block, ctx *hcl.EvalContex
 		if err != nil {
 			continue // reported by the check of the attribute
 		}
-		r.digest("removed."+ref.String(), "", at, all)
+		r.digest(resources.BlockRef{Type: "removed", Name: ref.String()}, "", at, body{c, all})
 		removed = append(removed, parsedRemoval{resources.Removal{From: ref, Source: r.sourceOf(at)}, c.rangeOf("from")})
 	}
 	if len(removed) > maxRemoved {

@@ -52,7 +52,7 @@ func (r *settingsReader) settings(blocks []*hclsyntax.Block, ctx *hcl.EvalContex
 	all := r.bodies.complete(c, nil)
 	r.incomplete["npctl"] = r.incomplete["npctl"] || !all["gearman"].IsWhollyKnown()
 	r.checkVersion(all, c)
-	r.digest("npctl", "", c.at, all)
+	r.digest(resources.BlockRef{Type: "npctl"}, "", c.at, body{c, all})
 	settings := resources.Settings{Dir: string(r.dir), State: r.stateSettings(c.parts), Source: r.sourceOf(c.at)}
 	all.decode(&settings)
 	return settings
@@ -103,7 +103,7 @@ func (r *settingsReader) stateSettings(parts []part) resources.StateSettings {
 			kind, oneOf("states", kind, slices.Collect(maps.Keys(r.specs.states)))))
 		return resources.StateSettings{}
 	}
-	_, all := r.body(block, parts[0].ctx, s)
-	r.digest("npctl.state", kind, block.DefRange(), all)
+	c, all := r.body(block, parts[0].ctx, s)
+	r.digest(resources.BlockRef{Type: "npctl", Name: "state"}, kind, block.DefRange(), body{c, all})
 	return resources.StateSettings{Kind: kind, Config: all.of(r.states[kind])}
 }

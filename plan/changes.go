@@ -49,15 +49,20 @@ func (w *world) changedFiles(recorded resources.Hash, now map[string]string) (ch
 	if template == nil || template.Files == nil || now == nil {
 		return nil
 	}
+	return fileChanges(template.Files, now)
+}
+
+// fileChanges lists the files that differ between two lists of digests, by path.
+func fileChanges(earlier, now map[string]string) (changes []FileChange) {
 	for path, digest := range now {
-		switch before, known := template.Files[path]; {
+		switch before, known := earlier[path]; {
 		case !known:
 			changes = append(changes, FileChange{path, FileAdded})
 		case before != digest:
 			changes = append(changes, FileChange{path, FileChanged})
 		}
 	}
-	for path := range template.Files {
+	for path := range earlier {
 		if _, still := now[path]; !still {
 			changes = append(changes, FileChange{path, FileRemoved})
 		}

@@ -100,6 +100,26 @@ type Block struct {
 	Source  Source `json:"source,omitzero"`
 }
 
+// Difference is a difference between two configurations: an attribute of a block, or a whole block.
+type Difference struct {
+	Address   string      `json:"address"`             // of the block, with the names of the later configuration
+	Block     BlockChange `json:"block,omitempty"`     // set if only one configuration has the block
+	Attribute string      `json:"attribute,omitempty"` // otherwise; of the builder of an image "builder.NAME"
+	Before    string      `json:"before,omitempty"`    // as JSON, masked or shortened; empty for a value that is not set
+	After     string      `json:"after,omitempty"`
+	Class     string      `json:"class,omitempty"` // when the attribute takes effect, see schema.Class
+	Source    Source      `json:"source,omitzero"` // in the later configuration; of a removed block in the earlier one
+}
+
+// BlockChange says that only one of two configurations has a block.
+type BlockChange string
+
+// The values of BlockChange.
+const (
+	BlockAdded   BlockChange = "added"
+	BlockRemoved BlockChange = "removed"
+)
+
 // Settings is the npctl block.
 type Settings struct {
 	Dir           string        // absolute directory of the configuration; base of relative paths

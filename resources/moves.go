@@ -5,12 +5,16 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 )
 
-// BlockRef names a block that moved and removed blocks may name. It is comparable.
+// BlockRef names a block. It is comparable.
 type BlockRef struct {
-	Type           string // label, provider, pool, node, diskimage or zuul_image; in removed blocks also offer (a label of a pool) or image (of a provider)
-	Provider, Pool string // of a pool, node, offer or image
+	// label, provider, pool, node, diskimage or zuul_image; in removed blocks also offer (a label of a pool) or image (of a
+	// provider). Moved and removed blocks cannot name the other blocks of a configuration: cloud_image (of a provider), import,
+	// moved, removed and npctl.
+	Type           string
+	Provider, Pool string // of a pool, node, offer, image or cloud_image
 	Name           string
 }
 
@@ -50,8 +54,10 @@ func (b BlockRef) String() string {
 		return "provider." + b.Provider + ".pool." + b.Pool + ".node." + b.Name
 	case "offer":
 		return "provider." + b.Provider + ".pool." + b.Pool + ".label." + b.Name
-	case "image":
-		return "provider." + b.Provider + ".image." + b.Name
+	case "image", "cloud_image":
+		return "provider." + b.Provider + "." + b.Type + "." + b.Name
+	case "npctl":
+		return strings.TrimSuffix(b.Type+"."+b.Name, ".") // npctl or npctl.state
 	default:
 		return b.Type + "." + b.Name
 	}
@@ -136,6 +142,35 @@ func (ms Moves) Last(b BlockRef) (BlockRef, bool) {
 		b = ms[i].To
 	}
 	return b, false
+}
+
+// Present returns a block of the configuration before the moves under its name after them.
+func (ms Moves) Present(b BlockRef) BlockRef {
+	for range ms { // a chain is at most as long as the list
+		before := b
+		for _, m := range ms {
+			b = m.present(b)
+		}
+		if b == before {
+			break
+		}
+	}
+	return b
+}
+
+// present returns a block, or a block inside of the moved one, with the name after the move.
+func (m Move) present(b BlockRef) BlockRef {
+	switch {
+	case b == m.From:
+		return m.To
+	case m.From.Type == "provider" && b.Provider == m.From.Name:
+		b.Provider = m.To.Name
+	case m.From.Type == "pool" && b.Provider == m.From.Provider && b.Pool == m.From.Name:
+		b.Pool = m.To.Name
+	case m.From.Type == "label" && b.Type == "offer" && b.Name == m.From.Name, m.From.isImage() && b.Type == "image" && b.Name == m.From.Name:
+		b.Name = m.To.Name
+	}
+	return b
 }
 
 func (b BlockRef) isImage() bool { return b.Type == string(DiskImage) || b.Type == string(ZuulImage) }

@@ -1,0 +1,333 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/resources"
+)
+
+// Effect is the effect of a change of the configuration: the difference between the plans of the configuration before it (the
+// base) and after it (the head), over one observed state. Work that is due with and without the change is no part of it.
+type Effect struct {
+	// Differences are the attributes and blocks that differ, whether or not they cause steps now.
+	Differences []resources.Difference `json:"differences"`
+	// Added are the steps of the head that the base does not have.
+	Added []Step `json:"added"`
+	// Dropped are the steps of the base that the head does not have. The change prevents them.
+	Dropped []Step `json:"dropped"`
+	// Altered are the steps of the head that the base has for the same object or place, with other attributes. Their Changes
+	// are the differences between both.
+	Altered []Step `json:"altered"`
+	// Common is the number of steps that both have.
+	Common int `json:"common"`
+	// Problems and Notes are those of the head that the base does not have.
+	Problems []Problem `json:"problems"`
+	Notes    []Note    `json:"notes"`
+	// CommonProblems are those of both. They prevent an apply, and the change is not their cause.
+	CommonProblems []Problem `json:"common_problems"`
+	// Deferred names the providers that could not be listed for one of the plans. The effect has no steps for them.
+	Deferred []string `json:"deferred"`
+	// InProgress is as in Plan.
+	InProgress *LockHolder `json:"in_progress,omitempty"`
+}
+
+// Side is one side of a comparison.
+type Side struct {
+	Desired  resources.Desired
+	Observed Observed
+	Plan     Plan
+}
+
+// EffectOf compares two plans over one observed state. Observed of both sides differ only in what depends on the configuration.
+// differences are those of the two configurations.
+func EffectOf(base, head Side, differences []resources.Difference) Effect {
+	moves := head.Desired.Moves
+	e := Effect{Differences: append(differences, inputDifferences(base, head)...), InProgress: cmp.Or(head.Plan.InProgress, base.Plan.InProgress)}
+	for _, name := range base.Plan.Deferred {
+		e.Deferred = append(e.Deferred, moves.Provider(name))
+	}
+	e.Deferred = append(e.Deferred, head.Plan.Deferred...)
+	slices.Sort(e.Deferred)
+	e.Deferred = slices.Compact(e.Deferred)
+	m := match(base, head, e.Deferred)
+	e.Common = len(m.common)
+	for _, a := range m.added {
+		e.Added = append(e.Added, *a.step)
+	}
+	for _, a := range m.dropped {
+		e.Dropped = append(e.Dropped, *a.step)
+	}
+	for _, pair := range m.altered {
+		s := *pair.head.step
+		s.Changes = attributeChanges(pair.base.attributes, pair.head.attributes)
+		e.Altered = append(e.Altered, s)
+	}
+	for _, p := range head.Plan.Problems {
+		if slices.ContainsFunc(base.Plan.Problems, func(q Problem) bool { return q.Address == p.Address && q.Text == p.Text }) {
+			e.CommonProblems = append(e.CommonProblems, p)
+		} else {
+			e.Problems = append(e.Problems, p)
+		}
+	}
+	for _, n := range head.Plan.Notes {
+		known := slices.ContainsFunc(base.Plan.Notes, func(m Note) bool { return m.Code == n.Code && m.Address == n.Address && m.Text == n.Text })
+		if !known || n.Code == "deferred" {
+			e.Notes = append(e.Notes, n)
+		}
+	}
+	return e
+}
+
+// Steps returns the steps of the head that belong to the effect.
+func (e Effect) Steps() []Step { return slices.Concat(e.Added, e.Altered) }
+
+// Empty reports whether there is no effect, as far as is known.
+func (e Effect) Empty() bool {
+	return len(e.Differences)+len(e.Added)+len(e.Dropped)+len(e.Altered)+len(e.Problems) == 0
+}
+
+// Incomplete returns why the effect may not cover everything, or "".
+func (e Effect) Incomplete() string {
+	return Summary{Deferred: len(e.Deferred), InProgress: e.InProgress != nil}.Incomplete()
+}
+
+// String returns the last line of a printed effect: "No effect.", or a line such as "Effect: 1 to build, 2 to launch; no longer
+// 1 to delete; 3 settings changed.".
+func (e Effect) String() string {
+	why := e.Incomplete()
+	switch {
+	case e.Empty() && why == "":
+		return "No effect."
+	case e.Empty():
+		return "No known effect; " + why + "."
+	}
+	var parts []string
+	for _, part := range []struct {
+		lead, tail string
+		steps      []Step
+	}{{"", "", e.Added}, {"no longer ", "", e.Dropped}, {"", " differently", e.Altered}} {
+		if len(part.steps) > 0 {
+			parts = append(parts, part.lead+countsOf(part.steps)+part.tail)
+		}
+	}
+	if n := len(e.Differences); n > 0 {
+		parts = append(parts, text.Count(n, "setting", "settings")+" changed")
+	}
+	if n := len(e.Problems); n > 0 {
+		parts = append(parts, text.Count(n, "new problem", "new problems"))
+	}
+	if why != "" {
+		parts = append(parts, why)
+	}
+	return "Effect: " + strings.Join(parts, "; ") + "."
+}
+
+// countsOf returns text such as "1 to build, 2 to launch".
+func countsOf(steps []Step) string {
+	s := Plan{Steps: steps}.Summary()
+	var counts []string
+	for _, kind := range actionKinds {
+		if n := *kind.count(&s); n > 0 {
+			counts = append(counts, text.Count(n, "to "+string(kind.Action), "to "+string(kind.Action)))
+		}
+	}
+	return strings.Join(counts, ", ")
+}
+
+// inputDifferences returns a difference for each image whose local input files differ. The configuration does not contain them.
+func inputDifferences(base, head Side) (all []resources.Difference) {
+	for i := range head.Desired.Images {
+		img := &head.Desired.Images[i]
+		for j := range base.Desired.Images {
+			name := base.Desired.Images[j].Name
+			before, now := base.Observed.Inputs[name], head.Observed.Inputs[img.Name]
+			if head.Desired.Moves.Image(name) != img.Name || before.Hash == now.Hash || before.Hash == "" || now.Hash == "" {
+				continue
+			}
+			var words []string
+			for _, f := range fileChanges(before.Files, now.Files) {
+				words = append(words, f.Path+" ("+string(f.Change)+")")
+			}
+			all = append(all, resources.Difference{Address: img.Ref().String(), Attribute: "input files", After: jsonText(words), Class: "replacing", Source: img.Source})
+		}
+	}
+	return all
+}
+
+// task is what a step is for: the object that it changes, or the place of the object that it creates. Two plans may have several
+// steps with the same task, such as launches for min_ready.
+type task struct {
+	kind                                                Kind
+	provider, pool, label, node, image, format, request string
+	slot                                                int64
+	external, thing                                     string
+	record                                              resources.Key
+}
+
+func taskOf(s *Step) task {
+	t := task{kind: s.Kind, provider: s.Provider, pool: s.Pool, label: s.Label, node: s.Node, image: s.Image, format: s.Format,
+		request: s.Request, slot: s.Slot, external: s.External, thing: s.Type, record: s.Record}
+	if s.Kind == KindServe || s.Kind == KindDecline {
+		t.provider, t.pool, t.label = "", "", "" // of its nodes, which are attributes
+	}
+	return t
+}
+
+// attempt is a step of one side with the attributes of its work.
+type attempt struct {
+	step       *Step
+	task       task
+	attributes map[string]string
+	material   resources.Hashes // of the offer, image or machine that it uses: also attributes that are not shown
+	former     resources.Hashes // the same before moves
+}
+
+func (a *attempt) same(b *attempt) bool {
+	return maps.Equal(a.attributes, b.attributes) && (slices.Equal(a.material, b.material) || len(a.material) > 0 && b.former.Same(a.material.Current()))
+}
+
+// matched are the steps of two plans by their tasks. Of the steps with the same task, those with the same attributes are common;
+// of the rest as many are altered as both plans have.
+type matched struct {
+	common, altered []matchedPair
+	added, dropped  []*attempt
+}
+
+type matchedPair struct{ base, head *attempt }
+
+// match matches the steps of two plans, without those of the skipped providers.
+func match(base, head Side, skipped []string) (m matched) {
+	before := map[task][]*attempt{}
+	for _, a := range base.attempts(head.Desired.Moves, skipped) {
+		before[a.task] = append(before[a.task], a)
+	}
+	take := func(t task, i int) *attempt {
+		list := before[t]
+		taken := list[i]
+		list[i] = list[len(list)-1]
+		before[t] = list[:len(list)-1]
+		return taken
+	}
+	var rest []*attempt
+	for _, a := range head.attempts(nil, skipped) {
+		if i := slices.IndexFunc(before[a.task], func(b *attempt) bool { return b.same(a) }); i >= 0 {
+			m.common = append(m.common, matchedPair{take(a.task, i), a})
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	for _, a := range rest {
+		if len(before[a.task]) > 0 {
+			m.altered = append(m.altered, matchedPair{take(a.task, 0), a})
+		} else {
+			m.added = append(m.added, a)
+		}
+	}
+	for _, left := range before {
+		m.dropped = append(m.dropped, left...)
+	}
+	at := map[*Step]int{}
+	for i := range base.Plan.Steps {
+		at[&base.Plan.Steps[i]] = i
+	}
+	slices.SortFunc(m.dropped, func(a, b *attempt) int { return cmp.Compare(at[a.step], at[b.step]) })
+	return m
+}
+
+// attempts returns the steps of the plan, except those of the skipped providers, with the names that their blocks have after the
+// moves.
+func (side Side) attempts(moves resources.Moves, skipped []string) []*attempt {
+	all := make([]*attempt, 0, len(side.Plan.Steps))
+	for i := range side.Plan.Steps {
+		a := side.attempt(&side.Plan.Steps[i])
+		present := presentStep(*a.step, moves)
+		a.task = taskOf(&present)
+		if image, ok := a.attributes["image"]; ok && len(moves) > 0 {
+			a.attributes["image"] = presentImage(image, moves)
+		}
+		if !slices.Contains(skipped, present.Provider) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// attempt returns a step with the attributes of its work. Its task is not set yet.
+func (side Side) attempt(s *Step) *attempt {
+	a := &attempt{step: s, attributes: map[string]string{}}
+	for name, value := range map[string]string{
+		"build": s.Build, "version": s.Version, "formats": strings.Join(s.Formats, ", "), "upload": s.Upload, "zone": s.Zone,
+		"nodes": strings.Join(s.Nodes, ", "), "becomes": string(s.Becomes),
+	} {
+		if value != "" {
+			a.attributes[name] = value
+		}
+	}
+	for _, d := range s.Declined {
+		a.attributes["declined "+d.Provider+"/"+d.Pool] = d.Reason
+	}
+	maps.Copy(a.attributes, s.Values)
+	provider, _ := side.Desired.Provider(s.Provider)
+	switch img := side.Desired.Image(s.Image); {
+	case s.Kind == KindBuild && img != nil:
+		a.material = ImageHashes(img.Hashes, side.Observed.Inputs[s.Image].Hash)
+	case s.Kind == KindUpload && img != nil && provider != nil:
+		a.material, _ = provider.ImageSettings(img.Ref())
+	case provider == nil || provider.Pool(s.Pool) == nil:
+	case s.Kind == KindLaunch:
+		if offer := provider.Pool(s.Pool).Offer(s.Label); offer != nil {
+			a.material, a.former = offer.Hashes, offer.Former
+		}
+	case s.Kind == KindRegisterSlot, s.Kind == KindCheckSlot:
+		if machine := provider.Pool(s.Pool).Node(s.Node); machine != nil {
+			a.material, a.former = machine.Hashes, machine.Former
+		}
+	}
+	return a
+}
+
+// attributeChanges returns the attributes that differ.
+func attributeChanges(before, now map[string]string) (changes []Change) {
+	names := maps.Clone(before)
+	maps.Copy(names, now)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if before[name] != now[name] {
+			changes = append(changes, Change{Attribute: name, Before: before[name], After: now[name]})
+		}
+	}
+	return changes
+}
+
+// presentStep returns a step of the base with the names of blocks after the moves of the head.
+func presentStep(s Step, moves resources.Moves) Step {
+	if len(moves) == 0 {
+		return s
+	}
+	image := moves.Present(resources.BlockRef{Type: string(s.ImageKind), Name: s.Image})
+	machine := moves.Present(resources.BlockRef{Type: "node", Provider: s.Provider, Pool: s.Pool, Name: s.Node})
+	labels := strings.Split(s.Label, ",")
+	for i := range labels {
+		labels[i] = moves.Present(resources.BlockRef{Type: "label", Name: labels[i]}).Name
+	}
+	s.Image, s.Provider, s.Pool, s.Node, s.Label = image.Name, machine.Provider, machine.Pool, machine.Name, strings.Join(labels, ",")
+	switch s.Record.Kind {
+	case resources.KindProvider:
+		s.Record.ID = moves.Provider(s.Record.ID)
+	case resources.KindImage:
+		s.Record.ID = moves.Image(s.Record.ID)
+	}
+	return s
+}
+
+// presentImage returns an image attribute of a launch with the name of the image after the moves.
+func presentImage(value string, moves resources.Moves) string {
+	kind, name, ok := strings.Cut(strings.Trim(value, `"`), ".")
+	if !ok {
+		return value
+	}
+	return jsonText(moves.Present(resources.BlockRef{Type: kind, Name: name}).String())
+}

@@ -1,0 +1,201 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/npctl/npctl/resources"
+)
+
+// copied returns a model that changes nothing in m.
+func (m *model) copied() *model {
+	seen := *m.Observed
+	seen.Files = slices.Clone(seen.Files)
+	seen.Providers = maps.Clone(seen.Providers)
+	for name, view := range seen.Providers {
+		view.Instances, view.Images, view.Leftovers = slices.Clone(view.Instances), slices.Clone(view.Images), slices.Clone(view.Leftovers)
+		seen.Providers[name] = view
+	}
+	seen.Records = seen.Records.Clone()
+	for i, n := range seen.Records.Nodes {
+		c := *n
+		seen.Records.Nodes[i] = &c
+	}
+	for i, b := range seen.Records.Builds {
+		c := *b
+		c.Files = slices.Clone(b.Files)
+		seen.Records.Builds[i] = &c
+	}
+	return &model{Observed: &seen, next: m.next}
+}
+
+// things describes everything in the environment: old objects by ID, new ones by place and attributes.
+func (m *model) things(isNew func(id string) bool) map[string]int {
+	all := map[string]int{}
+	id := func(id string) string {
+		if isNew(id) {
+			return "new"
+		}
+		return id
+	}
+	for _, n := range m.Records.Nodes {
+		all[fmt.Sprint("node ", id(n.ID), n.State, n.Provider, n.Pool, n.Labels, n.Hostname, n.Slot, n.Hash)]++
+	}
+	for _, b := range m.Records.Builds {
+		all[fmt.Sprint("build ", id(b.ID), b.Image, b.State, b.Hash)]++
+		all[fmt.Sprint("files of build ", id(b.ID), b.Image)] += len(b.Files)
+	}
+	for _, u := range m.Records.Uploads {
+		all[fmt.Sprint("upload ", id(u.ID), u.Image, u.Provider, u.Format, u.State)]++
+	}
+	for _, p := range m.Records.Providers {
+		all["provider "+p.Name]++
+	}
+	for name, view := range m.Providers {
+		for _, i := range view.Instances {
+			all["server "+name+" "+id(i.ID)]++
+		}
+		for _, i := range view.Images {
+			all["image "+name+" "+id(i.ID)]++
+		}
+		for _, l := range view.Leftovers {
+			all["leftover "+name+" "+id(l.ID)]++
+		}
+	}
+	for _, f := range m.Files {
+		all["file "+id(BuildIDOfFile(f.Name))]++
+	}
+	return all
+}
+
+// outcomes executes a plan and returns, for each step, what it adds to the environment (positive) and removes from it.
+func (m *model) outcomes(t *rapid.T, d resources.Desired, p Plan) map[string]map[string]int {
+	m.uploaded, m.built, m.current = map[imageAt]string{}, map[string]string{}, p
+	first := m.next
+	isNew := func(id string) bool {
+		digits := strings.TrimLeft(strings.NewReplacer("server-", "", "image-", "").Replace(id), "0")
+		n := 0
+		_, err := fmt.Sscan(digits, &n)
+		if len(id) == 32 { // a build
+			_, err = fmt.Sscanf(digits, "%x", &n)
+		}
+		return err == nil && n > first && n < 1000
+	}
+	all := map[string]map[string]int{}
+	for _, s := range p.Steps {
+		before := m.things(isNew)
+		m.step(t, d, s)
+		all[s.ID] = difference(m.things(isNew), before)
+	}
+	return all
+}
+
+func difference(a, b map[string]int) map[string]int {
+	d := maps.Clone(a)
+	for name, n := range b {
+		if d[name] -= n; d[name] == 0 {
+			delete(d, name)
+		}
+	}
+	return d
+}
+
+func plus(total, more map[string]int, factor int) {
+	for name, n := range more {
+		if total[name] += factor * n; total[name] == 0 {
+			delete(total, name)
+		}
+	}
+}
+
+// drawChange draws a change of a configuration.
+func drawChange(t *rapid.T, base resources.Desired) resources.Desired {
+	head := base
+	head.Labels, head.Images, head.Providers = slices.Clone(base.Labels), slices.Clone(base.Images), slices.Clone(base.Providers)
+	for range rapid.IntRange(0, 3).Draw(t, "changes") {
+		change := rapid.IntRange(0, 5).Draw(t, "change")
+		switch {
+		case change == 0 && len(head.Labels) > 0:
+			i := rapid.IntRange(0, len(head.Labels)-1).Draw(t, "label")
+			head.Labels[i].MinReady = rapid.Int64Range(0, 4).Draw(t, "min_ready")
+		case change == 1 && len(head.Images) > 0:
+			i := rapid.IntRange(0, len(head.Images)-1).Draw(t, "image")
+			head.Images[i].Hashes, head.Images[i].Keep = resources.Hashes{drawHash(t)}, rapid.IntRange(1, 3).Draw(t, "keep")
+		case change == 2 && len(head.Providers) > 0:
+			i := rapid.IntRange(0, len(head.Providers)-1).Draw(t, "provider")
+			head.Providers[i] = drawProvider(t, head.Providers[i].Name, head)
+		case change == 3 && len(head.Providers) > 0:
+			head.Providers = head.Providers[:len(head.Providers)-1]
+		case change == 4 && len(head.Providers) < 3:
+			head.Providers = append(head.Providers, drawProvider(t, fmt.Sprintf("cloud%d", len(head.Providers)), head))
+		case change == 5 && len(head.Providers) > 0:
+			i := rapid.IntRange(0, len(head.Providers)-1).Draw(t, "provider")
+			pools := slices.Clone(head.Providers[i].Pools)
+			for j := range pools {
+				pools[j].Offers = slices.Clone(pools[j].Offers)
+				for k := range pools[j].Offers {
+					pools[j].Offers[k].Hashes = resources.Hashes{drawHash(t)}
+				}
+			}
+			head.Providers[i].Pools = pools
+		}
+	}
+	return head
+}
+
+// The effect of a change is exactly the difference between the results of both plans.
+func TestEffectIsTheDifferenceOfBothResults(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		base, m := drawDesired(t), drawWorld(t)
+		head := drawChange(t, base)
+		seen := m.observe()
+		sides := [2]Side{{base, seen, Compute(base, seen, Options{})}, {head, seen, Compute(head, seen, Options{})}}
+		var of [2]map[string]map[string]int
+		total := map[string]int{}
+		for i, factor := range []int{-1, 1} {
+			of[i] = m.copied().outcomes(t, sides[i].Desired, sides[i].Plan)
+			for _, one := range of[i] {
+				plus(total, one, factor)
+			}
+		}
+		pairs := match(sides[0], sides[1], nil)
+		expected := map[string]int{}
+		for _, a := range pairs.added {
+			plus(expected, of[1][a.step.ID], 1)
+		}
+		for _, a := range pairs.dropped {
+			plus(expected, of[0][a.step.ID], -1)
+		}
+		for _, pair := range pairs.altered {
+			plus(expected, of[1][pair.head.step.ID], 1)
+			plus(expected, of[0][pair.base.step.ID], -1)
+		}
+		if !maps.Equal(total, expected) {
+			t.Fatalf("the results differ by %v,\nthe effect says %v\nbase:\n%s\nhead:\n%s", total, expected, lines(sides[0].Plan), lines(sides[1].Plan))
+		}
+		e := EffectOf(sides[0], sides[1], nil)
+		if n := len(e.Added) + len(e.Altered) + e.Common; n != len(sides[1].Plan.Steps) {
+			t.Fatalf("the effect covers %d of %d steps of the head", n, len(sides[1].Plan.Steps))
+		}
+		if n := len(e.Dropped) + len(e.Altered) + e.Common; n != len(sides[0].Plan.Steps) {
+			t.Fatalf("the effect covers %d of %d steps of the base", n, len(sides[0].Plan.Steps))
+		}
+	})
+}
+
+// Without a change there is no effect, whatever the fleet is doing.
+func TestNoChangeHasNoEffect(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d, m := drawDesired(t), drawWorld(t)
+		seen := m.observe()
+		side := Side{d, seen, Compute(d, seen, Options{})}
+		if e := EffectOf(side, Side{d, seen, Compute(d, seen, Options{})}, nil); e.String() != "No effect." || e.Common != len(side.Plan.Steps) {
+			t.Fatalf("%s, with %d of %d common steps", e, e.Common, len(side.Plan.Steps))
+		}
+	})
+}
