@@ -34,6 +34,8 @@ type Options struct {
 	CheckOnly bool
 	// Compare keeps the values of all blocks, for Differences.
 	Compare bool
+	// OtherVars permits Vars of variables that the configuration does not have.
+	OtherVars bool
 	// PathConfig is the value of path.config; "" is the directory of Path. Functions read the files below PathConfig from the
 	// directory of Path, so that a copy of a configuration has the values of the original.
 	PathConfig string
@@ -106,7 +108,7 @@ func newLoader(opts Options) *loader {
 		report: r, overrides: &overrides{report: r}, digests: &blockDigests{keep: opts.Compare}, opts: opts, specs: specs, sources: sources, directories: map[string]*directory{},
 		expansion: &expansion{budget: maxExpansion, edges: maxEdges},
 		variables: &variableReader{
-			arguments: opts.Vars, files: opts.VarFiles, values: opts.Values, lookupEnv: opts.LookupEnv, checkOnly: opts.CheckOnly,
+			arguments: opts.Vars, files: opts.VarFiles, values: opts.Values, lookupEnv: opts.LookupEnv, checkOnly: opts.CheckOnly, others: opts.OtherVars,
 			shown: map[string]VariableValue{},
 		},
 	}

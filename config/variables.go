@@ -46,6 +46,7 @@ type variableReader struct {
 	lookupEnv func(string) (string, bool)
 	inputs    map[string]*externalValue // of a module block
 	checkOnly bool
+	others    bool // arguments may name variables that the configuration does not have
 
 	shown map[string]VariableValue // the values, for the Result; nil in a module
 	unset []string                 // variables without a value

@@ -76,7 +76,7 @@ func (r *variableReader) readArgument(argument string, all map[string]*variable)
 	}
 	v, ok := all[name]
 	if !ok {
-		if !r.partial {
+		if !r.partial && !r.others {
 			r.problem(nil, "Unknown variable", fmt.Sprintf("The configuration has no variable %q, which -var sets.%s",
 				name, oneOf("variables", name, r.eval.declared["var"])))
 		}

@@ -13,6 +13,8 @@ import (
 // Effect is the effect of a change of the configuration: the difference between the plans of the configuration before it (the
 // base) and after it (the head), over one observed state. Work that is due with and without the change is no part of it.
 type Effect struct {
+	// Against names the base: a revision or a directory.
+	Against string `json:"against"`
 	// Differences are the attributes and blocks that differ, whether or not they cause steps now.
 	Differences []resources.Difference `json:"differences"`
 	// Added are the steps of the head that the base does not have.
@@ -138,6 +140,51 @@ func countsOf(steps []Step) string {
 	return strings.Join(counts, ", ")
 }
 
+// Digest returns a digest of the effect that is the same as long as the change does the same, while the fleet does its daily work. It
+// covers the differences and what happens to which kinds of objects where, and how: neither how many they are, nor their IDs, nor
+// the requests that wait at the moment.
+func (e Effect) Digest() string {
+	var all []string
+	for _, d := range e.Differences {
+		all = append(all, jsonText([]string{"setting", d.Address, string(d.Block), d.Attribute, d.Before, d.After}))
+	}
+	for _, part := range []struct {
+		word  string
+		steps []Step
+	}{{"added", e.Added}, {"dropped", e.Dropped}, {"altered", e.Altered}} {
+		for i := range part.steps {
+			if s := &part.steps[i]; s.Request == "" {
+				all = append(all, part.word+" "+s.durable())
+			}
+		}
+	}
+	slices.Sort(all)
+	return digest(slices.Compact(all)...)
+}
+
+// durable returns what a step does and where, without what depends on the moment.
+func (s *Step) durable() string {
+	parts := []string{s.Kind.String(), s.Provider, s.Pool, s.Label, s.Node, s.Image, s.Format}
+	if s.Action == ActionImport {
+		parts = append(parts, s.External)
+	}
+	momentary := []string{"image_id", "image_name", "zone", "build", "upload", "nodes", "version"}
+	for _, name := range slices.Sorted(maps.Keys(s.Values)) {
+		if !slices.Contains(momentary, name) {
+			parts = append(parts, name, s.Values[name])
+		}
+	}
+	for _, c := range s.Changes {
+		if !slices.Contains(momentary, c.Attribute) {
+			parts = append(parts, c.Attribute, c.Before, c.After)
+		}
+	}
+	return jsonText(parts)
+}
+
+// InputFiles is the attribute of a difference of the local input files of an image, which are not in the configuration.
+const InputFiles = "input files"
+
 // inputDifferences returns a difference for each image whose local input files differ. The configuration does not contain them.
 func inputDifferences(base, head Side) (all []resources.Difference) {
 	for i := range head.Desired.Images {
@@ -152,7 +199,7 @@ func inputDifferences(base, head Side) (all []resources.Difference) {
 			for _, f := range fileChanges(before.Files, now.Files) {
 				words = append(words, f.Path+" ("+string(f.Change)+")")
 			}
-			all = append(all, resources.Difference{Address: img.Ref().String(), Attribute: "input files", After: jsonText(words), Class: "replacing", Source: img.Source})
+			all = append(all, resources.Difference{Address: img.Ref().String(), Attribute: InputFiles, After: strings.Join(words, ", "), Class: "replacing", Source: img.Source})
 		}
 	}
 	return all

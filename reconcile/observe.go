@@ -423,8 +423,16 @@ const maxParallelQueries = 8
 // queryExternalSources queries the versions of images with an external source, and the builds on build hosts. If a
 // query fails, its view contains the error; queryExternalSources returns an error only if ctx ends.
 func (e *Engine) queryExternalSources(ctx context.Context, seen *plan.Observed) error {
-	seen.Versions, seen.Hosts = map[string]plan.SourceView{}, map[string]plan.HostsView{}
-	var mu sync.Mutex // guards both maps
+	var group errgroup.Group
+	group.Go(func() error { return e.queryVersions(ctx, seen) })
+	group.Go(func() error { return e.queryHosts(ctx, seen) })
+	return group.Wait()
+}
+
+// queryVersions queries the versions of images with an external source.
+func (e *Engine) queryVersions(ctx context.Context, seen *plan.Observed) error {
+	seen.Versions = map[string]plan.SourceView{}
+	var mu sync.Mutex // guards the map
 	var group errgroup.Group
 	group.SetLimit(maxParallelQueries)
 	for i := range e.Desired.Images {
@@ -448,6 +456,16 @@ func (e *Engine) queryExternalSources(ctx context.Context, seen *plan.Observed) 
 			return nil
 		})
 	}
+	_ = group.Wait() // the goroutines return no errors
+	return ctx.Err()
+}
+
+// queryHosts queries the builds on build hosts.
+func (e *Engine) queryHosts(ctx context.Context, seen *plan.Observed) error {
+	seen.Hosts = map[string]plan.HostsView{}
+	var mu sync.Mutex // guards the map
+	var group errgroup.Group
+	group.SetLimit(maxParallelQueries)
 	for kind, builder := range e.Builders {
 		remote, ok := builder.(builders.Remote)
 		if !ok {

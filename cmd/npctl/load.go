@@ -52,10 +52,8 @@ func (a *app) read(v variableOptions, opts config.Options) (*configuration, erro
 		return nil, err
 	}
 	reg := newRegistry()
-	opts.Path, opts.Vars, opts.VarFiles, opts.LookupEnv = path, v.vars, v.files, a.lookupEnv
-	opts.Drivers, opts.Builders, opts.States = reg.driverSchemas(), reg.builderSchemas(), reg.states
-	opts.Version, opts.Stopped, opts.Inputs = version(), a.signals.stopped, a.inputs
-	result, diags := config.Load(opts)
+	opts.Path, opts.Inputs = path, a.inputs
+	result, diags := config.Load(a.withSources(opts, reg, v))
 	var files map[string]*hcl.File
 	if result != nil {
 		files = result.Files
@@ -71,10 +69,22 @@ func (a *app) read(v variableOptions, opts config.Options) (*configuration, erro
 	return c, nil
 }
 
+// withSources returns options of config.Load with the fields that are the same for every configuration.
+func (a *app) withSources(opts config.Options, reg registry, v variableOptions) config.Options {
+	opts.Vars, opts.VarFiles, opts.LookupEnv = v.vars, v.files, a.lookupEnv
+	opts.Drivers, opts.Builders, opts.States = reg.driverSchemas(), reg.builderSchemas(), reg.states
+	opts.Version, opts.Stopped = version(), a.signals.stopped
+	return opts
+}
+
 // loadAndWarn reads the configuration and prints the warnings at once. Commands that only read use load: validate, plan,
 // apply, import and watch have printed the warnings.
 func (a *app) loadAndWarn(v variableOptions) (*configuration, error) {
-	c, err := a.load(v)
+	return a.readAndWarn(v, config.Options{})
+}
+
+func (a *app) readAndWarn(v variableOptions, opts config.Options) (*configuration, error) {
+	c, err := a.read(v, opts)
 	if err == nil && c.warnings != nil {
 		a.diagnostics(c.warnings)
 	}

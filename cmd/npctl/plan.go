@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/plan"
@@ -29,22 +31,30 @@ npctl works on; the last line says so: "No known changes; 1 provider could not b
 listed." or "No known changes; another npctl is working.". A plan takes no lock; with
 -lock-timeout it waits at most that long for the other npctl.
 
+With -against, npctl plans twice, with the earlier and the current configuration, and shows the difference
+between both plans and between the settings. Work that is due without the change is not shown. The last line is
+"No effect.", or of the form
+  Effect: 2 to launch; no longer 1 to delete; 3 settings changed.
+
 Examples:
   npctl plan
   npctl plan -out=tonight.plan && npctl apply tonight.plan
   npctl plan -target=provider.vexxhost -var region=ca-ymq-1
   npctl plan -destroy -exclude=diskimage.debian
-  npctl plan -detailed-exitcode -markdown=comment.md    (in a review job)
+  npctl plan -against=HEAD^1                            (only the effect of the newest commit)
+  npctl plan -against=HEAD^1 -detailed-exitcode -markdown=comment.md    (in a review job)
   npctl plan -json | jq '.steps[].address'
 
 Exit codes: 0 done; 1 error, or the plan has problems that keep it from being applied;
-with -detailed-exitcode 0 no changes, 1 error or not every provider could be listed, 2 changes.`
+with -detailed-exitcode 0 no changes, 1 error or not every provider could be listed, 2 changes;
+with -against they are about the effect of the change.`
 
 // planCommand implements npctl plan.
 type planCommand struct {
 	*app
 	planOptions
 	out, markdown string
+	against       string
 	generateOut   string
 	detailed      bool
 	lock          bool
@@ -61,6 +71,7 @@ func newPlanCommand(a *app) *cli.Command {
 			&cli.StringFlag{Name: "markdown", Category: categoryOutput, Destination: &c.markdown, TakesFile: true, Usage: "write the plan to `FILE` for a review comment as well (-: to stdout instead of the text)"},
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print one JSON document (see docs/plan-json.md)"},
 			&cli.BoolFlag{Name: "lock", Category: categoryRun, Destination: &c.lock, Value: true, Usage: "wait for another npctl as -lock-timeout says and warn of it; -lock=false does neither (a plan never takes the lock)"},
+			&cli.StringFlag{Name: "against", Category: categoryPlanning, Destination: &c.against, TakesFile: true, Usage: "show only the effect of the change from the configuration in `REVISION`: a revision of the git repository, such as HEAD^1, or a directory"},
 			c.compactFlag(),
 			c.destroyFlag(),
 		}, c.flags()...),
@@ -72,9 +83,17 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := c.checkPlan(); err != nil {
 		return err
 	}
-	config, err := c.loadAndWarn(c.variables)
+	config, err := c.readAndWarn(c.variables, config.Options{Compare: c.against != ""})
 	if err != nil {
 		return err
+	}
+	var base *baseConfiguration
+	if c.against != "" {
+		base, err = c.loadBase(ctx, c.against, c.variables)
+		defer base.close(c.app)
+		if err != nil {
+			return err
+		}
 	}
 	s, err := c.openSession(ctx, config, c.parallelism, c.access(config))
 	if err != nil {
@@ -85,6 +104,17 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	p, err := c.plan(ctx, s, opt)
 	if err != nil {
 		return err
+	}
+	if base != nil {
+		e, p, err := s.effect(ctx, base, c.refresh, opt)
+		if err != nil {
+			return err
+		}
+		e.Against = c.against
+		if err := c.showEffect(s, e, p, opt); err != nil {
+			return err
+		}
+		return c.effectVerdict(e)
 	}
 	if err := c.show(s, p, opt); err != nil {
 		return err
@@ -126,9 +156,13 @@ func (c *planCommand) checkPlan() error {
 	if c.json && c.markdown == "-" {
 		return fmt.Errorf("-json and -markdown=- both write to stdout")
 	}
+	if c.against != "" && (c.destroy || c.refreshOnly || len(c.replace) > 0 || c.out != "" || c.generateOut != "") {
+		return hint(errors.New("-against shows the effect of a change of the configuration, so it cannot be combined with -destroy, -refresh-only, -replace, -out and -generate-config-out"),
+			"plan without -against to apply or save the whole plan")
+	}
 	return errors.Join(c.check(),
 		outputFile{"out", c.out, []string{planfile.Begin}}.check(),
-		outputFile{"markdown", c.markdown, []string{"### Plan: ", "### No "}}.check())
+		outputFile{"markdown", c.markdown, []string{"### Plan: ", "### Effect: ", "### No "}}.check())
 }
 
 // show prints the plan in the selected formats.
@@ -146,15 +180,61 @@ func (c *planCommand) show(s *session, p plan.Plan, opt plan.Options) error {
 		}
 	}
 	if c.markdown != "" {
-		return writeMarkdown(p, c.markdown)
+		return writeMarkdown(c.markdown, func(w io.Writer) error { return render.Markdown(w, p, 0) })
 	}
 	return nil
 }
 
+// showEffect prints the effect in the selected formats.
+func (c *planCommand) showEffect(s *session, e plan.Effect, p plan.Plan, opt plan.Options) error {
+	markdown := func(w io.Writer) error { return render.EffectMarkdown(w, e, 0) }
+	switch {
+	case c.json:
+		report, err := render.EffectReport(p, s.meta(opt), e)
+		if err != nil {
+			return err
+		}
+		if err := c.ui.Write(string(report)); err != nil {
+			return err
+		}
+	case c.markdown == "-":
+		return terminal.OutputError(markdown(c.ui.Out))
+	default:
+		options := render.TextOptions{Color: c.ui.OutColor, Width: c.ui.OutWidth(), Verbose: c.verbose}
+		if err := terminal.OutputError(render.EffectText(c.ui.Out, e, options)); err != nil {
+			return err
+		}
+	}
+	if c.markdown != "" {
+		return writeMarkdown(c.markdown, markdown)
+	}
+	return nil
+}
+
+// effectVerdict converts an effect into an exit code.
+func (c *planCommand) effectVerdict(e plan.Effect) error {
+	switch {
+	case len(e.Problems) > 0:
+		if !c.json {
+			c.ui.Error("Error:", "%s", problemSentence(plan.Plan{Problems: e.Problems}))
+		}
+		return exitCode(1)
+	case !c.detailed:
+		return nil
+	case !e.Empty():
+		return exitCode(2)
+	case e.Incomplete() != "":
+		c.ui.Error("Error:", "whether the change has an effect is not known: %s.", e.Incomplete())
+		return exitCode(1)
+	default:
+		return nil
+	}
+}
+
 // writeMarkdown replaces a file atomically.
-func writeMarkdown(p plan.Plan, path string) error {
+func writeMarkdown(path string, render func(io.Writer) error) error {
 	var text bytes.Buffer
-	if err := render.Markdown(&text, p, 0); err != nil {
+	if err := render(&text); err != nil {
 		return fmt.Errorf("write Markdown to %s: %w", path, err)
 	}
 	if err := host.ReplaceReadableFile(path, text.Bytes()); err != nil {

@@ -30,6 +30,25 @@ type reportDoc struct {
 	Unchanged []plan.Address `json:"unchanged"`
 	// InProgress is set while another process works on the state.
 	InProgress *plan.LockHolder `json:"in_progress,omitempty"`
+	// Effect is set if the plan was compared with that of another configuration.
+	Effect *reportEffect `json:"effect,omitempty"`
+}
+
+// reportEffect is the effect of a change of the configuration.
+type reportEffect struct {
+	Against     string                 `json:"against"`
+	Digest      string                 `json:"digest"`
+	Empty       bool                   `json:"empty"`
+	Complete    bool                   `json:"complete"`
+	Text        string                 `json:"text"`
+	Settings    []resources.Difference `json:"settings"`
+	Added       []reportStep           `json:"added"`
+	NoLonger    []reportStep           `json:"no_longer"`
+	Differently []reportStep           `json:"differently"`
+	Common      int                    `json:"common"`
+	Problems    []plan.Problem         `json:"problems"`
+	Notes       []plan.Note            `json:"notes"`
+	Deferred    []string               `json:"deferred"`
 }
 
 type reportSummary struct {
@@ -81,7 +100,24 @@ type reportStep struct {
 }
 
 // Report returns the plan as one line of the documented JSON. It escapes characters that control a terminal.
-func Report(p plan.Plan, meta plan.Meta) ([]byte, error) {
+func Report(p plan.Plan, meta plan.Meta) ([]byte, error) { return reportDocOf(p, meta).line() }
+
+// EffectReport returns the plan with the effect of the change of its configuration, as Report does.
+func EffectReport(p plan.Plan, meta plan.Meta, e plan.Effect) ([]byte, error) {
+	doc := reportDocOf(p, meta)
+	doc.Effect = effectReport(e)
+	return doc.line()
+}
+
+func (doc reportDoc) line() ([]byte, error) {
+	out, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("plan as JSON: %w", err)
+	}
+	return append(text.JSON(out), '\n'), nil
+}
+
+func reportDocOf(p plan.Plan, meta plan.Meta) reportDoc {
 	summary := p.Summary()
 	doc := reportDoc{
 		FormatVersion: reportVersion,
@@ -100,11 +136,23 @@ func Report(p plan.Plan, meta plan.Meta) ([]byte, error) {
 	for i := range p.Steps {
 		doc.Steps[i] = reportOf(&p.Steps[i])
 	}
-	out, err := json.Marshal(doc)
-	if err != nil {
-		return nil, fmt.Errorf("plan as JSON: %w", err)
+	return doc
+}
+
+func effectReport(e plan.Effect) *reportEffect {
+	steps := func(list []plan.Step) []reportStep {
+		reports := make([]reportStep, len(list))
+		for i := range list {
+			reports[i] = reportOf(&list[i])
+		}
+		return reports
 	}
-	return append(text.JSON(out), '\n'), nil
+	return &reportEffect{
+		Against: e.Against, Digest: e.Digest(), Empty: e.Empty(), Complete: e.Incomplete() == "", Text: e.String(),
+		Settings: append([]resources.Difference{}, e.Differences...),
+		Added:    steps(e.Added), NoLonger: steps(e.Dropped), Differently: steps(e.Altered), Common: e.Common,
+		Problems: append([]plan.Problem{}, e.Problems...), Notes: append([]plan.Note{}, e.Notes...), Deferred: append([]string{}, e.Deferred...),
+	}
 }
 
 func reportOf(s *plan.Step) reportStep {

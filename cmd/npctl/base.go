@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/internal/process"
+	"github.com/npctl/npctl/internal/text"
+)
+
+// baseConfiguration is the configuration before a change, with which -against compares the current one (the head).
+type baseConfiguration struct {
+	*config.Result
+	path     string    // that was read
+	headPath string    // of the head
+	copied   *checkout // path is in it; nil for a directory
+}
+
+// close removes the temporary copy of a revision.
+func (b *baseConfiguration) close(a *app) {
+	if b == nil || b.copied == nil {
+		return
+	}
+	if err := os.RemoveAll(b.copied.dir); err != nil {
+		a.log.Warn("a temporary directory could not be removed", "error", err)
+	}
+}
+
+// loadBase reads the configuration in a directory or file, or in a revision of the git repository that has the current one. The
+// caller must close it, also after an error: builders read its files.
+func (a *app) loadBase(ctx context.Context, against string, v variableOptions) (*baseConfiguration, error) {
+	base := &baseConfiguration{path: against, headPath: a.global.config}
+	if !exists(against) {
+		var err error
+		if base.copied, err = checkOut(ctx, against, base.headPath); err != nil {
+			return base, fmt.Errorf("option -against: %w", err)
+		}
+		base.path = base.copied.path
+	}
+	if err := checkThere(base.path); err != nil {
+		return base, fmt.Errorf("option -against=%s: %w", against, err)
+	}
+	opts := config.Options{Path: base.path, Compare: true, OtherVars: true}
+	if base.copied != nil {
+		opts.PathConfig = directoryOf(base.headPath)
+	}
+	result, diags := config.Load(a.withSources(opts, newRegistry(), v))
+	if base.Result = result; diags.HasErrors() {
+		a.diagnostics(&diagnosed{diags, result.Files})
+		return base, hint(fmt.Errorf("the configuration in %s has errors, so the effect of the change is not known", against),
+			"compare with a revision that npctl accepts")
+	}
+	return base, nil
+}
+
+// fileName returns the name of a file of the base as the head names the same file.
+func (b *baseConfiguration) fileName(path string) string {
+	below, err := filepath.Rel(directoryOf(b.path), path)
+	if b.copied == nil || err != nil {
+		return path
+	}
+	if info, err := os.Stat(b.headPath); err == nil && !info.IsDir() {
+		return filepath.Join(filepath.Dir(b.headPath), below)
+	}
+	return filepath.Join(b.headPath, below)
+}
+
+// directoryOf returns the absolute directory of a configuration.
+func directoryOf(path string) string {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		path = filepath.Dir(path)
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+// checkout is a temporary copy of a revision.
+type checkout struct {
+	dir  string // the temporary directory
+	path string // the path inside of it that was asked for
+}
+
+// checkoutTimeout bounds the checkout of a revision.
+const checkoutTimeout = 10 * time.Minute
+
+// checkOut copies a revision of the git repository that contains path to a temporary directory. It changes neither the work tree
+// nor the index. The caller must remove the copy, also after an error.
+func checkOut(ctx context.Context, revision, path string) (*checkout, error) {
+	ctx, cancel := process.WithTimeout(ctx, checkoutTimeout)
+	defer cancel()
+	full, err := filepath.Abs(path)
+	if err == nil {
+		full, err = filepath.EvalSymlinks(full)
+	}
+	if err != nil {
+		return nil, err
+	}
+	repository := git{ctx: ctx, dir: directoryOf(full)}
+	top, err := repository.run("rev-parse", "--show-toplevel")
+	if err != nil {
+		return nil, hint(fmt.Errorf("%s is no directory, and git knows no revision of that name: %w", revision, err), "name a directory with another configuration, or a revision such as HEAD^1 in a git repository")
+	}
+	commit, err := repository.run("rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
+	if err != nil {
+		return nil, hint(fmt.Errorf("%s is neither a directory nor a revision in %s", revision, top), "a shallow clone lacks earlier revisions: fetch them, for example with git fetch --depth=2")
+	}
+	below, err := filepath.Rel(top, full)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "npctl-base-")
+	if err != nil {
+		return nil, err
+	}
+	c := &checkout{dir: dir, path: filepath.Join(dir, "tree", below)}
+	repository.dir, repository.index = top, filepath.Join(dir, "index")
+	if _, err = repository.run("read-tree", commit); err == nil {
+		_, err = repository.run("checkout-index", "--all", "--quiet", "--prefix="+filepath.Join(dir, "tree")+"/")
+	}
+	return c, err
+}
+
+// git runs git in a directory.
+type git struct {
+	ctx   context.Context
+	dir   string
+	index string // index file; "" is that of the repository
+}
+
+// run returns the output of a git command without the last line break. It runs no hooks.
+func (g git) run(args ...string) (string, error) {
+	command := exec.CommandContext(g.ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false"}, args...)...)
+	var out, complaints bytes.Buffer
+	command.Dir, command.Stdout, command.Stderr = g.dir, &out, &complaints
+	command.Env = append(os.Environ(), "LC_ALL=C")
+	if g.index != "" {
+		command.Env = append(command.Env, "GIT_INDEX_FILE="+g.index)
+	}
+	process.KillWithGroup(command)
+	command.WaitDelay = time.Second
+	switch err := command.Run(); {
+	case g.ctx.Err() != nil:
+		return "", context.Cause(g.ctx)
+	case errors.Is(err, exec.ErrNotFound):
+		return "", hint(errors.New("the program git is not installed"), "install it, or name a directory instead of a revision")
+	case err != nil:
+		return "", fmt.Errorf("git %s: %s", args[0], cmp.Or(text.Line(strings.TrimSpace(complaints.String())), err.Error()))
+	}
+	return strings.TrimSuffix(out.String(), "\n"), nil
+}

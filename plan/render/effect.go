@@ -1,0 +1,143 @@
+package render
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
+)
+
+// effectParts are the steps of an effect, each with the words before the titles of its blocks.
+func effectParts(e plan.Effect) []group {
+	var groups []group
+	for _, part := range []struct {
+		words string
+		steps []plan.Step
+	}{{"", e.Added}, {"no longer: ", e.Dropped}, {"differently: ", e.Altered}} {
+		for _, g := range groupSteps(plan.Plan{Steps: part.steps}, false) {
+			g.title = part.words + g.title
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+// effectNotes returns a plan without steps that has the notes and problems of the effect.
+func effectNotes(e plan.Effect) plan.Plan {
+	return plan.Plan{Deferred: e.Deferred, Notes: e.Notes, Problems: e.Problems}
+}
+
+// EffectText prints the effect of a change: the settings that differ, the steps that only one of the plans has or that differ, and always
+// its summary as the last line.
+func EffectText(w io.Writer, e plan.Effect, o TextOptions) error {
+	t := newTextWriter(w, o)
+	t.settings(e.Differences)
+	for _, g := range effectParts(e) {
+		t.group(g, o)
+	}
+	p := effectNotes(e)
+	t.deferred(p)
+	t.notes(p, o)
+	t.problems(p.Problems)
+	for _, line := range commonLines(e) {
+		if t.written {
+			t.line("", 0)
+		}
+		t.line("", 0, span{line, styleFaint})
+	}
+	if t.written {
+		t.line("", 0)
+	}
+	t.unwrapped(span{e.String(), styleStrong})
+	return t.flush()
+}
+
+// commonLines says what both plans have and the effect does not show.
+func commonLines(e plan.Effect) (lines []string) {
+	if e.Common > 0 {
+		lines = append(lines, "("+text.Count(e.Common, "step that is", "steps that are")+" due with and without the change hidden)")
+	}
+	if n := len(e.CommonProblems); n > 0 {
+		lines = append(lines, "("+text.Count(n, "problem", "problems")+" with and without the change: npctl plan shows them)")
+	}
+	return lines
+}
+
+// whenApplied says when a difference of a class takes effect.
+var whenApplied = map[string]string{"in place": "at once", "applied to new": "for new objects", "replacing": "replaces objects"}
+
+// settings prints the differences of the configuration.
+func (t *textWriter) settings(differences []resources.Difference) {
+	if len(differences) == 0 {
+		return
+	}
+	t.heading("Settings")
+	for _, d := range differences {
+		t.line("  ", 6, settingDetail(d)...)
+	}
+}
+
+// settingDetail returns the line of a difference.
+func settingDetail(d resources.Difference) detail {
+	at := sourceText(d.Source.String())
+	if d.Block != "" {
+		symbol, style := symbolMake, styleMake
+		if d.Block == resources.BlockRemoved {
+			symbol, style = symbolRemove, styleRemove
+		}
+		return detail{{symbol, style}, {" " + safe(d.Address), stylePlain}, {at, styleFaint}}
+	}
+	value := func(text string) string {
+		if text == "" {
+			return "(not set)"
+		}
+		return safe(text)
+	}
+	line := detail{{symbolChange, styleChange}, {" " + safe(d.Address) + " " + safe(d.Attribute) + ": ", stylePlain}}
+	if d.Before == "" && d.Attribute == plan.InputFiles {
+		line = append(line, span{safe(d.After), stylePlain})
+	} else {
+		line = append(line, span{value(d.Before) + " -> " + value(d.After), stylePlain})
+	}
+	if when := whenApplied[d.Class]; when != "" {
+		line = append(line, span{", " + when, stylePlain})
+	}
+	return append(line, span{at, styleFaint})
+}
+
+// EffectMarkdown writes the effect for a review comment of at most limit bytes, as Markdown does for a plan.
+func EffectMarkdown(w io.Writer, e plan.Effect, limit int) error {
+	if limit == 0 {
+		limit = markdownLimit
+	}
+	if limit < markdownLeast {
+		return fmt.Errorf("effect as Markdown in %d bytes: at least %d are needed", limit, markdownLeast)
+	}
+	_, err := io.WriteString(w, effectMarkdown(e, limit))
+	return err
+}
+
+func effectMarkdown(e plan.Effect, limit int) string {
+	head, tail := "### "+e.String()+"\n\n", e.String()+"\n"
+	if common := commonLines(e); len(common) > 0 {
+		tail = strings.Join(common, "\n\n") + "\n\n" + tail
+	}
+	budget := limit - len(head) - len(tail) - markdownReserve
+	p := effectNotes(e)
+	problems := markdownSection("Problems", markdownProblems(p.Problems), budget/2)
+	budget -= len(problems)
+	deferred := markdownSection("Skipped, because they could not be listed", markdownDeferred(p), budget/2)
+	budget -= len(deferred)
+	var lines []string
+	for _, d := range e.Differences {
+		lines = append(lines, text.Cut(settingDetail(d).String(), markdownLineLimit))
+	}
+	settings := markdownSection("Settings", lines, budget/2)
+	budget -= len(settings)
+	details := markdownDetails(effectParts(e), &budget)
+	notes := markdownSection("Notes", markdownNotes(p), budget)
+	return head + problems + deferred + settings + details + notes + tail
+}
