@@ -2,6 +2,8 @@ package plan
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"slices"
 	"strings"
@@ -140,46 +142,72 @@ func countsOf(steps []Step) string {
 	return strings.Join(counts, ", ")
 }
 
-// Digest returns a digest of the effect that is the same as long as the change does the same, while the fleet does its daily work. It
-// covers the differences and what happens to which kinds of objects where, and how: neither how many they are, nor their IDs, nor
-// the requests that wait at the moment.
-func (e Effect) Digest() string {
+// Facts lists what the change does, as long as the fleet does no more than its daily work: the differences, and what happens to
+// which kinds of objects where, and how. They have neither numbers nor IDs of objects, nor the requests that wait at the moment.
+// The list is sorted.
+func (e Effect) Facts() []string {
 	var all []string
 	for _, d := range e.Differences {
-		all = append(all, jsonText([]string{"setting", d.Address, string(d.Block), d.Attribute, d.Before, d.After}))
+		all = append(all, strings.Join([]string{"setting " + d.Address, d.Attribute, string(d.Block), jsonText(d.Before), jsonText(d.After)}, " "))
 	}
 	for _, part := range []struct {
 		word  string
 		steps []Step
-	}{{"added", e.Added}, {"dropped", e.Dropped}, {"altered", e.Altered}} {
+	}{{"", e.Added}, {"no longer ", e.Dropped}, {"differently ", e.Altered}} {
 		for i := range part.steps {
 			if s := &part.steps[i]; s.Request == "" {
-				all = append(all, part.word+" "+s.durable())
+				all = append(all, part.word+s.fact())
 			}
 		}
 	}
 	slices.Sort(all)
-	return digest(slices.Compact(all)...)
+	return slices.Compact(all)
 }
 
-// durable returns what a step does and where, without what depends on the moment.
-func (s *Step) durable() string {
-	parts := []string{s.Kind.String(), s.Provider, s.Pool, s.Label, s.Node, s.Image, s.Format}
-	if s.Action == ActionImport {
-		parts = append(parts, s.External)
+// Digest returns a digest of the facts.
+func (e Effect) Digest() string { return DigestOfFacts(e.Facts()) }
+
+// DigestOfFacts returns the digest of the facts of an effect: 32 hexadecimal digits.
+func DigestOfFacts(facts []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(facts, "\n")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// momentary lists the attributes of steps that change while the fleet does its daily work.
+var momentary = []string{"image_id", "image_name", "zone", "build", "upload", "nodes", "version"}
+
+// fact returns what a step does and where, without what depends on the moment.
+func (s *Step) fact() string {
+	words := []string{s.Kind.String()}
+	for _, part := range [][2]string{{"provider", s.Provider}, {"pool", s.Pool}, {"label", s.Label}, {"node", s.Node}, {"image", s.Image}, {"format", s.Format}} {
+		if part[1] != "" {
+			words = append(words, part[0]+"="+jsonText(part[1]))
+		}
 	}
-	momentary := []string{"image_id", "image_name", "zone", "build", "upload", "nodes", "version"}
+	if s.Action == ActionImport {
+		words = append(words, "id="+jsonText(s.External))
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Values)) {
 		if !slices.Contains(momentary, name) {
-			parts = append(parts, name, s.Values[name])
+			words = append(words, name+"="+jsonText(s.Values[name]))
 		}
 	}
 	for _, c := range s.Changes {
 		if !slices.Contains(momentary, c.Attribute) {
-			parts = append(parts, c.Attribute, c.Before, c.After)
+			words = append(words, c.Attribute+":"+jsonText(c.Before)+"->"+jsonText(c.After))
 		}
 	}
-	return jsonText(parts)
+	return strings.Join(words, " ")
+}
+
+// Only returns the part of the plan that belongs to the effect: its steps, and those that they need.
+func (p Plan) Only(e Effect) Plan {
+	chosen := map[string]bool{}
+	for _, s := range e.Steps() {
+		chosen[s.ID] = true
+	}
+	p.Steps = withNeeds(slices.Clone(p.Steps), func(s Step) bool { return chosen[s.ID] })
+	return p
 }
 
 // InputFiles is the attribute of a difference of the local input files of an image, which are not in the configuration.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
@@ -23,6 +24,10 @@ const applyDescription = `Computes a plan as npctl plan does, shows it, asks for
 (from npctl plan -out) it applies the reviewed plan without asking. It refuses, and prints the reason,
 if the configuration has changed or objects of the plan have changed since.
 
+With -against it applies only the effect of the change since that revision: its steps, and the steps that
+they need. With -expect it does so without asking if the effect is the reviewed one, however busy the
+fleet is; otherwise it shows the differences and runs no step.
+
 Independent steps run in parallel. If a step fails, npctl skips and lists the steps that depend on
 it, runs all others, and exits with 1; the next apply resumes from there. A launch that fails
 because its pool has no capacity is planned again in the next pool of its label. ^C once starts no
@@ -35,6 +40,7 @@ Examples:
   npctl apply -auto-approve -lock-timeout=5m        (in a job)
   npctl apply -replace=node.0000000017
   npctl apply -refresh-only
+  npctl apply -against=HEAD^1 -expect=effect.json   (after the merge of a reviewed change)
   npctl apply -auto-approve -json | jq -c 'select(.type == "step_failed")'
 
 Exit codes: 0 all steps are done, 1 error or some steps are not done, 130 interrupted.`
@@ -46,6 +52,8 @@ type applyCommand struct {
 	autoApprove bool
 	dryRun      bool // only show the plan; no option of npctl apply
 	jsonInto    string
+	expect      string // digest or report of the reviewed effect
+	expected    expectation
 	operation   string // apply or destroy
 }
 
@@ -53,7 +61,8 @@ func newApplyCommand(a *app) *cli.Command {
 	c := &applyCommand{app: a, operation: "apply"}
 	return &cli.Command{
 		Name: "apply", Category: categoryMain, Usage: "apply the configuration", ArgsUsage: "[PLANFILE]", Metadata: events(single(files)),
-		Description: applyDescription, Flags: append(c.applyFlags(), c.destroyFlag()), Action: c.run,
+		Description: applyDescription, Flags: append(c.applyFlags(), c.destroyFlag(), c.againstFlag(),
+			&cli.StringFlag{Name: "expect", Category: categoryRun, Destination: &c.expect, TakesFile: true, Usage: "with -against: apply without asking if the effect is the reviewed one, and otherwise nothing. `REVIEWED` is its digest, or a file with the output of npctl plan -against -json"}), Action: c.run,
 	}
 }
 
@@ -82,7 +91,12 @@ func (c *applyCommand) apply(ctx context.Context, cmd *cli.Command, events *even
 		}
 		saved = file
 	}
-	config, err := c.loadAndWarn(c.variables)
+	config, err := c.readAndWarn(c.variables, config.Options{Compare: c.against != ""})
+	if err != nil {
+		return err
+	}
+	base, err := c.loadBase(ctx, c.against, c.variables)
+	defer base.close(c.app)
 	if err != nil {
 		return err
 	}
@@ -101,6 +115,9 @@ func (c *applyCommand) apply(ctx context.Context, cmd *cli.Command, events *even
 		}
 		if saved != nil {
 			return c.applySaved(ctx, s, *saved, events)
+		}
+		if base != nil {
+			return c.applyEffect(ctx, s, base, events)
 		}
 		return c.applyFresh(ctx, s, events)
 	})
@@ -122,10 +139,69 @@ func (c *applyCommand) checkDaemon(ctx context.Context, s *session) error {
 }
 
 func (c *applyCommand) checkApply(cmd *cli.Command) error {
-	if c.json && !c.autoApprove && cmd.NArg() == 0 {
+	if c.json && !c.autoApprove && cmd.NArg() == 0 && c.expect == "" {
 		return hint(errors.New("-json cannot prompt"), "add -auto-approve, or pass a plan file")
 	}
+	if c.expect != "" {
+		if c.against == "" {
+			return hint(errors.New("-expect is about the effect of a change"), "add -against=REVISION, as in the review")
+		}
+		var err error
+		if c.expected, err = readExpectation(c.expect); err != nil {
+			return err
+		}
+	}
+	if c.against != "" && cmd.NArg() > 0 {
+		return errors.New("-against and a plan file exclude each other: a saved plan is applied as it is")
+	}
 	return c.check()
+}
+
+// applyEffect applies only the effect of a change: its steps, and those that they need. With -expect it does so without asking, if
+// the effect is the reviewed one.
+func (c *applyCommand) applyEffect(ctx context.Context, s *session, base *baseConfiguration, events *eventWriter) error {
+	opt := c.compute()
+	if _, err := s.plan(ctx, &c.planOptions, opt); err != nil {
+		return err
+	}
+	e, p, err := s.effect(ctx, base, c.refresh, opt)
+	if err != nil {
+		return err
+	}
+	if err := s.sight(ctx, c.refresh); err != nil {
+		return err
+	}
+	if !c.json {
+		if err := c.printEffect(e, c.verbose); err != nil {
+			return err
+		}
+	}
+	if c.expect != "" {
+		if err := c.compare(e, c.expected); err != nil {
+			return err
+		}
+	}
+	whole := len(p.Steps)
+	p = p.Only(e)
+	events.plan(p, s.meta(opt))
+	switch {
+	case len(p.Problems) > 0:
+		return problemsError(p, "correct the configuration, or exclude the block with -exclude")
+	case len(p.Steps) == 0:
+		return c.incomplete(p)
+	}
+	if c.expect == "" {
+		if err := c.approve(ctx, p, "review the effect with npctl plan -against="+c.against+" and add -expect=DIGEST, or add -auto-approve"); err != nil {
+			return err
+		}
+	}
+	if err := c.execute(ctx, s, p, opt, events); err != nil {
+		return err
+	}
+	if left := whole - len(p.Steps); left > 0 && !c.json {
+		c.ui.Message("%s not part of the change and still due: npctl apply", text.Count(left, "step is", "steps are"))
+	}
+	return nil
 }
 
 // applyFresh computes a plan, prints it, asks for approval and executes it.

@@ -20,6 +20,7 @@ import (
 // baseConfiguration is the configuration before a change, with which -against compares the current one (the head).
 type baseConfiguration struct {
 	*config.Result
+	against  string    // as given
 	path     string    // that was read
 	headPath string    // of the head
 	copied   *checkout // path is in it; nil for a directory
@@ -36,9 +37,12 @@ func (b *baseConfiguration) close(a *app) {
 }
 
 // loadBase reads the configuration in a directory or file, or in a revision of the git repository that has the current one. The
-// caller must close it, also after an error: builders read its files.
+// caller must close it, also after an error: builders read its files. It is nil if against is empty.
 func (a *app) loadBase(ctx context.Context, against string, v variableOptions) (*baseConfiguration, error) {
-	base := &baseConfiguration{path: against, headPath: a.global.config}
+	if against == "" {
+		return nil, nil //nolint:nilnil // there is no base, and no error
+	}
+	base := &baseConfiguration{against: against, path: against, headPath: a.global.config}
 	if !exists(against) {
 		var err error
 		if base.copied, err = checkOut(ctx, against, base.headPath); err != nil {

@@ -2,9 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
 
 	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -30,6 +38,87 @@ func (s *session) effect(ctx context.Context, base *baseConfiguration, refresh b
 	for i := range e.Dropped {
 		e.Dropped[i].Source.File = base.fileName(e.Dropped[i].Source.File)
 	}
-	e.Notes = append(e.Notes, notes...)
+	e.Notes, e.Against = append(e.Notes, notes...), base.against
 	return e, is.Plan, nil
+}
+
+// printEffect prints the text of an effect on stdout.
+func (a *app) printEffect(e plan.Effect, verbose bool) error {
+	return terminal.OutputError(render.EffectText(a.ui.Out, e, render.TextOptions{Color: a.ui.OutColor, Width: a.ui.OutWidth(), Verbose: verbose}))
+}
+
+// expectation is the effect that a review has approved.
+type expectation struct {
+	digest string
+	facts  []string // nil if only the digest is known
+}
+
+var digestPattern = regexp.MustCompile("^[0-9a-f]{32}$")
+
+// maxReport limits the size of a report of npctl plan -json.
+const maxReport = 256 << 20
+
+// readExpectation reads the value of -expect: a digest, or a file with a report of npctl plan -against -json.
+func readExpectation(value string) (expectation, error) {
+	if digestPattern.MatchString(value) {
+		return expectation{digest: value}, nil
+	}
+	failed := func(err error) (expectation, error) {
+		return expectation{}, hint(fmt.Errorf("option -expect=%s: %w", value, err), "pass the digest of an effect (32 hexadecimal digits), or the output of npctl plan -against=REVISION -json")
+	}
+	info, err := os.Stat(value)
+	if err != nil {
+		return failed(err)
+	}
+	if info.Size() > maxReport {
+		return failed(fmt.Errorf("it has more than %d bytes", maxReport))
+	}
+	text, err := os.ReadFile(value)
+	if err != nil {
+		return failed(err)
+	}
+	var report struct {
+		Effect *struct {
+			Digest string   `json:"digest"`
+			Facts  []string `json:"facts"`
+		} `json:"effect"`
+	}
+	if err := json.Unmarshal(text, &report); err != nil {
+		return failed(err)
+	}
+	if report.Effect == nil || plan.DigestOfFacts(report.Effect.Facts) != report.Effect.Digest {
+		return failed(errors.New("it has no effect of a change"))
+	}
+	return expectation{report.Effect.Digest, report.Effect.Facts}, nil
+}
+
+// compare returns an error if the effect is not the expected one, and prints the difference.
+func (a *app) compare(e plan.Effect, want expectation) error {
+	if e.Digest() == want.digest {
+		return nil
+	}
+	now := e.Facts()
+	a.printFacts("The change was reviewed with this effect, which it no longer has:", slices.DeleteFunc(slices.Clone(want.facts), func(f string) bool { return slices.Contains(now, f) }))
+	lead := "The change has this effect, which was not reviewed:"
+	if want.facts == nil {
+		lead = "The effect of the change is now:"
+	}
+	a.printFacts(lead, slices.DeleteFunc(now, func(f string) bool { return slices.Contains(want.facts, f) }))
+	return hint(fmt.Errorf("the effect of the change is not the reviewed one (its digest is %s, the reviewed one is %s); no step was run", e.Digest(), want.digest),
+		"review the present effect: npctl plan -against="+e.Against)
+}
+
+func (a *app) printFacts(lead string, facts []string) {
+	const shown = 50
+	if len(facts) == 0 {
+		return
+	}
+	a.ui.Message("%s", lead)
+	for i, f := range facts {
+		if i == shown {
+			a.ui.Message("  ... and %d more", len(facts)-shown)
+			return
+		}
+		a.ui.Message("  - %s", visibleLine(f))
+	}
 }

@@ -54,7 +54,6 @@ type planCommand struct {
 	*app
 	planOptions
 	out, markdown string
-	against       string
 	generateOut   string
 	detailed      bool
 	lock          bool
@@ -71,7 +70,7 @@ func newPlanCommand(a *app) *cli.Command {
 			&cli.StringFlag{Name: "markdown", Category: categoryOutput, Destination: &c.markdown, TakesFile: true, Usage: "write the plan to `FILE` for a review comment as well (-: to stdout instead of the text)"},
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print one JSON document (see docs/plan-json.md)"},
 			&cli.BoolFlag{Name: "lock", Category: categoryRun, Destination: &c.lock, Value: true, Usage: "wait for another npctl as -lock-timeout says and warn of it; -lock=false does neither (a plan never takes the lock)"},
-			&cli.StringFlag{Name: "against", Category: categoryPlanning, Destination: &c.against, TakesFile: true, Usage: "show only the effect of the change from the configuration in `REVISION`: a revision of the git repository, such as HEAD^1, or a directory"},
+			c.againstFlag(),
 			c.compactFlag(),
 			c.destroyFlag(),
 		}, c.flags()...),
@@ -87,13 +86,10 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	var base *baseConfiguration
-	if c.against != "" {
-		base, err = c.loadBase(ctx, c.against, c.variables)
-		defer base.close(c.app)
-		if err != nil {
-			return err
-		}
+	base, err := c.loadBase(ctx, c.against, c.variables)
+	defer base.close(c.app)
+	if err != nil {
+		return err
 	}
 	s, err := c.openSession(ctx, config, c.parallelism, c.access(config))
 	if err != nil {
@@ -110,7 +106,6 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		e.Against = c.against
 		if err := c.showEffect(s, e, p, opt); err != nil {
 			return err
 		}
@@ -156,9 +151,8 @@ func (c *planCommand) checkPlan() error {
 	if c.json && c.markdown == "-" {
 		return fmt.Errorf("-json and -markdown=- both write to stdout")
 	}
-	if c.against != "" && (c.destroy || c.refreshOnly || len(c.replace) > 0 || c.out != "" || c.generateOut != "") {
-		return hint(errors.New("-against shows the effect of a change of the configuration, so it cannot be combined with -destroy, -refresh-only, -replace, -out and -generate-config-out"),
-			"plan without -against to apply or save the whole plan")
+	if c.against != "" && (c.out != "" || c.generateOut != "") {
+		return hint(errors.New("-against cannot be combined with -out and -generate-config-out, which are about the whole plan"), "plan without -against")
 	}
 	return errors.Join(c.check(),
 		outputFile{"out", c.out, []string{planfile.Begin}}.check(),
@@ -200,8 +194,7 @@ func (c *planCommand) showEffect(s *session, e plan.Effect, p plan.Plan, opt pla
 	case c.markdown == "-":
 		return terminal.OutputError(markdown(c.ui.Out))
 	default:
-		options := render.TextOptions{Color: c.ui.OutColor, Width: c.ui.OutWidth(), Verbose: c.verbose}
-		if err := terminal.OutputError(render.EffectText(c.ui.Out, e, options)); err != nil {
+		if err := c.printEffect(e, c.verbose); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,7 @@ type planOptions struct {
 	imports                    []plan.ImportKey // of npctl import
 	moves                      bool             // only these, for npctl state mv
 	lockTimeout                time.Duration
+	against                    string // revision or directory of the base; "" without a comparison
 }
 
 func (o *planOptions) flags() []cli.Flag {
@@ -62,6 +63,10 @@ func (o *planOptions) destroyFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "destroy", Category: categoryPlanning, Destination: &o.destroy, Usage: "plan to remove everything that npctl has created"}
 }
 
+func (o *planOptions) againstFlag() cli.Flag {
+	return &cli.StringFlag{Name: "against", Category: categoryPlanning, Destination: &o.against, TakesFile: true, Usage: "plan only the effect of the change since `REVISION`: a revision of the git repository, such as HEAD^1, or a directory with another configuration"}
+}
+
 // check returns an error if options contradict each other.
 func (o *planOptions) check() error {
 	if o.allow != "" {
@@ -70,6 +75,8 @@ func (o *planOptions) check() error {
 		}
 	}
 	switch {
+	case o.against != "" && (o.destroy || o.refreshOnly || len(o.replace) > 0):
+		return fmt.Errorf("-against is about a change of the configuration, so it cannot be combined with -destroy, -refresh-only and -replace")
 	case o.refreshOnly && o.destroy:
 		return fmt.Errorf("-refresh-only and -destroy contradict each other")
 	case o.refreshOnly && !o.refresh:
