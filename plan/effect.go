@@ -50,7 +50,8 @@ type Side struct {
 // differences are those of the two configurations.
 func EffectOf(base, head Side, differences []resources.Difference) Effect {
 	moves := head.Desired.Moves
-	e := Effect{Differences: append(differences, inputDifferences(base, head)...), InProgress: cmp.Or(head.Plan.InProgress, base.Plan.InProgress)}
+	e := Effect{Differences: slices.Concat(differences, inputDifferences(base, head)), InProgress: cmp.Or(head.Plan.InProgress, base.Plan.InProgress)}
+	slices.SortStableFunc(e.Differences, func(a, b resources.Difference) int { return cmp.Compare(a.Address, b.Address) })
 	for _, name := range base.Plan.Deferred {
 		e.Deferred = append(e.Deferred, moves.Provider(name))
 	}

@@ -84,7 +84,7 @@ func readExpectation(value string) (expectation, error) {
 		} `json:"effect"`
 	}
 	if err := json.Unmarshal(text, &report); err != nil {
-		return failed(err)
+		return failed(fmt.Errorf("it is not a JSON document: %w", err))
 	}
 	if report.Effect == nil || plan.DigestOfFacts(report.Effect.Facts) != report.Effect.Digest {
 		return failed(errors.New("it has no effect of a change"))
