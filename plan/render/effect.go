@@ -108,13 +108,16 @@ func settingDetail(d resources.Difference) detail {
 	return append(line, span{at, styleFaint})
 }
 
+// effectLeast is the minimum limit of an effect, which has two or three times the counts of a plan in its summary.
+const effectLeast = 2 * markdownLeast
+
 // EffectMarkdown writes the effect for a review comment of at most limit bytes, as Markdown does for a plan.
 func EffectMarkdown(w io.Writer, e plan.Effect, limit int) error {
 	if limit == 0 {
 		limit = markdownLimit
 	}
-	if limit < markdownLeast {
-		return fmt.Errorf("effect as Markdown in %d bytes: at least %d are needed", limit, markdownLeast)
+	if limit < effectLeast {
+		return fmt.Errorf("effect as Markdown in %d bytes: at least %d are needed", limit, effectLeast)
 	}
 	_, err := io.WriteString(w, effectMarkdown(e, limit))
 	return err
