@@ -118,7 +118,7 @@ func sameValue(before, now cty.Value, moves resources.Moves) bool {
 	return refOf(is) == resources.ImageRef{Kind: resources.ImageKind(moved.Type), Name: moved.Name}
 }
 
-// shownValue returns a value as short text, "" for one that is not set.
+// shownValue returns a value as short text, "" if it is not set.
 func shownValue(attr *schema.Attribute, value cty.Value) string {
 	if value == cty.NilVal {
 		return ""

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -136,4 +137,29 @@ func BenchmarkWaitingRequests(b *testing.B) {
 		p = Compute(d, o, Options{HonorBackoff: true})
 	}
 	b.ReportMetric(float64(len(p.Steps)), "steps")
+}
+
+// BenchmarkEffect computes the effect of a change of three labels and an image of that fleet: both plans, at the same time as npctl does,
+// and their difference.
+func BenchmarkEffect(b *testing.B) {
+	base, o := large()
+	head, _ := large()
+	head.Labels[7].MinReady = 220
+	head.Images[8].Hashes = resources.Hashes{"v1:other"}
+	for i := range head.Providers {
+		head.Providers[i].Pools[0].Offers[9].Hashes = resources.Hashes{"v1:other"}
+	}
+	b.ReportAllocs()
+	var e Effect
+	for b.Loop() {
+		sides := [2]Side{{Desired: base, Observed: o}, {Desired: head, Observed: o}}
+		var both sync.WaitGroup
+		for i := range sides {
+			both.Go(func() { sides[i].Plan = Compute(sides[i].Desired, sides[i].Observed, Options{}) })
+		}
+		both.Wait()
+		e = EffectOf(sides[0], sides[1], nil)
+	}
+	b.ReportMetric(float64(len(e.Added)+len(e.Dropped)+len(e.Altered)), "steps")
+	b.ReportMetric(float64(e.Common), "common")
 }

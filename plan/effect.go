@@ -46,7 +46,7 @@ type Side struct {
 	Plan     Plan
 }
 
-// EffectOf compares two plans over one observed state. Observed of both sides differ only in what depends on the configuration.
+// EffectOf compares two plans over one observed state. Observed of both sides differ only in the fields that depend on the configuration.
 // differences are those of the two configurations.
 func EffectOf(base, head Side, differences []resources.Difference) Effect {
 	moves := head.Desired.Moves
@@ -143,10 +143,9 @@ func countsOf(steps []Step) string {
 	return strings.Join(counts, ", ")
 }
 
-// Facts lists what the change does, as long as the fleet does no more than its daily work: the differences, and what happens to
-// which kinds of objects where, and how. They have neither numbers nor IDs of objects, nor the requests that wait at the moment.
-// The list is sorted.
-func (e Effect) Facts() []string {
+// Outline describes the effect without the parts that change while the fleet does its daily work: it has the differences, and the kinds and
+// places of the steps with their attributes, and neither numbers and IDs of objects nor waiting requests. The lines are sorted.
+func (e Effect) Outline() []string {
 	var all []string
 	for _, d := range e.Differences {
 		all = append(all, strings.Join([]string{"setting " + d.Address, d.Attribute, string(d.Block), jsonText(d.Before), jsonText(d.After)}, " "))
@@ -157,7 +156,7 @@ func (e Effect) Facts() []string {
 	}{{"", e.Added}, {"no longer ", e.Dropped}, {"differently ", e.Altered}} {
 		for i := range part.steps {
 			if s := &part.steps[i]; s.Request == "" {
-				all = append(all, part.word+s.fact())
+				all = append(all, part.word+s.outline())
 			}
 		}
 	}
@@ -165,20 +164,20 @@ func (e Effect) Facts() []string {
 	return slices.Compact(all)
 }
 
-// Digest returns a digest of the facts.
-func (e Effect) Digest() string { return DigestOfFacts(e.Facts()) }
+// Digest returns a digest of the outline.
+func (e Effect) Digest() string { return DigestOfOutline(e.Outline()) }
 
-// DigestOfFacts returns the digest of the facts of an effect: 32 hexadecimal digits.
-func DigestOfFacts(facts []string) string {
-	sum := sha256.Sum256([]byte(strings.Join(facts, "\n")))
+// DigestOfOutline returns the digest of the outline of an effect: 32 hexadecimal digits.
+func DigestOfOutline(lines []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
 	return hex.EncodeToString(sum[:16])
 }
 
 // momentary lists the attributes of steps that change while the fleet does its daily work.
 var momentary = []string{"image_id", "image_name", "zone", "build", "upload", "nodes", "version"}
 
-// fact returns what a step does and where, without what depends on the moment.
-func (s *Step) fact() string {
+// outline returns the kind, the place and the attributes of a step, without those of the moment.
+func (s *Step) outline() string {
 	words := []string{s.Kind.String()}
 	for _, part := range [][2]string{{"provider", s.Provider}, {"pool", s.Pool}, {"label", s.Label}, {"node", s.Node}, {"image", s.Image}, {"format", s.Format}} {
 		if part[1] != "" {
@@ -201,7 +200,7 @@ func (s *Step) fact() string {
 	return strings.Join(words, " ")
 }
 
-// Only returns the part of the plan that belongs to the effect: its steps, and those that they need.
+// Only returns the part of the plan that belongs to the effect: its steps, and their dependencies.
 func (p Plan) Only(e Effect) Plan {
 	chosen := map[string]bool{}
 	for _, s := range e.Steps() {
@@ -234,7 +233,7 @@ func inputDifferences(base, head Side) (all []resources.Difference) {
 	return all
 }
 
-// task is what a step is for: the object that it changes, or the place of the object that it creates. Two plans may have several
+// task is the purpose of a step: its kind, and the object that it changes or the place of the object that it creates. Two plans may have several
 // steps with the same task, such as launches for min_ready.
 type task struct {
 	kind                                                Kind

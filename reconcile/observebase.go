@@ -12,8 +12,8 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// ObserveBase returns what a plan of another configuration, the base, has to observe, so that it is about the same world as seen,
-// which e has observed for its own configuration, the head. Everything that the configuration does not decide is shared; decision
+// ObserveBase returns the observed state for a plan of another configuration, the base. It is about the same world as seen, which e
+// has observed for its own configuration, the head. Everything that the configuration does not decide is shared; decision
 // 0048 lists it. A listing is shared where the provider of the base leads to the same place. With refresh, ObserveBase resolves
 // the names in the blocks that differ. It does not change seen; see also WithoutUnlisted.
 func (e *Engine) ObserveBase(ctx context.Context, base *Engine, seen plan.Observed, refresh bool) (plan.Observed, error) {

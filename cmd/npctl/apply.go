@@ -10,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
@@ -91,11 +90,7 @@ func (c *applyCommand) apply(ctx context.Context, cmd *cli.Command, events *even
 		}
 		saved = file
 	}
-	config, err := c.readAndWarn(c.variables, config.Options{Compare: c.against != ""})
-	if err != nil {
-		return err
-	}
-	base, err := c.loadBase(ctx, c.against, c.variables)
+	config, base, err := c.readBoth(ctx, c.against, c.variables)
 	defer base.close(c.app)
 	if err != nil {
 		return err
@@ -157,14 +152,11 @@ func (c *applyCommand) checkApply(cmd *cli.Command) error {
 	return c.check()
 }
 
-// applyEffect applies only the effect of a change: its steps, and those that they need. With -expect it does so without asking, if
+// applyEffect applies only the effect of a change: its steps, and their dependencies. With -expect it does so without asking, if
 // the effect is the reviewed one.
 func (c *applyCommand) applyEffect(ctx context.Context, s *session, base *baseConfiguration, events *eventWriter) error {
 	opt := c.compute()
-	if _, err := s.plan(ctx, &c.planOptions, opt); err != nil {
-		return err
-	}
-	e, p, err := s.effect(ctx, base, c.refresh, opt)
+	e, p, err := s.effect(ctx, base, &c.planOptions, opt)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,28 @@ type baseConfiguration struct {
 	copied   *checkout // path is in it; nil for a directory
 }
 
+// readBoth reads the configuration, as loadAndWarn does, and beside it the base unless against is empty. The caller must close the
+// base, also after an error.
+func (a *app) readBoth(ctx context.Context, against string, v variableOptions) (*configuration, *baseConfiguration, error) {
+	if against == "" {
+		head, err := a.loadAndWarn(v)
+		return head, nil, err
+	}
+	base, loaded := &baseConfiguration{against: against, path: against, headPath: a.global.config}, make(chan error, 1)
+	go func() { loaded <- base.load(ctx, a, v) }()
+	head, headErr := a.readAndWarn(v, config.Options{Compare: true})
+	baseErr := <-loaded
+	if headErr != nil {
+		return nil, base, headErr
+	}
+	if broken, ok := errors.AsType[*diagnosed](baseErr); ok {
+		a.diagnostics(broken)
+		baseErr = hint(fmt.Errorf("the configuration in %s has errors, so the effect of the change is not known", against),
+			"compare with a revision that npctl accepts")
+	}
+	return head, base, baseErr
+}
+
 // close removes the temporary copy of a revision.
 func (b *baseConfiguration) close(a *app) {
 	if b == nil || b.copied == nil {
@@ -36,34 +58,27 @@ func (b *baseConfiguration) close(a *app) {
 	}
 }
 
-// loadBase reads the configuration in a directory or file, or in a revision of the git repository that has the current one. The
-// caller must close it, also after an error: builders read its files. It is nil if against is empty.
-func (a *app) loadBase(ctx context.Context, against string, v variableOptions) (*baseConfiguration, error) {
-	if against == "" {
-		return nil, nil //nolint:nilnil // there is no base, and no error
-	}
-	base := &baseConfiguration{against: against, path: against, headPath: a.global.config}
-	if !exists(against) {
+// load reads the configuration in a directory or file, or in a revision of the git repository that has the head.
+func (b *baseConfiguration) load(ctx context.Context, a *app, v variableOptions) error {
+	if !exists(b.against) {
 		var err error
-		if base.copied, err = checkOut(ctx, against, base.headPath); err != nil {
-			return base, fmt.Errorf("option -against: %w", err)
+		if b.copied, err = checkOut(ctx, b.against, b.headPath); err != nil {
+			return fmt.Errorf("option -against: %w", err)
 		}
-		base.path = base.copied.path
+		b.path = b.copied.path
 	}
-	if err := checkThere(base.path); err != nil {
-		return base, fmt.Errorf("option -against=%s: %w", against, err)
+	if err := checkThere(b.path); err != nil {
+		return fmt.Errorf("option -against=%s: %w", b.against, err)
 	}
-	opts := config.Options{Path: base.path, Compare: true, OtherVars: true}
-	if base.copied != nil {
-		opts.PathConfig = directoryOf(base.headPath)
+	opts := config.Options{Path: b.path, Compare: true, OtherVars: true}
+	if b.copied != nil {
+		opts.PathConfig = directoryOf(b.headPath)
 	}
 	result, diags := config.Load(a.withSources(opts, newRegistry(), v))
-	if base.Result = result; diags.HasErrors() {
-		a.diagnostics(&diagnosed{diags, result.Files})
-		return base, hint(fmt.Errorf("the configuration in %s has errors, so the effect of the change is not known", against),
-			"compare with a revision that npctl accepts")
+	if b.Result = result; diags.HasErrors() {
+		return &diagnosed{diags, result.Files}
 	}
-	return base, nil
+	return nil
 }
 
 // fileName returns the name of a file of the base as the head names the same file.

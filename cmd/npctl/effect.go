@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"sync"
 
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/internal/terminal"
@@ -16,18 +17,28 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// effect returns the effect of the change from the base to the configuration of the session, which has been observed, and the plan of
-// the latter.
-func (s *session) effect(ctx context.Context, base *baseConfiguration, refresh bool, opt plan.Options) (plan.Effect, plan.Plan, error) {
+// effect observes the world, and returns the effect of the change from the base to the configuration of the session, and the plan
+// of the latter.
+func (s *session) effect(ctx context.Context, base *baseConfiguration, o *planOptions, opt plan.Options) (plan.Effect, plan.Plan, error) {
+	if err := s.checkAddresses(ctx, opt); err != nil {
+		return plan.Effect{}, plan.Plan{}, err
+	}
+	var err error
+	if s.seen, err = s.observeWithLock(ctx, o.refresh); err != nil {
+		return plan.Effect{}, plan.Plan{}, err
+	}
 	engine := s.engine.With(base.Desired)
-	before, err := s.engine.ObserveBase(ctx, engine, s.seen, refresh)
+	before, err := s.engine.ObserveBase(ctx, engine, s.seen, o.refresh)
 	if err != nil {
 		return plan.Effect{}, plan.Plan{}, err
 	}
 	var notes []plan.Note
 	s.seen, notes = s.engine.WithoutUnlisted(engine, s.seen)
-	was := plan.Side{Desired: engine.Desired, Observed: before, Plan: plan.Compute(engine.Desired, before, opt)}
-	is := plan.Side{Desired: s.config.Desired, Observed: s.seen, Plan: plan.Compute(s.config.Desired, s.seen, opt)}
+	was, is := plan.Side{Desired: engine.Desired, Observed: before}, plan.Side{Desired: s.config.Desired, Observed: s.seen}
+	var both sync.WaitGroup
+	both.Go(func() { was.Plan = plan.Compute(was.Desired, was.Observed, opt) })
+	is.Plan = plan.Compute(is.Desired, is.Observed, opt)
+	both.Wait()
 	differences := config.Differences(base.Result, s.config.Result)
 	for i := range differences {
 		if differences[i].Block == resources.BlockRemoved {
@@ -49,8 +60,8 @@ func (a *app) printEffect(e plan.Effect, verbose bool) error {
 
 // expectation is the effect that a review has approved.
 type expectation struct {
-	digest string
-	facts  []string // nil if only the digest is known
+	digest  string
+	outline []string // nil if only the digest is known
 }
 
 var digestPattern = regexp.MustCompile("^[0-9a-f]{32}$")
@@ -79,17 +90,17 @@ func readExpectation(value string) (expectation, error) {
 	}
 	var report struct {
 		Effect *struct {
-			Digest string   `json:"digest"`
-			Facts  []string `json:"facts"`
+			Digest  string   `json:"digest"`
+			Outline []string `json:"outline"`
 		} `json:"effect"`
 	}
 	if err := json.Unmarshal(text, &report); err != nil {
 		return failed(fmt.Errorf("it is not a JSON document: %w", err))
 	}
-	if report.Effect == nil || plan.DigestOfFacts(report.Effect.Facts) != report.Effect.Digest {
+	if report.Effect == nil || plan.DigestOfOutline(report.Effect.Outline) != report.Effect.Digest {
 		return failed(errors.New("it has no effect of a change"))
 	}
-	return expectation{report.Effect.Digest, report.Effect.Facts}, nil
+	return expectation{report.Effect.Digest, report.Effect.Outline}, nil
 }
 
 // compare returns an error if the effect is not the expected one, and prints the difference.
@@ -97,28 +108,28 @@ func (a *app) compare(e plan.Effect, want expectation) error {
 	if e.Digest() == want.digest {
 		return nil
 	}
-	now := e.Facts()
-	a.printFacts("The change was reviewed with this effect, which it no longer has:", slices.DeleteFunc(slices.Clone(want.facts), func(f string) bool { return slices.Contains(now, f) }))
+	now := e.Outline()
+	a.printOutline("The change was reviewed with this effect, which it no longer has:", slices.DeleteFunc(slices.Clone(want.outline), func(line string) bool { return slices.Contains(now, line) }))
 	lead := "The change has this effect, which was not reviewed:"
-	if want.facts == nil {
+	if want.outline == nil {
 		lead = "The effect of the change is now:"
 	}
-	a.printFacts(lead, slices.DeleteFunc(now, func(f string) bool { return slices.Contains(want.facts, f) }))
+	a.printOutline(lead, slices.DeleteFunc(now, func(line string) bool { return slices.Contains(want.outline, line) }))
 	return hint(fmt.Errorf("the effect of the change is not the reviewed one (its digest is %s, the reviewed one is %s); no step was run", e.Digest(), want.digest),
 		"review the present effect: npctl plan -against="+e.Against)
 }
 
-func (a *app) printFacts(lead string, facts []string) {
+func (a *app) printOutline(lead string, lines []string) {
 	const shown = 50
-	if len(facts) == 0 {
+	if len(lines) == 0 {
 		return
 	}
 	a.ui.Message("%s", lead)
-	for i, f := range facts {
+	for i, line := range lines {
 		if i == shown {
-			a.ui.Message("  ... and %d more", len(facts)-shown)
+			a.ui.Message("  ... and %d more", len(lines)-shown)
 			return
 		}
-		a.ui.Message("  - %s", visibleLine(f))
+		a.ui.Message("  - %s", visibleLine(line))
 	}
 }

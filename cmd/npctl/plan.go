@@ -12,7 +12,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/plan"
@@ -82,11 +81,7 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := c.checkPlan(); err != nil {
 		return err
 	}
-	config, err := c.readAndWarn(c.variables, config.Options{Compare: c.against != ""})
-	if err != nil {
-		return err
-	}
-	base, err := c.loadBase(ctx, c.against, c.variables)
+	config, base, err := c.readBoth(ctx, c.against, c.variables)
 	defer base.close(c.app)
 	if err != nil {
 		return err
@@ -96,20 +91,18 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	defer s.close()
+	if c.lock {
+		if err := s.awaitLockHolder(ctx, c.lockTimeout); err != nil {
+			return err
+		}
+	}
 	opt := c.compute()
+	if base != nil {
+		return c.effect(ctx, s, base, opt)
+	}
 	p, err := c.plan(ctx, s, opt)
 	if err != nil {
 		return err
-	}
-	if base != nil {
-		e, p, err := s.effect(ctx, base, c.refresh, opt)
-		if err != nil {
-			return err
-		}
-		if err := c.showEffect(s, e, p, opt); err != nil {
-			return err
-		}
-		return c.effectVerdict(e)
 	}
 	if err := c.show(s, p, opt); err != nil {
 		return err
@@ -123,14 +116,21 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	return c.verdict(p)
 }
 
-// plan computes the plan. With -lock=false it neither waits for another npctl nor notes that one is working; the plan
-// still skips the objects that the other one works on.
-func (c *planCommand) plan(ctx context.Context, s *session, opt plan.Options) (plan.Plan, error) {
-	if c.lock {
-		if err := s.awaitLockHolder(ctx, c.lockTimeout); err != nil {
-			return plan.Plan{}, err
-		}
+// effect shows only the effect of the change since the base.
+func (c *planCommand) effect(ctx context.Context, s *session, base *baseConfiguration, opt plan.Options) error {
+	e, p, err := s.effect(ctx, base, &c.planOptions, opt)
+	if err != nil {
+		return err
 	}
+	if err := c.showEffect(s, e, p, opt); err != nil {
+		return err
+	}
+	return c.effectVerdict(e)
+}
+
+// plan computes the plan. With -lock=false it does not note that another npctl is working; the plan still skips the objects
+// that the other one works on.
+func (c *planCommand) plan(ctx context.Context, s *session, opt plan.Options) (plan.Plan, error) {
 	p, err := s.plan(ctx, &c.planOptions, opt)
 	if !c.lock {
 		p.Notes = slices.DeleteFunc(p.Notes, func(n plan.Note) bool { return n.Code == plan.CodeInProgress })

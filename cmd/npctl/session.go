@@ -82,18 +82,24 @@ func (s *session) close() {
 	}
 }
 
-// plan rejects unknown addresses and then calls compute. It checks the addresses without querying the clouds.
+// plan rejects unknown addresses and then calls compute.
 func (s *session) plan(ctx context.Context, o *planOptions, opt plan.Options) (plan.Plan, error) {
-	if len(opt.Targets)+len(opt.Excludes)+len(opt.Replace) > 0 {
-		recorded, err := s.engine.Observe(ctx, false)
-		if err != nil {
-			return plan.Plan{}, err
-		}
-		if err := checkAddresses(opt, s.config.Desired, recorded); err != nil {
-			return plan.Plan{}, err
-		}
+	if err := s.checkAddresses(ctx, opt); err != nil {
+		return plan.Plan{}, err
 	}
 	return s.compute(ctx, o, opt)
+}
+
+// checkAddresses rejects unknown addresses in the options, without querying the clouds.
+func (s *session) checkAddresses(ctx context.Context, opt plan.Options) error {
+	if len(opt.Targets)+len(opt.Excludes)+len(opt.Replace) == 0 {
+		return nil
+	}
+	recorded, err := s.engine.Observe(ctx, false)
+	if err != nil {
+		return err
+	}
+	return checkAddresses(opt, s.config.Desired, recorded)
 }
 
 // compute observes the records and clouds and computes the plan.

@@ -24,6 +24,7 @@ var starters = map[string]string{
 	"google.golang.org/api/internal/cert":                           "`cert_provider_command`",
 	"github.com/googleapis/enterprise-certificate-proxy/client":     "proxy for client certificates",
 	"k8s.io/client-go/plugin/pkg/client/auth/exec":                  "plugin for credentials (`exec`)",
+	"github.com/npctl/npctl/cmd/npctl":                              "`git`",
 }
 
 // TestSecurityPageListsAllPrograms fails when a package that can start programs comes into the binary: say in the page when it

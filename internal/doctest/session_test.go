@@ -75,6 +75,7 @@ func newPlace(t *testing.T) *place {
 	dir := t.TempDir()
 	return &place{t, dir, []string{
 		"HOME=" + dir, "PATH=" + filepath.Dir(npctl) + string(os.PathListSeparator) + os.Getenv("PATH"), "NO_COLOR=1", "USER=ci",
+		"GIT_AUTHOR_NAME=ci", "GIT_AUTHOR_EMAIL=ci@example.com", "GIT_COMMITTER_NAME=ci", "GIT_COMMITTER_EMAIL=ci@example.com", "GIT_CONFIG_NOSYSTEM=1",
 	}}
 }
 
@@ -209,8 +210,10 @@ func openstackSession(p *place) {
 }
 
 // reviewed is a fleet in a cloud that two directories can reach.
-const reviewed = `
-label "small" { min_ready = 1 }
+const reviewed = `label "small" {
+  min_ready = 1
+}
+label "other" {}
 diskimage "tiny" {
   builder "exec" { command = ["sh", "-c", "truncate -s 1M $NPCTL_OUTPUT.raw"] }
 }
@@ -223,11 +226,15 @@ provider "sandbox" "play" {
       image  = diskimage.tiny
       flavor = "small"
     }
+    label "other" {
+      image  = diskimage.tiny
+      flavor = "small"
+    }
   }
 }
 `
 
-// reviewSession has a fleet elsewhere, and here the same configuration and a copy of its state.
+// reviewSession has a fleet elsewhere, with work to do, and here a copy of its state and a repository with a change.
 func reviewSession(p *place) {
 	p.t.Helper()
 	text := strings.ReplaceAll(reviewed, "CLOUD", filepath.Join(p.dir, "cloud.json"))
@@ -235,4 +242,8 @@ func reviewSession(p *place) {
 	p.write("fleet/npctl.hcl", text)
 	p.write("npctl.hcl", text)
 	p.sh("npctl fmt >/dev/null && npctl fmt -config=fleet >/dev/null && npctl -chdir=fleet apply -auto-approve && npctl -chdir=fleet state pull >state.json")
+	p.write("npctl.hcl", strings.Replace(testutil.ReadFile(p.t, filepath.Join(p.dir, "npctl.hcl")), `label "other" {}`, "label \"other\" {\n  min_ready = 1\n}", 1))
+	p.sh("git init --quiet . && git add npctl.hcl && git commit --quiet --message=before")
+	p.write("npctl.hcl", strings.Replace(testutil.ReadFile(p.t, filepath.Join(p.dir, "npctl.hcl")), "min_ready = 1", "min_ready = 2", 1))
+	p.sh("git commit --quiet --all --message=change")
 }

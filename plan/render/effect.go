@@ -55,7 +55,7 @@ func EffectText(w io.Writer, e plan.Effect, o TextOptions) error {
 	return t.flush()
 }
 
-// commonLines says what both plans have and the effect does not show.
+// commonLines counts the steps and problems that both plans have.
 func commonLines(e plan.Effect) (lines []string) {
 	if e.Common > 0 {
 		lines = append(lines, "("+text.Count(e.Common, "step that is", "steps that are")+" due with and without the change hidden)")

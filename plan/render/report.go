@@ -38,7 +38,7 @@ type reportDoc struct {
 type reportEffect struct {
 	Against     string                 `json:"against"`
 	Digest      string                 `json:"digest"`
-	Facts       []string               `json:"facts"`
+	Outline     []string               `json:"outline"`
 	Empty       bool                   `json:"empty"`
 	Complete    bool                   `json:"complete"`
 	Text        string                 `json:"text"`
@@ -149,7 +149,7 @@ func effectReport(e plan.Effect) *reportEffect {
 		return reports
 	}
 	return &reportEffect{
-		Against: e.Against, Digest: e.Digest(), Facts: append([]string{}, e.Facts()...), Empty: e.Empty(), Complete: e.Incomplete() == "", Text: e.String(),
+		Against: e.Against, Digest: e.Digest(), Outline: append([]string{}, e.Outline()...), Empty: e.Empty(), Complete: e.Incomplete() == "", Text: e.String(),
 		Settings: append([]resources.Difference{}, e.Differences...),
 		Added:    steps(e.Added), NoLonger: steps(e.Dropped), Differently: steps(e.Altered), Common: e.Common,
 		Problems: append([]plan.Problem{}, e.Problems...), Notes: append([]plan.Note{}, e.Notes...), Deferred: append([]string{}, e.Deferred...),
