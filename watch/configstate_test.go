@@ -56,10 +56,10 @@ func TestStartWithTruncatedConfigurationDeletesNothing(t *testing.T) {
 					t.Errorf("events are %q", got)
 				}
 				var held *watch.ConsentRequiredError
-				if _, err := d.Reload(t.Context(), false); !errors.As(err, &held) {
+				if _, err := d.Reload(t.Context(), watch.ReloadOptions{}); !errors.As(err, &held) {
 					t.Errorf("reload without consent: %v, want it to be held back", err)
 				}
-				if _, err := d.Reload(t.Context(), true); err != nil {
+				if _, err := d.Reload(t.Context(), watch.ReloadOptions{AllowDestroy: true}); err != nil {
 					t.Fatal(err)
 				}
 				testutil.Await(l.t, "everything is deleted", func() bool { return l.servers("one") == 0 })
@@ -115,7 +115,7 @@ func TestRejectedReloadIsInTheConfigState(t *testing.T) {
 		began := d.Configuration().LoadedAt
 		l.write(fleet + "\nlabel {\n")
 		time.Sleep(time.Minute)
-		if _, err := d.Reload(t.Context(), false); err == nil {
+		if _, err := d.Reload(t.Context(), watch.ReloadOptions{}); err == nil {
 			t.Fatal("a configuration with a mistake was taken")
 		}
 		state := d.Configuration()
@@ -126,7 +126,7 @@ func TestRejectedReloadIsInTheConfigState(t *testing.T) {
 			t.Errorf("events are %q", got)
 		}
 		l.write(fleet)
-		if _, err := d.Reload(t.Context(), false); err != nil {
+		if _, err := d.Reload(t.Context(), watch.ReloadOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if state := d.Configuration(); state.Error != "" || !state.RejectedAt.IsZero() || !state.LoadedAt.Equal(time.Now()) {

@@ -142,13 +142,24 @@ type ConsentRequiredError struct {
 
 func (e *ConsentRequiredError) Error() string { return "new configuration: " + e.Consent.Error() }
 
+// ReloadOptions are the options of a reload.
+type ReloadOptions struct {
+	AllowDestroy bool // consents to deletions
+	// From and To are the digests of the configuration in force and of the new one; "" permits any. With another configuration,
+	// Reload changes nothing.
+	From, To resources.Hash
+}
+
 // Reload reads the configuration and puts it in force. It refuses a configuration with errors as a whole and, unless
-// allowDestroy is set, a configuration with deletions that require consent; the old configuration then stays in force.
+// o.AllowDestroy is set, a configuration with deletions that require consent; the old configuration then stays in force.
 // Reload returns the plan of the new configuration.
-func (d *Daemon) Reload(ctx context.Context, allowDestroy bool) (plan.Plan, error) {
+func (d *Daemon) Reload(ctx context.Context, o ReloadOptions) (plan.Plan, error) {
 	d.reloading.Lock() // the configuration that was read last must win
 	defer d.reloading.Unlock()
-	p, err := d.reload(ctx, allowDestroy)
+	if o.From != "" && !d.Desired().Digests.Same(o.From) {
+		return plan.Plan{}, fmt.Errorf("%w: the configuration in force is not the one before the change", ErrState)
+	}
+	p, err := d.reload(ctx, o)
 	d.noteReload(err)
 	if d.Reloaded != nil {
 		d.Reloaded(p, err)
@@ -166,7 +177,7 @@ func (d *Daemon) noteReload(err error) {
 	d.Journal.add(e)
 }
 
-func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, error) {
+func (d *Daemon) reload(ctx context.Context, o ReloadOptions) (plan.Plan, error) {
 	if d.Load == nil {
 		return plan.Plan{}, errors.New("this daemon cannot reload its configuration")
 	}
@@ -176,12 +187,15 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	}
 	old := d.observer.Engine()
 	next := old.With(desired)
+	if o.To != "" && !next.Desired.Digests.Same(o.To) {
+		return plan.Plan{}, fmt.Errorf("%w: the files of the daemon have another configuration than the expected one", ErrState)
+	}
 	seen, err := d.observer.Preview(ctx, next, d.changedProviders(old.Desired, next.Desired))
 	if err != nil {
 		return plan.Plan{}, err
 	}
 	options := plan.Options{HonorBackoff: true}
-	if allowDestroy {
+	if o.AllowDestroy {
 		options.AllowDestroy = plan.AllowAll
 	}
 	p := plan.Compute(next.Desired, seen, options)
@@ -191,7 +205,7 @@ func (d *Daemon) reload(ctx context.Context, allowDestroy bool) (plan.Plan, erro
 	if p.Consent != nil && !d.Shadow {
 		return p, &ConsentRequiredError{Consent: p.Consent, Deletes: stepsNeedingConsent(p)}
 	}
-	d.config.replace(func() { d.observer.Use(next, seen) }, allowDestroy)
+	d.config.replace(func() { d.observer.Use(next, seen) }, o.AllowDestroy)
 	d.reloaded()
 	return p, nil
 }

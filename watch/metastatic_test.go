@@ -227,7 +227,7 @@ func TestBackingNodeOfARemovedProviderIsReturned(t *testing.T) {
 		a := s.take("a")
 		rest, _, _ := strings.Cut(slotFleet, `provider "metastatic"`)
 		s.write(rest)
-		_, err := s.d.Reload(t.Context(), true)
+		_, err := s.d.Reload(t.Context(), watch.ReloadOptions{AllowDestroy: true})
 		testutil.Must(t, err)
 		time.Sleep(10 * time.Minute)
 		if n := s.servers("one"); n != 1 {
@@ -244,7 +244,7 @@ func TestRenamedProviderKeepsItsSlots(t *testing.T) {
 		defer func() { s.stop(true) }()
 		a := s.take("a")
 		s.write(strings.Replace(slotFleet, `"metastatic" "slots"`, `"metastatic" "parts"`, 1) + "\nmoved {\n  from = provider.slots\n  to   = provider.parts\n}\n")
-		p, err := s.d.Reload(t.Context(), false)
+		p, err := s.d.Reload(t.Context(), watch.ReloadOptions{})
 		testutil.Must(t, err)
 		if n := p.Summary(); n.Move == 0 || n.Move != n.Total {
 			t.Errorf("the plan of the reload is: %s", n)

@@ -65,7 +65,7 @@ provider "lab" "two" {
 					t.Fatalf("there is no %s", test.old)
 				}
 				l.write(strings.Replace(fleet, test.old, test.new, 1))
-				if _, err := d.Reload(t.Context(), false); err == nil || !strings.Contains(err.Error(), test.want) {
+				if _, err := d.Reload(t.Context(), watch.ReloadOptions{}); err == nil || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("reload ends with %v, which does not name %s", err, test.want)
 				}
 				l.serves(d, "small")
@@ -113,7 +113,7 @@ func TestHangingCloudDelaysReloadBriefly(t *testing.T) {
 				s.now.Store(true)
 				l.write(strings.Replace(fleet, `flavor = "small"`, `flavor = "large"`, 1))
 				began := time.Now()
-				if _, err := d.Reload(t.Context(), false); err != nil {
+				if _, err := d.Reload(t.Context(), watch.ReloadOptions{}); err != nil {
 					t.Error(err)
 				}
 				if took := time.Since(began); took < 9*time.Second || took > 11*time.Second {
@@ -157,7 +157,7 @@ func TestMaxConcurrencyIsReloaded(t *testing.T) {
 			t.Fatalf("%d servers are being made at a time, want 1", n)
 		}
 		l.write(limited("3"))
-		if _, err := d.Reload(t.Context(), false); err != nil {
+		if _, err := d.Reload(t.Context(), watch.ReloadOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -193,7 +193,7 @@ func TestReloadRetriesFailedStepsImmediately(t *testing.T) {
 		if n := cloud.Calls()["server.create"]; n != refused {
 			t.Fatalf("what has failed for an hour is tried again within a minute: %d calls, %d before", n, refused)
 		}
-		if _, err := d.Reload(t.Context(), false); err != nil {
+		if _, err := d.Reload(t.Context(), watch.ReloadOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -234,7 +234,7 @@ func TestPassWithOldConfigurationIgnoresNewRequests(t *testing.T) {
 				return
 			}
 			l.write(strings.ReplaceAll(fleet, `"metal"`, `"iron"`))
-			if _, err := d.Reload(t.Context(), true); err != nil {
+			if _, err := d.Reload(t.Context(), watch.ReloadOptions{AllowDestroy: true}); err != nil {
 				t.Error(err)
 				return
 			}
@@ -277,7 +277,7 @@ func TestReloadRetriesFailedUploadsImmediately(t *testing.T) {
 		if n := asked(); n != refused {
 			t.Fatalf("what was refused is tried again within ten minutes: %d calls, %d before", n, refused)
 		}
-		p, err := d.Reload(t.Context(), false)
+		p, err := d.Reload(t.Context(), watch.ReloadOptions{})
 		testutil.Must(t, err)
 		if !slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Kind == plan.KindUpload }) {
 			t.Errorf("whoever reloads is not told that it is tried again: %+v", p.Steps)
@@ -298,7 +298,7 @@ func TestReloadRetriesFailedUploadsImmediately(t *testing.T) {
 func (l *lab) takes(d *watch.Daemon, configuration string) {
 	l.t.Helper()
 	l.write(configuration)
-	if _, err := d.Reload(l.t.Context(), true); err != nil {
+	if _, err := d.Reload(l.t.Context(), watch.ReloadOptions{AllowDestroy: true}); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -322,7 +322,7 @@ func TestConnectionsOfOldConfigurationsAreClosed(t *testing.T) {
 		"that were refused": {func(l *lab, d *watch.Daemon) {
 			for n := range 5 {
 				l.write(strings.Replace(impatient(n+2), `flavor = "small"`, `flavor = "smal"`, 1))
-				if _, err := d.Reload(l.t.Context(), false); err == nil {
+				if _, err := d.Reload(l.t.Context(), watch.ReloadOptions{}); err == nil {
 					l.t.Fatal("a flavor that the cloud does not know is taken")
 				}
 			}

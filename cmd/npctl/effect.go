@@ -115,7 +115,7 @@ func (a *app) compare(e plan.Effect, want expectation) error {
 		lead = "The effect of the change is now:"
 	}
 	a.printOutline(lead, slices.DeleteFunc(now, func(line string) bool { return slices.Contains(want.outline, line) }))
-	return hint(fmt.Errorf("the effect of the change is not the reviewed one (its digest is %s, the reviewed one is %s); no step was run", e.Digest(), want.digest),
+	return hint(fmt.Errorf("the effect of the change is not the reviewed one (its digest is %s, the reviewed one is %s); nothing was applied", e.Digest(), want.digest),
 		"review the present effect: npctl plan -against="+e.Against)
 }
 

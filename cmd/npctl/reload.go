@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/inspect/wire"
+	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
@@ -16,34 +17,95 @@ type reloadDocument struct {
 	wire.Reloaded
 }
 
+// reloadCommand implements npctl reload.
+type reloadCommand struct {
+	*daemonCommand
+	comparison planOptions // -against and the variables
+	options    wire.Reload
+	expect     string
+}
+
 func newReloadCommand(a *app) *cli.Command {
-	c := &daemonCommand{app: a}
-	allow := false
+	c := &reloadCommand{daemonCommand: &daemonCommand{app: a}, comparison: planOptions{refresh: true}}
+	own := append([]cli.Flag{
+		&cli.BoolFlag{Name: "allow-destroy", Destination: &c.options.AllowDestroy, Usage: "even if many objects are deleted"},
+		c.comparison.againstFlag(),
+		&cli.StringFlag{Name: "expect", Destination: &c.expect, TakesFile: true, Usage: "with -against: reload only if the effect is the reviewed one. `REVIEWED` is its digest, or a file with the output of npctl plan -against -json"},
+	}, c.comparison.variables.flags()...)
 	return &cli.Command{
 		Name: "reload", Category: categoryDaemon, Usage: "reload the configuration of npctl watch",
 		Description: `Makes npctl watch reload its configuration, and shows the immediate changes. npctl watch refuses a configuration
 that has errors, or that would delete many objects unless -allow-destroy is given, and keeps the previous one.
 
+With -against and -expect it reloads only if the effect of the change since that revision is the reviewed one, the daemon has the
+configuration of that revision in force, and its files have the current configuration. Run it in the directory of the
+daemon's configuration, with the variables of the daemon.
+
 Examples:
   npctl validate && npctl plan && npctl reload
   npctl reload -allow-destroy
+  npctl reload -against=HEAD^1 -expect=effect.json   (after the merge of a reviewed change)
 
 Exit codes: 0, or 1 on an error or when the configuration was refused.` + daemonHelp,
-		Flags: c.flags(&cli.BoolFlag{Name: "allow-destroy", Destination: &allow, Usage: "even if many objects are deleted"}),
+		Flags: c.flags(own...),
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			return c.with(ctx, func(ctx context.Context, d *client.Client) error {
-				r, err := d.Reload(ctx, allow)
-				if err != nil {
-					c.printPendingDeletions(err)
-					return err
-				}
-				if c.json {
-					return c.printJSON(reloadDocument{jsonVersion, r})
-				}
-				return c.reloaded(r)
-			})
+			if err := c.check(ctx); err != nil {
+				return err
+			}
+			return c.with(ctx, c.reload)
 		},
 	}
+}
+
+func (c *reloadCommand) reload(ctx context.Context, d *client.Client) error {
+	r, err := d.Reload(ctx, c.options)
+	if err != nil {
+		c.printPendingDeletions(err)
+		return err
+	}
+	if c.json {
+		return c.printJSON(reloadDocument{jsonVersion, r})
+	}
+	return c.reloaded(r)
+}
+
+// check compares the effect of the change with the reviewed one, if options ask for it, and sets the digests of both configurations.
+func (c *reloadCommand) check(ctx context.Context) error {
+	switch {
+	case c.expect == "" && c.comparison.against == "":
+		return nil
+	case c.expect == "" || c.comparison.against == "":
+		return hint(errors.New("-against and -expect belong together: npctl watch does everything that is due after a reload"),
+			"show the effect of a change with npctl plan -against")
+	}
+	expected, err := readExpectation(c.expect)
+	if err != nil {
+		return err
+	}
+	config, base, err := c.readBoth(ctx, c.comparison.against, c.comparison.variables)
+	defer base.close(c.app)
+	if err != nil {
+		return err
+	}
+	s, err := c.openSession(ctx, config, 0, readState)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	e, _, err := s.effect(ctx, base, &c.comparison, plan.Options{})
+	if err != nil {
+		return err
+	}
+	if !c.json {
+		if err := c.printEffect(e, false); err != nil {
+			return err
+		}
+	}
+	if err := c.compare(e, expected); err != nil {
+		return err
+	}
+	c.options.From, c.options.To = string(s.engine.With(base.Desired).Desired.Digests.Current()), string(s.config.Desired.Digests.Current())
+	return nil
 }
 
 func (c *daemonCommand) reloaded(r wire.Reloaded) error {

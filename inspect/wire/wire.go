@@ -217,7 +217,9 @@ type Events struct {
 
 // Reload sets the options of a reload.
 type Reload struct {
-	AllowDestroy bool `json:"allow_destroy,omitempty" doc:"Consents to deletions that need consent."`
+	AllowDestroy bool   `json:"allow_destroy,omitempty" doc:"Consents to deletions that need consent."`
+	From         string `json:"from,omitempty" doc:"Digest of the configuration that has to be in force; otherwise nothing is reloaded."`
+	To           string `json:"to,omitempty" doc:"Digest that the new configuration has to have; otherwise it is rejected."`
 }
 
 // Reloaded summarizes the plan for a new configuration.

@@ -289,7 +289,7 @@ func TestConfigurationIsReloadedOrRejected(t *testing.T) {
 	for i := range 20 { // a reload takes effect at once, even during a pass
 		name := fmt.Sprintf("new%d", i)
 		l.write(strings.Replace(fleet, `["metal"]`, fmt.Sprintf(`["metal", %q]`, name), 1) + fmt.Sprintf("\nlabel %q {}\n", name))
-		if _, err := l.Reload(t.Context(), false); err != nil {
+		if _, err := l.Reload(t.Context(), wire.Reload{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := l.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{name}}); err != nil {
@@ -297,14 +297,34 @@ func TestConfigurationIsReloadedOrRejected(t *testing.T) {
 		}
 	}
 	l.write(fleet + "\nlabel \"unserved\" {}\n")
-	if _, err := l.Reload(t.Context(), false); err != nil {
+	if _, err := l.Reload(t.Context(), wire.Reload{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := l.CreateRequest(t.Context(), wire.NewRequest{Labels: []string{"small", "unserved"}})
 	refused(t, err, wire.CodeInvalid, `no pool offers the label "unserved"`)
 	l.write(strings.Replace(fleet, "max_servers", "max_serfers", 1))
-	_, err = l.Reload(t.Context(), false)
+	_, err = l.Reload(t.Context(), wire.Reload{})
 	refused(t, err, wire.CodeInvalidConfiguration, "max_serfers")
+}
+
+func TestReloadOfAnotherConfigurationThanExpectedIsRejected(t *testing.T) {
+	l := newLab(t, fleet, nil)
+	before := string(l.daemon.Desired().Digests.Current())
+	l.write(fleet + "\nlabel \"new\" {}\n")
+	_, err := l.Reload(t.Context(), wire.Reload{From: "v1:other"})
+	refused(t, err, wire.CodeInvalidState, "the configuration in force is not the one before the change")
+	_, err = l.Reload(t.Context(), wire.Reload{From: before, To: before})
+	refused(t, err, wire.CodeInvalidState, "the files of the daemon have another configuration than the expected one")
+	if now := string(l.daemon.Desired().Digests.Current()); now != before {
+		t.Fatal("the configuration has changed")
+	}
+	if _, err := l.Reload(t.Context(), wire.Reload{From: before}); err != nil {
+		t.Fatal(err)
+	}
+	after := string(l.daemon.Desired().Digests.Current())
+	if _, err := l.Reload(t.Context(), wire.Reload{From: after, To: after}); err != nil || after == before {
+		t.Errorf("configuration %s after %s, error %v", after, before, err)
+	}
 }
 
 func TestOnlyUsedNodesAreReturned(t *testing.T) {

@@ -124,7 +124,7 @@ type reporter interface {
 }
 
 func (r statusRoutes) reload(ctx context.Context, in *struct{ Body wire.Reload }) (done wire.Reloaded, err error) {
-	p, err := r.daemon.Reload(ctx, in.Body.AllowDestroy)
+	p, err := r.daemon.Reload(ctx, watch.ReloadOptions{AllowDestroy: in.Body.AllowDestroy, From: resources.Hash(in.Body.From), To: resources.Hash(in.Body.To)})
 	if err != nil && problemOf(err).Code == wire.CodeInternal {
 		no := failure(http.StatusUnprocessableEntity, wire.CodeInvalidConfiguration, "correct the errors and reload again; the old configuration stays in force", "%s", err)
 		if mistakes, ok := errors.AsType[reporter](err); ok {

@@ -242,8 +242,8 @@ func (c *Client) Status(ctx context.Context) (s wire.Status, err error) {
 }
 
 // Reload makes the daemon reload its configuration.
-func (c *Client) Reload(ctx context.Context, allowDestroy bool) (r wire.Reloaded, err error) {
-	err = c.call(ctx, http.MethodPost, at("reload"), nil, wire.Reload{AllowDestroy: allowDestroy}, &r)
+func (c *Client) Reload(ctx context.Context, o wire.Reload) (r wire.Reloaded, err error) {
+	err = c.call(ctx, http.MethodPost, at("reload"), nil, o, &r)
 	return r, err
 }
 
