@@ -82,7 +82,7 @@ func TestOptionsHaveFittingHeadings(t *testing.T) {
 			if fits := fitting[name]; fits != nil && !slices.Contains(fits, of) {
 				t.Errorf("%s -%s: heading is %q, want one of %q", c.FullName(), name, of, fits)
 			}
-			if of == categoryPlanning && !slices.Contains([]string{"plan", "apply", "destroy", "graph", "build"}, c.Name) {
+			if of == categoryPlanning && !slices.Contains([]string{"plan", "apply", "destroy", "graph", "build", "reload"}, c.Name) {
 				t.Errorf("%s -%s: the command plans nothing", c.FullName(), name)
 			}
 		}

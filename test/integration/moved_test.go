@@ -4,9 +4,12 @@ package integration
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
 )
 
 const movable = settings + `
@@ -64,8 +67,19 @@ func TestOpenStackMovesReplaceNothing(t *testing.T) {
 	at.nothingToDo()
 	made := p.things()
 
+	// In review: the effect of another flavor, whose name the cloud resolves, and of the moves.
+	earlier := filepath.Join(t.TempDir(), "npctl.hcl")
+	testutil.WriteFile(t, earlier, at.read())
+	at.mustRun(0, "plan", "-against="+earlier, "-detailed-exitcode").contains("No effect.")
+	at.change(`flavor = "small"`, `flavor = "medium"`)
+	at.mustRun(2, "plan", "-against="+earlier, "-detailed-exitcode").contains(`flavor: "small" -> "medium", replaces objects`, "Effect: 1 to launch, 1 to delete; 1 setting changed.")
+	at.change(`flavor = "medium"`, `flavor = "smal"`)
+	at.mustRun(1, "plan", "-against="+earlier).contains("no such flavor", "1 new problem.")
+	at.change(`flavor = "smal"`, `flavor = "small"`)
+
 	at.write(strings.NewReplacer(`"acme"`, `"vexxhost"`, `"main"`, `"fleet"`, `"small" {`, `"little" {`, "blank", "empty").Replace(at.read()) + moves)
 	at.mustRun(0, "plan").contains("a moved block renames it", "Plan: 0 to build, 0 to upload, 0 to launch", " to move, 0 to delete.")
+	at.mustRun(0, "plan", "-against="+earlier).contains("Effect: 6 to move; ")
 	at.mustRun(0, "apply", "-auto-approve").contains(" moved, 0 deleted.")
 	at.nothingToDo()
 	at.change(moves, "")
