@@ -16,27 +16,27 @@ import (
 // base) and after it (the head), over one observed state. Work that is due with and without the change is no part of it.
 type Effect struct {
 	// Against names the base: a revision or a directory.
-	Against string `json:"against"`
+	Against string
 	// Differences are the attributes and blocks that differ, whether or not they cause steps now.
-	Differences []resources.Difference `json:"differences"`
+	Differences []resources.Difference
 	// Added are the steps of the head that the base does not have.
-	Added []Step `json:"added"`
+	Added []Step
 	// Dropped are the steps of the base that the head does not have. The change prevents them.
-	Dropped []Step `json:"dropped"`
+	Dropped []Step
 	// Altered are the steps of the head that the base has for the same object or place, with other attributes. Their Changes
 	// are the differences between both.
-	Altered []Step `json:"altered"`
+	Altered []Step
 	// Common is the number of steps that both have.
-	Common int `json:"common"`
+	Common int
 	// Problems and Notes are those of the head that the base does not have.
-	Problems []Problem `json:"problems"`
-	Notes    []Note    `json:"notes"`
+	Problems []Problem
+	Notes    []Note
 	// CommonProblems are those of both. They prevent an apply, and the change is not their cause.
-	CommonProblems []Problem `json:"common_problems"`
+	CommonProblems []Problem
 	// Deferred names the providers that could not be listed for one of the plans. The effect has no steps for them.
-	Deferred []string `json:"deferred"`
+	Deferred []string
 	// InProgress is as in Plan.
-	InProgress *LockHolder `json:"in_progress,omitempty"`
+	InProgress *LockHolder
 }
 
 // Side is one side of a comparison.
@@ -71,20 +71,35 @@ func EffectOf(base, head Side, differences []resources.Difference) Effect {
 		s.Changes = attributeChanges(pair.base.attributes, pair.head.attributes)
 		e.Altered = append(e.Altered, s)
 	}
-	for _, p := range head.Plan.Problems {
-		if slices.ContainsFunc(base.Plan.Problems, func(q Problem) bool { return q.Address == p.Address && q.Text == p.Text }) {
+	e.compareTexts(base.Plan, head.Plan)
+	return e
+}
+
+// compareTexts compares the problems and notes of both plans, without their positions.
+func (e *Effect) compareTexts(base, head Plan) {
+	type said struct {
+		at         Address
+		code, text string
+	}
+	before := map[said]bool{}
+	for _, p := range base.Problems {
+		before[said{p.Address, "", p.Text}] = true
+	}
+	for _, n := range base.Notes {
+		before[said{n.Address, n.Code, n.Text}] = true
+	}
+	for _, p := range head.Problems {
+		if before[said{p.Address, "", p.Text}] {
 			e.CommonProblems = append(e.CommonProblems, p)
 		} else {
 			e.Problems = append(e.Problems, p)
 		}
 	}
-	for _, n := range head.Plan.Notes {
-		known := slices.ContainsFunc(base.Plan.Notes, func(m Note) bool { return m.Code == n.Code && m.Address == n.Address && m.Text == n.Text })
-		if !known || n.Code == "deferred" {
+	for _, n := range head.Notes {
+		if n.Code == "deferred" || !before[said{n.Address, n.Code, n.Text}] { // the notes of deferred providers say why the effect is incomplete
 			e.Notes = append(e.Notes, n)
 		}
 	}
-	return e
 }
 
 // Steps returns the steps of the head that belong to the effect.

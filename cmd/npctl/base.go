@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,7 +163,10 @@ func (g git) run(args ...string) (string, error) {
 	command := exec.CommandContext(g.ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false"}, args...)...)
 	var out, complaints bytes.Buffer
 	command.Dir, command.Stdout, command.Stderr = g.dir, &out, &complaints
-	command.Env = append(os.Environ(), "LC_ALL=C")
+	command.Env = slices.DeleteFunc(append(os.Environ(), "LC_ALL=C"), func(v string) bool { // a hook has them, for another directory
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}, name)
+	})
 	if g.index != "" {
 		command.Env = append(command.Env, "GIT_INDEX_FILE="+g.index)
 	}

@@ -109,12 +109,15 @@ func (a *app) compare(e plan.Effect, want expectation) error {
 		return nil
 	}
 	now := e.Outline()
-	a.printOutline("The change was reviewed with this effect, which it no longer has:", slices.DeleteFunc(slices.Clone(want.outline), func(line string) bool { return slices.Contains(now, line) }))
+	without := func(lines, others []string) []string { // both are sorted
+		return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { _, both := slices.BinarySearch(others, line); return both })
+	}
+	a.printOutline("The change was reviewed with this effect, which it no longer has:", without(want.outline, now))
 	lead := "The change has this effect, which was not reviewed:"
 	if want.outline == nil {
 		lead = "The effect of the change is now:"
 	}
-	a.printOutline(lead, slices.DeleteFunc(now, func(line string) bool { return slices.Contains(want.outline, line) }))
+	a.printOutline(lead, without(now, want.outline))
 	return hint(fmt.Errorf("the effect of the change is not the reviewed one (its digest is %s, the reviewed one is %s); nothing was applied", e.Digest(), want.digest),
 		"review the present effect: npctl plan -against="+e.Against)
 }
