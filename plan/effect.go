@@ -193,7 +193,7 @@ var momentary = []string{"image_id", "image_name", "zone", "build", "upload", "n
 
 // outline returns the kind, the place and the attributes of a step, without those of the moment.
 func (s *Step) outline() string {
-	words := []string{s.Kind.String()}
+	words := []string{s.String()}
 	for _, part := range [][2]string{{"provider", s.Provider}, {"pool", s.Pool}, {"label", s.Label}, {"node", s.Node}, {"image", s.Image}, {"format", s.Format}} {
 		if part[1] != "" {
 			words = append(words, part[0]+"="+jsonText(part[1]))

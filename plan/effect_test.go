@@ -199,3 +199,80 @@ func TestNoChangeHasNoEffect(t *testing.T) {
 		}
 	})
 }
+
+// renamed returns a configuration in which a provider, a pool, a label, an image and a static node have other names, with the moves.
+func renamed(d resources.Desired) resources.Desired {
+	name := func(old string) string {
+		switch old {
+		case "cloud0", "pool0", "label0", "image0", "metal":
+			return old + "x" // in the same order
+		}
+		return old
+	}
+	move := func(from resources.BlockRef) {
+		to := from
+		to.Name, to.Provider, to.Pool = name(from.Name), name(from.Provider), name(from.Pool)
+		from.Provider, from.Pool = to.Provider, to.Pool
+		d.Moves = append(d.Moves, resources.Move{From: from, To: to})
+	}
+	move(resources.BlockRef{Type: "label", Name: "label0"})
+	move(resources.BlockRef{Type: "diskimage", Name: "image0"})
+	move(resources.BlockRef{Type: "provider", Name: "cloud0"})
+	d.Labels, d.Images, d.Providers = slices.Clone(d.Labels), slices.Clone(d.Images), slices.Clone(d.Providers)
+	for i := range d.Labels {
+		d.Labels[i].Name = name(d.Labels[i].Name)
+	}
+	for i := range d.Images {
+		d.Images[i].Name = name(d.Images[i].Name)
+	}
+	for i := range d.Providers {
+		p := &d.Providers[i]
+		former := p.Name
+		p.Name, p.Pools = name(p.Name), slices.Clone(p.Pools)
+		for j := range p.Pools {
+			pool := &p.Pools[j]
+			move(resources.BlockRef{Type: "pool", Provider: former, Name: pool.Name})
+			pool.Offers, pool.Nodes = slices.Clone(pool.Offers), slices.Clone(pool.Nodes)
+			for k := range pool.Offers {
+				o := &pool.Offers[k]
+				o.Label, o.Image.Name = name(o.Label), name(o.Image.Name)
+			}
+			for k := range pool.Nodes {
+				move(resources.BlockRef{Type: "node", Provider: former, Pool: pool.Name, Name: pool.Nodes[k].Name})
+				pool.Nodes[k].Name, pool.Nodes[k].Labels = name(pool.Nodes[k].Name), []string{name("label0")}
+			}
+			pool.Name = name(pool.Name)
+		}
+	}
+	d.Moves = slices.DeleteFunc(d.Moves, func(m resources.Move) bool { return m.From == m.To })
+	byName(d.Labels, func(l resources.Label) string { return l.Name })
+	byName(d.Images, func(i resources.Image) string { return i.Name })
+	byName(d.Providers, func(p resources.Provider) string { return p.Name })
+	return d
+}
+
+func byName[T any](list []T, name func(T) string) {
+	slices.SortFunc(list, func(a, b T) int { return strings.Compare(name(a), name(b)) })
+}
+
+// New names alone change records and do nothing else.
+func TestTheEffectOfNewNamesIsMoves(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		base, m := drawDesired(t), drawWorld(t)
+		head := renamed(base)
+		seen := m.observe()
+		after := seen
+		after.Providers, after.Formats = maps.Clone(seen.Providers), maps.Clone(seen.Formats)
+		after.Providers["cloud0x"], after.Formats["cloud0x"] = seen.Providers["cloud0"], seen.Formats["cloud0"] // the listing is under the new name
+		was, is := Side{base, seen, Compute(base, seen, Options{})}, Side{head, after, Compute(head, after, Options{})}
+		e := EffectOf(was, is, nil)
+		for _, s := range e.Added {
+			if s.Action != ActionMove {
+				t.Fatalf("added: %s\nbase:\n%s\nhead:\n%s", s.ID, lines(was.Plan), lines(is.Plan))
+			}
+		}
+		if len(e.Dropped)+len(e.Altered) > 0 {
+			t.Fatalf("no longer: %s\ndifferently: %s\nbase:\n%s\nhead:\n%s", lines(Plan{Steps: e.Dropped}), lines(Plan{Steps: e.Altered}), lines(was.Plan), lines(is.Plan))
+		}
+	})
+}
