@@ -158,21 +158,25 @@ func countsOf(steps []Step) string {
 	return strings.Join(counts, ", ")
 }
 
-// Outline describes the effect without the parts that change while the fleet does its daily work: it has the differences, and the kinds and
-// places of the steps with their attributes, and neither numbers and IDs of objects nor waiting requests. The lines are sorted.
+// Outline describes the effect without the parts that depend on the moment: a busy fleet has other nodes, and has other steps due, in
+// the next minute. It has the settings that differ, the imports, and the removals in blocks that the change does not touch. All other
+// steps follow from the settings and the fleet. The lines are sorted and distinct.
 func (e Effect) Outline() []string {
 	var all []string
+	touched := map[Address]bool{}
 	for _, d := range e.Differences {
-		all = append(all, strings.Join([]string{"setting " + d.Address, d.Attribute, string(d.Block), jsonText(d.Before), jsonText(d.After)}, " "))
+		touched[Address(d.Address)] = true
+		words := []string{"setting", d.Address}
+		if d.Block != "" {
+			words = append(words, string(d.Block))
+		} else {
+			words = append(words, d.Attribute, cmp.Or(d.Before, "(not set)"), "->", cmp.Or(d.After, "(not set)"))
+		}
+		all = append(all, strings.Join(words, " "))
 	}
-	for _, part := range []struct {
-		word  string
-		steps []Step
-	}{{"", e.Added}, {"no longer ", e.Dropped}, {"differently ", e.Altered}} {
-		for i := range part.steps {
-			if s := &part.steps[i]; s.Request == "" {
-				all = append(all, part.word+s.outline())
-			}
+	for _, s := range e.Steps() {
+		if line := s.outline(); line != "" && (s.Action == ActionImport || !slices.ContainsFunc(s.blocks(), func(at Address) bool { return touched[at] })) {
+			all = append(all, line)
 		}
 	}
 	slices.Sort(all)
@@ -188,29 +192,29 @@ func DigestOfOutline(lines []string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// momentary lists the attributes of steps that change while the fleet does its daily work.
-var momentary = []string{"image_id", "image_name", "zone", "build", "upload", "nodes", "version"}
+// blocks returns the addresses of the blocks that a step is about.
+func (s *Step) blocks() []Address {
+	all := []Address{ProviderAddress(s.Provider), poolAddress(s.Provider, s.Pool), imageAddress(s.ImageKind, s.Image), uploadAddress(s.Provider, s.Image),
+		poolAddress(s.Provider, s.Pool) + Address(".node."+s.Node)}
+	for label := range strings.SplitSeq(s.Label, ",") {
+		all = append(all, OfferAddress(s.Provider, s.Pool, label), Address("label."+label))
+	}
+	return all
+}
 
-// outline returns the kind, the place and the attributes of a step, without those of the moment.
+// outline returns the line of an import or a removal, and "" for any other step.
 func (s *Step) outline() string {
+	if s.Action != ActionImport && s.Action != ActionForget && !s.Removes() {
+		return ""
+	}
 	words := []string{s.String()}
-	for _, part := range [][2]string{{"provider", s.Provider}, {"pool", s.Pool}, {"label", s.Label}, {"node", s.Node}, {"image", s.Image}, {"format", s.Format}} {
+	for _, part := range [][2]string{{"provider", s.Provider}, {"pool", s.Pool}, {"label", s.Label}, {"node", s.Node}, {"image", s.Image}} {
 		if part[1] != "" {
-			words = append(words, part[0]+"="+jsonText(part[1]))
+			words = append(words, part[0]+" "+part[1])
 		}
 	}
 	if s.Action == ActionImport {
-		words = append(words, "id="+jsonText(s.External))
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Values)) {
-		if !slices.Contains(momentary, name) {
-			words = append(words, name+"="+jsonText(s.Values[name]))
-		}
-	}
-	for _, c := range s.Changes {
-		if !slices.Contains(momentary, c.Attribute) {
-			words = append(words, c.Attribute+":"+jsonText(c.Before)+"->"+jsonText(c.After))
-		}
+		words = append(words, "cloud id "+s.External)
 	}
 	return strings.Join(words, " ")
 }

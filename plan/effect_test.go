@@ -276,3 +276,100 @@ func TestTheEffectOfNewNamesIsMoves(t *testing.T) {
 		}
 	})
 }
+
+// The effect of changes while the fleet is at work: requests wait, a node has been used, and a launch is due.
+func TestEffectWhileTheFleetIsAtWork(t *testing.T) {
+	atWork := func() (resources.Desired, Observed) {
+		d, o := fleet(), settled()
+		o.Records.Nodes[0].State = resources.StateUsed
+		o.Records.Requests = []*resources.Request{request("1", "small"), request("2", "small"), request("3", "small"), request("4", "small")}
+		d.Providers[0].Pools[0].Offers[0].Values = map[string]string{"flavor": `"medium"`}
+		return d, o
+	}
+	effect := func(change func(*resources.Desired)) Effect {
+		base, o := atWork()
+		head, _ := atWork()
+		change(&head)
+		return EffectOf(Side{base, o, Compute(base, o, Options{})}, Side{head, o, Compute(head, o, Options{})}, nil)
+	}
+	none := func(*resources.Desired) {}
+	cases := []struct {
+		name   string
+		change func(*resources.Desired)
+		want   string // the numbers of added, dropped, altered and common steps
+	}{
+		{"none", none, "0 0 0 7"},
+		{"a higher limit serves more requests, and then min_ready", func(d *resources.Desired) { d.Providers[0].Pools[0].MaxServers = ptr(6) }, "3 0 0 7"},
+		{"a lower limit serves fewer", func(d *resources.Desired) { d.Providers[0].Pools[0].MaxServers = ptr(3) }, "0 2 0 5"},
+		{"another flavor", func(d *resources.Desired) {
+			d.Providers[0].Pools[0].Offers[0].Values, d.Providers[0].Pools[0].Offers[0].Hashes = map[string]string{"flavor": `"large"`}, resources.Hashes{"v1:other"}
+		}, "3 2 3 2"},
+		{"a limit of an image", func(d *resources.Desired) { d.Images[0].Keep = 1 }, "0 0 0 7"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			e := effect(c.change)
+			if got := fmt.Sprint(len(e.Added), len(e.Dropped), len(e.Altered), e.Common); got != c.want {
+				t.Errorf("got %s, want %s\nadded:\n%s\nno longer:\n%s\ndifferently:\n%s", got, c.want, lines(Plan{Steps: e.Added}), lines(Plan{Steps: e.Dropped}), lines(Plan{Steps: e.Altered}))
+			}
+			for _, s := range e.Altered {
+				if s.Kind == KindLaunch && !slices.Contains(s.Changes, Change{Attribute: "flavor", Before: `"medium"`, After: `"large"`}) {
+					t.Errorf("%s: changes %v", s.ID, s.Changes)
+				}
+			}
+		})
+	}
+}
+
+// The outline of a change is the same whatever the fleet is doing, and whatever objects there are.
+func TestOutlineDoesNotDependOnTheMoment(t *testing.T) {
+	difference := func(address, attribute, before, after string) resources.Difference {
+		return resources.Difference{Address: address, Attribute: attribute, Before: before, After: after}
+	}
+	base := fleet()
+	head := fleet()
+	head.Providers[0].Pools[0].Offers[0].Hashes = resources.Hashes{"v1:other"}
+	head.Labels[0].MinReady = 3
+	differences := []resources.Difference{difference("provider.cloud.pool.main.label.small", "flavor", `"medium"`, `"large"`), difference("label.small", "min_ready", "2", "3")}
+	var outlines []string
+	for _, seen := range []func(*Observed){
+		func(*Observed) {},
+		func(o *Observed) { o.Records.Nodes[0].State = resources.StateInUse },
+		func(o *Observed) {
+			o.Records.Nodes[0].State, o.Records.Nodes[1].State = resources.StateInUse, resources.StateInUse
+		},
+		func(o *Observed) {
+			o.Records.Requests = []*resources.Request{request("1", "small"), request("2", "small"), request("3", "small")}
+		},
+		func(o *Observed) { *o = empty() },
+	} {
+		o := settled()
+		seen(&o)
+		e := EffectOf(Side{base, o, Compute(base, o, Options{})}, Side{head, o, Compute(head, o, Options{})}, differences)
+		outlines = append(outlines, strings.Join(e.Outline(), "\n"))
+	}
+	want := "setting label.small min_ready 2 -> 3\nsetting provider.cloud.pool.main.label.small flavor \"medium\" -> \"large\""
+	for i, got := range outlines {
+		if got != want {
+			t.Errorf("outline %d:\n%s\nwant:\n%s", i, got, want)
+		}
+	}
+}
+
+// A removal in a block that the change does not touch is part of the outline, and so is an import.
+func TestOutlineHasRemovalsInOtherBlocks(t *testing.T) {
+	remove := Step{Kind: KindDeleteNode, Provider: "cloud", Pool: "main", Label: "small", Record: resources.Key{Kind: resources.KindNode, ID: "0000000007"}}
+	adopt := Step{Kind: KindImportNode, Provider: "cloud", Pool: "main", Label: "small", External: "4f1c"}
+	e := Effect{Added: []Step{remove, adopt, {Kind: KindLaunch, Provider: "cloud", Pool: "main", Label: "small"}}}
+	want := []string{"delete node provider cloud pool main label small", "import node provider cloud pool main label small cloud id 4f1c"}
+	if got := e.Outline(); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	e.Differences = []resources.Difference{{Address: "label.small", Attribute: "min_ready", Before: "1"}}
+	if got := e.Outline(); !slices.Equal(got, []string{want[1], "setting label.small min_ready 1 -> (not set)"}) {
+		t.Errorf("with a difference: %q", got)
+	}
+	if e.Digest() == (Effect{Differences: e.Differences}).Digest() || len(e.Digest()) != 32 {
+		t.Error("the digest does not depend on the import")
+	}
+}
