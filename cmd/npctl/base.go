@@ -107,8 +107,23 @@ func directoryOf(path string) string {
 
 // checkout is a temporary copy of a revision.
 type checkout struct {
-	dir  string // the temporary directory
-	path string // the path inside of it that was asked for
+	dir    string // the temporary directory
+	path   string // the path inside of it that was asked for
+	top    string // the directory of the work tree
+	commit string
+}
+
+// touched returns the paths of the files in the work tree that differ from the revision, from the top of the work tree.
+func (c *checkout) touched(ctx context.Context) (map[string]bool, error) {
+	out, err := git{ctx: ctx, dir: c.top}.run("diff", "--name-only", "-z", c.commit, "--")
+	if err != nil {
+		return nil, err
+	}
+	paths := map[string]bool{}
+	for path := range strings.SplitSeq(out, "\x00") {
+		paths[path] = true
+	}
+	return paths, nil
 }
 
 // checkoutTimeout bounds the checkout of a revision.
@@ -143,7 +158,7 @@ func checkOut(ctx context.Context, revision, path string) (*checkout, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &checkout{dir: dir, path: filepath.Join(dir, "tree", below)}
+	c := &checkout{dir: dir, path: filepath.Join(dir, "tree", below), top: top, commit: commit}
 	repository.dir, repository.index = top, filepath.Join(dir, "index")
 	if _, err = repository.run("read-tree", commit); err == nil {
 		_, err = repository.run("checkout-index", "--all", "--quiet", "--prefix="+filepath.Join(dir, "tree")+"/")

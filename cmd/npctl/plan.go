@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/urfave/cli/v3"
@@ -54,6 +55,7 @@ type planCommand struct {
 	planOptions
 	out, markdown string
 	generateOut   string
+	zuulReturn    string
 	detailed      bool
 	lock          bool
 }
@@ -70,6 +72,7 @@ func newPlanCommand(a *app) *cli.Command {
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print one JSON document (see docs/plan-json.md)"},
 			&cli.BoolFlag{Name: "lock", Category: categoryRun, Destination: &c.lock, Value: true, Usage: "wait for another npctl as -lock-timeout says and warn of it; -lock=false does neither (a plan never takes the lock)"},
 			c.againstFlag(),
+			&cli.StringFlag{Name: "zuul-return", Category: categoryOutput, Destination: &c.zuulReturn, TakesFile: true, Usage: "with -against: write comments at the lines of the change to `FILE`, as data for zuul_return"},
 			c.compactFlag(),
 			c.destroyFlag(),
 		}, c.flags()...),
@@ -85,6 +88,9 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	defer base.close(c.app)
 	if err != nil {
 		return err
+	}
+	if c.zuulReturn != "" && base.copied == nil {
+		return hint(errors.New("-zuul-return needs the files that the change touches, and -against names no revision of a git repository"), "compare with a revision, such as HEAD^1")
 	}
 	s, err := c.openSession(ctx, config, c.parallelism, c.access(config))
 	if err != nil {
@@ -125,6 +131,9 @@ func (c *planCommand) effect(ctx context.Context, s *session, base *baseConfigur
 	if err := c.showEffect(s, e, p, opt); err != nil {
 		return err
 	}
+	if err := c.writeZuulReturn(ctx, e, base); err != nil {
+		return err
+	}
 	return c.effectVerdict(e)
 }
 
@@ -154,7 +163,11 @@ func (c *planCommand) checkPlan() error {
 	if c.against != "" && (c.out != "" || c.generateOut != "") {
 		return hint(errors.New("-against cannot be combined with -out and -generate-config-out, which are about the whole plan"), "plan without -against")
 	}
+	if c.zuulReturn != "" && c.against == "" {
+		return hint(errors.New("-zuul-return is about the effect of a change"), "add -against=HEAD^1")
+	}
 	return errors.Join(c.check(),
+		outputFile{"zuul-return", c.zuulReturn, []string{`{"zuul":`}}.check(),
 		outputFile{"out", c.out, []string{planfile.Begin}}.check(),
 		outputFile{"markdown", c.markdown, []string{"### Plan: ", "### Effect: ", "### No "}}.check())
 }
@@ -200,6 +213,32 @@ func (c *planCommand) showEffect(s *session, e plan.Effect, p plan.Plan, opt pla
 	}
 	if c.markdown != "" {
 		return writeMarkdown(c.markdown, markdown)
+	}
+	return nil
+}
+
+// writeZuulReturn writes the comments of an effect for Zuul.
+func (c *planCommand) writeZuulReturn(ctx context.Context, e plan.Effect, base *baseConfiguration) error {
+	if c.zuulReturn == "" {
+		return nil
+	}
+	touched, err := base.copied.touched(ctx)
+	if err != nil {
+		return err
+	}
+	data, err := render.ZuulReturn(e, func(file string) (string, bool) {
+		full, err := filepath.Abs(file)
+		if err == nil {
+			full, err = filepath.EvalSymlinks(full)
+		}
+		path, relErr := filepath.Rel(base.copied.top, full)
+		return filepath.ToSlash(path), err == nil && relErr == nil && touched[filepath.ToSlash(path)]
+	})
+	if err != nil {
+		return err
+	}
+	if err := host.ReplaceReadableFile(c.zuulReturn, data); err != nil {
+		return fmt.Errorf("write data for Zuul to %s: %w", c.zuulReturn, err)
 	}
 	return nil
 }

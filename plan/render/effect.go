@@ -10,17 +10,16 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// effectParts are the steps of an effect, each with the words before the titles of its blocks.
+// effectParts groups the steps of an effect by block, with words before the titles of blocks with dropped or altered steps.
 func effectParts(e plan.Effect) []group {
-	var groups []group
-	for _, part := range []struct {
-		words string
-		steps []plan.Step
-	}{{"", e.Added}, {"no longer: ", e.Dropped}, {"differently: ", e.Altered}} {
-		for _, g := range groupSteps(plan.Plan{Steps: part.steps}, false) {
-			g.title = part.words + g.title
-			groups = append(groups, g)
-		}
+	groups := groupSteps(plan.Plan{Steps: e.Added}, false)
+	groups = append(groups, titled("no longer: ", groupSteps(plan.Plan{Steps: e.Dropped}, false))...)
+	return append(groups, titled("differently: ", groupSteps(plan.Plan{Steps: e.Altered}, false))...)
+}
+
+func titled(words string, groups []group) []group {
+	for i := range groups {
+		groups[i].title = words + groups[i].title
 	}
 	return groups
 }
