@@ -1,7 +1,6 @@
 package render
 
 import (
-	"fmt"
 	"io"
 	"strings"
 
@@ -112,14 +111,7 @@ const effectLeast = 2 * markdownLeast
 
 // EffectMarkdown writes the effect for a review comment of at most limit bytes, as Markdown does for a plan.
 func EffectMarkdown(w io.Writer, e plan.Effect, limit int) error {
-	if limit == 0 {
-		limit = markdownLimit
-	}
-	if limit < effectLeast {
-		return fmt.Errorf("effect as Markdown in %d bytes: at least %d are needed", limit, effectLeast)
-	}
-	_, err := io.WriteString(w, effectMarkdown(e, limit))
-	return err
+	return writeMarkdown(w, "effect", limit, effectLeast, func(limit int) string { return effectMarkdown(e, limit) })
 }
 
 func effectMarkdown(e plan.Effect, limit int) string {

@@ -32,13 +32,18 @@ const (
 // always present. The rest of the space is used, in this order, for problems, deferred providers, the table, the
 // blocks one by one, and the notes. A block that does not fit is shortened to its titles, or else omitted and named.
 func Markdown(w io.Writer, p plan.Plan, limit int) error {
+	return writeMarkdown(w, "plan", limit, markdownLeast, func(limit int) string { return markdownText(p, limit) })
+}
+
+// writeMarkdown writes the text of at most limit bytes.
+func writeMarkdown(w io.Writer, what string, limit, least int, within func(limit int) string) error {
 	if limit == 0 {
 		limit = markdownLimit
 	}
-	if limit < markdownLeast {
-		return fmt.Errorf("plan as Markdown in %d bytes: at least %d are needed", limit, markdownLeast)
+	if limit < least {
+		return fmt.Errorf("%s as Markdown in %d bytes: at least %d are needed", what, limit, least)
 	}
-	_, err := io.WriteString(w, markdownText(p, limit))
+	_, err := io.WriteString(w, within(limit))
 	return err
 }
 
