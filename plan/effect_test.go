@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -372,4 +373,23 @@ func TestOutlineHasRemovalsInOtherBlocks(t *testing.T) {
 	if e.Digest() == (Effect{Differences: e.Differences}).Digest() || len(e.Digest()) != 32 {
 		t.Error("the digest does not depend on the import")
 	}
+}
+
+// Both plans of a comparison are computed at the same time: neither may change what they share. The race detector finds that.
+func TestPlansOfOneWorldMayBeComputedAtTheSameTime(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		base, m := drawDesired(t), drawWorld(t)
+		head, seen := renamed(drawChange(t, base)), m.observe()
+		seen.RequestedBuilds, seen.LockHolder = []string{"image0"}, &LockHolder{Operation: "apply"}
+		seen.Records.Requests = []*resources.Request{request("1", "label0"), request("2", "label1")}
+		var plans [4]string
+		var all sync.WaitGroup
+		for i, d := range []resources.Desired{base, head, base, head} {
+			all.Go(func() { plans[i] = lines(Compute(d, seen, Options{})) })
+		}
+		all.Wait()
+		if plans[0] != plans[2] || plans[1] != plans[3] {
+			t.Fatalf("plans differ:\n%s\n%s\n%s\n%s", plans[0], plans[2], plans[1], plans[3])
+		}
+	})
 }
