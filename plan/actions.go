@@ -241,25 +241,21 @@ func (s Summary) String() string {
 	case s.Empty() && !s.Problems:
 		return "No known changes; " + why + "."
 	}
-	var b strings.Builder
-	b.WriteString("Plan: ")
-	first := true
-	for _, kind := range actionKinds {
-		n := *kind.count(&s)
-		if n == 0 && !kind.Always {
-			continue
-		}
-		if !first {
-			b.WriteString(", ")
-		}
-		first = false
-		b.WriteString(strconv.Itoa(n) + " to " + string(kind.Action))
-	}
 	if why != "" {
-		b.WriteString("; " + why)
+		why = "; " + why
 	}
-	b.WriteByte('.')
-	return b.String()
+	return "Plan: " + s.counts(true) + why + "."
+}
+
+// counts returns text such as "1 to build, 2 to launch", with the actions that always appear even if their count is 0.
+func (s Summary) counts(always bool) string {
+	var counts []string
+	for _, kind := range actionKinds {
+		if n := *kind.count(&s); n > 0 || always && kind.Always {
+			counts = append(counts, strconv.Itoa(n)+" to "+string(kind.Action))
+		}
+	}
+	return strings.Join(counts, ", ")
 }
 
 // Incomplete returns why the plan may not cover everything, or "".

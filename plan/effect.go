@@ -59,7 +59,7 @@ func EffectOf(base, head Side, differences []resources.Difference) Effect {
 	slices.Sort(e.Deferred)
 	e.Deferred = slices.Compact(e.Deferred)
 	m := match(base, head, e.Deferred)
-	e.Common = len(m.common)
+	e.Common = m.common
 	for _, a := range m.added {
 		e.Added = append(e.Added, *a.step)
 	}
@@ -131,7 +131,7 @@ func (e Effect) String() string {
 		steps      []Step
 	}{{"", "", e.Added}, {"no longer ", "", e.Dropped}, {"", " differently", e.Altered}} {
 		if len(part.steps) > 0 {
-			parts = append(parts, part.lead+countsOf(part.steps)+part.tail)
+			parts = append(parts, part.lead+Plan{Steps: part.steps}.Summary().counts(false)+part.tail)
 		}
 	}
 	if n := len(e.Differences); n > 0 {
@@ -144,18 +144,6 @@ func (e Effect) String() string {
 		parts = append(parts, why)
 	}
 	return "Effect: " + strings.Join(parts, "; ") + "."
-}
-
-// countsOf returns text such as "1 to build, 2 to launch".
-func countsOf(steps []Step) string {
-	s := Plan{Steps: steps}.Summary()
-	var counts []string
-	for _, kind := range actionKinds {
-		if n := *kind.count(&s); n > 0 {
-			counts = append(counts, text.Count(n, "to "+string(kind.Action), "to "+string(kind.Action)))
-		}
-	}
-	return strings.Join(counts, ", ")
 }
 
 // Outline describes the effect without the parts that depend on the moment: a busy fleet has other nodes, and has other steps due, in
@@ -234,20 +222,20 @@ const InputFiles = "input files"
 
 // inputDifferences returns a difference for each image whose local input files differ. The configuration does not contain them.
 func inputDifferences(base, head Side) (all []resources.Difference) {
-	for i := range head.Desired.Images {
-		img := &head.Desired.Images[i]
-		for j := range base.Desired.Images {
-			name := base.Desired.Images[j].Name
-			before, now := base.Observed.Inputs[name], head.Observed.Inputs[img.Name]
-			if head.Desired.Moves.Image(name) != img.Name || before.Hash == now.Hash || before.Hash == "" || now.Hash == "" {
-				continue
-			}
-			var words []string
-			for _, f := range fileChanges(before.Files, now.Files) {
-				words = append(words, f.Path+" ("+string(f.Change)+")")
-			}
-			all = append(all, resources.Difference{Address: img.Ref().String(), Attribute: InputFiles, After: strings.Join(words, ", "), Class: "replacing", Source: img.Source})
+	for name, before := range base.Observed.Inputs {
+		img := head.Desired.Image(head.Desired.Moves.Image(name))
+		if img == nil || before.Hash == "" {
+			continue
 		}
+		now := head.Observed.Inputs[img.Name]
+		if now.Hash == "" || now.Hash == before.Hash {
+			continue
+		}
+		var words []string
+		for _, f := range fileChanges(before.Files, now.Files) {
+			words = append(words, f.Path+" ("+string(f.Change)+")")
+		}
+		all = append(all, resources.Difference{Address: img.Ref().String(), Attribute: InputFiles, After: strings.Join(words, ", "), Class: "replacing", Source: img.Source})
 	}
 	return all
 }
@@ -278,6 +266,7 @@ type attempt struct {
 	attributes map[string]string
 	material   resources.Hashes // of the offer, image or machine that it uses: also attributes that are not shown
 	former     resources.Hashes // the same before moves
+	matched    bool             // the other plan has it too, with these or other attributes
 }
 
 func (a *attempt) same(b *attempt) bool {
@@ -287,21 +276,23 @@ func (a *attempt) same(b *attempt) bool {
 // matched are the steps of two plans by their tasks. Of the steps with the same task, those with the same attributes are common;
 // of the rest as many are altered as both plans have.
 type matched struct {
-	common, altered []matchedPair
-	added, dropped  []*attempt
+	common         int
+	altered        []matchedPair
+	added, dropped []*attempt
 }
 
 type matchedPair struct{ base, head *attempt }
 
 // match matches the steps of two plans, without those of the skipped providers.
 func match(base, head Side, skipped []string) (m matched) {
-	before := map[task][]*attempt{}
-	for _, a := range base.attempts(head.Desired.Moves, skipped) {
+	earlier, before := base.attempts(head.Desired.Moves, skipped), map[task][]*attempt{}
+	for _, a := range earlier {
 		before[a.task] = append(before[a.task], a)
 	}
 	take := func(t task, i int) *attempt {
 		list := before[t]
 		taken := list[i]
+		taken.matched = true
 		list[i] = list[len(list)-1]
 		before[t] = list[:len(list)-1]
 		return taken
@@ -309,7 +300,8 @@ func match(base, head Side, skipped []string) (m matched) {
 	var rest []*attempt
 	for _, a := range head.attempts(nil, skipped) {
 		if i := slices.IndexFunc(before[a.task], func(b *attempt) bool { return b.same(a) }); i >= 0 {
-			m.common = append(m.common, matchedPair{take(a.task, i), a})
+			take(a.task, i)
+			m.common++
 		} else {
 			rest = append(rest, a)
 		}
@@ -321,14 +313,7 @@ func match(base, head Side, skipped []string) (m matched) {
 			m.added = append(m.added, a)
 		}
 	}
-	for _, left := range before {
-		m.dropped = append(m.dropped, left...)
-	}
-	at := map[*Step]int{}
-	for i := range base.Plan.Steps {
-		at[&base.Plan.Steps[i]] = i
-	}
-	slices.SortFunc(m.dropped, func(a, b *attempt) int { return cmp.Compare(at[a.step], at[b.step]) })
+	m.dropped = slices.DeleteFunc(earlier, func(a *attempt) bool { return a.matched })
 	return m
 }
 

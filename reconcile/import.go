@@ -16,7 +16,11 @@ import (
 )
 
 // lookUpImports adds to the view the objects that the imports of a provider name, except the imported ones.
-func (e *Engine) lookUpImports(ctx context.Context, name string, cloud drivers.Cloud, there expectedIDs, imported []string, view *plan.ProviderView) error {
+func (e *Engine) lookUpImports(ctx context.Context, name string, cloud drivers.Cloud, there expectedIDs, record *resources.ProviderRecord, view *plan.ProviderView) error {
+	var imported []string
+	if record != nil {
+		imported = record.Imported
+	}
 	view.Imports = map[plan.ImportKey]plan.ImportView{}
 	adopter, able := drivers.AdopterOf(cloud)
 	for i := range e.Desired.Imports {

@@ -144,11 +144,7 @@ func (e *Engine) list(ctx context.Context, name string, cloud drivers.Cloud, the
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	var imported []string
-	if record != nil {
-		imported = record.Imported
-	}
-	return e.lookUpImports(parent, name, cloud, there, imported, view)
+	return e.lookUpImports(parent, name, cloud, there, record, view)
 }
 
 // resolve resolves the names in offers and cloud images.

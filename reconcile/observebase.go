@@ -42,9 +42,8 @@ func (e *Engine) WithoutUnlisted(base *Engine, seen plan.Observed) (plan.Observe
 	seen.Providers = maps.Clone(seen.Providers)
 	for i := range e.Desired.Providers {
 		p := &e.Desired.Providers[i]
-		_, recorded := seen.Records.Get(resources.Key{Kind: resources.KindProvider, ID: p.Name}).(*resources.ProviderRecord)
 		inBase := slices.ContainsFunc(base.Desired.Providers, func(b resources.Provider) bool { return e.Desired.Moves.Provider(b.Name) == p.Name })
-		if view := seen.Providers[p.Name]; view.Err != "" && !recorded && !inBase {
+		if view := seen.Providers[p.Name]; view.Err != "" && !inBase && recordedProvider(&seen, p.Name) == nil {
 			delete(seen.Providers, p.Name)
 			notes = append(notes, plan.Note{Severity: plan.Warning, Code: "counts-as-empty", Address: plan.ProviderAddress(p.Name), Source: p.Source,
 				Text: "the provider is new and could not be listed, so it counts as empty, and names in its blocks are not checked: " + view.Err})
@@ -93,7 +92,7 @@ func (e *Engine) viewsOfBase(ctx context.Context, base *Engine, seen *plan.Obser
 	views := maps.Clone(seen.Providers)
 	for i := range e.Desired.Providers {
 		name := e.Desired.Providers[i].Name
-		if _, recorded := seen.Records.Get(resources.Key{Kind: resources.KindProvider, ID: name}).(*resources.ProviderRecord); !recorded {
+		if recordedProvider(seen, name) == nil {
 			delete(views, name) // only the head has it
 		}
 	}
@@ -101,9 +100,8 @@ func (e *Engine) viewsOfBase(ctx context.Context, base *Engine, seen *plan.Obser
 	var group sync.WaitGroup
 	for i := range base.Desired.Providers {
 		p := &base.Desired.Providers[i]
-		record, _ := seen.Records.Get(resources.Key{Kind: resources.KindProvider, ID: p.Name}).(*resources.ProviderRecord)
 		group.Go(func() {
-			view := e.viewOfBase(ctx, base, p, record, there[p.Name], seen)
+			view := e.viewOfBase(ctx, base, p, there[p.Name], seen)
 			mu.Lock()
 			defer mu.Unlock()
 			views[p.Name] = view
@@ -114,7 +112,8 @@ func (e *Engine) viewsOfBase(ctx context.Context, base *Engine, seen *plan.Obser
 }
 
 // viewOfBase returns the view of one provider. It shares the listing unless the provider of the base is elsewhere.
-func (e *Engine) viewOfBase(ctx context.Context, base *Engine, p *resources.Provider, record *resources.ProviderRecord, there expectedIDs, seen *plan.Observed) plan.ProviderView {
+func (e *Engine) viewOfBase(ctx context.Context, base *Engine, p *resources.Provider, there expectedIDs, seen *plan.Observed) plan.ProviderView {
+	record := recordedProvider(seen, p.Name)
 	name := e.Desired.Moves.Provider(p.Name)
 	listed, known := seen.Providers[name]
 	now, configured := e.Desired.Provider(name)
@@ -145,16 +144,18 @@ func (e *Engine) viewOfBase(ctx context.Context, base *Engine, p *resources.Prov
 		err = base.resolve(ctx, p, resolver, &view)
 	}
 	if err == nil {
-		var imported []string
-		if record != nil {
-			imported = record.Imported
-		}
-		err = base.lookUpImports(ctx, p.Name, cloud, there, imported, &view)
+		err = base.lookUpImports(ctx, p.Name, cloud, there, record, &view)
 	}
 	if err != nil {
 		return plan.ProviderView{Err: err.Error(), Rejected: rejected(err)}
 	}
 	return view
+}
+
+// recordedProvider returns the record of a provider, or nil.
+func recordedProvider(seen *plan.Observed, name string) *resources.ProviderRecord {
+	record, _ := seen.Records.Get(resources.Key{Kind: resources.KindProvider, ID: name}).(*resources.ProviderRecord)
+	return record
 }
 
 // sameBlocks reports whether two configurations have the same values in a block, which may have another address in the other one,

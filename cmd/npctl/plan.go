@@ -174,47 +174,37 @@ func (c *planCommand) checkPlan() error {
 
 // show prints the plan in the selected formats.
 func (c *planCommand) show(s *session, p plan.Plan, opt plan.Options) error {
-	switch {
-	case c.json:
-		if err := c.printReport(p, s.meta(opt)); err != nil {
-			return err
-		}
-	case c.markdown == "-":
-		return terminal.OutputError(render.Markdown(c.ui.Out, p, 0))
-	default:
-		if err := c.printPlan(p, &c.planOptions, s.seen.Now); err != nil {
-			return err
-		}
-	}
-	if c.markdown != "" {
-		return writeMarkdown(c.markdown, func(w io.Writer) error { return render.Markdown(w, p, 0) })
-	}
-	return nil
+	return c.print(func() error { return c.printReport(p, s.meta(opt)) },
+		func(w io.Writer) error { return render.Markdown(w, p, 0) },
+		func() error { return c.printPlan(p, &c.planOptions, s.seen.Now) })
 }
 
 // showEffect prints the effect in the selected formats.
 func (c *planCommand) showEffect(s *session, e plan.Effect, p plan.Plan, opt plan.Options) error {
-	markdown := func(w io.Writer) error { return render.EffectMarkdown(w, e, 0) }
-	switch {
-	case c.json:
-		report, err := render.EffectReport(p, s.meta(opt), e)
+	report := func() error {
+		text, err := render.EffectReport(p, s.meta(opt), e)
 		if err != nil {
 			return err
 		}
-		if err := c.ui.Write(string(report)); err != nil {
-			return err
-		}
-	case c.markdown == "-":
+		return c.ui.Write(string(text))
+	}
+	return c.print(report, func(w io.Writer) error { return render.EffectMarkdown(w, e, 0) },
+		func() error { return c.printEffect(e, c.verbose) })
+}
+
+// print prints the selected formats: a report on stdout, Markdown on stdout or in a file, or the text on stdout.
+func (c *planCommand) print(report func() error, markdown func(io.Writer) error, text func() error) error {
+	if c.markdown == "-" {
 		return terminal.OutputError(markdown(c.ui.Out))
-	default:
-		if err := c.printEffect(e, c.verbose); err != nil {
-			return err
-		}
 	}
-	if c.markdown != "" {
-		return writeMarkdown(c.markdown, markdown)
+	show := text
+	if c.json {
+		show = report
 	}
-	return nil
+	if err := show(); err != nil || c.markdown == "" {
+		return err
+	}
+	return writeMarkdown(c.markdown, markdown)
 }
 
 // writeZuulReturn writes the comments of an effect for Zuul.
