@@ -16,27 +16,27 @@ import (
 // base) and after it (the head), over one observed state. Work that is due with and without the change is no part of it.
 type Effect struct {
 	// Against names the base: a revision or a directory.
-	Against string
+	Against string `json:"against"`
 	// Differences are the attributes and blocks that differ, whether or not they cause steps now.
-	Differences []resources.Difference
+	Differences []resources.Difference `json:"differences,omitempty"`
 	// Added are the steps of the head that the base does not have.
-	Added []Step
+	Added []Step `json:"added,omitempty"`
 	// Dropped are the steps of the base that the head does not have. The change prevents them.
-	Dropped []Step
+	Dropped []Step `json:"dropped,omitempty"`
 	// Altered are the steps of the head that the base has for the same object or place, with other attributes. Their Changes
 	// are the differences between both.
-	Altered []Step
+	Altered []Step `json:"altered,omitempty"`
 	// Common is the number of steps that both have.
-	Common int
+	Common int `json:"common,omitempty"`
 	// Problems and Notes are those of the head that the base does not have.
-	Problems []Problem
-	Notes    []Note
+	Problems []Problem `json:"problems,omitempty"`
+	Notes    []Note    `json:"notes,omitempty"`
 	// CommonProblems are those of both. They prevent an apply, and the change is not their cause.
-	CommonProblems []Problem
+	CommonProblems []Problem `json:"common_problems,omitempty"`
 	// Deferred names the providers that could not be listed for one of the plans. The effect has no steps for them.
-	Deferred []string
+	Deferred []string `json:"deferred,omitempty"`
 	// InProgress is as in Plan.
-	InProgress *LockHolder
+	InProgress *LockHolder `json:"in_progress,omitempty"`
 }
 
 // Side is one side of a comparison.

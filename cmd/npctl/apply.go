@@ -61,7 +61,7 @@ func newApplyCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name: "apply", Category: categoryMain, Usage: "apply the configuration", ArgsUsage: "[PLANFILE]", Metadata: events(single(files)),
 		Description: applyDescription, Flags: append(c.applyFlags(), c.destroyFlag(), c.againstFlag(),
-			&cli.StringFlag{Name: "expect", Category: categoryRun, Destination: &c.expect, TakesFile: true, Usage: "with -against: apply without asking if the effect is the reviewed one, and otherwise nothing. `REVIEWED` is its digest, or a file with the output of npctl plan -against -json"}), Action: c.run,
+			&cli.StringFlag{Name: "expect", Category: categoryRun, Destination: &c.expect, TakesFile: true, Usage: "with -against: apply without asking if the effect is the reviewed one, and otherwise nothing. `REVIEWED` is its digest, or a file of npctl plan -against: its -out, or its -json output"}), Action: c.run,
 	}
 }
 

@@ -49,6 +49,9 @@ func (c *applyCommand) applySaved(ctx context.Context, s *session, file planfile
 	if change := file.CheckConfiguration(s.config.Desired); change != nil {
 		return c.anotherConfiguration(file, change)
 	}
+	if len(file.Plan.Problems) > 0 {
+		return problemsError(file.Plan, "npctl show FILE prints them; correct the configuration and plan again")
+	}
 	current, err := s.compute(ctx, &c.planOptions, file.Meta.Options)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/internal/process"
 	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/plan/planfile"
 )
 
 // baseConfiguration is the configuration before a change, with which -against compares the current one (the head).
@@ -113,17 +115,31 @@ type checkout struct {
 	commit string
 }
 
-// touched returns the paths of the files in the work tree that differ from the revision, from the top of the work tree.
-func (c *checkout) touched(ctx context.Context) (map[string]bool, error) {
+// files returns the files of the configuration of the head that are in the work tree, by the given names.
+func (c *checkout) files(ctx context.Context, names iter.Seq[string]) (map[string]planfile.ConfigurationFile, error) {
+	if c == nil {
+		return nil, nil //nolint:nilnil // a directory has no changed files
+	}
 	out, err := git{ctx: ctx, dir: c.top}.run("diff", "--name-only", "-z", c.commit, "--")
 	if err != nil {
 		return nil, err
 	}
-	paths := map[string]bool{}
+	touched := map[string]bool{}
 	for path := range strings.SplitSeq(out, "\x00") {
-		paths[path] = true
+		touched[path] = true
 	}
-	return paths, nil
+	all := map[string]planfile.ConfigurationFile{}
+	for name := range names {
+		full, err := filepath.Abs(name)
+		if err == nil {
+			full, err = filepath.EvalSymlinks(full)
+		}
+		if below, relErr := filepath.Rel(c.top, full); err == nil && relErr == nil && filepath.IsLocal(below) {
+			path := filepath.ToSlash(below)
+			all[name] = planfile.ConfigurationFile{Path: path, Touched: touched[path]}
+		}
+	}
+	return all, nil
 }
 
 // checkoutTimeout bounds the checkout of a revision.

@@ -13,6 +13,7 @@ import (
 	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/planfile"
 	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
 )
@@ -58,6 +59,15 @@ func (a *app) printEffect(e plan.Effect, verbose bool) error {
 	return terminal.OutputError(render.EffectText(a.ui.Out, e, render.TextOptions{Color: a.ui.OutColor, Width: a.ui.OutWidth(), Verbose: verbose}))
 }
 
+// printEffectReport prints the JSON document of a plan with an effect on stdout.
+func (a *app) printEffectReport(p plan.Plan, meta plan.Meta, e plan.Effect) error {
+	report, err := render.EffectReport(p, meta, e)
+	if err != nil {
+		return err
+	}
+	return a.ui.Write(string(report))
+}
+
 // expectation is the effect that a review has approved.
 type expectation struct {
 	digest  string
@@ -69,13 +79,21 @@ var digestPattern = regexp.MustCompile("^[0-9a-f]{32}$")
 // maxReport limits the size of a report of npctl plan -json.
 const maxReport = 256 << 20
 
-// readExpectation reads the value of -expect: a digest, or a file with a report of npctl plan -against -json.
+// readExpectation reads the value of -expect: a digest, a saved plan, or a file with a report of npctl plan -against -json.
 func readExpectation(value string) (expectation, error) {
 	if digestPattern.MatchString(value) {
 		return expectation{digest: value}, nil
 	}
 	failed := func(err error) (expectation, error) {
-		return expectation{}, hint(fmt.Errorf("option -expect=%s: %w", value, err), "pass the digest of an effect (32 hexadecimal digits), or the output of npctl plan -against=REVISION -json")
+		return expectation{}, hint(fmt.Errorf("option -expect=%s: %w", value, err), "pass the digest of an effect (32 hexadecimal digits), or a file of npctl plan -against=REVISION: its -out, or its -json output")
+	}
+	switch saved, err := planfile.Read(value); {
+	case err == nil && saved.Change == nil:
+		return failed(errors.New("it is a plan without -against"))
+	case err == nil:
+		return expectation{saved.Change.Effect.Digest(), saved.Change.Effect.Outline()}, nil
+	case errors.Is(err, planfile.ErrDamaged), errors.Is(err, planfile.ErrFormat):
+		return failed(err)
 	}
 	info, err := os.Stat(value)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/urfave/cli/v3"
@@ -43,6 +43,7 @@ Examples:
   npctl plan -destroy -exclude=diskimage.debian
   npctl plan -against=HEAD^1                            (only the effect of the newest commit)
   npctl plan -against=HEAD^1 -detailed-exitcode -markdown=comment.md    (in a review job)
+  npctl plan -against=HEAD^1 -out=change.plan           (for npctl show and npctl apply)
   npctl plan -json | jq '.steps[].address'
 
 Exit codes: 0 done; 1 error, or the plan has problems that keep it from being applied;
@@ -116,8 +117,10 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := c.generate(s.config.Desired, s.seen); err != nil {
 		return err
 	}
-	if err := c.save(s, p, opt); err != nil {
-		return err
+	if c.out != "" && len(p.Problems) == 0 { // a plan with problems cannot be applied
+		if err := c.save(s, p, opt, nil); err != nil {
+			return err
+		}
 	}
 	return c.verdict(p)
 }
@@ -131,8 +134,17 @@ func (c *planCommand) effect(ctx context.Context, s *session, base *baseConfigur
 	if err := c.showEffect(s, e, p, opt); err != nil {
 		return err
 	}
-	if err := c.writeZuulReturn(ctx, e, base); err != nil {
+	change := &planfile.Change{Effect: e}
+	if change.Files, err = base.copied.files(ctx, maps.Keys(s.config.Files)); err != nil {
 		return err
+	}
+	if err := c.writeZuulReturn(change); err != nil {
+		return err
+	}
+	if c.out != "" {
+		if err := c.save(s, p.Only(e), opt, change); err != nil {
+			return err
+		}
 	}
 	return c.effectVerdict(e)
 }
@@ -160,8 +172,8 @@ func (c *planCommand) checkPlan() error {
 	if c.json && c.markdown == "-" {
 		return fmt.Errorf("-json and -markdown=- both write to stdout")
 	}
-	if c.against != "" && (c.out != "" || c.generateOut != "") {
-		return hint(errors.New("-against cannot be combined with -out and -generate-config-out, which are about the whole plan"), "plan without -against")
+	if c.against != "" && c.generateOut != "" {
+		return hint(errors.New("-against cannot be combined with -generate-config-out, which is about the whole plan"), "plan without -against")
 	}
 	if c.zuulReturn != "" && c.against == "" {
 		return hint(errors.New("-zuul-return is about the effect of a change"), "add -against=HEAD^1")
@@ -181,14 +193,7 @@ func (c *planCommand) show(s *session, p plan.Plan, opt plan.Options) error {
 
 // showEffect prints the effect in the selected formats.
 func (c *planCommand) showEffect(s *session, e plan.Effect, p plan.Plan, opt plan.Options) error {
-	report := func() error {
-		text, err := render.EffectReport(p, s.meta(opt), e)
-		if err != nil {
-			return err
-		}
-		return c.ui.Write(string(text))
-	}
-	return c.print(report, func(w io.Writer) error { return render.EffectMarkdown(w, e, 0) },
+	return c.print(func() error { return c.printEffectReport(p, s.meta(opt), e) }, func(w io.Writer) error { return render.EffectMarkdown(w, e, 0) },
 		func() error { return c.printEffect(e, c.verbose) })
 }
 
@@ -208,21 +213,13 @@ func (c *planCommand) print(report func() error, markdown func(io.Writer) error,
 }
 
 // writeZuulReturn writes the comments of an effect for Zuul.
-func (c *planCommand) writeZuulReturn(ctx context.Context, e plan.Effect, base *baseConfiguration) error {
+func (c *planCommand) writeZuulReturn(change *planfile.Change) error {
 	if c.zuulReturn == "" {
 		return nil
 	}
-	touched, err := base.copied.touched(ctx)
-	if err != nil {
-		return err
-	}
-	data, err := render.ZuulReturn(e, func(file string) (string, bool) {
-		full, err := filepath.Abs(file)
-		if err == nil {
-			full, err = filepath.EvalSymlinks(full)
-		}
-		path, relErr := filepath.Rel(base.copied.top, full)
-		return filepath.ToSlash(path), err == nil && relErr == nil && touched[filepath.ToSlash(path)]
+	data, err := render.ZuulReturn(change.Effect, func(file string) (string, bool) {
+		f := change.Files[file]
+		return f.Path, f.Touched
 	})
 	if err != nil {
 		return err
@@ -265,13 +262,10 @@ func writeMarkdown(path string, render func(io.Writer) error) error {
 	return nil
 }
 
-// save writes the plan file. It writes none for a plan with problems, because such a plan cannot be applied.
-func (c *planCommand) save(s *session, p plan.Plan, opt plan.Options) error {
-	if c.out == "" || len(p.Problems) > 0 {
-		return nil
-	}
+// save writes the plan file. change is set if the plan has only the steps of a change.
+func (c *planCommand) save(s *session, p plan.Plan, opt plan.Options, change *planfile.Change) error {
 	file := planfile.File{Meta: s.meta(opt), Plan: p, Records: planfile.Reviewed(p, &s.seen.Records),
-		Blocks: s.config.Desired.Blocks, Variables: map[string]json.RawMessage{}}
+		Blocks: s.config.Desired.Blocks, Variables: map[string]json.RawMessage{}, Change: change}
 	for name, v := range s.config.Variables {
 		if v.Sensitive {
 			file.Sensitive = append(file.Sensitive, name)

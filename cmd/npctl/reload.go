@@ -30,7 +30,7 @@ func newReloadCommand(a *app) *cli.Command {
 	own := append([]cli.Flag{
 		&cli.BoolFlag{Name: "allow-destroy", Destination: &c.options.AllowDestroy, Usage: "even if many objects are deleted"},
 		c.comparison.againstFlag(),
-		&cli.StringFlag{Name: "expect", Destination: &c.expect, TakesFile: true, Usage: "with -against: reload only if the effect is the reviewed one. `REVIEWED` is its digest, or a file with the output of npctl plan -against -json"},
+		&cli.StringFlag{Name: "expect", Destination: &c.expect, TakesFile: true, Usage: "with -against: reload only if the effect is the reviewed one. `REVIEWED` is its digest, or a file of npctl plan -against: its -out, or its -json output"},
 	}, c.comparison.variables.flags()...)
 	return &cli.Command{
 		Name: "reload", Category: categoryDaemon, Usage: "reload the configuration of npctl watch",

@@ -54,10 +54,16 @@ func (c *showCommand) plan(path string) error {
 	if err != nil {
 		return err
 	}
-	if !c.json {
+	switch change := file.Change; {
+	case change != nil && c.json:
+		return c.printEffectReport(file.Plan, file.Meta, change.Effect)
+	case change != nil:
+		return c.printEffect(change.Effect, c.verbose)
+	case c.json:
+		return c.printReport(file.Plan, file.Meta)
+	default:
 		return c.printPlan(file.Plan, &planOptions{verbose: c.verbose}, time.Time{})
 	}
-	return c.printReport(file.Plan, file.Meta)
 }
 
 // stateReport is the document that show -json prints for a state.

@@ -38,7 +38,7 @@ const sizeLimit = 256 << 20
 
 const (
 	kind        = "npctl plan"
-	format      = 4
+	format      = 5
 	headerLimit = 4 << 10
 )
 
@@ -57,6 +57,21 @@ type File struct {
 	Variables map[string]json.RawMessage `json:"variables,omitempty"`
 	// Sensitive names the variables that must be set again to apply the plan.
 	Sensitive []string `json:"sensitive_variables,omitempty"`
+	// Change is set if the plan has only the steps of a change of the configuration, and those that they need.
+	Change *Change `json:"change,omitempty"`
+}
+
+// Change is a change of the configuration with its effect, as it was reviewed.
+type Change struct {
+	Effect plan.Effect `json:"effect"`
+	// Files are the files of the configuration by the names that sources have, if they are in a git repository.
+	Files map[string]ConfigurationFile `json:"files,omitempty"`
+}
+
+// ConfigurationFile is a file of a configuration in a git repository.
+type ConfigurationFile struct {
+	Path    string `json:"path"`    // from the top of the work tree, with slashes
+	Touched bool   `json:"touched"` // the change touches it
 }
 
 type fileHeader struct {
@@ -191,8 +206,14 @@ func (h fileHeader) check(body []byte) error {
 
 // check rejects content that no npctl would have written.
 func (f File) check() error {
-	if s := plan.RestoreKinds(f.Plan.Steps); s != nil {
-		return fmt.Errorf("%w: step %q has the action %q of a %q, which this npctl does not support", ErrFormat, s.ID, s.Action, s.Thing)
+	lists := [][]plan.Step{f.Plan.Steps}
+	if f.Change != nil {
+		lists = append(lists, f.Change.Effect.Added, f.Change.Effect.Dropped, f.Change.Effect.Altered)
+	}
+	for _, steps := range lists {
+		if s := plan.RestoreKinds(steps); s != nil {
+			return fmt.Errorf("%w: step %q has the action %q of a %q, which this npctl does not support", ErrFormat, s.ID, s.Action, s.Thing)
+		}
 	}
 	seen := make(map[string]bool, len(f.Plan.Steps))
 	for i := range f.Plan.Steps {

@@ -102,7 +102,7 @@ func TestInvalidPlanFileIsRejected(t *testing.T) {
 		{"configuration", []byte("provider \"openstack\" \"x\" {}\n"), ErrNotPlanFile, "it has no plan file header"},
 		{"binary", bytes.Repeat([]byte{0, 0xff}, 1<<20), ErrNotPlanFile, "it has no plan file header"},
 		{"report", []byte(`{"format_version":"1.0","steps":[]}`), ErrNotPlanFile, "it is the output of -json"},
-		{"newer format", change(`"format":4`, `"format":5`), ErrFormat, "npctl 0.1.0 wrote it in format 5, and this npctl reads format 4"},
+		{"newer format", change(`"format":5`, `"format":6`), ErrFormat, "npctl 0.1.0 wrote it in format 6, and this npctl reads format 5"},
 		{"cut short", content[:len(content)/2], ErrDamaged, "bytes are missing"},
 		{"only the header", content[:bytes.IndexByte(content, '\n')+1], ErrDamaged, "bytes are missing"},
 		{"edited", change("debian-small", "debian-large"), ErrDamaged, "does not match its checksum"},
