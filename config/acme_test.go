@@ -47,7 +47,7 @@ func acme() schema.Driver {
 // zuul_images.
 func testOptions(path string) Options {
 	return Options{
-		Path: path, Version: "0.3.0",
+		Path: path, Version: "0.3.0", LookupEnv: func(string) (string, bool) { return "", false },
 		Drivers: map[string]schema.Driver{"acme": acme(), "static": {
 			Doc: "Machines that exist.", HasNodes: true,
 			Node: schema.Block{Attributes: []schema.Attribute{

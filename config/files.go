@@ -18,6 +18,7 @@ type sourceFiles struct {
 	meter     *meter // counts the expressions of parsed text
 	parser    *syntax.Parser
 	inputs    *Inputs
+	boundary  boundary
 	files     map[string]*hcl.File
 	hidden    []hcl.Range // masked in the files of the Result
 	bytesLeft int64
@@ -38,6 +39,10 @@ const (
 
 // readFile reads one file of the configuration and subtracts its size from the limit for all files together.
 func (s *sourceFiles) readFile(path string, accept fileType) ([]byte, bool) {
+	if err := s.boundary.check(path); err != nil && accept == regularFile {
+		s.problem(nil, "Cannot read file", err.Error()+".")
+		return nil, false
+	}
 	s.inputs.recordFile(path)
 	info, err := os.Stat(path)
 	if err != nil {

@@ -26,8 +26,9 @@ type configDir string
 // fileReader reads files for functions and records them.
 type fileReader struct {
 	configDir
-	shown  configDir // see Options.PathConfig
-	inputs *Inputs
+	shown    configDir // see Options.PathConfig
+	boundary boundary
+	inputs   *Inputs
 }
 
 // fileFunctions read files of limited size.
@@ -44,6 +45,9 @@ func (d fileReader) fileFunctions() map[string]function.Function {
 			Type:   function.StaticReturnType(cty.Bool),
 			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 				full := d.absolute(args[0].AsString())
+				if err := d.boundary.check(full); err != nil {
+					return cty.UnknownVal(cty.Bool), function.NewArgError(0, err)
+				}
 				d.inputs.recordFile(full)
 				info, err := os.Stat(full)
 				if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -79,6 +83,9 @@ func (d fileReader) absolute(path string) string {
 
 func (d fileReader) fileBytes(path string) ([]byte, error) {
 	full := d.absolute(path)
+	if err := d.boundary.check(full); err != nil {
+		return nil, err
+	}
 	d.inputs.recordFile(full)
 	info, err := os.Stat(full)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -117,6 +124,9 @@ func (d fileReader) fileDigest(path string) (string, error) {
 // fileSet lists the regular files below a directory that match a pattern of one level, such as "*.sh".
 func (d fileReader) fileSet(dir, pattern string) (cty.Value, error) {
 	base := d.absolute(dir)
+	if err := d.boundary.check(filepath.Dir(filepath.Join(base, pattern))); err != nil {
+		return cty.UnknownVal(cty.Set(cty.String)), function.NewArgError(0, err)
+	}
 	d.inputs.recordMatches(filepath.Join(base, pattern))
 	matches, err := filepath.Glob(filepath.Join(base, pattern))
 	if err != nil {
@@ -125,7 +135,7 @@ func (d fileReader) fileSet(dir, pattern string) (cty.Value, error) {
 	sort.Strings(matches)
 	var found []cty.Value
 	for _, match := range matches {
-		if info, err := os.Stat(match); err != nil || !info.Mode().IsRegular() {
+		if info, err := os.Stat(match); err != nil || !info.Mode().IsRegular() || d.boundary.check(match) != nil {
 			continue
 		}
 		relative, err := filepath.Rel(base, match)
@@ -157,6 +167,9 @@ func envFunction(lookupEnv func(string) (string, bool)) function.Function {
 			}
 			if len(args) > 1 {
 				return args[1], nil
+			}
+			if lookupEnv == nil {
+				return cty.UnknownVal(cty.String), function.NewArgErrorf(0, "there is no environment here; add a default: env(%q, \"\")", name)
 			}
 			return cty.UnknownVal(cty.String), function.NewArgErrorf(0, "the environment variable %s is not set; set it, or add a default: env(%q, \"\")", name, name)
 		},

@@ -39,6 +39,17 @@ type Options struct {
 	// PathConfig is the value of path.config; "" is the directory of Path. Functions read the files below PathConfig from the
 	// directory of Path, so that a copy of a configuration has the values of the original.
 	PathConfig string
+	// Boundary is an absolute directory for a configuration that may come from anyone: Load reads no files outside of it, except those of
+	// options, and the env function finds no variables. "" permits everything.
+	Boundary string
+}
+
+// environment returns the environment of the env function.
+func (o Options) environment() func(string) (string, bool) {
+	if o.Boundary != "" {
+		return nil
+	}
+	return o.LookupEnv
 }
 
 // Result is the result of Load.
@@ -104,6 +115,9 @@ func newLoader(opts Options) *loader {
 	r, m, specs := newReport(), newMeter(opts.Stopped), newSpecs(opts)
 	sources := newSourceFiles(r, m, specs.shape())
 	sources.inputs = opts.Inputs
+	if opts.Boundary != "" {
+		sources.boundary = newBoundary(opts.Boundary)
+	}
 	return &loader{
 		report: r, overrides: &overrides{report: r}, digests: &blockDigests{keep: opts.Compare}, opts: opts, specs: specs, sources: sources, directories: map[string]*directory{},
 		expansion: &expansion{budget: maxExpansion, edges: maxEdges},
@@ -125,7 +139,7 @@ func (l *loader) load() resources.Desired {
 		return resources.Desired{}
 	}
 	l.dir = configDir(dir.abs)
-	l.functions = &hcl.EvalContext{Functions: functions(fileReader{l.dir, configDir(l.opts.PathConfig), l.opts.Inputs}, l.opts.LookupEnv, l.sources.meter)}
+	l.functions = &hcl.EvalContext{Functions: functions(fileReader{l.dir, configDir(l.opts.PathConfig), l.sources.boundary, l.opts.Inputs}, l.opts.environment(), l.sources.meter)}
 	l.evaluate(l.newModule(l.report, dir), l.variables)
 	w, settings := l.readBlocks()
 	l.readChecks()

@@ -264,6 +264,10 @@ func sameDirectory(a, b string) bool {
 
 // moduleDirectory reads the files of a module, or reports an error and returns nil.
 func (l *loader) moduleDirectory(path string, at *hcl.Range) *directory {
+	if err := l.sources.boundary.check(path); err != nil {
+		l.problem(at, "Module not found", err.Error()+".")
+		return nil
+	}
 	info, err := os.Stat(path)
 	switch {
 	case os.IsNotExist(err):

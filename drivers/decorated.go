@@ -109,6 +109,15 @@ func (d *decoratedResolver) ResolveImage(ctx context.Context, spec resources.Clo
 	return image, problems, err
 }
 
+type decoratedCataloguer struct {
+	inner  Cataloguer
+	around Decorator
+}
+
+func (d *decoratedCataloguer) Catalogue(ctx context.Context) (resources.Catalogue, error) {
+	return do(ctx, d.around, Call{Name: "catalogue", Weight: paged}, d.inner.Catalogue)
+}
+
 type decoratedSweeper struct {
 	inner  Sweeper
 	around Decorator
@@ -274,6 +283,11 @@ func SnapshotterOf(c Cloud) (Snapshotter, bool) {
 // ResolverOf returns the Cloud's resolver, decorated as the Cloud is.
 func ResolverOf(c Cloud) (Resolver, bool) {
 	return abilityOf(c, func(inner Resolver, around Decorator) Resolver { return &decoratedResolver{inner, around} })
+}
+
+// CataloguerOf returns the Cloud's cataloguer, decorated as the Cloud is.
+func CataloguerOf(c Cloud) (Cataloguer, bool) {
+	return abilityOf(c, func(inner Cataloguer, around Decorator) Cataloguer { return &decoratedCataloguer{inner, around} })
 }
 
 // SweeperOf returns the Cloud's sweeper, decorated as the Cloud is.

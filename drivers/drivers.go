@@ -158,6 +158,19 @@ type Resolver interface {
 	ResolveImage(ctx context.Context, spec resources.CloudImageSpec) (resources.RemoteImage, []resources.Problem, error)
 }
 
+// Cataloguer is a Cloud that can list the names that a configuration may use.
+type Cataloguer interface {
+	// Catalogue returns the names. A Driver that is a CatalogueReader reads them.
+	Catalogue(ctx context.Context) (resources.Catalogue, error)
+}
+
+// CatalogueReader is a Driver that can check names without its cloud.
+type CatalogueReader interface {
+	// ResolverOf returns a Resolver that uses a catalogue and contacts nothing. config is that of the provider. The catalogue is
+	// external input: it may be nil, incomplete or of another driver.
+	ResolverOf(config cty.Value, names resources.Catalogue) (Resolver, error)
+}
+
 // Sweeper is a Cloud in which other objects than instances and images can leak.
 type Sweeper interface {
 	// Leftovers lists ports, floating IPs and volumes that carry ownership tags of any npctl installation.

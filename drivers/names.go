@@ -2,7 +2,9 @@ package drivers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -81,6 +83,62 @@ func (n *Names[T]) Drop() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.fetched = time.Time{}
+}
+
+// List is a list of names in a catalogue: a *Names.
+type List interface {
+	export(ctx context.Context) (json.RawMessage, error)
+	load(list json.RawMessage) error
+}
+
+func (n *Names[T]) export(ctx context.Context) (json.RawMessage, error) {
+	items, err := n.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(items)
+}
+
+func (n *Names[T]) load(list json.RawMessage) error {
+	if len(list) == 0 {
+		n.Fetch = func(context.Context) ([]T, error) { return nil, ErrNotInCatalogue }
+		return nil
+	}
+	var items []T
+	if err := json.Unmarshal(list, &items); err != nil {
+		return err
+	}
+	n.Fetch = func(context.Context) ([]T, error) { return items, nil }
+	return nil
+}
+
+// ErrNotInCatalogue: the catalogue lacks a list that a name is looked up in.
+var ErrNotInCatalogue = errors.New("not in the catalogue")
+
+// Catalogue returns lists as a catalogue, by their kind. It omits lists that the cloud refuses, for example since it lacks the service.
+func Catalogue(ctx context.Context, lists map[string]List) (resources.Catalogue, error) {
+	names := resources.Catalogue{}
+	for kind, list := range lists {
+		content, err := list.export(ctx)
+		switch {
+		case errors.Is(err, ErrRejected):
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", kind, err)
+		default:
+			names[kind] = content
+		}
+	}
+	return names, nil
+}
+
+// LoadCatalogue makes lists return the names of a catalogue, or ErrNotInCatalogue.
+func LoadCatalogue(names resources.Catalogue, lists map[string]List) error {
+	for kind, list := range lists {
+		if err := list.load(names[kind]); err != nil {
+			return fmt.Errorf("catalogue: %s: %w", kind, err)
+		}
+	}
+	return nil
 }
 
 // Search applies choose to the list, and to a new list if it finds nothing. It also returns the list.

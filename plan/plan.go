@@ -276,28 +276,28 @@ type Records struct {
 
 // ProviderView is the observed state of one provider.
 type ProviderView struct {
-	Err               string    // why it could not be listed; there is no listing then
-	Rejected          bool      // with Err: a retry does not help, the operator has to fix something
-	ListedAt          time.Time // start of the listing
-	Instances         []resources.Instance
-	DeletedInstances  map[string]bool // IDs of instances deleted since the listing
-	DeletingInstances map[string]bool // those of DeletedInstances with a deletion that started before Quota was read
-	Images            []resources.RemoteImage
-	Leftovers         []resources.Leftover
-	Location          string // such as a project in a region; empty if the driver does not report it
-	Quota             resources.Quota
-	Offers            map[OfferKey]OfferView
+	Err               string                  `json:"error,omitempty"`    // why it could not be listed; there is no listing then
+	Rejected          bool                    `json:"rejected,omitempty"` // with Err: a retry does not help, the operator has to fix something
+	ListedAt          time.Time               `json:"listed_at"`          // start of the listing
+	Instances         []resources.Instance    `json:"instances,omitempty"`
+	DeletedInstances  map[string]bool         `json:"deleted_instances,omitempty"`  // IDs of instances deleted since the listing
+	DeletingInstances map[string]bool         `json:"deleting_instances,omitempty"` // those of DeletedInstances with a deletion that started before Quota was read
+	Images            []resources.RemoteImage `json:"images,omitempty"`
+	Leftovers         []resources.Leftover    `json:"leftovers,omitempty"`
+	Location          string                  `json:"location,omitempty"` // such as a project in a region; empty if the driver does not report it
+	Quota             resources.Quota         `json:"quota"`
+	Offers            map[OfferKey]OfferView  `json:"-"`
 	// CloudImages are the resolved cloud_image blocks by name.
-	CloudImages map[string]CloudImageView
+	CloudImages map[string]CloudImageView `json:"-"`
 	// Unneeded are the nodes of other providers that this provider uses and no longer needs.
-	Unneeded []resources.UnneededNode
+	Unneeded []resources.UnneededNode `json:"unneeded,omitempty"`
 	// Others are the servers and images without ownership tags of npctl, if reconcile.Options.ListOthers is set.
-	Others    []resources.ExistingObject
-	OthersErr string // why they could not be listed
+	Others    []resources.ExistingObject `json:"-"`
+	OthersErr string                     `json:"-"` // why they could not be listed
 	// CannotRelease means that the driver cannot remove ownership tags (drivers.Adopter).
-	CannotRelease bool
+	CannotRelease bool `json:"cannot_release,omitempty"`
 	// Imports are the objects that imports name, except the imported ones.
-	Imports map[ImportKey]ImportView
+	Imports map[ImportKey]ImportView `json:"-"`
 }
 
 // ImportKey names the object of an import inside a provider.

@@ -1,6 +1,9 @@
 package resources
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // OwnerTags are the ownership tags of an object in a cloud: they name the record that it was created for. An object
 // without the tags of this Installation is foreign unless a record names its ID.
@@ -131,6 +134,10 @@ type Problem struct {
 	Detail      string // the error
 	Suggestions []string
 }
+
+// Catalogue has the names of one cloud that a configuration may use, such as flavors with their sizes, images, networks, zones
+// and keys: lists by their kind, as JSON of the driver. It has no secrets.
+type Catalogue map[string]json.RawMessage
 
 // Leftover is an associated resource: an object in a cloud other than an instance or image.
 type Leftover struct {

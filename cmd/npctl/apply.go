@@ -90,7 +90,7 @@ func (c *applyCommand) apply(ctx context.Context, cmd *cli.Command, events *even
 		}
 		saved = file
 	}
-	config, base, err := c.readBoth(ctx, c.against, c.variables)
+	config, base, err := c.readBoth(ctx, c.against, c.variables, false)
 	defer base.close(c.app)
 	if err != nil {
 		return err

@@ -29,16 +29,21 @@ type baseConfiguration struct {
 	copied   *checkout // path is in it; nil for a directory
 }
 
-// readBoth reads the configuration, as loadAndWarn does, and beside it the base unless against is empty. The caller must close the
-// base, also after an error.
-func (a *app) readBoth(ctx context.Context, against string, v variableOptions) (*configuration, *baseConfiguration, error) {
+// readBoth reads the configuration, as loadAndWarn does, and beside it the base unless against is empty. If confined, it reads
+// only files of their repositories. The caller must close the base, also after an error.
+func (a *app) readBoth(ctx context.Context, against string, v variableOptions, confined bool) (*configuration, *baseConfiguration, error) {
+	var opts config.Options
+	if confined {
+		opts.Boundary = repositoryOf(ctx, a.global.config)
+	}
 	if against == "" {
-		head, err := a.loadAndWarn(v)
+		head, err := a.readAndWarn(v, opts)
 		return head, nil, err
 	}
 	base, loaded := &baseConfiguration{against: against, path: against, headPath: a.global.config}, make(chan error, 1)
-	go func() { loaded <- base.load(ctx, a, v) }()
-	head, headErr := a.readAndWarn(v, config.Options{Compare: true})
+	go func() { loaded <- base.load(ctx, a, v, confined) }()
+	opts.Compare = true
+	head, headErr := a.readAndWarn(v, opts)
 	baseErr := <-loaded
 	if headErr != nil {
 		return nil, base, headErr
@@ -62,7 +67,7 @@ func (b *baseConfiguration) close(a *app) {
 }
 
 // load reads the configuration in a directory or file, or in a revision of the git repository that has the head.
-func (b *baseConfiguration) load(ctx context.Context, a *app, v variableOptions) error {
+func (b *baseConfiguration) load(ctx context.Context, a *app, v variableOptions, confined bool) error {
 	if !exists(b.against) {
 		var err error
 		if b.copied, err = checkOut(ctx, b.against, b.headPath); err != nil {
@@ -76,6 +81,12 @@ func (b *baseConfiguration) load(ctx context.Context, a *app, v variableOptions)
 	opts := config.Options{Path: b.path, Compare: true, OtherVars: true}
 	if b.copied != nil {
 		opts.PathConfig = directoryOf(b.headPath)
+	}
+	switch {
+	case confined && b.copied != nil:
+		opts.Boundary = filepath.Join(b.copied.dir, "tree")
+	case confined:
+		opts.Boundary = repositoryOf(ctx, b.path)
 	}
 	result, diags := config.Load(a.withSources(opts, newRegistry(), v))
 	if b.Result = result; diags.HasErrors() {
@@ -105,6 +116,15 @@ func directoryOf(path string) string {
 		return abs
 	}
 	return path
+}
+
+// repositoryOf returns the top of the git repository with a configuration, or the directory of the configuration without one.
+func repositoryOf(ctx context.Context, path string) string {
+	dir := directoryOf(path)
+	if top, err := (git{ctx: ctx, dir: dir}).run("rev-parse", "--show-toplevel"); err == nil && top != "" {
+		return top
+	}
+	return dir
 }
 
 // checkout is a temporary copy of a revision.

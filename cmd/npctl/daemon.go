@@ -31,10 +31,13 @@ type daemonCommand struct {
 }
 
 func (c *daemonCommand) flags(own ...cli.Flag) []cli.Flag {
-	return append(own,
-		&cli.StringFlag{Name: "socket", Category: categoryConnection, Destination: &c.socket, TakesFile: true, Usage: "`PATH` of the socket of npctl watch, or its URL"},
+	return append(append(own, c.connectionFlags()...),
 		&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print JSON (see docs/json.md)"},
 	)
+}
+
+func (c *daemonCommand) connectionFlags() []cli.Flag {
+	return []cli.Flag{&cli.StringFlag{Name: "socket", Category: categoryConnection, Destination: &c.socket, TakesFile: true, Usage: "`PATH` of the socket of npctl watch, or its URL"}}
 }
 
 // with calls do with a client for npctl watch, and adds a hint to its error.

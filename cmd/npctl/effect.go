@@ -29,12 +29,16 @@ func (s *session) effect(ctx context.Context, base *baseConfiguration, o *planOp
 		return plan.Effect{}, plan.Plan{}, err
 	}
 	engine := s.engine.With(base.Desired)
-	before, err := s.engine.ObserveBase(ctx, engine, s.seen, o.refresh)
+	var before plan.Observed
+	if notes := s.notes; s.snapshot != nil {
+		before, _, err = engine.ObserveSnapshot(ctx, s.snapshot)
+		s.notes = notes
+	} else if before, err = s.engine.ObserveBase(ctx, engine, s.seen, o.refresh); err == nil {
+		s.seen, s.notes = s.engine.WithoutUnlisted(engine, s.seen)
+	}
 	if err != nil {
 		return plan.Effect{}, plan.Plan{}, err
 	}
-	var notes []plan.Note
-	s.seen, notes = s.engine.WithoutUnlisted(engine, s.seen)
 	was, is := plan.Side{Desired: engine.Desired, Observed: before}, plan.Side{Desired: s.config.Desired, Observed: s.seen}
 	var both sync.WaitGroup
 	both.Go(func() { was.Plan = plan.Compute(was.Desired, was.Observed, opt) })
@@ -50,7 +54,7 @@ func (s *session) effect(ctx context.Context, base *baseConfiguration, o *planOp
 	for i := range e.Dropped {
 		e.Dropped[i].Source.File = base.fileName(e.Dropped[i].Source.File)
 	}
-	e.Notes, e.Against = append(e.Notes, notes...), base.against
+	e.Notes, e.Against = append(e.Notes, s.notes...), base.against
 	return e, is.Plan, nil
 }
 

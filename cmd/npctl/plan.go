@@ -18,6 +18,7 @@ import (
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/planfile"
 	"github.com/npctl/npctl/plan/render"
+	"github.com/npctl/npctl/plan/snapshot"
 )
 
 const planDescription = `Reads the configuration and the state, lists the clouds, and shows the steps of apply and their
@@ -43,6 +44,7 @@ Examples:
   npctl plan -destroy -exclude=diskimage.debian
   npctl plan -against=HEAD^1                            (only the effect of the newest commit)
   npctl plan -against=HEAD^1 -detailed-exitcode -markdown=comment.md    (in a review job)
+  npctl plan -against=HEAD^1 -snapshot=https://npctl.example.com:8443    (without state and credentials)
   npctl plan -against=HEAD^1 -out=change.plan           (for npctl show and npctl apply)
   npctl plan -json | jq '.steps[].address'
 
@@ -76,7 +78,7 @@ func newPlanCommand(a *app) *cli.Command {
 			&cli.StringFlag{Name: "zuul-return", Category: categoryOutput, Destination: &c.zuulReturn, TakesFile: true, Usage: "with -against: write comments at the lines of the change to `FILE`, as data for zuul_return"},
 			c.compactFlag(),
 			c.destroyFlag(),
-		}, c.flags()...),
+		}, append(c.snapshotFlags(), c.flags()...)...),
 		Action: c.run,
 	}
 }
@@ -85,7 +87,11 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := c.checkPlan(); err != nil {
 		return err
 	}
-	config, base, err := c.readBoth(ctx, c.against, c.variables)
+	snap, err := c.readSnapshot(ctx)
+	if err != nil {
+		return err
+	}
+	config, base, err := c.readBoth(ctx, c.against, c.variables, snap != nil)
 	defer base.close(c.app)
 	if err != nil {
 		return err
@@ -93,7 +99,7 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if c.zuulReturn != "" && base.copied == nil {
 		return hint(errors.New("-zuul-return needs the files that the change touches, and -against names no revision of a git repository"), "compare with a revision, such as HEAD^1")
 	}
-	s, err := c.openSession(ctx, config, c.parallelism, c.access(config))
+	s, err := c.open(ctx, config, snap)
 	if err != nil {
 		return err
 	}
@@ -125,6 +131,14 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	return c.verdict(p)
 }
 
+// open opens a session with the state, or with a snapshot unless that is nil.
+func (c *planCommand) open(ctx context.Context, config *configuration, snap *snapshot.Snapshot) (*session, error) {
+	if snap != nil {
+		return c.snapshotSession(config, snap)
+	}
+	return c.openSession(ctx, config, c.parallelism, c.access(config))
+}
+
 // effect shows only the effect of the change since the base.
 func (c *planCommand) effect(ctx context.Context, s *session, base *baseConfiguration, opt plan.Options) error {
 	e, p, err := s.effect(ctx, base, &c.planOptions, opt)
@@ -153,6 +167,7 @@ func (c *planCommand) effect(ctx context.Context, s *session, base *baseConfigur
 // that the other one works on.
 func (c *planCommand) plan(ctx context.Context, s *session, opt plan.Options) (plan.Plan, error) {
 	p, err := s.plan(ctx, &c.planOptions, opt)
+	p.Notes = append(p.Notes, s.notes...)
 	if !c.lock {
 		p.Notes = slices.DeleteFunc(p.Notes, func(n plan.Note) bool { return n.Code == plan.CodeInProgress })
 	}
@@ -174,6 +189,9 @@ func (c *planCommand) checkPlan() error {
 	}
 	if c.against != "" && c.generateOut != "" {
 		return hint(errors.New("-against cannot be combined with -generate-config-out, which is about the whole plan"), "plan without -against")
+	}
+	if c.snapshot != "" && c.generateOut != "" {
+		return hint(errors.New("-snapshot cannot be combined with -generate-config-out, which needs the objects in the clouds"), "plan without -snapshot")
 	}
 	if c.zuulReturn != "" && c.against == "" {
 		return hint(errors.New("-zuul-return is about the effect of a change"), "add -against=HEAD^1")

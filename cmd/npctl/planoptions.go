@@ -29,6 +29,8 @@ type planOptions struct {
 	moves                      bool             // only these, for npctl state mv
 	lockTimeout                time.Duration
 	against                    string // revision or directory of the base; "" without a comparison
+	snapshot                   string // file or URL; "" to observe the state and the clouds
+	snapshotAge                time.Duration
 }
 
 func (o *planOptions) flags() []cli.Flag {
@@ -67,6 +69,13 @@ func (o *planOptions) againstFlag() cli.Flag {
 	return &cli.StringFlag{Name: "against", Category: categoryPlanning, Destination: &o.against, TakesFile: true, Usage: "plan only the effect of the change since `REVISION`: a revision of the git repository, such as HEAD^1, or a directory with another configuration"}
 }
 
+func (o *planOptions) snapshotFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "snapshot", Category: categoryPlanning, Destination: &o.snapshot, TakesFile: true, Usage: "plan with a snapshot instead of the state and the clouds: a `FILE` of npctl snapshot, or the URL of npctl watch (with NPCTL_TOKEN and NPCTL_CA). The configuration may come from anyone: npctl runs no program and reads no file outside of its repository"},
+		&cli.DurationFlag{Name: "snapshot-age", DefaultText: "0s, any age", Category: categoryPlanning, Destination: &o.snapshotAge, Usage: "refuse a snapshot older than this `DURATION`"},
+	}
+}
+
 // check returns an error if options contradict each other.
 func (o *planOptions) check() error {
 	if o.allow != "" {
@@ -77,6 +86,8 @@ func (o *planOptions) check() error {
 	switch {
 	case o.against != "" && (o.destroy || o.refreshOnly || len(o.replace) > 0):
 		return fmt.Errorf("-against is about a change of the configuration, so it cannot be combined with -destroy, -refresh-only and -replace")
+	case o.snapshot != "" && (!o.refresh || o.refreshOnly):
+		return fmt.Errorf("-snapshot cannot be combined with -refresh=false and -refresh-only, because it replaces the listings of the clouds")
 	case o.refreshOnly && o.destroy:
 		return fmt.Errorf("-refresh-only and -destroy contradict each other")
 	case o.refreshOnly && !o.refresh:

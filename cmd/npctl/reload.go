@@ -82,7 +82,7 @@ func (c *reloadCommand) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config, base, err := c.readBoth(ctx, c.comparison.against, c.comparison.variables)
+	config, base, err := c.readBoth(ctx, c.comparison.against, c.comparison.variables, false)
 	defer base.close(c.app)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/plan/snapshot"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -22,6 +23,8 @@ type session struct {
 	identity state.Identity
 	engine   *reconcile.Engine
 	seen     plan.Observed
+	snapshot *snapshot.Snapshot // nil with a state
+	notes    []plan.Note        // about the observed state, beside those of the plan
 }
 
 // loadSession reads the configuration, without its warnings, and opens a session.
@@ -95,7 +98,7 @@ func (s *session) checkAddresses(ctx context.Context, opt plan.Options) error {
 	if len(opt.Targets)+len(opt.Excludes)+len(opt.Replace) == 0 {
 		return nil
 	}
-	recorded, err := s.engine.Observe(ctx, false)
+	recorded, err := s.observe(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -113,6 +116,9 @@ func (s *session) compute(ctx context.Context, o *planOptions, opt plan.Options)
 
 // observeWithLock is observe with the process that holds the lock of the state.
 func (s *session) observeWithLock(ctx context.Context, refresh bool) (plan.Observed, error) {
+	if s.snapshot != nil {
+		return s.observe(ctx, refresh)
+	}
 	worker, err := s.lockHolder(ctx) // before observe: if it ends in between, its unfinished records would look abandoned
 	if err != nil {
 		return plan.Observed{}, err
@@ -129,9 +135,14 @@ func (s *session) observeWithLock(ctx context.Context, refresh bool) (plan.Obser
 
 // observe returns the observed state. If npctl watch is running, that includes its activity and that of other processes
 // in its state.
-func (s *session) observe(ctx context.Context, refresh bool) (plan.Observed, error) {
+func (s *session) observe(ctx context.Context, refresh bool) (seen plan.Observed, err error) {
+	if s.snapshot != nil {
+		seen, s.notes, err = s.engine.ObserveSnapshot(ctx, s.snapshot)
+		s.notes = append(s.notes, s.ageNote())
+		return seen, err
+	}
 	done := s.showWaiting(refresh)
-	seen, err := s.engine.Observe(ctx, refresh)
+	seen, err = s.engine.Observe(ctx, refresh)
 	done()
 	daemon, running := s.store.(*daemonStore)
 	if err != nil || !running {

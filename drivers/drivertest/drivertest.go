@@ -40,6 +40,8 @@ type Setup struct {
 	Rejected map[string]func(*drivers.Spec)
 	// BadOffers are invalid configurations by test name.
 	BadOffers map[string]BadOffer
+	// FromCatalogue reads a catalogue of the Cloud. Nil means that the Cloud is no drivers.Cataloguer.
+	FromCatalogue func(names resources.Catalogue) (drivers.Resolver, error)
 	// OpenWrong opens the project with a wrong password and returns the error.
 	OpenWrong func(t *testing.T) error
 	// Withdraw makes the cloud reject the credentials, such as tokens, that it has issued so far. It issues new ones. In a cloud
@@ -138,6 +140,7 @@ func run(t *testing.T, setup func(t *testing.T) Setup, around func(*testing.T, f
 		{"Instances", instanceTests()},
 		{"Images", imageTests()},
 		{"Resolver", resolverTests()},
+		{"Catalogue", catalogueTests()},
 		{"Sweeper", sweeperTests()},
 		{"Console", consoleTests()},
 		{"Access", accessTests()},

@@ -20,7 +20,10 @@ import (
 // Driver opens clusters in one of the three ways.
 type Driver struct{ kind string }
 
-var _ drivers.Driver = (*Driver)(nil)
+var (
+	_ drivers.Driver          = (*Driver)(nil)
+	_ drivers.CatalogueReader = (*Driver)(nil)
+)
 
 // The kinds of the drivers.
 const (

@@ -9,6 +9,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 )
@@ -20,6 +21,11 @@ func (*base) ResolveOffer(_ context.Context, config cty.Value) (resources.Resolv
 		return resources.ResolvedOffer{}, nil, err
 	}
 	return resources.ResolvedOffer{Flavor: s.flavor(), Resources: s.amounts(), FlavorNames: []string{s.flavor()}}, s.problems(), nil
+}
+
+// ResolverOf implements drivers.CatalogueReader. It needs no names.
+func (*Driver) ResolverOf(cty.Value, resources.Catalogue) (drivers.Resolver, error) {
+	return &base{}, nil
 }
 
 // ResolveImage implements drivers.Resolver. There are no image blocks.

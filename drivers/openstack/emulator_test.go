@@ -98,6 +98,9 @@ func (w *world) setup(t *testing.T, label map[string]cty.Value) drivertest.Setup
 	users := w.others(t)
 	return drivertest.Setup{
 		Lacks: []string{"access"}, Spoil: w.spoil(users, floating),
+		FromCatalogue: func(names resources.Catalogue) (drivers.Resolver, error) {
+			return openstack.New().ResolverOf(cty.NilVal, names)
+		},
 		Cloud: c, Reopen: func(t *testing.T) drivers.Cloud { return w.open(t, w.wrap) }, Config: offer(label), ImageID: uploaded(t, c), Zone: "az2",
 		Rejected: map[string]func(*drivers.Spec){
 			"unknown image": func(s *drivers.Spec) { s.ImageID = "00000000-0000-4000-8000-00000000dead" },

@@ -19,20 +19,36 @@ import (
 // owner, visibility, disk_format, tag or tags (several separated by commas, all of which must match), and any
 // property by its name. Of several patterns for one attribute, one has to match.
 func (st *imageStore) ResolveImage(ctx context.Context, spec resources.CloudImageSpec) (resources.RemoteImage, []resources.Problem, error) {
-	switch {
-	case spec.ImageID != "":
+	if spec.ImageID != "" {
 		return st.imageByID(ctx, spec.ImageID)
-	case spec.Image != "":
-		return st.newestImage(ctx, "image", spec.Image, url.Values{"name": {spec.Image}}, func(image) bool { return true })
-	case len(spec.Filters) > 0:
+	}
+	return imageFinder{st.listImages}.ResolveImage(ctx, spec)
+}
+
+// imageFinder finds images in a list. The list may ignore the query.
+type imageFinder struct {
+	list func(ctx context.Context, query url.Values) ([]image, error)
+}
+
+// ResolveImage implements a method of drivers.Resolver.
+func (f imageFinder) ResolveImage(ctx context.Context, spec resources.CloudImageSpec) (resources.RemoteImage, []resources.Problem, error) {
+	switch name := cmp.Or(spec.Image, spec.Name); {
+	case spec.ImageID != "":
+		all, err := f.list(ctx, url.Values{})
+		i := slices.IndexFunc(all, func(i image) bool { return i.ID == spec.ImageID })
+		if err != nil || i < 0 {
+			return imageWithID(spec.ImageID, image{}, false, err)
+		}
+		return imageWithID(spec.ImageID, all[i], true, nil)
+	case spec.Image == "" && len(spec.Filters) > 0:
 		for name, patterns := range spec.Filters {
 			if i := slices.IndexFunc(patterns, func(p string) bool { return !isPattern(p) }); i >= 0 {
 				return resources.RemoteImage{}, []resources.Problem{{Attribute: "filters", Value: patterns[i], Detail: "not a pattern for " + name + "; * and ? and [a-z] are special"}}, nil
 			}
 		}
-		return st.newestImage(ctx, "filters", filterText(spec.Filters), serverFilters(spec.Filters), func(i image) bool { return matches(i, spec.Filters) })
+		return f.newest(ctx, "filters", filterText(spec.Filters), serverFilters(spec.Filters), func(i image) bool { return matches(i, spec.Filters) })
 	default:
-		return st.newestImage(ctx, "image", spec.Name, url.Values{"name": {spec.Name}}, func(image) bool { return true })
+		return f.newest(ctx, "image", name, url.Values{"name": {name}}, func(i image) bool { return i.Name == name })
 	}
 }
 
@@ -43,6 +59,10 @@ func isPattern(s string) bool {
 
 func (st *imageStore) imageByID(ctx context.Context, id string) (resources.RemoteImage, []resources.Problem, error) {
 	i, found, err := st.image(ctx, id)
+	return imageWithID(id, i, found, err)
+}
+
+func imageWithID(id string, i image, found bool, err error) (resources.RemoteImage, []resources.Problem, error) {
 	switch {
 	case err != nil:
 		return resources.RemoteImage{}, nil, err
@@ -55,9 +75,9 @@ func (st *imageStore) imageByID(ctx context.Context, id string) (resources.Remot
 	}
 }
 
-func (st *imageStore) newestImage(ctx context.Context, attribute, value string, query url.Values, match func(image) bool) (resources.RemoteImage, []resources.Problem, error) {
+func (f imageFinder) newest(ctx context.Context, attribute, value string, query url.Values, match func(image) bool) (resources.RemoteImage, []resources.Problem, error) {
 	query.Set("status", "active")
-	found, err := st.listImages(ctx, query)
+	found, err := f.list(ctx, query)
 	if err != nil {
 		return resources.RemoteImage{}, nil, err
 	}
@@ -68,7 +88,7 @@ func (st *imageStore) newestImage(ctx context.Context, attribute, value string, 
 	problem := resources.Problem{Attribute: attribute, Value: value, Detail: "no active image matches"}
 	if attribute == "image" {
 		problem.Detail = "no active image has this name"
-		names, err := st.imageNames(ctx)
+		names, err := f.names(ctx)
 		if err != nil {
 			return resources.RemoteImage{}, nil, err
 		}
@@ -81,8 +101,8 @@ func newestFirst(a, b image) int {
 	return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
 }
 
-func (st *imageStore) imageNames(ctx context.Context) ([]string, error) {
-	found, err := st.listImages(ctx, url.Values{"status": {"active"}})
+func (f imageFinder) names(ctx context.Context) ([]string, error) {
+	found, err := f.list(ctx, url.Values{"status": {"active"}})
 	return namesOf(found, func(i image) string { return i.Name }), err
 }
 

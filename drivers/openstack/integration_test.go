@@ -81,6 +81,9 @@ func realSetup(t *testing.T, name string, config cty.Value) drivertest.Setup {
 		Reopen:  func(t *testing.T) drivers.Cloud { return mustOpen(t, name, nil) },
 		Config:  config,
 		ImageID: tiny.ID,
+		FromCatalogue: func(names resources.Catalogue) (drivers.Resolver, error) {
+			return New().ResolverOf(cty.NilVal, names)
+		},
 		Rejected: map[string]func(*drivers.Spec){
 			"unknown image": func(s *drivers.Spec) { s.ImageID = "00000000-0000-4000-8000-00000000dead" },
 			"unknown zone":  func(s *drivers.Spec) { s.Zone = "mars" },
@@ -302,7 +305,7 @@ func TestRealCloud(t *testing.T) {
 	}
 	t.Run("Plain", func(t *testing.T) {
 		drivertest.Run(t, func(t *testing.T) drivertest.Setup { return realSetup(t, name, offerConfig(nil)) },
-			"Images", "Resolver", "Sweeper", "Console", "Snapshots", "NodeUser", "Errors", "Foreign", "Copies")
+			"Images", "Resolver", "Catalogue", "Sweeper", "Console", "Snapshots", "NodeUser", "Errors", "Foreign", "Copies")
 	})
 	// On the emulator, the suite runs without attributes and with each one by itself.
 	t.Run("EveryAttribute", func(t *testing.T) {

@@ -138,12 +138,17 @@ func (r *offerResolver) lookUpVolume(ctx context.Context, o *offer) error {
 
 // ResolveOffer implements drivers.Resolver.
 func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
+	return c.offers.ResolveOffer(ctx, config)
+}
+
+// ResolveOffer implements a method of drivers.Resolver.
+func (r *offerResolver) ResolveOffer(ctx context.Context, config cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
 	var o offer
 	if err := cloudkit.Decode(config, &o.settings); err != nil {
 		return resources.ResolvedOffer{}, nil, err
 	}
 	var problems []resources.Problem
-	for _, look := range slices.Concat(c.offers.neededLookups(), c.offers.extraLookups()) {
+	for _, look := range slices.Concat(r.neededLookups(), r.extraLookups()) {
 		found, err := drivers.ProblemsIn(look(ctx, &o))
 		if err != nil {
 			return resources.ResolvedOffer{}, nil, err

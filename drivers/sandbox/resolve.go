@@ -14,10 +14,15 @@ import (
 
 // ResolveOffer implements drivers.Resolver.
 func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
-	if c.catalog.anything {
+	return c.catalog.ResolveOffer(ctx, config)
+}
+
+// ResolveOffer implements a method of drivers.Resolver.
+func (c catalog) ResolveOffer(ctx context.Context, config cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
+	if c.anything {
 		return resources.ResolvedOffer{Resources: resources.ResourceAmounts{Instances: 1}}, nil, ctx.Err()
 	}
-	o, err := c.catalog.offer(config)
+	o, err := c.offer(config)
 	if err != nil {
 		problems, err := drivers.ProblemsIn(err)
 		return resources.ResolvedOffer{}, problems, err
@@ -33,30 +38,33 @@ func (c *Cloud) ResolveImage(ctx context.Context, spec resources.CloudImageSpec)
 		return resources.RemoteImage{ID: cmp.Or(spec.ImageID, "image-"+name), Name: name, Status: resources.StatusReady}, nil, ctx.Err()
 	}
 	err = c.read(ctx, opListImages, func(f *fleet) error {
-		all := f.sorted()
-		problem := resources.Problem{Attribute: "image_name", Value: cmp.Or(spec.Image, spec.Name), Detail: "no such image"}
-		matches := func(i *image) bool { return i.Name == problem.Value }
-		switch {
-		case spec.ImageID != "":
-			problem.Attribute, problem.Value = "image_id", spec.ImageID
-			matches = func(i *image) bool { return i.ID == spec.ImageID }
-		case spec.Image == "" && len(spec.Filters) > 0:
-			problem.Attribute, problem.Value, problem.Detail = "filters", cloudkit.FilterText(spec.Filters), "no image matches"
-			matches = func(i *image) bool { return cloudkit.MatchesFilters(spec.Filters, i.values) }
-		}
-		if i := slices.IndexFunc(all, func(i *image) bool { return !i.Pending && matches(i) }); i >= 0 {
-			found = all[i].remote()
-			return nil
-		}
-		var names []string
-		for _, i := range all {
-			names = append(names, i.Name)
-		}
-		problem.Suggestions = drivers.Suggestions(problem.Value, names)
-		problems = []resources.Problem{problem}
+		found, problems = resolveImage(f.sorted(), spec)
 		return nil
 	})
 	return found, problems, err
+}
+
+// resolveImage finds the newest image of a specification. The list is sorted.
+func resolveImage(all []*image, spec resources.CloudImageSpec) (resources.RemoteImage, []resources.Problem) {
+	problem := resources.Problem{Attribute: "image_name", Value: cmp.Or(spec.Image, spec.Name), Detail: "no such image"}
+	matches := func(i *image) bool { return i.Name == problem.Value }
+	switch {
+	case spec.ImageID != "":
+		problem.Attribute, problem.Value = "image_id", spec.ImageID
+		matches = func(i *image) bool { return i.ID == spec.ImageID }
+	case spec.Image == "" && len(spec.Filters) > 0:
+		problem.Attribute, problem.Value, problem.Detail = "filters", cloudkit.FilterText(spec.Filters), "no image matches"
+		matches = func(i *image) bool { return cloudkit.MatchesFilters(spec.Filters, i.values) }
+	}
+	if i := slices.IndexFunc(all, func(i *image) bool { return !i.Pending && matches(i) }); i >= 0 {
+		return all[i].remote(), nil
+	}
+	var names []string
+	for _, i := range all {
+		names = append(names, i.Name)
+	}
+	problem.Suggestions = drivers.Suggestions(problem.Value, names)
+	return resources.RemoteImage{}, []resources.Problem{problem}
 }
 
 // values returns the values of an attribute.

@@ -24,6 +24,7 @@ var arrows = map[string][]string{
 	"plan":             {"resources"},
 	"plan/render":      {"plan", "resources"},
 	"plan/planfile":    {"plan", "resources", "internal/host"},
+	"plan/snapshot":    {"plan", "resources"},
 	"plan/plantest":    {"plan", "resources"},
 	"state":            {"resources", "resources/schema"},
 	"state/*":          {"state", "resources", "resources/schema", "internal/host"},
@@ -41,7 +42,7 @@ var arrows = map[string][]string{
 
 	"builders":             {"resources", "resources/schema"},
 	"builders/*":           {"builders", "resources", "resources/schema", "internal/*"},
-	"reconcile":            {"resources", "resources/schema", "plan", "state", "drivers", "builders", "internal/*"},
+	"reconcile":            {"resources", "resources/schema", "plan", "plan/snapshot", "state", "drivers", "builders", "internal/*"},
 	"watch":                {"resources", "plan", "state", "reconcile"},
 	"inspect":              {"resources", "resources/schema", "plan", "state", "inspect/wire"},
 	"inspect/wire":         {"resources", "state"}, // what the API and its clients say to each other; clients need nothing else of the daemon

@@ -65,6 +65,11 @@ func (d Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (dr
 	return openstack.Connect(ctx, env, at, config)
 }
 
+// ResolverOf implements drivers.CatalogueReader.
+func (Driver) ResolverOf(config cty.Value, names resources.Catalogue) (drivers.Resolver, error) {
+	return openstack.New().ResolverOf(config, names)
+}
+
 // Account returns a client of npctl's project, with which tests act like a person.
 func Account(t testing.TB, cloud *emulator.Cloud) (*gophercloud.ProviderClient, gophercloud.EndpointOpts) {
 	t.Helper()

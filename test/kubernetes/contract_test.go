@@ -196,6 +196,9 @@ func setup(t *testing.T, l *lab, attributes map[string]cty.Value) drivertest.Set
 			_, err := other.open(t)
 			return err
 		},
+		FromCatalogue: func(names resources.Catalogue) (drivers.Resolver, error) {
+			return l.driver.(drivers.CatalogueReader).ResolverOf(cty.NilVal, names)
+		},
 		Foreign: func(t *testing.T) string { return l.foreign(t).ID },
 		Kill:    l.mortal,
 		Objects: l.objects,

@@ -202,6 +202,7 @@ func (s *Server) addOperations() {
 	add(a, full, "POST /v1/providers/{id}/thaw", "thawProvider", "Thaws a provider.", providers.freeze(false))
 
 	add(a, reader, "GET /v1/plan", "plan", "Returns the newest plan, as npctl plan -json prints it.", status.plan)
+	add(a, reader, "GET /v1/snapshot", "snapshot", "Returns a snapshot for npctl plan -snapshot: the records and listings without secrets, and the names that the clouds have.", status.snapshot)
 	add(a, reader, "GET /v1/steps", "listSteps", "Lists running steps.", status.steps)
 	list := add(a, reader, "GET /v1/events", "listEvents", "Lists events of the journal. With Accept: text/event-stream, sends server-sent events until the client disconnects.", events.list, longPoll)
 	list.Responses["200"].Content["text/event-stream"] = content("text/event-stream", "Each data line is an Event.")["text/event-stream"]

@@ -142,7 +142,7 @@ func TestSecretsDoNotAppear(t *testing.T) {
 	}
 	l.taken(time.Minute, "small")
 	var all strings.Builder
-	for _, path := range []string{"/v1/status", "/v1/requests", "/v1/nodes", "/v1/labels", "/v1/images", "/v1/providers", "/v1/plan", "/v1/steps", "/v1/events?limit=10000",
+	for _, path := range []string{"/v1/status", "/v1/requests", "/v1/nodes", "/v1/labels", "/v1/images", "/v1/providers", "/v1/plan", "/v1/snapshot", "/v1/steps", "/v1/events?limit=10000",
 		"/v1/why?subject=image/debian", "/v1/why?subject=provider/one", "/v1/why?subject=label/small", "/v1/store/records", "/v1/store", "/v1/store/locks", "/openapi.json", "/metrics"} {
 		status, _, text := l.raw("GET", path, "")
 		if status != http.StatusOK {

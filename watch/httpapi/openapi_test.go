@@ -146,7 +146,7 @@ func TestResponsesMatchTheDescription(t *testing.T) {
 		return answer
 	}
 	for _, path := range []string{"/livez", "/readyz", "/openapi.json", "/v1/status", "/v1/requests", "/v1/nodes", "/v1/labels", "/v1/images", "/v1/providers",
-		"/v1/plan", "/v1/steps", "/v1/events"} {
+		"/v1/plan", "/v1/snapshot", "/v1/steps", "/v1/events"} {
 		call("GET", path, path, "", 200)
 	}
 	call("GET", "/metrics", "/metrics", "", 200)

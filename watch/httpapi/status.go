@@ -103,6 +103,21 @@ func (r statusRoutes) plan(ctx context.Context, _ *none) (json.RawMessage, error
 	return nil, nil
 }
 
+// snapshot writes a snapshot of the observed state, with the configuration in force.
+func (r statusRoutes) snapshot(ctx context.Context, _ *none) (json.RawMessage, error) {
+	engine, seen, err := r.daemon.Observer().Observe()
+	if err != nil {
+		return nil, failure(http.StatusServiceUnavailable, wire.CodeNotReady, "", "the images directory cannot be read: %v", err)
+	}
+	s, err := engine.Snapshot(ctx, plan.Meta{NpctlVersion: r.version, Lineage: seen.Installation, Digest: string(engine.Desired.Digests.Current()), Created: seen.Now.UTC()}, &seen)
+	if err != nil {
+		return nil, err
+	}
+	w := callOf(ctx).w
+	w.Header().Set("Content-Type", "application/json")
+	return nil, s.Write(w)
+}
+
 func (r statusRoutes) steps(context.Context, *none) (wire.Steps, error) {
 	running := r.daemon.Runner().Running()
 	slices.SortFunc(running, func(a, b plan.Step) int { return cmp.Compare(a.ID, b.ID) })

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -233,6 +234,12 @@ func (c *Client) Follow(ctx context.Context, after, subject string, tell func(wi
 func (c *Client) Why(ctx context.Context, subject string) (w wire.Why, err error) {
 	err = c.call(ctx, http.MethodGet, at("why"), values("subject", subject), nil, &w)
 	return w, err
+}
+
+// Snapshot returns a snapshot, see package plan/snapshot.
+func (c *Client) Snapshot(ctx context.Context) (doc json.RawMessage, err error) {
+	err = c.call(ctx, http.MethodGet, at("snapshot"), nil, nil, &doc)
+	return doc, err
 }
 
 // Status returns a summary of the daemon's state.
