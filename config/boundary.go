@@ -20,6 +20,9 @@ func newBoundary(dir string) boundary {
 	return b
 }
 
+// CheckBoundary returns an error for a file outside of the directory of Options.Boundary.
+func CheckBoundary(dir, path string) error { return newBoundary(dir).check(path) }
+
 // check returns an error for a file outside of the boundary, also through a symbolic link. It does not reveal whether such a file
 // exists.
 func (b boundary) check(path string) error {

@@ -105,8 +105,9 @@ func (e *Engine) catalogue(ctx context.Context, provider string, record *resourc
 }
 
 // ObserveSnapshot returns the observed state of a snapshot for a plan of the engine's configuration. It contacts no cloud and runs no
-// program. The notes say what the snapshot cannot answer.
-func (e *Engine) ObserveSnapshot(ctx context.Context, s *snapshot.Snapshot) (plan.Observed, []plan.Note, error) {
+// program. The notes say what the snapshot cannot answer. check returns an error for a file that the configuration must not name
+// as an input of an image: neither its name nor its digest is in the result.
+func (e *Engine) ObserveSnapshot(ctx context.Context, s *snapshot.Snapshot, check func(path string) error) (plan.Observed, []plan.Note, error) {
 	seen, err := s.Observed()
 	if err != nil {
 		return seen, nil, err
@@ -114,6 +115,15 @@ func (e *Engine) ObserveSnapshot(ctx context.Context, s *snapshot.Snapshot) (pla
 	seen.InstanceOffers, seen.Formats, seen.Providers = e.instanceOffers(), e.Formats(), map[string]plan.ProviderView{}
 	if err := e.inputs(ctx, &seen); err != nil {
 		return seen, nil, err
+	}
+	for image, in := range seen.Inputs {
+		for path := range in.Files {
+			if err := check(e.Desired.Settings.Path(path)); err != nil {
+				delete(seen.Inputs, image)
+				seen.InputErrors[image] = "an input file is outside of the repository, and a plan with a snapshot uses no other files"
+				break
+			}
+		}
 	}
 	for name, p := range s.Providers {
 		if p.Driver == "" || recordedProvider(&seen, name) != nil { // as a listing of the clouds: the recorded and the configured providers

@@ -33,13 +33,15 @@ func (l *baseLab) snapshot() *snapshot.Snapshot {
 	return s
 }
 
+func anyFile(string) error { return nil }
+
 // snapshotEffect returns the effect of the change with a snapshot, and the codes of the notes of the head.
 func (l *baseLab) snapshotEffect(s *snapshot.Snapshot) (plan.Effect, []string) {
 	l.t.Helper()
 	requests := l.requests.Load()
-	was, _, err := l.base.ObserveSnapshot(l.t.Context(), s)
+	was, _, err := l.base.ObserveSnapshot(l.t.Context(), s, anyFile)
 	testutil.Must(l.t, err)
-	is, notes, err := l.head.ObserveSnapshot(l.t.Context(), s)
+	is, notes, err := l.head.ObserveSnapshot(l.t.Context(), s, anyFile)
 	testutil.Must(l.t, err)
 	side := func(d resources.Desired, seen plan.Observed) plan.Side {
 		return plan.Side{Desired: d, Observed: seen, Plan: plan.Compute(d, seen, plan.Options{})}

@@ -27,6 +27,7 @@ type baseConfiguration struct {
 	path     string    // that was read
 	headPath string    // of the head
 	copied   *checkout // path is in it; nil for a directory
+	boundary string    // the directory that its files must be in; "" permits all
 }
 
 // readBoth reads the configuration, as loadAndWarn does, and beside it the base unless against is empty. If confined, it reads
@@ -84,10 +85,11 @@ func (b *baseConfiguration) load(ctx context.Context, a *app, v variableOptions,
 	}
 	switch {
 	case confined && b.copied != nil:
-		opts.Boundary = filepath.Join(b.copied.dir, "tree")
+		b.boundary = filepath.Join(b.copied.dir, "tree")
 	case confined:
-		opts.Boundary = repositoryOf(ctx, b.path)
+		b.boundary = repositoryOf(ctx, b.path)
 	}
+	opts.Boundary = b.boundary
 	result, diags := config.Load(a.withSources(opts, newRegistry(), v))
 	if b.Result = result; diags.HasErrors() {
 		return &diagnosed{diags, result.Files}

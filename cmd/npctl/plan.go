@@ -134,7 +134,7 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 // open opens a session with the state, or with a snapshot unless that is nil.
 func (c *planCommand) open(ctx context.Context, config *configuration, snap *snapshot.Snapshot) (*session, error) {
 	if snap != nil {
-		return c.snapshotSession(config, snap)
+		return c.snapshotSession(config, snap, repositoryOf(ctx, c.global.config))
 	}
 	return c.openSession(ctx, config, c.parallelism, c.access(config))
 }

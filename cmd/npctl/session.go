@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/npctl/npctl/config"
 	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
@@ -24,6 +25,7 @@ type session struct {
 	engine   *reconcile.Engine
 	seen     plan.Observed
 	snapshot *snapshot.Snapshot // nil with a state
+	boundary string             // with a snapshot: the directory that input files must be in
 	notes    []plan.Note        // about the observed state, beside those of the plan
 }
 
@@ -137,7 +139,7 @@ func (s *session) observeWithLock(ctx context.Context, refresh bool) (plan.Obser
 // in its state.
 func (s *session) observe(ctx context.Context, refresh bool) (seen plan.Observed, err error) {
 	if s.snapshot != nil {
-		seen, s.notes, err = s.engine.ObserveSnapshot(ctx, s.snapshot)
+		seen, s.notes, err = s.engine.ObserveSnapshot(ctx, s.snapshot, func(path string) error { return config.CheckBoundary(s.boundary, path) })
 		s.notes = append(s.notes, s.ageNote())
 		return seen, err
 	}

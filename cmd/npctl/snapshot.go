@@ -25,7 +25,7 @@ names that the clouds have, such as flavors and networks. npctl plan -snapshot p
 the state and the clouds. A snapshot has no secrets, but names and addresses of your nodes.
 
 A running npctl watch makes the snapshot of its configuration and its newest listings. Otherwise npctl lists the
-clouds. GET /v1/snapshot of npctl watch returns the same document; a token with the role read suffices.
+clouds. GET /v1/snapshot of npctl watch returns the same document; a token with the role read-only suffices.
 
 Examples:
   npctl snapshot -out=/srv/www/npctl-snapshot.json
@@ -140,7 +140,7 @@ func (c *planCommand) fetchSnapshot(ctx context.Context) (*snapshot.Snapshot, er
 }
 
 // snapshotSession opens a session with a snapshot instead of a state. It contacts nothing.
-func (a *app) snapshotSession(c *configuration, s *snapshot.Snapshot) (*session, error) {
+func (a *app) snapshotSession(c *configuration, s *snapshot.Snapshot, boundary string) (*session, error) {
 	settings := c.Desired.Settings
 	if settings.Gearman != nil { // its certificates are outside of the repository
 		plain := *settings.Gearman
@@ -155,7 +155,7 @@ func (a *app) snapshotSession(c *configuration, s *snapshot.Snapshot) (*session,
 	store := snapshotStore{identity: identity}
 	engine := reconcile.New(reconcile.Options{Desired: c.Desired, HashKey: identity.HashKey, Store: store, Drivers: c.registry.drivers, Builders: able, Log: a.log})
 	c.Desired = engine.Desired
-	return &session{app: a, config: c, store: store, identity: identity, engine: engine, snapshot: s}, nil
+	return &session{app: a, config: c, store: store, identity: identity, engine: engine, snapshot: s, boundary: boundary}, nil
 }
 
 // ageNote returns the note with the age of the snapshot.
