@@ -24,7 +24,7 @@ func TestBoundaryHidesAllOtherFiles(t *testing.T) {
 	testutil.Must(t, os.Symlink("../../secret", filepath.Join(top, "repository/fleet/directory")))
 	for expression, readable := range map[string]bool{
 		`file("here")`: true, `file("../shared/motd")`: true, `fileexists("here")`: true, `fileset("../shared", "*")`: true, `env("HOME", "default")`: true,
-		`fileexists("missing")`: true,
+		`fileexists("missing")`:    true,
 		`file("../../secret/key")`: false, `file("` + filepath.Join(top, "secret/key") + `")`: false, `file("link")`: false, `file("directory/key")`: false,
 		`filebase64("link")`: false, `filesha256("link")`: false, `fileexists("link")`: false, `fileexists("../../secret/none")`: false,
 		`fileexists("../../secret/key")`: false, `fileset("../../secret", "*")`: false, `fileset("directory", "*")`: false, `fileset(".", "../../secret/*")`: false,

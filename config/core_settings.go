@@ -50,13 +50,16 @@ var outputBlock = schema.Block{
 }
 
 var checkBlock = schema.Block{
-	Doc: "Statements about the configuration. A statement that is false is a warning of `validate`, `plan` and `apply`, and an error of `npctl validate -strict`.",
+	Doc: "Statements about the configuration, or about plans. A false statement about the configuration is a warning of `validate`, `plan` and `apply`, and an error of `npctl validate -strict`. A statement that refers to `plan`, `effect`, `cost`, `desired` or `state` is about plans; see [Rules](review.md#rules).",
+	Attributes: []schema.Attribute{
+		{Name: "severity", Type: cty.String, Default: cty.StringVal(string(RuleWarning)), OneOf: []string{string(RuleError), string(RuleWarning)}, Doc: "With 'error', a plan for which a statement is false is not applied."},
+	},
 }
 
 var assertBlock = schema.Block{
 	Doc: "A statement about the configuration. There is at least one.",
 	Attributes: []schema.Attribute{
-		{Name: "condition", Type: cty.Bool, Required: true, Doc: "The statement. It may refer to everything that a block may refer to, and to outputs."},
+		{Name: "condition", Type: cty.Bool, Required: true, Doc: "The statement. It may refer to everything that a block may refer to, to outputs, and to the plan."},
 		{Name: "error_message", Type: cty.String, Required: true, Doc: "Message if the condition is false."},
 	},
 }

@@ -66,8 +66,9 @@ type Result struct {
 	Unset []string
 	// Outputs are the output blocks of the root directory, by name. It is nil after an error.
 	Outputs map[string]Output
-	// Checks are the results of all assert blocks.
+	// Checks are the results of all assert blocks about the configuration, and Rules are those about plans.
 	Checks []CheckResult
+	Rules  []PlanRule
 
 	evaluated []evaluated // with Options.Compare
 }
@@ -85,6 +86,7 @@ type loader struct {
 	modules     []*module             // all module instances; the configuration itself is the first
 	variables   *variableReader       // of the configuration itself
 	checks      []CheckResult
+	rules       []PlanRule
 	overrides   *overrides
 	digests     *blockDigests
 }
@@ -106,7 +108,7 @@ func Load(opts Options) (result *Result, diags hcl.Diagnostics) {
 		return l.failed(), diags
 	}
 	return &Result{Desired: desired, Files: l.sources.shownFiles(), Variables: l.variables.shown, Scope: l.modules[0].whole(), Unset: l.variables.unset,
-		Outputs: l.modules[0].outputs, Checks: l.checks, evaluated: l.digests.evaluated}, diags
+		Outputs: l.modules[0].outputs, Checks: l.checks, Rules: l.rules, evaluated: l.digests.evaluated}, diags
 }
 
 const internalError = "Internal error"
@@ -187,7 +189,8 @@ func (l *loader) readBlocks() (*parsedConfig, resources.Settings) {
 func (l *loader) readChecks() {
 	for _, m := range l.modules {
 		if !m.expand.open { // otherwise the instance may not exist
-			l.checks = append(l.checks, (&outputReader{m.blocks(l.specs, nil)}).readChecks(m.dir.top["check"], m.whole().ctx)...)
+			results, rules := (&outputReader{m.blocks(l.specs, nil)}).readChecks(m.dir.top["check"], m.whole())
+			l.checks, l.rules = append(l.checks, results...), append(l.rules, rules...)
 		}
 	}
 }

@@ -22,11 +22,12 @@ type Output struct {
 
 // CheckResult is the result of one assert block of a check block.
 type CheckResult struct {
-	Address string // "check.name"
-	Passed  bool
-	Unknown bool   // it depends on a variable without a value
-	Message string // error_message, if it failed
-	Source  resources.Source
+	Address  string // "check.name"
+	Severity RuleSeverity
+	Passed   bool
+	Unknown  bool   // it depends on a variable without a value
+	Message  string // error_message, if it failed
+	Source   resources.Source
 }
 
 // outputReader reads output blocks.
@@ -92,9 +93,9 @@ func (r *report) invalidIdentifier(block *hclsyntax.Block, what string) {
 		"starts with a letter and consists of letters, digits, dashes and underscores.", block.Labels[0], what))
 }
 
-// readChecks evaluates all check blocks. A failed check is a warning: the configuration is valid.
-func (r *outputReader) readChecks(blocks []*hclsyntax.Block, ctx *hcl.EvalContext) []CheckResult {
-	var results []CheckResult
+// readChecks evaluates all check blocks, and returns those about plans. A failed check is a warning: the configuration is valid.
+func (r *outputReader) readChecks(blocks []*hclsyntax.Block, scope Scope) (results []CheckResult, rules []PlanRule) {
+	ctx := scope.ctx
 	seen := map[string]hcl.Range{}
 	for _, block := range blocks {
 		name := block.Labels[0]
@@ -107,9 +108,22 @@ func (r *outputReader) readChecks(blocks []*hclsyntax.Block, ctx *hcl.EvalContex
 		if len(c.parts) == 0 && !c.open["assert"] {
 			r.problem(block.DefRange().Ptr(), "Missing block", fmt.Sprintf("The check %q needs an assert block.", name))
 		}
+		address, severity := r.address("check."+name), RuleWarning
+		if s, ok := c.attrs["severity"]; ok && s.value.IsKnown() {
+			severity = RuleSeverity(s.value.AsString())
+		}
 		for _, p := range c.parts {
-			if result, ok := r.assert(p); ok {
-				result.Address = r.address("check." + name)
+			condition, message, ok := r.conditionOf(p.block, r.specs.assert)
+			if !ok {
+				continue
+			}
+			about := rule{condition.Expr, message.Expr}
+			if roots := about.planRoots(); len(roots) > 0 {
+				rules = append(rules, PlanRule{Address: address, Severity: severity, Source: r.sourceOf(p.block.DefRange()), Roots: roots, rule: about, scope: scope, meter: r.bodies.eval.meter})
+				continue
+			}
+			if result, ok := r.assert(p, condition, message); ok {
+				result.Address, result.Severity = address, severity
 				results = append(results, result)
 				if !result.Passed && !result.Unknown {
 					r.add(&hcl.Diagnostic{Severity: hcl.DiagWarning, Summary: "Check failed", Subject: p.block.DefRange().Ptr(),
@@ -118,16 +132,12 @@ func (r *outputReader) readChecks(blocks []*hclsyntax.Block, ctx *hcl.EvalContex
 			}
 		}
 	}
-	return results
+	return results, rules
 }
 
 // assert evaluates one assert block. It returns false after an error.
-func (r *outputReader) assert(p part) (CheckResult, bool) {
+func (r *outputReader) assert(p part, condition, message *hclsyntax.Attribute) (CheckResult, bool) {
 	result := CheckResult{Source: r.sourceOf(p.block.DefRange())}
-	condition, message, ok := r.conditionOf(p.block, r.specs.assert)
-	if !ok {
-		return result, false
-	}
 	passed, ok := r.condition(condition, p.ctx)
 	if !ok {
 		return result, false

@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/npctl/npctl/internal/syntax"
 )
@@ -35,11 +34,8 @@ type TestRun struct {
 	Expected []string // addresses of the rules that must fail, such as var.name
 	// Values are the values of variables in this run: those of the file, overridden by those of the run.
 	Values hcl.Attributes
-	rules  []testRule
+	rules  []rule
 }
-
-// testRule is an assert block.
-type testRule struct{ condition, message hclsyntax.Expression }
 
 // FailedRule is the Extra of the diagnostic of a rule with a false condition.
 type FailedRule struct {
@@ -261,46 +257,21 @@ func (p *testParser) rule(run *TestRun, block *hclsyntax.Block) {
 		p.problem(block.DefRange().Ptr(), "Missing attribute", "An assert block needs condition and error_message.")
 		return
 	}
-	run.rules = append(run.rules, testRule{condition.Expr, message.Expr})
+	run.rules = append(run.rules, rule{condition.Expr, message.Expr})
 }
 
 // Assert evaluates the conditions of a run in the scope of the configuration, with further roots of references. It
 // returns an error for each condition that is not true.
 func (f *TestFile) Assert(run TestRun, scope Scope, more map[string]cty.Value) hcl.Diagnostics {
 	r := newReport()
-	for _, rule := range run.rules {
-		f.assert(r, rule, scope, more)
+	for _, one := range run.rules {
+		at := one.condition.Range()
+		if message, _ := one.evaluate(r, f.meter, scope, more); message != "" {
+			r.add(&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Test assertion failed", Detail: message, Subject: &at,
+				Expression: one.condition, EvalContext: scope.with(more)})
+		}
 	}
 	return redact(r.diags)
-}
-
-func (f *TestFile) assert(r *report, rule testRule, scope Scope, more map[string]cty.Value) {
-	at := rule.condition.Range()
-	value, ok := scope.evaluate(r, f.meter, rule.condition, more)
-	if !ok {
-		return
-	}
-	passed, err := convert.Convert(value, cty.Bool)
-	passed, _ = passed.Unmark()
-	if err != nil || passed.IsNull() || !passed.IsKnown() {
-		r.problem(&at, "Invalid condition", "A condition must be true or false.")
-		return
-	}
-	if passed.True() {
-		return
-	}
-	text, ok := scope.evaluate(r, f.meter, rule.message, more)
-	if !ok {
-		return
-	}
-	detail := "The error message is hidden, because it contains a sensitive value."
-	if text, err = convert.Convert(text, cty.String); err != nil || text.IsNull() || !text.IsKnown() {
-		detail = "The condition is false, and its error_message is not a string."
-	} else if !IsSensitive(text) {
-		detail = text.AsString()
-	}
-	r.add(&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Test assertion failed", Detail: detail, Subject: &at,
-		Expression: rule.condition, EvalContext: scope.with(more)})
 }
 
 func sortedKeys(attrs hclsyntax.Attributes) []string { return slices.Sorted(maps.Keys(attrs)) }

@@ -48,6 +48,7 @@ Exit codes: 0 all steps are done, 1 error or some steps are not done, 130 interr
 type applyCommand struct {
 	*app
 	planOptions
+	ruleOptions
 	autoApprove bool
 	dryRun      bool // only show the plan; no option of npctl apply
 	jsonInto    string
@@ -60,7 +61,7 @@ func newApplyCommand(a *app) *cli.Command {
 	c := &applyCommand{app: a, operation: "apply"}
 	return &cli.Command{
 		Name: "apply", Category: categoryMain, Usage: "apply the configuration", ArgsUsage: "[PLANFILE]", Metadata: events(single(files)),
-		Description: applyDescription, Flags: append(c.applyFlags(), c.destroyFlag(), c.againstFlag(),
+		Description: applyDescription, Flags: append(append(c.applyFlags(), c.ruleFlags()...), c.destroyFlag(), c.againstFlag(),
 			&cli.StringFlag{Name: "expect", Category: categoryRun, Destination: &c.expect, TakesFile: true, Usage: "with -against: apply without asking if the effect is the reviewed one, and otherwise nothing. `REVIEWED` is its digest, or a file of npctl plan -against: its -out, or its -json output"}), Action: c.run,
 	}
 }
@@ -100,6 +101,9 @@ func (c *applyCommand) apply(ctx context.Context, cmd *cli.Command, events *even
 		return err
 	}
 	defer s.close()
+	if s.rules, err = c.readRules(config, c.ruleOptions); err != nil {
+		return err
+	}
 	if _, running := s.store.(*daemonStore); running && c.destroy {
 		return hint(errors.New("npctl watch is running and would recreate everything that destroy deletes"),
 			"stop it first (systemctl stop npctl-watch), or remove blocks from the configuration and run npctl reload")
@@ -200,6 +204,9 @@ func (c *applyCommand) applyEffect(ctx context.Context, s *session, base *baseCo
 func (c *applyCommand) applyFresh(ctx context.Context, s *session, events *eventWriter) error {
 	opt := c.compute()
 	p, err := s.plan(ctx, &c.planOptions, opt)
+	if err == nil {
+		err = s.applyRules(&p, nil, opt)
+	}
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,6 @@ func newDestroyCommand(a *app) *cli.Command {
 	c.destroy = true
 	return &cli.Command{
 		Name: "destroy", Category: categoryMain, Usage: "remove everything that npctl created", Description: destroyDescription, Metadata: events(nil),
-		Flags: c.applyFlags(), Action: c.run,
+		Flags: append(c.applyFlags(), c.ruleFlags()...), Action: c.run,
 	}
 }

@@ -55,7 +55,7 @@ func (s *session) effect(ctx context.Context, base *baseConfiguration, o *planOp
 		e.Dropped[i].Source.File = base.fileName(e.Dropped[i].Source.File)
 	}
 	e.Notes, e.Against = append(e.Notes, s.notes...), base.against
-	return e, is.Plan, nil
+	return e, is.Plan, s.applyRules(&is.Plan, &e, opt)
 }
 
 // printEffect prints the text of an effect on stdout.

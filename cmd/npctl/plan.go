@@ -56,6 +56,7 @@ with -against they are about the effect of the change.`
 type planCommand struct {
 	*app
 	planOptions
+	ruleOptions
 	out, markdown string
 	generateOut   string
 	zuulReturn    string
@@ -78,7 +79,7 @@ func newPlanCommand(a *app) *cli.Command {
 			&cli.StringFlag{Name: "zuul-return", Category: categoryOutput, Destination: &c.zuulReturn, TakesFile: true, Usage: "with -against: write comments at the lines of the change to `FILE`, as data for zuul_return"},
 			c.compactFlag(),
 			c.destroyFlag(),
-		}, append(c.snapshotFlags(), c.flags()...)...),
+		}, slices.Concat(c.snapshotFlags(), c.ruleFlags(), c.flags())...),
 		Action: c.run,
 	}
 }
@@ -104,6 +105,9 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	defer s.close()
+	if s.rules, err = c.readRules(config, c.ruleOptions); err != nil {
+		return err
+	}
 	if c.lock {
 		if err := s.awaitLockHolder(ctx, c.lockTimeout); err != nil {
 			return err
@@ -114,6 +118,9 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return c.effect(ctx, s, base, opt)
 	}
 	p, err := c.plan(ctx, s, opt)
+	if err == nil {
+		err = s.applyRules(&p, nil, opt)
+	}
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/urfave/cli/v3"
 
@@ -21,6 +22,7 @@ type reloadDocument struct {
 type reloadCommand struct {
 	*daemonCommand
 	comparison planOptions // -against and the variables
+	rules      ruleOptions
 	options    wire.Reload
 	expect     string
 }
@@ -31,7 +33,7 @@ func newReloadCommand(a *app) *cli.Command {
 		&cli.BoolFlag{Name: "allow-destroy", Destination: &c.options.AllowDestroy, Usage: "even if many objects are deleted"},
 		c.comparison.againstFlag(),
 		&cli.StringFlag{Name: "expect", Destination: &c.expect, TakesFile: true, Usage: "with -against: reload only if the effect is the reviewed one. `REVIEWED` is its digest, or a file of npctl plan -against: its -out, or its -json output"},
-	}, c.comparison.variables.flags()...)
+	}, slices.Concat(c.rules.ruleFlags(), c.comparison.variables.flags())...)
 	return &cli.Command{
 		Name: "reload", Category: categoryDaemon, Usage: "reload the configuration of npctl watch",
 		Description: `Makes npctl watch reload its configuration, and shows the immediate changes. npctl watch refuses a configuration
@@ -92,6 +94,9 @@ func (c *reloadCommand) check(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
+	if s.rules, err = c.readRules(config, c.rules); err != nil {
+		return err
+	}
 	e, _, err := s.effect(ctx, base, &c.comparison, plan.Options{})
 	if err != nil {
 		return err
@@ -103,6 +108,9 @@ func (c *reloadCommand) check(ctx context.Context) error {
 	}
 	if err := c.compare(e, expected); err != nil {
 		return err
+	}
+	if len(e.Problems) > 0 {
+		return hint(errors.New("the change has a new problem; npctl watch has not reloaded"), "npctl plan -against="+e.Against+" shows it")
 	}
 	c.options.From, c.options.To = string(s.engine.With(base.Desired).Desired.Digests.Current()), string(s.config.Desired.Digests.Current())
 	return nil

@@ -26,6 +26,7 @@ type session struct {
 	seen     plan.Observed
 	snapshot *snapshot.Snapshot // nil with a state
 	boundary string             // with a snapshot: the directory that input files must be in
+	rules    *ruleSet           // nil without rules
 	notes    []plan.Note        // about the observed state, beside those of the plan
 }
 

@@ -57,7 +57,7 @@ type File struct {
 	Variables map[string]json.RawMessage `json:"variables,omitempty"`
 	// Sensitive names the variables that must be set again to apply the plan.
 	Sensitive []string `json:"sensitive_variables,omitempty"`
-	// Change is set if the plan has only the steps of a change of the configuration, and those that they need.
+	// Change is set if the plan has only the steps of a change of the configuration, and their dependencies.
 	Change *Change `json:"change,omitempty"`
 }
 
