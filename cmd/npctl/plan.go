@@ -45,7 +45,7 @@ Examples:
   npctl plan -against=HEAD^1                            (only the effect of the newest commit)
   npctl plan -against=HEAD^1 -detailed-exitcode -markdown=comment.md    (in a review job)
   npctl plan -against=HEAD^1 -snapshot=https://npctl.example.com:8443    (without state and credentials)
-  npctl plan -against=HEAD^1 -out=change.plan           (for npctl show and npctl apply)
+  npctl plan -against=HEAD^1 -out=change.plan           (for npctl review, show and apply)
   npctl plan -json | jq '.steps[].address'
 
 Exit codes: 0 done; 1 error, or the plan has problems that keep it from being applied;
@@ -59,7 +59,6 @@ type planCommand struct {
 	ruleOptions
 	out, markdown string
 	generateOut   string
-	zuulReturn    string
 	detailed      bool
 	lock          bool
 }
@@ -76,7 +75,6 @@ func newPlanCommand(a *app) *cli.Command {
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Destination: &c.json, Usage: "print one JSON document (see docs/plan-json.md)"},
 			&cli.BoolFlag{Name: "lock", Category: categoryRun, Destination: &c.lock, Value: true, Usage: "wait for another npctl as -lock-timeout says and warn of it; -lock=false does neither (a plan never takes the lock)"},
 			c.againstFlag(),
-			&cli.StringFlag{Name: "zuul-return", Category: categoryOutput, Destination: &c.zuulReturn, TakesFile: true, Usage: "with -against: write comments at the lines of the change to `FILE`, as data for zuul_return"},
 			c.compactFlag(),
 			c.destroyFlag(),
 		}, slices.Concat(c.snapshotFlags(), c.ruleFlags(), c.flags())...),
@@ -96,9 +94,6 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	defer base.close(c.app)
 	if err != nil {
 		return err
-	}
-	if c.zuulReturn != "" && base.copied == nil {
-		return hint(errors.New("-zuul-return needs the files that the change touches, and -against names no revision of a git repository"), "compare with a revision, such as HEAD^1")
 	}
 	s, err := c.open(ctx, config, snap)
 	if err != nil {
@@ -159,9 +154,6 @@ func (c *planCommand) effect(ctx context.Context, s *session, base *baseConfigur
 	if change.Files, err = base.copied.files(ctx, maps.Keys(s.config.Files)); err != nil {
 		return err
 	}
-	if err := c.writeZuulReturn(change); err != nil {
-		return err
-	}
 	if c.out != "" {
 		if err := c.save(s, p.Only(e), opt, change); err != nil {
 			return err
@@ -200,11 +192,7 @@ func (c *planCommand) checkPlan() error {
 	if c.snapshot != "" && c.generateOut != "" {
 		return hint(errors.New("-snapshot cannot be combined with -generate-config-out, which needs the objects in the clouds"), "plan without -snapshot")
 	}
-	if c.zuulReturn != "" && c.against == "" {
-		return hint(errors.New("-zuul-return is about the effect of a change"), "add -against=HEAD^1")
-	}
 	return errors.Join(c.check(),
-		outputFile{"zuul-return", c.zuulReturn, []string{`{"zuul":`}}.check(),
 		outputFile{"out", c.out, []string{planfile.Begin}}.check(),
 		outputFile{"markdown", c.markdown, []string{"### Plan: ", "### Effect: ", "### No "}}.check())
 }
@@ -235,24 +223,6 @@ func (c *planCommand) print(report func() error, markdown func(io.Writer) error,
 		return err
 	}
 	return writeMarkdown(c.markdown, markdown)
-}
-
-// writeZuulReturn writes the comments of an effect for Zuul.
-func (c *planCommand) writeZuulReturn(change *planfile.Change) error {
-	if c.zuulReturn == "" {
-		return nil
-	}
-	data, err := render.ZuulReturn(change.Effect, func(file string) (string, bool) {
-		f := change.Files[file]
-		return f.Path, f.Touched
-	})
-	if err != nil {
-		return err
-	}
-	if err := host.ReplaceReadableFile(c.zuulReturn, data); err != nil {
-		return fmt.Errorf("write data for Zuul to %s: %w", c.zuulReturn, err)
-	}
-	return nil
 }
 
 // effectVerdict converts an effect into an exit code.

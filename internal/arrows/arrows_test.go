@@ -50,6 +50,8 @@ var arrows = map[string][]string{
 	"watch/httpapi":        {"watch", "inspect", "inspect/wire", "resources", "plan", "plan/render", "state", "reconcile", "internal/*"},
 	"watch/httpapi/client": {"inspect/wire", "resources", "state"},
 	"internal/*":           {"internal/*", "resources", "resources/schema"},
+	// shows a saved plan in code reviews
+	"internal/review": {"internal/*", "plan", "plan/planfile", "plan/render", "resources"},
 	// the command line without its commands: they know nothing else of npctl
 	"internal/terminal": {},
 	"internal/complete": {"internal/terminal"},

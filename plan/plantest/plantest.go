@@ -272,3 +272,30 @@ func EveryField(t testing.TB) plan.Plan {
 	p.Steps = append(p.Steps, s)
 	return p
 }
+
+// Effect has every part of an effect.
+func Effect() plan.Effect {
+	p := Plan()
+	at := func(line int) resources.Source { return resources.Source{File: "main.hcl", Line: line} }
+	launch := Launch("debian-small", 0)
+	launch.Changes = []plan.Change{{Attribute: "flavor", Before: `"small"`, After: `"large"`}}
+	return plan.Effect{Against: "HEAD^1", Common: 7, Differences: []resources.Difference{
+		{Address: "diskimage.debian", Attribute: plan.InputFiles, After: "files/motd (changed)", Class: "replacing", Source: at(3)},
+		{Address: "label.debian-small", Attribute: "min_ready", Before: "1", After: "2", Class: "in place", Source: at(9)},
+		{Address: "label.new", Block: resources.BlockAdded, Source: at(12)},
+		{Address: "provider.old", Block: resources.BlockRemoved, Source: at(20)},
+		{Address: "provider.vexxhost.pool.main", Attribute: "max_servers", Before: "5", Class: "in place", Source: at(30)},
+	}, Added: p.Steps, Dropped: []plan.Step{Upload("debian", "ovh", 3)}, Altered: []plan.Step{launch},
+		Problems: p.Problems, CommonProblems: []plan.Problem{{Text: "x"}}, Notes: p.Notes, Deferred: p.Deferred}
+}
+
+// DrawEffect draws an effect with hostile names.
+func DrawEffect(t *rapid.T) plan.Effect {
+	p, q := DrawPlan(t), DrawPlan(t)
+	e := plan.Effect{Added: p.Steps, Dropped: q.Steps, Altered: q.Steps, Notes: p.Notes, Problems: p.Problems, Deferred: p.Deferred, Common: len(q.Notes)}
+	for range rapid.IntRange(0, 30).Draw(t, "differences") {
+		e.Differences = append(e.Differences, resources.Difference{Address: rapid.String().Draw(t, "address"), Attribute: rapid.String().Draw(t, "attribute"),
+			Before: rapid.SampledFrom([]string{"", "```\n@all <b>", "\x1b[31m", "|"}).Draw(t, "before"), After: rapid.String().Draw(t, "after")})
+	}
+	return e
+}

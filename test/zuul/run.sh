@@ -17,7 +17,7 @@ chmod 755 "$work"
 for version in ${NPCTL_ZUUL_VERSIONS:-14.3.0 9.5.0}; do
   venv=$(test/zuul/install.sh --venv "$version")
   began=$SECONDS
-  "$venv/bin/python3" test/zuul/check_comments.py plan/render/testdata/zuul-return.json # see render.ZuulReturn
+  "$venv/bin/python3" test/zuul/check_comments.py internal/review/testdata/zuul-return.json # see review.Zuul
   test/zuul/lab.sh start "$work/lab" "$venv"
   echo "run.sh: Zuul $version is up after $((SECONDS - began)) s"
   (. "$work/lab/env.sh" && NPCTL_TEST_ZUUL_VERSION=$version GO_TEST_TAGS=zuul go_test -run '^TestReal' ./builders/zuul)
