@@ -17,7 +17,7 @@ NO_RACE_TESTS := ^(TestKilledAnywhere|TestTenRebuildsWithEveryMishap|TestRebuild
 RACE_COMMANDS := Watch|Builder|Interrupt|Bars|Progress|Completion|Console|Sessions/(daemonstate|external|import_watch|interrupt|metastatic|request|state_zookeeper)
 
 INTEGRATION := $(addprefix integration-,newcomer emulator clouds kubernetes external qemu arm64 completion images gearman zuul zuul-jobs \
-	watch systemd zookeeper openstack migration)
+	watch systemd zookeeper gerrit openstack migration)
 
 .PHONY: help build build-windows build-kubernetes test race check affected lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz \
 	clean peers openstack openstack-down integration integration-openstack-lab $(INTEGRATION)
@@ -134,6 +134,9 @@ build-kubernetes: ## the API server and controllers of Kubernetes below the temp
 
 integration-zookeeper: build ## a real ZooKeeper, Zuul's own classes, nodepool-launcher (as root; installs Debian packages, and both into venvs)
 	./test/zookeeper/run.sh
+
+integration-gerrit: build ## npctl review with a real Gerrit (as root; installs Debian packages, and Gerrit from Maven Central)
+	./test/gerrit/run.sh
 
 integration-external: build ## npctl killed at every call of the reference driver program (installs nothing)
 	./test/external/run.sh

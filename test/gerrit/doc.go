@@ -1,0 +1,2 @@
+// Package gerrit tests npctl review with a real Gerrit.
+package gerrit
