@@ -17,7 +17,7 @@ NO_RACE_TESTS := ^(TestKilledAnywhere|TestTenRebuildsWithEveryMishap|TestRebuild
 RACE_COMMANDS := Watch|Builder|Interrupt|Bars|Progress|Completion|Console|Sessions/(daemonstate|external|import_watch|interrupt|metastatic|request|state_zookeeper)
 
 INTEGRATION := $(addprefix integration-,newcomer emulator clouds kubernetes external qemu arm64 completion images gearman zuul zuul-jobs \
-	watch systemd zookeeper gerrit openstack migration)
+	watch systemd zookeeper gerrit review openstack migration)
 
 .PHONY: help build build-windows build-kubernetes test race check affected lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz \
 	clean peers openstack openstack-down integration integration-openstack-lab $(INTEGRATION)
@@ -137,6 +137,9 @@ integration-zookeeper: build ## a real ZooKeeper, Zuul's own classes, nodepool-l
 
 integration-gerrit: build ## npctl review with a real Gerrit (as root; installs Debian packages, and Gerrit from Maven Central)
 	./test/gerrit/run.sh
+
+integration-review: build ## requests and documents of npctl review against published descriptions (fetches them with npm and go)
+	./test/review/run.sh
 
 integration-external: build ## npctl killed at every call of the reference driver program (installs nothing)
 	./test/external/run.sh

@@ -13,3 +13,4 @@ test/zuul/whole/install.sh --ansible 14.3.0
 test/zuul/whole/install.sh --lint
 test/gearman/install.sh --python
 test/gerrit/install.sh --classpath >/dev/null
+test/review/install.sh >/dev/null

@@ -295,3 +295,14 @@ func failing(r Report) Report {
 	r.Effect.Problems = append(slices.Clone(r.Effect.Problems), plan.Problem{Address: "label.new", Text: "no pool offers it", Source: resources.Source{File: "main.hcl", Line: 12}})
 	return r
 }
+
+// many returns a report with more comments than a place accepts.
+func many() Report {
+	r := sample()
+	for i := range 80 {
+		d := r.Effect.Differences[0]
+		d.Source.Line = 100 + i
+		r.Effect.Differences = append(r.Effect.Differences, d)
+	}
+	return r
+}

@@ -48,7 +48,7 @@ func (g Gitea) attempt(ctx context.Context, c *client, repository string, r Repo
 		return Outcome{}, err
 	}
 	t := thread{client: c, list: repository + "/issues/" + number + "/comments", edited: repository + "/issues/comments/",
-		method: http.MethodPatch, page: url.Values{"limit": {"50"}}, author: author}
+		method: http.MethodPatch, author: author}
 	outcome, err := t.put(ctx, g.marker(r), body)
 	if err != nil {
 		return Outcome{}, err

@@ -103,7 +103,7 @@ func (g GitHub) postComment(ctx context.Context, c *client, repository string, r
 		return Outcome{}, err
 	}
 	t := thread{client: c, list: fmt.Sprintf("%s/issues/%d/comments", repository, p.Number), edited: repository + "/issues/comments/",
-		method: http.MethodPatch, page: url.Values{"per_page": {"50"}}, author: author}
+		method: http.MethodPatch, paged: true, author: author}
 	return t.put(ctx, g.marker(r), body)
 }
 

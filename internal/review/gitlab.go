@@ -54,8 +54,7 @@ func (g GitLab) attempt(ctx context.Context, c *client, request string, r Report
 	if err != nil {
 		return Outcome{}, err
 	}
-	t := thread{client: c, list: request + "/notes", edited: request + "/notes/", method: http.MethodPut,
-		page: url.Values{"per_page": {"50"}, "sort": {"desc"}}, author: author}
+	t := thread{client: c, list: request + "/notes", edited: request + "/notes/", method: http.MethodPut, paged: true, author: author}
 	outcome, err := t.put(ctx, g.marker(r), body)
 	outcome.URL = webAddress(now.URL) // a note has no address
 	return outcome, err

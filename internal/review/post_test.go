@@ -284,7 +284,7 @@ func TestCommentIsFoundAmongHundreds(t *testing.T) {
 			return
 		}
 		k.post(t, d, sample(), Posted)
-		for range 160 {
+		for range 230 {
 			d.comments = append(d.comments, &comment{ID: int64(len(d.comments) + 1), Body: "LGTM", User: account{Login: d.login}})
 		}
 		k.post(t, d, sample(), Unchanged)

@@ -16,7 +16,7 @@ type thread struct {
 	list   string // path of the list, where new comments are posted too
 	edited string // path of a comment without its number
 	method string // of an update
-	page   url.Values
+	paged  bool   // Gitea returns all comments at once
 	author string // of npctl's comments: any other author may write the same first line
 }
 
@@ -39,32 +39,27 @@ func (a account) name() string { return cmp.Or(a.Login, a.Username) }
 
 const (
 	pageLimit = 100 // pages of comments
-	pageSize  = 50
+	pageSize  = 100
 )
 
 // find returns the newest comment of npctl for a fleet, or nil. Only its account may have written it.
 func (t thread) find(ctx context.Context, name string) (*comment, error) {
 	var found *comment
-	seen := map[int64]bool{}
 	for page := 1; page <= pageLimit; page++ {
 		var all []comment
-		query := url.Values{"page": {strconv.Itoa(page)}}
-		for key, values := range t.page {
-			query[key] = values
+		q := call{method: http.MethodGet, path: t.list, into: &all}
+		if t.paged {
+			q.query = url.Values{"page": {strconv.Itoa(page)}, "per_page": {strconv.Itoa(pageSize)}}
 		}
-		if err := t.client.do(ctx, call{method: http.MethodGet, path: t.list, query: query, into: &all}); err != nil {
+		if err := t.client.do(ctx, q); err != nil {
 			return nil, err
 		}
-		if len(all) == 0 || seen[all[0].ID] { // Gitea returns all comments as each page
-			return found, nil
-		}
 		for i, c := range all {
-			seen[c.ID] = true
 			if m, ok := markerOf(c.Body); ok && m.Name == name && cmp.Or(c.User, c.Author).name() == t.author && (found == nil || c.ID > found.ID) {
 				found = &all[i]
 			}
 		}
-		if len(all) < pageSize {
+		if !t.paged || len(all) < pageSize {
 			break
 		}
 	}
