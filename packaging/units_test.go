@@ -96,14 +96,14 @@ func TestUnitsRunExistingCommands(t *testing.T) {
 		}
 		commands = append(commands, words[1:])
 	}
-	for _, words := range commands {
+	for _, words := range append(commands, workflowCommands(t)...) {
 		help, err := exec.CommandContext(t.Context(), npctl, words[0], "-help").CombinedOutput()
 		if err != nil {
 			t.Errorf("npctl %s: %v\n%s", words[0], err, help)
 		}
 		for _, option := range words[1:] {
 			name, _, _ := strings.Cut(option, "=")
-			if strings.HasPrefix(name, "$NPCTL_") {
+			if strings.HasPrefix(name, "$NPCTL_") || !strings.HasPrefix(name, "-") {
 				continue
 			}
 			if !regexp.MustCompile(`(?m)[ ,]` + regexp.QuoteMeta(name) + `[=, ]`).Match(help) {

@@ -88,7 +88,7 @@ func newReviewCommand(a *app) *cli.Command {
 			text("label", categoryOutput, &c.label, "for gerrit: vote with this `LABEL`"),
 			&cli.StringFlag{Name: "vote-passed", Category: categoryOutput, Destination: &c.passed, Value: "+1", Usage: "`VALUE` of the vote for a change without problems"},
 			&cli.StringFlag{Name: "vote-failed", Category: categoryOutput, Destination: &c.failed, Value: "-1", Usage: "`VALUE` of the vote for a change with problems; it is 0 for an effect that is not known"},
-			&stringFlag{cli.StringFlag{Name: "notify", Category: categoryOutput, Destination: &c.notify, Value: "NONE", Usage: "for gerrit: `WHO` gets mail, " + gerritNotices.String()}, gerritNotices.source},
+			&stringFlag{cli.StringFlag{Name: "notify", Category: categoryOutput, Destination: &c.notify, Value: "NONE", Usage: "for gerrit: send mail to these `RECIPIENTS`, " + gerritNotices.String()}, gerritNotices.source},
 		},
 		Action: c.run,
 	}

@@ -380,3 +380,16 @@ func TestInterruptEndsTheWait(t *testing.T) {
 		}
 	})
 }
+
+func TestCheckRunHasAtMostFiftyAnnotations(t *testing.T) {
+	d := newDouble(t)
+	k := kinds[1]
+	k.post(t, d, failing(many()), Posted)
+	all := d.checks[0].Output.Annotations
+	if len(all) != 50 || all[0].Level != "failure" || d.checks[0].Conclusion != "failure" {
+		t.Errorf("%d annotations, the first is %+v", len(all), all[0])
+	}
+	if !strings.Contains(k.text(d), "(33 lines with an effect have no comment: ") {
+		t.Errorf("summary\n%s", k.text(d))
+	}
+}
