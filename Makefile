@@ -20,7 +20,7 @@ INTEGRATION := $(addprefix integration-,newcomer emulator clouds kubernetes exte
 	watch systemd zookeeper gerrit review openstack migration)
 
 .PHONY: help build build-windows build-kubernetes test race check affected lint vuln fmt docs docs-check demo bench bench-uploads bench-zookeeper fuzz \
-	clean peers openstack openstack-down integration integration-openstack-lab $(INTEGRATION)
+	clean peers openstack openstack-down integration integration-openstack-lab integration-gitea $(INTEGRATION)
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -158,6 +158,9 @@ openstack: ## start the OpenStack of the integration targets, which then use it 
 
 openstack-down: ## stop and delete it
 	./test/openstack/down.sh --purge
+
+integration-gitea: build ## npctl review with a real Gitea, after a change of it (builds Gitea at the first run: 5 minutes, needs a C compiler)
+	./test/gitea/run.sh
 
 integration-openstack-lab: ## the lab of integration-openstack itself, after a change of it (as root, Debian 12)
 	./test/openstack/run.sh --lab

@@ -1,0 +1,2 @@
+// Package gitea tests npctl review with a real Gitea.
+package gitea
