@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/netip"
-	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -26,7 +24,7 @@ const reviewDescription = `Posts the effect of a change, which npctl plan -again
 reviewers read it. It reads neither the configuration nor the state, so that the job with the
 credentials of the code review needs nothing else.
 
-  -to=gerrit          one review for each patch set: message, comments on lines, and a vote with -label
+  -to=gerrit          one review for each patch set: message, comments on lines, and a vote with -vote
   -to=github          a check run with annotations, or with -as=comment one comment on the pull request
   -to=gitlab          one note on the merge request
   -to=gitea           one comment on the pull request, and a status of the commit (Forgejo too)
@@ -44,7 +42,7 @@ Environment:
 
 Examples:
   npctl review -to=github change.plan
-  npctl review -to=gerrit -url=https://review.example.org -project=ci/fleet -change=4711 -commit=COMMIT -label=Verified change.plan
+  npctl review -to=gerrit -url=https://review.example.org -project=ci/fleet -change=4711 -commit=COMMIT -vote=Verified change.plan
   npctl review -to=zuul -out=zuul-return.json change.plan
 
 Exit codes: 0 done, or 1 on an error; if a post fails, its text is on stdout.`
@@ -85,7 +83,7 @@ func newReviewCommand(a *app) *cli.Command {
 			text("name", categoryOutput, &c.Name, "`NAME` of the fleet, if several fleets post to one change"),
 			&cli.StringFlag{Name: "out", Category: categoryOutput, Destination: &c.out, TakesFile: true, Usage: "write the document to `FILE` instead of stdout"},
 			&stringFlag{cli.StringFlag{Name: "as", Category: categoryOutput, Destination: &c.as, Value: "check", Usage: "for github: `KIND` of post, " + githubKinds.String()}, githubKinds.source},
-			text("label", categoryOutput, &c.label, "for gerrit: vote with this `LABEL`"),
+			text("vote", categoryOutput, &c.label, "for gerrit: vote with this `LABEL` of the project, such as Verified"),
 			&cli.StringFlag{Name: "vote-passed", Category: categoryOutput, Destination: &c.passed, Value: "+1", Usage: "`VALUE` of the vote for a change without problems"},
 			&cli.StringFlag{Name: "vote-failed", Category: categoryOutput, Destination: &c.failed, Value: "-1", Usage: "`VALUE` of the vote for a change with problems; it is 0 for an effect that is not known"},
 			&stringFlag{cli.StringFlag{Name: "notify", Category: categoryOutput, Destination: &c.notify, Value: "NONE", Usage: "for gerrit: send mail to these `RECIPIENTS`, " + gerritNotices.String()}, gerritNotices.source},
@@ -171,9 +169,6 @@ func (c *reviewCommand) place() (review.Place, error) {
 			return nil, fmt.Errorf("option -token-file: %w", err)
 		}
 	}
-	if !isEncrypted(t.URL) {
-		c.ui.Warning("Warning:", "the connection to %s is not encrypted: others may read the token.", visibleLine(t.URL))
-	}
 	switch c.to {
 	case "gerrit":
 		return review.Gerrit{Target: t, Label: c.label, Notify: c.notify,
@@ -185,16 +180,6 @@ func (c *reviewCommand) place() (review.Place, error) {
 	default:
 		return review.GitHub{Target: t, Check: c.as == "check", Head: head}, nil
 	}
-}
-
-// isEncrypted reports whether no other host can read what is sent to an address.
-func isEncrypted(address string) bool {
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "http" {
-		return true // or no connection at all
-	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // readToken reads a file with one word.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -43,6 +44,9 @@ func newClient(t Target, base string, header http.Header) (*client, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" {
 		return nil, hints.Add(errors.New("the address of the server is not a web address"), "set -url=https://SERVER")
+	}
+	if ip, _ := netip.ParseAddr(u.Hostname()); u.Scheme == "http" && !ip.IsLoopback() && u.Hostname() != "localhost" {
+		return nil, hints.Add(errors.New("the connection to "+text.Line(u.Host)+" would not be encrypted, and others could read the token"), "set -url=https://SERVER")
 	}
 	transport := t.Transport
 	if transport == nil {

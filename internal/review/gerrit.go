@@ -179,7 +179,7 @@ func (g Gerrit) checkVote(c gerritChange, verdict Verdict) error {
 	values, vote := c.Permitted[g.Label], g.Votes[verdict]
 	if len(values) == 0 {
 		if _, known := c.Labels[g.Label]; !known {
-			return permanentf("set -label to a label of the project, or omit it", "the project %s has no label %q; nothing was posted", text.Line(g.Project), g.Label)
+			return permanentf("set -vote to a label of the project, or omit it", "the project %s has no label %q; nothing was posted", text.Line(g.Project), g.Label)
 		}
 	}
 	if !slices.ContainsFunc(values, func(v string) bool { return sameVote(v, vote) }) {

@@ -203,6 +203,7 @@ func TestMissingPartsOfATarget(t *testing.T) {
 		for want, change := range map[string]func(*Target){
 			"address of the server": func(t *Target) { t.URL = "" },
 			"not a web address":     func(t *Target) { t.URL = "ftp://x" },
+			"not be encrypted":      func(t *Target) { t.URL = "http://forge.example.org" },
 			"project is not known":  func(t *Target) { t.Project = "" },
 			"commit of the change":  func(t *Target) { t.Commit = "HEAD" },
 			"token is not known":    func(t *Target) { t.Token = "" },

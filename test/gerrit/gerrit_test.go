@@ -18,7 +18,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/npctl/npctl/internal/review"
 	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/plan/planfile"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/test/program"
 )
 
@@ -153,7 +156,7 @@ func (l *lab) plan(want int) {
 // review runs npctl review for a commit and returns its output.
 func (l *lab) review(want int, commit string, more ...string) string {
 	l.T.Helper()
-	args := []string{"review", "-to=gerrit", "-url=" + l.url, "-project=" + l.project, fmt.Sprint("-change=", l.change), "-commit=" + commit, "-label=Code-Review"}
+	args := []string{"review", "-to=gerrit", "-url=" + l.url, "-project=" + l.project, fmt.Sprint("-change=", l.change), "-commit=" + commit, "-vote=Code-Review"}
 	return l.Run(want, append(append(args, more...), "change.plan")...)
 }
 
@@ -263,6 +266,31 @@ func TestReviewOfEachPatchSet(t *testing.T) {
 	}
 }
 
+// The longest message and the most and longest comments, with letters of several bytes, are within Gerrit's limits.
+func TestLongestReviewIsAccepted(t *testing.T) {
+	l := newLab(t)
+	commit := l.push(strings.Replace(labels, "= 1", "= 2", 1))
+	r := review.Report{Files: map[string]planfile.ConfigurationFile{"labels.hcl": {Path: "labels.hcl", Touched: true}}}
+	for i := range 100 {
+		r.Effect.Differences = append(r.Effect.Differences, resources.Difference{Address: "label.x", Attribute: "a", After: strings.Repeat("語é@admin@example.com ", 400), Source: resources.Source{File: "labels.hcl", Line: 1 + i}})
+	}
+	place := review.Gerrit{Notify: "OWNER", Target: review.Target{URL: l.url, Project: l.project, Change: l.change, Commit: commit, User: "admin", Token: l.password}}
+	outcome, err := place.Post(t.Context(), r)
+	if err != nil || outcome.Result != review.Posted {
+		t.Fatalf("%v, %v", outcome, err)
+	}
+	comments := l.comments()["labels.hcl"]
+	if len(comments) != 50 || len(comments[0].Message) < 4000 {
+		t.Errorf("%d comments", len(comments))
+	}
+	if text := l.posted()[0].Text; len(text) < 14_000 || !strings.HasPrefix(text, "Patch Set 1:\n\n(50 comments)\n\nEffect: 100 settings changed.\n") {
+		t.Errorf("message of %d bytes\n%.500s", len(text), text)
+	}
+	if outcome, err = place.Post(t.Context(), r); err != nil || outcome.Result != review.Unchanged {
+		t.Errorf("%v, %v", outcome, err)
+	}
+}
+
 // An error posts nothing, and prints the text that was not posted.
 func TestFailedReviewPostsNothing(t *testing.T) {
 	l := newLab(t)
@@ -273,7 +301,7 @@ func TestFailedReviewPostsNothing(t *testing.T) {
 		args  []string
 		words []string
 	}{
-		{"label", []string{"-label=Verify"}, []string{`has no label "Verify"; nothing was posted`, "Hint: set -label"}},
+		{"label", []string{"-vote=Verify"}, []string{`has no label "Verify"; nothing was posted`, "Hint: set -vote"}},
 		{"value", []string{"-vote-passed=+3"}, []string{"the account may not vote Code-Review+3; nothing was posted"}},
 		{"change", []string{"-change=999"}, []string{"Gerrit has no change 999 in project " + l.project}},
 		{"project", []string{"-project=ci/none"}, []string{"Gerrit has no change", "404"}},
