@@ -30,6 +30,11 @@ type zuulReturn struct {
 		FileComments map[string][]zuulComment `json:"file_comments"`
 		Warnings     []string                 `json:"warnings,omitempty"`
 	} `json:"zuul"`
+	// Npctl becomes variables of dependent jobs.
+	Npctl struct {
+		Verdict string `json:"verdict"`
+		Digest  string `json:"digest"`
+	} `json:"npctl"`
 }
 
 // zuulComment has only the keys that Zuul knows: another one makes Zuul drop all comments of a build.
@@ -47,6 +52,7 @@ const warningLength = 1024
 func Zuul(r Report) ([]byte, error) {
 	var doc zuulReturn
 	doc.Zuul.FileComments = map[string][]zuulComment{}
+	doc.Npctl.Verdict, doc.Npctl.Digest = r.Effect.String(), r.Effect.Digest()
 	remarks, left := r.remarks(touched)
 	for _, m := range remarks {
 		doc.Zuul.FileComments[m.path] = append(doc.Zuul.FileComments[m.path], zuulComment{m.line, m.level, m.text})

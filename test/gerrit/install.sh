@@ -12,6 +12,7 @@ packages=(
   openjdk-17-jdk-headless # runs it, and compiles its start
   git
   curl
+  openssh-client          # creates the key of the administrator
 )
 
 # classpath fetches the jars of pom.xml. Its file has a hash of pom.xml, so that another Gerrit is another file.

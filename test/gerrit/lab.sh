@@ -4,7 +4,7 @@
 #   ./lab.sh stop DIR     stop it; DIR stays
 #   ./lab.sh purge DIR    stop it and delete DIR
 #   ./lab.sh env DIR      print the settings
-# REST with `curl -u admin:PASSWORD URL/a/…`, git at URL/a/PROJECT.
+# REST with `curl -u admin:PASSWORD URL/a/…`, git at URL/a/PROJECT, ssh as admin with DIR/key.
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [ $# = 2 ] || { sed -n 2,7p "$0"; exit 2; }
@@ -24,6 +24,7 @@ site() {
   c sshd.listenAddress "$ADDRESS:$sshd"
   c sendemail.enable false
   echo "$port" >"$DIR/port"
+  echo "$sshd" >"$DIR/sshd"
 }
 
 # password logs in as the first account, the administrator, and creates its HTTP password.
@@ -34,7 +35,10 @@ password() {
   xsrf=$(awk '$6 == "XSRF_TOKEN" { print $7 }' "$jar") password=$(head -c 12 /dev/urandom | base64 | tr '+/' 'xy')
   curl -sf -b "$jar" -H "X-Gerrit-Auth: $xsrf" -H 'Content-Type: application/json' -X PUT -o /dev/null \
     -d "{\"http_password\":\"$password\"}" "$url/accounts/self/password.http" || die 'the administrator got no password'
-  printf 'export %s=%q\n' NPCTL_TEST_GERRIT "$url" NPCTL_TEST_GERRIT_PASSWORD "$password" >"$DIR/env.sh"
+  ssh-keygen -q -t ed25519 -N '' -C '' -f "$DIR/key"
+  curl -sf -u "admin:$password" -H 'Content-Type: text/plain' -o /dev/null --data-binary "@$DIR/key.pub" "$url/a/accounts/self/sshkeys" || die 'the administrator got no key'
+  printf 'export %s=%q\n' NPCTL_TEST_GERRIT "$url" NPCTL_TEST_GERRIT_PASSWORD "$password" \
+    NPCTL_TEST_GERRIT_SSH "$(cat "$DIR/sshd")" NPCTL_TEST_GERRIT_KEY "$DIR/key" >"$DIR/env.sh"
 }
 
 case $1 in

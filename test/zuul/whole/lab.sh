@@ -1,6 +1,6 @@
 #!/bin/bash
 # A complete Zuul on loopback that runs jobs: ZooKeeper with TLS, PostgreSQL on a socket, git repositories, zuul-scheduler,
-# zuul-merger, zuul-executor with bubblewrap and Ansible, zuul-web; and machines for jobs, each a real sshd with its own
+# zuul-merger, zuul-executor with bubblewrap and Ansible, zuul-web; a Gerrit; and machines for jobs, each a real sshd with its own
 # address. The lab has no launcher, which assigns the machines to Zuul.
 #   ./lab.sh start DIR VENV ANSIBLE   start it, as root; all files are below DIR, which needs a short path; settings for tests
 #                                     are in DIR/env.sh
@@ -34,6 +34,26 @@ repositories() { # the projects "config", "app" and "roles", and a working copy 
   done
 }
 
+# The project "fleet" is in a Gerrit, which Zuul watches as its administrator.
+code_review() {
+  local work=$DIR/work-fleet
+  "$source/../../gerrit/lab.sh" start "$DIR/gerrit"
+  . "$DIR/gerrit/env.sh"
+  rest() { curl -sf -u "admin:$NPCTL_TEST_GERRIT_PASSWORD" -H 'Content-Type: application/json' -o /dev/null -X PUT -d "$2" "$NPCTL_TEST_GERRIT/a/projects/$1"; }
+  rest fleet '{"branches": ["main"], "create_empty_commit": true}'
+  rest fleet/labels/Verified '{"values": {"+1": "passed", " 0": "unknown", "-1": "failed"}, "function": "NoBlock"}'
+  curl -sf -u "admin:$NPCTL_TEST_GERRIT_PASSWORD" -H 'Content-Type: application/json' -o /dev/null -d '{"add": {"refs/heads/*": {"permissions":
+    {"label-Verified": {"label": "Verified", "rules": {"global:Registered-Users": {"action": "ALLOW", "min": -1, "max": 1}}}}}}}' "$NPCTL_TEST_GERRIT/a/projects/fleet/access"
+  git clone -q "http://admin:${NPCTL_TEST_GERRIT_PASSWORD//\//%2F}@${NPCTL_TEST_GERRIT#http://}/a/fleet" "$work"
+  git -C "$work" config user.name Administrator
+  git -C "$work" config user.email admin@example.com
+  cp -r "$source/git/fleet/." "$work"
+  git -C "$work" checkout -q -B main
+  git -C "$work" add .
+  git -C "$work" commit -q -m begin
+  git -C "$work" push -q origin HEAD:refs/heads/main
+}
+
 # The key of the executor permits every login; each machine has its own host key.
 sshds() { # port
   local address
@@ -54,6 +74,15 @@ settings() { # finger port, web port, ansible, port of published images
 driver=git
 baseurl=file://$DIR/git
 poll_delay=1
+[connection gerrit]
+driver=gerrit
+server=$ADDRESS
+port=$NPCTL_TEST_GERRIT_SSH
+baseurl=$NPCTL_TEST_GERRIT
+user=admin
+sshkey=$NPCTL_TEST_GERRIT_KEY
+password=$NPCTL_TEST_GERRIT_PASSWORD
+auth_type=basic
 [merger]
 git_dir=$DIR/merger-git
 git_user_name=zuul
@@ -77,7 +106,7 @@ min_avail_mem=1
 min_avail_hdd=1
 sigterm_method=stop
 CONF
-  printf '%s\n' "npctl_site: $DIR" "npctl_images: http://$ADDRESS:$4" 'zuul_console_disabled: true' "ansible_remote_tmp: $DIR/ansible-remote" >"$DIR/site.yaml"
+  printf '%s\n' "npctl_site: $DIR" "npctl_images: http://$ADDRESS:$4" "npctl_zuul_api: http://$ADDRESS:$2/api/tenant/site" 'zuul_console_disabled: true' "ansible_remote_tmp: $DIR/ansible-remote" >"$DIR/site.yaml"
   cat >"$DIR/tenants.yaml" <<CONF
 - tenant:
     name: site
@@ -85,6 +114,8 @@ CONF
       git:
         config-projects: [{config: {load-branch: main}}]
         untrusted-projects: [app, roles]
+      gerrit:
+        untrusted-projects: [{fleet: {include: []}}]
 CONF
 }
 
@@ -104,11 +135,12 @@ sys.exit(not all(any(c["state"] == "running" for c in there.get(kind, [])) for k
 case $1 in
   start)
     venv=$(realpath "${3:?virtual environment with zuul}") ansible=$(realpath "${4:?directory with ansible}")
-    mkdir -p "$RUN" "$LOG" "$DIR"/{state,builds,ran,go,git,images}
+    mkdir -p "$RUN" "$LOG" "$DIR"/{state,builds,ran,go,git,images,sources}
     chmod 755 "$DIR" # the database runs as another user
     meeting_place
     postgres
     repositories
+    code_review
     read -r finger web ssh images < <(choose_ports 4)
     sshds "$ssh"
     settings "$finger" "$web" "$ansible" "$images"
@@ -119,7 +151,7 @@ case $1 in
       running "$name" || { show_log "$name"; die "$name has ended"; }
     done
     admin_token "$venv" site 3600
-    cat "$DIR/zookeeper/env.sh" >"$DIR/env.sh"
+    cat "$DIR/zookeeper/env.sh" "$DIR/gerrit/env.sh" >"$DIR/env.sh"
     printf 'export %s=%q\n' NPCTL_TEST_ZUUL_SITE "$DIR" NPCTL_TEST_ZUUL_WEB "http://$ADDRESS:$web" NPCTL_TEST_ZUUL_SSH "$ssh" \
       NPCTL_TEST_ZUUL_MACHINES "${machines[*]}" NPCTL_TEST_ZUUL_TOKEN "$DIR/admin-token" NPCTL_TEST_ZUUL_VENV "$venv" >>"$DIR/env.sh"
     echo "Zuul is at http://$ADDRESS:$web/, its machines at port $ssh of ${machines[*]}" ;;
@@ -127,6 +159,7 @@ case $1 in
     for name in images web executor merger scheduler; do stop "$name" 10; done
     for address in "${machines[@]}"; do stop "sshd-$address" 2; done
     stop postgres 10
+    "$source/../../gerrit/lab.sh" stop "$DIR/gerrit"
     leave_meeting_place ;;
   *) sed -n 2,8p "$0"; exit 2 ;;
 esac
