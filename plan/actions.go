@@ -50,7 +50,8 @@ func actionKindOf(a Action) (kind ActionKind, known bool) {
 	return ActionKind{Action: a, Effect: string(a), phase: lastPhase}, false
 }
 
-// Summary counts the steps of a plan by action.
+// Summary counts the steps of a plan by action. Both steps of a replacement count by their actions too; the printed counts have
+// each replacement once.
 type Summary struct {
 	Build      int `json:"build"`
 	Convert    int `json:"convert"`
@@ -65,12 +66,15 @@ type Summary struct {
 	Forget     int `json:"forget"`
 	Unregister int `json:"unregister"`
 	Delete     int `json:"delete"`
+	Replace    int `json:"replace"`   // replacements
 	Total      int `json:"total"`     // all steps
 	Unchanged  int `json:"unchanged"` // objects that match the desired state
 	Deferred   int `json:"deferred"`  // providers that could not be listed
 	// InProgress reports whether another process was working on the state.
 	InProgress bool `json:"in_progress"`
 	Problems   bool `json:"-"` // a problem prevents the plan from being applied
+
+	halves map[Action]int // steps that are halves of replacements
 }
 
 // The reasons. Each step has exactly one; its evidence has the details.
@@ -196,8 +200,13 @@ func Reasons() []Reason { return slices.Sorted(maps.Keys(reasonTexts)) }
 // Summary counts the steps of the plan.
 func (p Plan) Summary() Summary {
 	s := Summary{Unchanged: p.Unchanged.Count(), Deferred: len(p.Deferred), InProgress: p.InProgress != nil, Problems: len(p.Problems) > 0}
+	pairs := Replacements(p.Steps)
 	for i := range p.Steps {
-		s.Add(p.Steps[i].Action)
+		if _, paired := pairs[i]; paired {
+			s.AddHalf(p.Steps[i].Action)
+		} else {
+			s.Add(p.Steps[i].Action)
+		}
 	}
 	return s
 }
@@ -207,6 +216,18 @@ func (s *Summary) Add(a Action) {
 	s.Total++
 	if kind, known := actionKindOf(a); known {
 		*kind.count(s)++
+	}
+}
+
+// AddHalf counts one half of a replacement. The creating half counts the replacement.
+func (s *Summary) AddHalf(a Action) {
+	s.Add(a)
+	if s.halves == nil {
+		s.halves = map[Action]int{}
+	}
+	s.halves[a]++
+	if a != ActionDelete {
+		s.Replace++
 	}
 }
 
@@ -227,6 +248,34 @@ func (s *Summary) Merge(other Summary) {
 		*kind.count(s) += *kind.count(&other)
 	}
 	s.Total += other.Total
+	s.Replace += other.Replace
+	for a, n := range other.halves {
+		if s.halves == nil {
+			s.halves = map[Action]int{}
+		}
+		s.halves[a] += n
+	}
+}
+
+// Printed is one count of a printed summary.
+type Printed struct {
+	Word  string // such as launch or replace
+	Count int
+
+	always bool
+}
+
+// Printed returns the counts for people, in their order: replacements, and for each action the steps that are no halves of
+// replacements.
+func (s Summary) Printed() []Printed {
+	var all []Printed
+	for _, kind := range actionKinds {
+		all = append(all, Printed{string(kind.Action), *kind.count(&s) - s.halves[kind.Action], kind.Always})
+		if kind.Action == ActionLaunch {
+			all = append(all, Printed{"replace", s.Replace, false})
+		}
+	}
+	return all
 }
 
 // String returns the last line of every printed plan: "No changes.", or a line such as "Plan: 1 to build, 1 to
@@ -250,9 +299,9 @@ func (s Summary) String() string {
 // counts returns text such as "1 to build, 2 to launch", with the actions that always appear even if their count is 0.
 func (s Summary) counts(always bool) string {
 	var counts []string
-	for _, kind := range actionKinds {
-		if n := *kind.count(&s); n > 0 || always && kind.Always {
-			counts = append(counts, strconv.Itoa(n)+" to "+string(kind.Action))
+	for _, c := range s.Printed() {
+		if c.Count > 0 || always && c.always {
+			counts = append(counts, strconv.Itoa(c.Count)+" to "+c.Word)
 		}
 	}
 	return strings.Join(counts, ", ")

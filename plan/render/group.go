@@ -21,6 +21,7 @@ type entry struct {
 	symbol string
 	lead   []*plan.Step // one per object; of replacements the deleting halves
 	other  []*plan.Step // of replacements the creating halves, in the same order
+	paired bool         // the steps are halves of replacements; the two halves of a move are two entries
 }
 
 // The symbols.
@@ -59,7 +60,11 @@ func groupSteps(p plan.Plan, all bool) []group {
 		g.entries = append(g.entries, e)
 		for _, half := range [][]*plan.Step{e.lead, e.other} {
 			for _, s := range half {
-				g.counts.Add(s.Action)
+				if e.paired {
+					g.counts.AddHalf(s.Action)
+				} else {
+					g.counts.Add(s.Action)
+				}
 			}
 		}
 	}
@@ -113,23 +118,23 @@ func blockOf(s *plan.Step) (rank int, title string) {
 	}
 }
 
-// entriesOf returns an entry for each step, and one for each pair of steps that is a replacement.
+// entriesOf returns an entry for each step, and one for each pair of steps that is a replacement in one pool.
 func entriesOf(steps []plan.Step) []entry {
-	partner := pairHalves(steps)
+	partner := plan.Replacements(steps)
 	entries := make([]entry, 0, len(steps))
 	for i := range steps {
 		s := &steps[i]
 		j, paired := partner[i]
 		switch {
-		case !paired:
-			entries = append(entries, entry{symbol: symbolOf(s), lead: []*plan.Step{s}})
+		case !paired || s.Move != nil:
+			entries = append(entries, entry{symbol: symbolOf(s), lead: []*plan.Step{s}, paired: paired})
 		case s.Action == plan.ActionDelete:
 			made := &steps[j]
 			symbol := symbolRemoveMake
 			if slices.Contains(s.Needs, made.ID) || slices.Contains(s.After, made.ID) {
 				symbol = symbolMakeRemove
 			}
-			entries = append(entries, entry{symbol: symbol, lead: []*plan.Step{s}, other: []*plan.Step{made}})
+			entries = append(entries, entry{symbol: symbol, lead: []*plan.Step{s}, other: []*plan.Step{made}, paired: true})
 		}
 	}
 	return entries
@@ -148,63 +153,4 @@ func symbolOf(s *plan.Step) string {
 	default:
 		return symbolMake
 	}
-}
-
-// pairKey identifies the pool or image in which the two halves of a replacement are paired.
-type pairKey struct {
-	thing                        plan.Thing
-	image, provider, pool, label string
-}
-
-func pairKeyOf(s *plan.Step) pairKey {
-	if s.Thing == plan.ThingNode {
-		return pairKey{thing: s.Thing, provider: s.Provider, pool: s.Pool, label: s.Label}
-	}
-	return pairKey{thing: s.Thing, provider: s.Provider, image: s.Image}
-}
-
-// pairHalves finds the other half of each half of a replacement: a half that waits for the other, or else the next
-// half with the same pairKey. A half without another one is printed as a single step, and so are the halves of a
-// move, which belong to two pools.
-func pairHalves(steps []plan.Step) map[int]int {
-	pairs := map[int]int{}
-	halves := map[string]int{}
-	for i := range steps {
-		if steps[i].Replaces && steps[i].Move == nil {
-			halves[steps[i].ID] = i
-		}
-	}
-	join := func(i, j int) {
-		_, a := pairs[i]
-		_, b := pairs[j]
-		removes := steps[i].Action == plan.ActionDelete
-		if a || b || removes == (steps[j].Action == plan.ActionDelete) || steps[i].Thing != steps[j].Thing {
-			return
-		}
-		pairs[i], pairs[j] = j, i
-	}
-	for i := range steps {
-		if !steps[i].Replaces || steps[i].Move != nil {
-			continue
-		}
-		for _, id := range slices.Concat(steps[i].Needs, steps[i].After) {
-			if j, half := halves[id]; half {
-				join(i, j)
-			}
-		}
-	}
-	waiting := map[pairKey][]int{}
-	for i := range steps {
-		if _, paired := pairs[i]; paired || !steps[i].Replaces || steps[i].Move != nil {
-			continue
-		}
-		place := pairKeyOf(&steps[i])
-		if w := waiting[place]; len(w) > 0 && (steps[w[0]].Action == plan.ActionDelete) != (steps[i].Action == plan.ActionDelete) {
-			join(i, w[0])
-			waiting[place] = w[1:]
-			continue
-		}
-		waiting[place] = append(waiting[place], i)
-	}
-	return pairs
 }

@@ -154,21 +154,18 @@ func (l detail) String() string {
 
 // markdownTable returns the summary table with as many rows as fit.
 func markdownTable(rows []tableRow, summary plan.Summary, budget int) string {
-	columns := columnsOf(summary)
+	titles, columns := columnsOf(summary)
 	if len(rows) == 0 || len(columns) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("| block |")
-	for _, c := range columns {
-		b.WriteString(" " + string(c) + " |")
-	}
-	b.WriteString("\n| --- |" + strings.Repeat(" ---: |", len(columns)) + "\n")
+	b.WriteString("| block | " + strings.Join(titles, " | ") + " |\n| --- |" + strings.Repeat(" ---: |", len(columns)) + "\n")
 	for _, r := range rows {
-		row := "| " + markdownCode(r.title) + " |"
-		for _, c := range columns {
-			row += " " + cell(r.counts.Count(c)) + " |"
+		cells, counted := r.cells(columns)
+		if !counted {
+			continue
 		}
+		row := "| " + markdownCode(r.title) + " | " + strings.Join(cells, " | ") + " |"
 		if b.Len()+len(row)+2 > budget {
 			break
 		}

@@ -50,16 +50,24 @@ func mergeRows(groups []group) tableRow {
 	return row
 }
 
-// columnsOf returns the actions that occur.
-func columnsOf(summary plan.Summary) []plan.Action {
-	var columns []plan.Action
-	for _, kind := range actions {
-		a := kind.Action
-		if summary.Count(a) > 0 {
-			columns = append(columns, a)
+// columnsOf returns the positions of the printed counts that occur.
+func columnsOf(summary plan.Summary) (titles []string, columns []int) {
+	for i, c := range summary.Printed() {
+		if c.Count > 0 {
+			titles, columns = append(titles, c.Word), append(columns, i)
 		}
 	}
-	return columns
+	return titles, columns
+}
+
+// cells returns the counts of a row in the columns, and whether there are any.
+func (r tableRow) cells(columns []int) (cells []string, counted bool) {
+	all := r.counts.Printed()
+	for _, c := range columns {
+		cells = append(cells, cell(all[c].Count))
+		counted = counted || all[c].Count > 0
+	}
+	return cells, counted
 }
 
 func cell(n int) string {
@@ -71,7 +79,7 @@ func cell(n int) string {
 
 // table prints the number of steps of each action in each block.
 func (t *textWriter) table(rows []tableRow, summary plan.Summary) {
-	columns := columnsOf(summary)
+	titles, columns := columnsOf(summary)
 	if len(rows) == 0 || len(columns) == 0 {
 		return
 	}
@@ -81,16 +89,19 @@ func (t *textWriter) table(rows []tableRow, summary plan.Summary) {
 	}
 	var head strings.Builder
 	head.WriteString(strings.Repeat(" ", widest))
-	for _, c := range columns {
-		head.WriteString("  " + string(c))
+	for _, title := range titles {
+		head.WriteString("  " + title)
 	}
 	t.unwrapped(span{head.String(), styleFaint})
 	for _, r := range rows {
+		cells, counted := r.cells(columns)
+		if !counted {
+			continue // it has only nodes that move to another block
+		}
 		var b strings.Builder
 		b.WriteString(pad(r.title, widest))
-		for _, c := range columns {
-			cell := cell(r.counts.Count(c))
-			b.WriteString(strings.Repeat(" ", max(0, 2+len(c)-len(cell))) + cell)
+		for i, cell := range cells {
+			b.WriteString(strings.Repeat(" ", max(0, 2+len(titles[i])-len(cell))) + cell)
 		}
 		t.unwrapped(span{strings.TrimRight(b.String(), " "), stylePlain})
 	}

@@ -128,7 +128,7 @@ func (p *project) oneLine(at *place, theirs map[string]thing) {
 	at.args = append(at.args, "-var", "min_ready=2", "-var", "max_servers=9")
 	at.nothingToDo()
 	at.args = append(at.args, "-var", "flavor=medium")
-	at.mustRun(2, "plan", "-detailed-exitcode").contains(`"small"`, `"medium"`).endsWith("Plan: 0 to build, 0 to upload, 2 to launch, 2 to delete.")
+	at.mustRun(2, "plan", "-detailed-exitcode").contains(`"small"`, `"medium"`).endsWith("Plan: 0 to build, 0 to upload, 0 to launch, 2 to replace, 0 to delete.")
 	at.mustRun(0, "apply", "-auto-approve").endsWith("Apply complete: 0 built, 0 uploaded, 2 launched, 2 deleted.")
 	for id, server := range p.nodes() {
 		if _, old := nodes[id]; old || server["flavor"].(object)["original_name"] != "medium" {

@@ -72,7 +72,7 @@ func TestOpenStackMovesReplaceNothing(t *testing.T) {
 	testutil.WriteFile(t, earlier, at.read())
 	at.mustRun(0, "plan", "-against="+earlier, "-detailed-exitcode").contains("No effect.")
 	at.change(`flavor = "small"`, `flavor = "medium"`)
-	at.mustRun(2, "plan", "-against="+earlier, "-detailed-exitcode").contains(`flavor: "small" -> "medium", replaces objects`, "Effect: 1 to launch, 1 to delete; 1 setting changed.")
+	at.mustRun(2, "plan", "-against="+earlier, "-detailed-exitcode").contains(`flavor: "small" -> "medium", replaces objects`, "Effect: 1 to replace; 1 setting changed.")
 	at.change(`flavor = "medium"`, `flavor = "smal"`)
 	at.mustRun(1, "plan", "-against="+earlier).contains("no such flavor", "1 new problem.")
 	at.change(`flavor = "smal"`, `flavor = "small"`)
