@@ -45,6 +45,9 @@ func (r *blockReader) digest(ref resources.BlockRef, kind string, at hcl.Range, 
 	for _, b := range bodies {
 		_, _ = fmt.Fprint(sum, "{")
 		for _, name := range slices.Sorted(maps.Keys(b.values)) {
+			if optionalAttributes[name] && b.values[name].IsNull() {
+				continue
+			}
 			_, _ = io.WriteString(sum, strconv.Quote(name)+":")
 			if value := b.values[name]; value.ContainsMarked() {
 				_, _ = io.WriteString(sum, masked)

@@ -5,7 +5,7 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-var providerBlock = schema.Of[resources.Provider]("A cloud project, or a set of static machines. The labels are the driver and the name.", map[string]schema.Check{"image_name_format": imageNameFormat})
+var providerBlock = schema.Of[resources.Provider]("A cloud project, or a set of static machines. The labels are the driver and the name.", map[string]schema.Check{"image_name_format": imageNameFormat, "currency": currencyName, "prices": highestPrice})
 
 var poolBlock = schema.Of[resources.Pool]("A part of a provider with limits of its own.", nil)
 

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/zclconf/go-cty/cty"
 	"golang.org/x/crypto/ssh"
@@ -63,6 +65,27 @@ func imageNameFormat(v cty.Value) error {
 	}
 	if !varies {
 		return fmt.Errorf("with %q all uploads of an image have the same name; add {upload_id} or {timestamp}", format)
+	}
+	return nil
+}
+
+// currencyName accepts a short text that is one word in a line.
+func currencyName(v cty.Value) error {
+	name := v.AsString()
+	if name == "" || utf8.RuneCountInString(name) > 8 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.Sc, r) }) {
+		return fmt.Errorf("%q is not a currency; write 1 to 8 letters or a sign, such as \"EUR\"", plaintext.Shorten(name, 60))
+	}
+	return nil
+}
+
+// priceLimit keeps the sums of prices exact.
+const priceLimit = 100_000_000
+
+func highestPrice(v cty.Value) error {
+	for name, price := range v.AsValueMap() {
+		if price.IsKnown() && !price.IsNull() && price.GreaterThan(cty.NumberIntVal(priceLimit)).True() {
+			return fmt.Errorf("the price of %q is more than %d; use a larger unit of the currency", plaintext.Shorten(name, 60), priceLimit)
+		}
 	}
 	return nil
 }

@@ -35,7 +35,10 @@ func digestOf(d resources.Desired) resources.HashSource {
 var derived = map[string]bool{"Hashes": true, "Hashed": true, "Static": true, "Digests": true, "Blocks": true, "Values": true, "Former": true, "FormerHashed": true}
 
 // optional fields of Desired do not count while they are empty, so that digests of earlier npctl versions stay valid.
-var optional = map[string]bool{"Imports": true, "Moves": true, "Removed": true}
+var optional = map[string]bool{"Imports": true, "Moves": true, "Removed": true, "Currency": true}
+
+// optionalAttributes do not count in the digest of a block while they are not set, for the same reason.
+var optionalAttributes = map[string]bool{"currency": true}
 
 // digestValue writes a value so that different values never produce the same bytes: a length or a name precedes every
 // part.

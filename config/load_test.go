@@ -41,6 +41,30 @@ func TestMinReadyOfMinusOneMeansNone(t *testing.T) {
 	}
 }
 
+func TestPricesHaveACurrencyAndALimit(t *testing.T) {
+	prices := func(attributes string) string {
+		return `provider "acme" "one" {
+  cloud = "x"
+  ` + attributes + `
+}`
+	}
+	d := source(t, prices(`prices = { a = 0.5, b = 100000000 }
+  currency = "₿"`))
+	same(t, "currency", d.Providers[0].Currency, "₿")
+	for attributes, want := range map[string]string{
+		`currency = "EURO DOLLARS"`:                "is not a currency",
+		`currency = "euros and more"`:              "is not a currency",
+		`currency = ""`:                            "is not a currency",
+		`currency = "E\u001b"`:                     "is not a currency",
+		`prices = { small = 1, huge = 100000001 }`: `the price of "huge" is more than 100000000`,
+		`prices = { small = -1 }`:                  "0",
+	} {
+		if got := loadErrors(t, write(t, map[string]string{"a.hcl": prices(attributes)})); !strings.Contains(got, want) {
+			t.Errorf("%s: %q is missing in:\n%s", attributes, want, got)
+		}
+	}
+}
+
 func TestListedImageOfProviderIsUsed(t *testing.T) {
 	for upload, warnings := range map[string]int{"": 1, "upload = false": 1, "upload = true": 0} {
 		files := map[string]string{"a.hcl": `

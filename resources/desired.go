@@ -307,7 +307,8 @@ type Provider struct {
 	NodeLaunchedHook []string           `config:"node_launched_hook" doc:"Program with its arguments that npctl runs for each launched node that is reachable, before the node is ready. If its exit status is not 0, the launch attempt has failed. The time limit is 5 minutes. See operations.md."`
 	NodeReadyHook    []string           `config:"node_ready_hook" doc:"Program with its arguments that npctl runs for each launched node that is ready. A failure is logged only. The time limit is 5 minutes. See operations.md."`
 	NodeDeletedHook  []string           `config:"node_deleted_hook" doc:"Program with its arguments that npctl runs when the server of a node is deleted. A failure is logged only. The time limit is 5 minutes. See operations.md."`
-	Prices           map[string]float64 `config:"prices" min:"0" doc:"Price of one hour by flavor or instance type, in any currency, such as 'jsondecode(file(\"prices.json\"))'. The views of offers show it."`
+	Prices           map[string]float64 `config:"prices" min:"0" doc:"Price of one hour by flavor or instance type, such as 'jsondecode(file(\"prices.json\"))'. Plans and 'npctl status' show the cost of the fleet. See reading-plans.md."`
+	Currency         string             `config:"currency" doc:"Currency of 'prices', such as 'EUR': at most 8 characters. Amounts in different currencies are not added."`
 	PreventDestroy   bool               `config:"prevent_destroy" default:"false" doc:"Whether npctl rejects a plan that would remove the provider with all its objects. This also applies after the block is removed."`
 	Pools            []Pool
 	CloudImages      []CloudImageSpec
