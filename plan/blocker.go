@@ -59,6 +59,9 @@ func overLimits(p *resources.Pool, use, more resources.ResourceAmounts) *blocker
 	case over(p.MaxVolumeGB, use.VolumeGB, more.VolumeGB):
 		return &blocker{resource: "max_volume_gb", limit: *p.MaxVolumeGB, needed: use.VolumeGB}
 	}
+	if len(more.Other) == 0 {
+		return nil // most nodes, and each placement asks
+	}
 	for _, name := range slices.Sorted(maps.Keys(more.Other)) {
 		if limit, ok := p.MaxResources[name]; ok && over(&limit, use.Other[name], more.Other[name]) {
 			return &blocker{resource: fmt.Sprintf("max_resources[%q]", name), limit: limit, needed: use.Other[name]}
@@ -82,6 +85,9 @@ func overQuota(left, more resources.ResourceAmounts) *blocker {
 		return &blocker{resource: "volume_gb", limit: left.VolumeGB, needed: more.VolumeGB, quota: true}
 	case more.Addresses > left.Addresses:
 		return &blocker{resource: "floating IPs", one: "floating IP", limit: left.Addresses, needed: more.Addresses, quota: true}
+	}
+	if len(more.Other) == 0 {
+		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(more.Other)) {
 		if limit, ok := left.Other[name]; ok && more.Other[name] > limit {
