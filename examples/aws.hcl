@@ -10,6 +10,7 @@
 #   region             = "eu-central-1"
 #   key_name           = "ci"
 #   security_group_ids = ["sg-0123456789abcdef0"]
+#   prices             = { "t3.small" = 0.024, "t3a.small" = 0.0216, "t2.small" = 0.0268 }
 
 npctl {
   state "bolt" {
@@ -38,6 +39,12 @@ variable "instance_types" {
   description = "Instance types in order of preference: npctl uses the next one when EC2 has no capacity."
   type        = list(string)
   default     = ["t3.small", "t3a.small", "t2.small"]
+}
+
+variable "prices" {
+  description = "Price of one hour in USD by instance type, for the cost in plans; null means none."
+  type        = map(number)
+  default     = null
 }
 
 variable "security_group_ids" {
@@ -103,6 +110,8 @@ provider "aws" "cloud" {
 
   launch_timeout = "10m" # of one attempt
   rate           = 10    # calls per second
+  prices         = var.prices
+  currency       = "USD"
 
   cloud_image "debian" {
     filters = {

@@ -149,7 +149,7 @@ func IsFree(n *resources.Node) bool { return n.State == resources.StateReady && 
 // Status counts the requests and nodes and summarizes a plan. The caller adds what only a process knows.
 func (w *Fleet) Status(p plan.Plan) wire.Status {
 	s := wire.Status{Installation: w.Observed.Installation, Requests: map[resources.State]int{}, Nodes: map[resources.State]int{},
-		Plan: p.Summary().String(), Problems: []string{}}
+		Plan: p.Summary().String(), Cost: plan.CostOf(w.Desired, w.Observed), Problems: []string{}}
 	for _, r := range w.Observed.Records.Requests {
 		s.Requests[r.State]++
 		if r.IsOpen() && (s.OldestRequest.IsZero() || r.Created.Before(s.OldestRequest)) {

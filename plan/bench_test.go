@@ -72,6 +72,23 @@ func BenchmarkCompute(b *testing.B) {
 	b.ReportMetric(float64(len(o.Records.Nodes)), "nodes")
 }
 
+// BenchmarkCost adds the prices of the same fleet.
+func BenchmarkCost(b *testing.B) {
+	d, o := large()
+	for i := range d.Providers {
+		d.Providers[i].Prices = map[string]float64{"small": 0.1}
+		for j := range d.Providers[i].Pools[0].Offers {
+			d.Providers[i].Pools[0].Offers[j].Static = map[string]string{"flavor": `"small"`}
+		}
+	}
+	b.ReportAllocs()
+	var c resources.Cost
+	for b.Loop() {
+		c = CostOf(d, o)
+	}
+	b.ReportMetric(c.Totals[0].MinReady.Hour, "per_hour")
+}
+
 // largeAsWanted is the same fleet in its desired state.
 func largeAsWanted() (resources.Desired, Observed) {
 	d, o := large()

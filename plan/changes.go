@@ -82,7 +82,7 @@ func planLaunch(w *world, s *Step, at *poolOffer, uploads map[imageAt]string) {
 		values["image"] = jsonText(ref.String())
 	}
 	if price, known := at.provider.Price(view.Offers[OfferKey{at.at.pool, at.offer.Label}].FlavorNames); known {
-		values["price_per_hour"] = jsonText(price)
+		values[priceValue] = jsonText(price)
 	}
 	if s.Zone != "" {
 		values["zone"] = jsonText(s.Zone)
@@ -101,6 +101,9 @@ func planLaunch(w *world, s *Step, at *poolOffer, uploads map[imageAt]string) {
 	}
 	s.Values = plannedTexts(values)
 }
+
+// priceValue is the planned value of a launch that is no attribute of its node.
+const priceValue = "price_per_hour"
 
 // planUploadValues sets the planned values of an upload. The time and the ID in the image's name are known only at
 // its start.

@@ -37,6 +37,8 @@ type Effect struct {
 	Deferred []string `json:"deferred,omitempty"`
 	// InProgress is as in Plan.
 	InProgress *LockHolder `json:"in_progress,omitempty"`
+	// Cost is the cost before and after the change.
+	Cost CostChange `json:"cost,omitzero"`
 }
 
 // Side is one side of a comparison.
@@ -72,6 +74,7 @@ func EffectOf(base, head Side, differences []resources.Difference) Effect {
 		e.Altered = append(e.Altered, s)
 	}
 	e.compareTexts(base.Plan, head.Plan)
+	e.Cost = costChange(base.Plan.Cost, head.Plan.Cost, moves)
 	return e
 }
 
@@ -350,6 +353,7 @@ func (side Side) attempt(s *Step) *attempt {
 		a.attributes["declined "+d.Provider+"/"+d.Pool] = d.Reason
 	}
 	maps.Copy(a.attributes, s.Values)
+	delete(a.attributes, priceValue) // a change of a price alone changes no step
 	provider, _ := side.Desired.Provider(s.Provider)
 	switch img := side.Desired.Image(s.Image); {
 	case s.Kind == KindBuild && img != nil:

@@ -34,6 +34,8 @@ type Plan struct {
 	// InProgress is another process that was working on the state. The plan skips the records that it may be
 	// changing.
 	InProgress *LockHolder `json:"in_progress,omitempty"`
+	// Cost is the result of CostOf, for a plan that is shown. Compute does not set it.
+	Cost resources.Cost `json:"cost,omitzero"`
 	// Consent is set if the plan needs consent for the steps with NeedsConsent.
 	Consent *Consent `json:"-"`
 	// Waiting lists the pools that lack the capacity for waiting requests that they could serve.
@@ -191,6 +193,11 @@ type Options struct {
 	HonorBackoff bool `json:"honor_backoff,omitempty"`
 	// Explain adds a note for each request that waits and each postponed launch.
 	Explain bool `json:"explain,omitempty"`
+}
+
+// ShowsFleet reports whether the plan is about the configured fleet, and not about a deletion or single objects.
+func (o Options) ShowsFleet() bool {
+	return !o.Destroy && !o.RefreshOnly && !o.Moves && len(o.Remove)+len(o.Images)+len(o.Upload)+len(o.Imports) == 0
 }
 
 // Allow states what a plan may delete.

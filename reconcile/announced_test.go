@@ -458,6 +458,7 @@ func countsOf(things []string) (counts []string) {
 // countsInTable reads these numbers from the table of the Markdown.
 func countsInTable(markdown string) (counts []string) {
 	var columns []string
+	n := map[string]int{}
 	for line := range strings.Lines(markdown) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
 		for i := range cells {
@@ -469,10 +470,16 @@ func countsInTable(markdown string) (counts []string) {
 			columns = cells
 		case row && len(cells) == len(columns):
 			for i, cell := range cells {
-				if cell != "" && (columns[i] == "launch" || columns[i] == "delete") {
-					counts = append(counts, fmt.Sprintf("%s to %s in %s", cell, columns[i], strings.Trim(provider, "`")))
+				many, _ := strconv.Atoi(cell)
+				for _, action := range map[string][]string{"launch": {"launch"}, "delete": {"delete"}, "replace": {"launch", "delete"}}[columns[i]] {
+					n[action+" in "+strings.Trim(provider, "`")] += many
 				}
 			}
+		}
+	}
+	for what, many := range n {
+		if many > 0 {
+			counts = append(counts, fmt.Sprintf("%d to %s", many, what))
 		}
 	}
 	return counts

@@ -9,6 +9,7 @@ import (
 	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/plan/render"
 )
 
 // statusRows is the maximum number of rows of each table on a page.
@@ -39,6 +40,9 @@ func statusPage(d statusDocument, b *terminal.Page) {
 		work = fmt.Sprintf(" %s running. Decided in %s.", text.Count(s.Running, "step", "steps"), time.Duration(s.PassSeconds*float64(time.Second)).Round(100*time.Microsecond))
 	}
 	b.Line(terminal.StylePlain, "Plan      "+s.Plan+work)
+	if cost := render.CostSummary(s.Cost); cost != "" {
+		b.Line(terminal.StylePlain, "Cost      "+cost)
+	}
 	if s.Shadow != nil {
 		b.Line(terminal.StylePlain, "Shadow    "+inspect.CountsText(s.Shadow))
 	}

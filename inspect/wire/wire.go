@@ -271,6 +271,7 @@ type Status struct {
 	Free          int                     `json:"free_nodes" doc:"Number of nodes that are ready and not assigned."`
 	Running       int                     `json:"running_steps"`
 	Plan          string                  `json:"plan" doc:"The summary of the newest plan."`
+	Cost          resources.Cost          `json:"cost,omitzero" doc:"The cost of the nodes, by the prices of their providers; absent without prices."`
 	Problems      []string                `json:"problems" doc:"Errors that prevent steps from being planned, and failing builds and uploads of images."`
 	Config        Configuration           `json:"configuration" doc:"The result of loading the newest configuration, and pending deletions."`
 	PassSeconds   float64                 `json:"pass_seconds" doc:"Duration of the newest pass."`

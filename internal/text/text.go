@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -136,6 +137,27 @@ func Bytes(n int64) string {
 		return fmt.Sprintf("%d bytes", n)
 	}
 	return fmt.Sprintf("%.1f %s", value, units[unit])
+}
+
+// Amount formats an amount of money, such as 1,234.50. An amount of less than a cent has up to six decimals.
+func Amount(x float64) string {
+	decimals := 2
+	if size := math.Abs(x); size > 0 && size < 0.01 {
+		decimals = 6
+	}
+	digits := strconv.FormatFloat(x, 'f', decimals, 64)
+	if decimals > 2 {
+		digits = strings.TrimRight(digits, "0")
+	}
+	sign := ""
+	if strings.HasPrefix(digits, "-") {
+		sign, digits = "-", digits[1:]
+	}
+	whole, fraction, _ := strings.Cut(digits, ".")
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	return sign + whole + "." + fraction
 }
 
 // Count formats a number with its noun, or with other words that agree with it: "1 file is", "2 files are".

@@ -131,6 +131,15 @@ func TestOneEditIsNear(t *testing.T) {
 	})
 }
 
+func TestAmount(t *testing.T) {
+	for x, want := range map[float64]string{0: "0.00", 0.1: "0.10", 0.0125: "0.01", 0.005: "0.005", 0.000001: "0.000001", -0.5: "-0.50", -0.004: "-0.004",
+		999.999: "1,000.00", 1234.5: "1,234.50", 1234567.891: "1,234,567.89", -1234: "-1,234.00", 123456: "123,456.00"} {
+		if got := text.Amount(x); got != want {
+			t.Errorf("%v: %s, want %s", x, got, want)
+		}
+	}
+}
+
 func TestCount(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 files are", 1: "1 file is", 2: "2 files are", -1: "-1 files are"} {
 		if got := text.Count(n, "file is", "files are"); got != want {

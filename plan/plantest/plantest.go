@@ -101,9 +101,25 @@ func Leak() plan.Step {
 		Provider: "vexxhost", Type: "port", External: "3f77", Preconditions: sampleTouch("provider.vexxhost/port/3f77")}
 }
 
+// Cost is a cost in which name is part of each name.
+func Cost(name string, euros float64) resources.Cost {
+	rates := func(n float64) resources.CostRates {
+		of := func(n float64) resources.Rate { return resources.MoneyOf(euros, n).Rate() }
+		return resources.CostRates{MinReady: of(n), Now: of(n + 2), Limits: of(10 * n)}
+	}
+	return resources.Cost{
+		Totals:    []resources.CostLine{{Currency: "EUR" + name, CostRates: rates(7)}},
+		Providers: []resources.CostLine{{Provider: "vexxhost" + name, Currency: "EUR" + name, CostRates: rates(7)}},
+		Labels: []resources.CostLine{{Provider: "vexxhost" + name, Label: "debian-large" + name, Currency: "EUR" + name, Pools: []string{"main" + name}, CostRates: rates(4)},
+			{Provider: "vexxhost" + name, Label: "debian-small" + name, Currency: "EUR" + name, Pools: []string{"main" + name}, CostRates: rates(3)}},
+		WithoutPrice: []resources.UnpricedNodes{{Provider: "lab" + name, Label: "metal" + name, Static: true, MinReady: 1}},
+		Unlimited:    []string{"rax/main" + name},
+	}
+}
+
 // Plan contains all kinds of steps, notes and problems.
 func Plan() plan.Plan {
-	p := plan.Plan{Unchanged: Unchanged(12), Deferred: []string{"ovh"}}
+	p := plan.Plan{Unchanged: Unchanged(12), Deferred: []string{"ovh"}, Cost: Cost("", 0.042)}
 	p.Steps = append(p.Steps, Build("debian-bookworm"),
 		Upload("debian-bookworm", "vexxhost", 4), Upload("debian-bookworm", "rax", 11))
 	for i := range 3 {
@@ -160,7 +176,7 @@ func HostilePlan() plan.Plan {
 			s.Move = &plan.Move{Node: HostileName, From: plan.NodePlacement{Provider: HostileName, Pool: HostileName, Flavor: HostileName}, To: plan.NodePlacement{Provider: HostileName, Pool: HostileName, Flavor: HostileName}}
 		}
 	}
-	p.Deferred = append(p.Deferred, HostileName)
+	p.Deferred, p.Cost = append(p.Deferred, HostileName), Cost(HostileName, 1)
 	p.Notes = append(p.Notes, plan.Note{Severity: plan.Warning, Code: HostileName, Address: HostileName, Text: HostileName, Source: resources.Source{File: HostileName, Line: 1}})
 	p.Problems = append(p.Problems, plan.Problem{Address: HostileName, Provider: HostileName, Text: HostileName, Hint: HostileName, Source: resources.Source{File: HostileName, Line: 1}})
 	return p
@@ -221,6 +237,9 @@ func DrawPlan(t *rapid.T) plan.Plan {
 	plan.RestoreKinds(p.Steps)
 	p.Unchanged = unchangedOf(rapid.SliceOfN(name, 0, 5).Draw(t, "unchanged"))
 	p.Deferred = rapid.SliceOfN(name, 0, 3).Draw(t, "deferred")
+	if rapid.Bool().Draw(t, "prices") {
+		p.Cost = Cost(name.Draw(t, "cost of"), rapid.Float64Range(0, 1e6).Draw(t, "euros"))
+	}
 	p.Notes = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) plan.Note {
 		return plan.Note{Severity: rapid.SampledFrom([]plan.Severity{plan.Info, plan.Warning}).Draw(t, "severity"), Code: name.Draw(t, "code"), Address: plan.Address(name.Draw(t, "address")), Text: name.Draw(t, "text")}
 	}), 0, 30).Draw(t, "notes")
@@ -286,13 +305,31 @@ func Effect() plan.Effect {
 		{Address: "provider.old", Block: resources.BlockRemoved, Source: at(20)},
 		{Address: "provider.vexxhost.pool.main", Attribute: "max_servers", Before: "5", Class: "in place", Source: at(30)},
 	}, Added: p.Steps, Dropped: []plan.Step{Upload("debian", "ovh", 3)}, Altered: []plan.Step{launch},
-		Problems: p.Problems, CommonProblems: []plan.Problem{{Text: "x"}}, Notes: p.Notes, Deferred: p.Deferred}
+		Problems: p.Problems, CommonProblems: []plan.Problem{{Text: "x"}}, Notes: p.Notes, Deferred: p.Deferred, Cost: costChange("", 0.042, 0.084)}
+}
+
+// costChange is a change of the price of all nodes.
+func costChange(name string, before, after float64) plan.CostChange {
+	c := plan.CostChange{Before: Cost(name, before), After: Cost(name, after)}
+	c.After.WithoutPrice[0].MinReady++
+	pairs := func(was, is []resources.CostLine) (all []plan.CostDifference) {
+		for i := range is {
+			all = append(all, plan.CostDifference{Provider: is[i].Provider, Label: is[i].Label, Currency: is[i].Currency, Before: was[i].CostRates,
+				After: is[i].CostRates, Difference: is[i].Minus(was[i].CostRates)})
+		}
+		return all
+	}
+	c.Totals, c.Labels = pairs(c.Before.Totals, c.After.Totals), pairs(c.Before.Labels, c.After.Labels)
+	return c
 }
 
 // DrawEffect draws an effect with hostile names.
 func DrawEffect(t *rapid.T) plan.Effect {
 	p, q := DrawPlan(t), DrawPlan(t)
 	e := plan.Effect{Added: p.Steps, Dropped: q.Steps, Altered: q.Steps, Notes: p.Notes, Problems: p.Problems, Deferred: p.Deferred, Common: len(q.Notes)}
+	if !p.Cost.IsZero() {
+		e.Cost = costChange(p.Cost.Labels[0].Provider, 1, rapid.Float64Range(0, 2).Draw(t, "price"))
+	}
 	for range rapid.IntRange(0, 30).Draw(t, "differences") {
 		e.Differences = append(e.Differences, resources.Difference{Address: rapid.String().Draw(t, "address"), Attribute: rapid.String().Draw(t, "attribute"),
 			Before: rapid.SampledFrom([]string{"", "```\n@all <b>", "\x1b[31m", "|"}).Draw(t, "before"), After: rapid.String().Draw(t, "after")})

@@ -36,6 +36,7 @@ func EffectText(w io.Writer, e plan.Effect, o TextOptions) error {
 	for _, g := range effectParts(e) {
 		t.group(g, o)
 	}
+	t.cost(costChangeLines(e.Cost, o.Verbose))
 	p := effectNotes(e)
 	t.deferred(p)
 	t.notes(p, o)
@@ -131,7 +132,9 @@ func effectMarkdown(e plan.Effect, limit int) string {
 	}
 	settings := markdownSection("Settings", lines, budget/2)
 	budget -= len(settings)
+	cost := markdownSection("Cost", costChangeLines(e.Cost, false), budget/2)
+	budget -= len(cost)
 	details := markdownDetails(effectParts(e), &budget)
 	notes := markdownSection("Notes", markdownNotes(p), budget)
-	return head + problems + deferred + settings + details + notes + tail
+	return head + problems + deferred + settings + cost + details + notes + tail
 }

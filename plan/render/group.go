@@ -21,7 +21,7 @@ type entry struct {
 	symbol string
 	lead   []*plan.Step // one per object; of replacements the deleting halves
 	other  []*plan.Step // of replacements the creating halves, in the same order
-	paired bool         // the steps are halves of replacements; the two halves of a move are two entries
+	paired bool         // the steps are halves of replacements in this block; the two halves of a move are two entries
 }
 
 // The symbols.
@@ -127,7 +127,7 @@ func entriesOf(steps []plan.Step) []entry {
 		j, paired := partner[i]
 		switch {
 		case !paired || s.Move != nil:
-			entries = append(entries, entry{symbol: symbolOf(s), lead: []*plan.Step{s}, paired: paired})
+			entries = append(entries, entry{symbol: symbolOf(s), lead: []*plan.Step{s}, paired: paired && s.Provider == steps[j].Provider})
 		case s.Action == plan.ActionDelete:
 			made := &steps[j]
 			symbol := symbolRemoveMake

@@ -30,7 +30,7 @@ const (
 
 // Markdown writes the plan for a review comment of at most limit bytes; 0 means 65,535. The summary is
 // always present. The rest of the space is used, in this order, for problems, deferred providers, the table, the
-// blocks one by one, and the notes. A block that does not fit is shortened to its titles, or else omitted and named.
+// cost, the blocks one by one, and the notes. A block that does not fit is shortened to its titles, or else omitted and named.
 func Markdown(w io.Writer, p plan.Plan, limit int) error {
 	return writeMarkdown(w, "plan", limit, markdownLeast, func(limit int) string { return markdownText(p, limit) })
 }
@@ -60,11 +60,13 @@ func markdownText(p plan.Plan, limit int) string {
 	budget -= len(problems)
 	deferred := markdownSection("Skipped, because they could not be listed", markdownDeferred(p), budget/2)
 	budget -= len(deferred)
-	table := markdownTable(tableRows(groups, false), summary, budget/2)
+	table := markdownTable(tableRows(groups, false), budget/2)
 	budget -= len(table)
+	cost := markdownSection("Cost", costLines(p.Cost, false), budget/2)
+	budget -= len(cost)
 	details := markdownDetails(groups, &budget)
 	notes := markdownSection("Notes", markdownNotes(p), budget)
-	return head + table + problems + deferred + details + notes + tail
+	return head + table + problems + deferred + cost + details + notes + tail
 }
 
 // markdownSection prints as many lines as fit under a heading, and the number of missing ones.
@@ -153,19 +155,15 @@ func (l detail) String() string {
 }
 
 // markdownTable returns the summary table with as many rows as fit.
-func markdownTable(rows []tableRow, summary plan.Summary, budget int) string {
-	titles, columns := columnsOf(summary)
+func markdownTable(rows []tableRow, budget int) string {
+	titles, columns := columnsOf(rows)
 	if len(rows) == 0 || len(columns) == 0 {
 		return ""
 	}
 	var b strings.Builder
 	b.WriteString("| block | " + strings.Join(titles, " | ") + " |\n| --- |" + strings.Repeat(" ---: |", len(columns)) + "\n")
 	for _, r := range rows {
-		cells, counted := r.cells(columns)
-		if !counted {
-			continue
-		}
-		row := "| " + markdownCode(r.title) + " | " + strings.Join(cells, " | ") + " |"
+		row := "| " + markdownCode(r.title) + " | " + strings.Join(r.cells(columns), " | ") + " |"
 		if b.Len()+len(row)+2 > budget {
 			break
 		}

@@ -30,6 +30,8 @@ type reportDoc struct {
 	Unchanged []plan.Address `json:"unchanged"`
 	// InProgress is set while another process works on the state.
 	InProgress *plan.LockHolder `json:"in_progress,omitempty"`
+	// Cost is set if a provider has prices.
+	Cost resources.Cost `json:"cost,omitzero"`
 	// Effect is set if the plan was compared with that of another configuration.
 	Effect *reportEffect `json:"effect,omitempty"`
 }
@@ -50,6 +52,7 @@ type reportEffect struct {
 	Problems    []plan.Problem         `json:"problems"`
 	Notes       []plan.Note            `json:"notes"`
 	Deferred    []string               `json:"deferred"`
+	Cost        plan.CostChange        `json:"cost,omitzero"`
 }
 
 type reportSummary struct {
@@ -133,6 +136,7 @@ func reportDocOf(p plan.Plan, meta plan.Meta) reportDoc {
 		Deferred:      append([]string{}, p.Deferred...),
 		Unchanged:     p.Unchanged.Addresses(),
 		InProgress:    p.InProgress,
+		Cost:          p.Cost,
 	}
 	for i := range p.Steps {
 		doc.Steps[i] = reportOf(&p.Steps[i])
@@ -152,7 +156,7 @@ func effectReport(e plan.Effect) *reportEffect {
 		Against: e.Against, Digest: e.Digest(), Outline: append([]string{}, e.Outline()...), Empty: e.Empty(), Complete: e.Incomplete() == "", Text: e.String(),
 		Settings: append([]resources.Difference{}, e.Differences...),
 		Added:    steps(e.Added), NoLonger: steps(e.Dropped), Differently: steps(e.Altered), Common: e.Common,
-		Problems: append([]plan.Problem{}, e.Problems...), Notes: append([]plan.Note{}, e.Notes...), Deferred: append([]string{}, e.Deferred...),
+		Problems: append([]plan.Problem{}, e.Problems...), Notes: append([]plan.Note{}, e.Notes...), Deferred: append([]string{}, e.Deferred...), Cost: e.Cost,
 	}
 }
 

@@ -50,9 +50,14 @@ func mergeRows(groups []group) tableRow {
 	return row
 }
 
-// columnsOf returns the positions of the printed counts that occur.
-func columnsOf(summary plan.Summary) (titles []string, columns []int) {
-	for i, c := range summary.Printed() {
+// columnsOf returns the positions of the printed counts that occur in the rows. A node that moves to another provider is a launch in one row
+// and a deletion in another one.
+func columnsOf(rows []tableRow) (titles []string, columns []int) {
+	var all plan.Summary
+	for _, r := range rows {
+		all.Merge(r.counts)
+	}
+	for i, c := range all.Printed() {
 		if c.Count > 0 {
 			titles, columns = append(titles, c.Word), append(columns, i)
 		}
@@ -60,14 +65,13 @@ func columnsOf(summary plan.Summary) (titles []string, columns []int) {
 	return titles, columns
 }
 
-// cells returns the counts of a row in the columns, and whether there are any.
-func (r tableRow) cells(columns []int) (cells []string, counted bool) {
+// cells returns the counts of a row in the columns.
+func (r tableRow) cells(columns []int) (cells []string) {
 	all := r.counts.Printed()
 	for _, c := range columns {
 		cells = append(cells, cell(all[c].Count))
-		counted = counted || all[c].Count > 0
 	}
-	return cells, counted
+	return cells
 }
 
 func cell(n int) string {
@@ -78,8 +82,8 @@ func cell(n int) string {
 }
 
 // table prints the number of steps of each action in each block.
-func (t *textWriter) table(rows []tableRow, summary plan.Summary) {
-	titles, columns := columnsOf(summary)
+func (t *textWriter) table(rows []tableRow) {
+	titles, columns := columnsOf(rows)
 	if len(rows) == 0 || len(columns) == 0 {
 		return
 	}
@@ -94,13 +98,9 @@ func (t *textWriter) table(rows []tableRow, summary plan.Summary) {
 	}
 	t.unwrapped(span{head.String(), styleFaint})
 	for _, r := range rows {
-		cells, counted := r.cells(columns)
-		if !counted {
-			continue // it has only nodes that move to another block
-		}
 		var b strings.Builder
 		b.WriteString(pad(r.title, widest))
-		for i, cell := range cells {
+		for i, cell := range r.cells(columns) {
 			b.WriteString(strings.Repeat(" ", max(0, 2+len(titles[i])-len(cell))) + cell)
 		}
 		t.unwrapped(span{strings.TrimRight(b.String(), " "), stylePlain})

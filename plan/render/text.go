@@ -29,13 +29,16 @@ func Text(w io.Writer, p plan.Plan, o TextOptions) error {
 	summary := p.Summary()
 	groups := groupSteps(p, o.Verbose)
 	if !o.Concise {
-		t.table(tableRows(groups, o.Verbose), summary)
+		t.table(tableRows(groups, o.Verbose))
 		t.takes(criticalPath(p.Steps), o.Now)
 	}
 	for _, g := range groups {
 		t.group(g, o)
 	}
 	t.unchanged(p.Unchanged, o)
+	if !o.Concise {
+		t.cost(costLines(p.Cost, o.Verbose))
+	}
 	t.deferred(p)
 	t.notes(p, o)
 	t.problems(p.Problems)

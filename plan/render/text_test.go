@@ -328,8 +328,14 @@ func TestFoldingLosesNoStep(t *testing.T) {
 				r.Fatalf("%d to %s, shown %d", want, kind.Action, shown)
 			}
 		}
-		if want, shown := p.Summary().String(), total.String(); want != shown {
-			r.Fatalf("the plan says  %s\nthe blocks say %s", want, shown)
+		away := 0 // replacements in two blocks
+		for i, j := range plan.Replacements(p.Steps) {
+			if p.Steps[i].Move != nil && p.Steps[i].Provider != p.Steps[j].Provider {
+				away++
+			}
+		}
+		if p.Summary().Replace != total.Replace+away/2 {
+			r.Fatalf("%d replacements, of which %d in two blocks, and the blocks have %d", p.Summary().Replace, away/2, total.Replace)
 		}
 	})
 }

@@ -92,6 +92,7 @@ func (r statusRoutes) plan(ctx context.Context, _ *none) (json.RawMessage, error
 	if pass.Observed.Now.IsZero() {
 		return nil, failure(http.StatusServiceUnavailable, wire.CodeNotReady, "", "no pass has completed yet")
 	}
+	pass.Plan.Cost = plan.CostOf(pass.Desired, pass.Observed)
 	report, err := render.Report(pass.Plan, plan.Meta{NpctlVersion: r.version, Lineage: pass.Observed.Installation, Digest: string(pass.Desired.Digests.Current()),
 		Created: pass.Observed.Now.UTC(), Options: plan.Options{HonorBackoff: true}})
 	if err != nil {

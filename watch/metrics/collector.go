@@ -100,6 +100,7 @@ func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 func (s scrape) requests() {
 	w := inspect.Fleet{Desired: s.Desired, Observed: s.Observed}
 	status := w.Status(s.Plan)
+	s.cost(status.Cost)
 	labels := map[string]int{}
 	for i := range s.Desired.Labels {
 		labels[s.Desired.Labels[i].Name] = 0
@@ -129,6 +130,22 @@ func (s scrape) requests() {
 	}
 	for at, n := range addressable {
 		s.gauge("npctl_pool_addressable_requests", float64(n), at[0], at[1])
+	}
+}
+
+// cost exports the prices of nodes.
+func (s scrape) cost(c resources.Cost) {
+	for i := range c.Labels {
+		l := &c.Labels[i]
+		s.gauge("npctl_cost_per_hour", l.Now.Hour, l.Provider, l.Label, l.Currency)
+		s.gauge("npctl_cost_min_ready_per_hour", l.MinReady.Hour, l.Provider, l.Label, l.Currency)
+	}
+	unpriced := map[[2]string]int64{} // of a label, nodes that are static and nodes that are not
+	for _, u := range c.WithoutPrice {
+		unpriced[[2]string{u.Provider, u.Label}] += u.Now
+	}
+	for of, n := range unpriced {
+		s.gauge("npctl_nodes_without_price", float64(n), of[0], of[1])
 	}
 }
 

@@ -37,7 +37,8 @@ func fleet() watch.Pass {
 			Labels:   []resources.Label{{Name: "small", MinReady: 2}, {Name: "metal"}},
 			Images:   []resources.Image{{Name: "debian", Pause: true}},
 			Providers: []resources.Provider{
-				{Name: "cloud", Pools: []resources.Pool{{Name: "main", MaxServers: ptr(int64(5)), Offers: []resources.Offer{{Label: "small"}}}}},
+				{Name: "cloud", Prices: map[string]float64{"tiny": 0.05}, Currency: "EUR",
+					Pools: []resources.Pool{{Name: "main", MaxServers: ptr(int64(5)), Offers: []resources.Offer{{Label: "small", Static: map[string]string{"flavor": `"tiny"`}}}}}},
 				{Name: "rack", Pools: []resources.Pool{{Name: "main", Nodes: []resources.StaticNode{{Name: "m1", Labels: []string{"metal", "slow"}}}}}},
 			},
 		},
@@ -53,7 +54,7 @@ func fleet() watch.Pass {
 			Files:           []plan.ImageFile{{Name: "debian.raw", Size: 1000}, {Name: "debian.qcow2", Size: 500}},
 			Records: plan.Records{
 				Nodes: []*resources.Node{
-					{ID: "0000000001", Provider: "cloud", Pool: "main", Labels: []string{"small"}, State: resources.StateReady, Tenant: "one", Resources: resources.ResourceAmounts{RAM: 1024}},
+					{ID: "0000000001", Provider: "cloud", Pool: "main", Labels: []string{"small"}, State: resources.StateReady, Tenant: "one", ExternalID: "server", Resources: resources.ResourceAmounts{RAM: 1024}},
 					{ID: "0000000002", Provider: "cloud", Pool: "main", Labels: []string{"small"}, State: resources.StateReady, Zone: "nova", Request: "0000000002"},
 					{ID: "0000000003", Provider: "rack", Pool: "main", Labels: []string{"metal", "slow"}, State: resources.StateHold, Static: true},
 				},
