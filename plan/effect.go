@@ -39,6 +39,8 @@ type Effect struct {
 	InProgress *LockHolder `json:"in_progress,omitempty"`
 	// Cost is the cost before and after the change.
 	Cost CostChange `json:"cost,omitzero"`
+	// Least are the entries of the head that the base does not have.
+	Least []LeastReady `json:"least_ready,omitempty"`
 }
 
 // Side is one side of a comparison.
@@ -74,6 +76,11 @@ func EffectOf(base, head Side, differences []resources.Difference) Effect {
 		e.Altered = append(e.Altered, s)
 	}
 	e.compareTexts(base.Plan, head.Plan)
+	for _, l := range head.Plan.Least {
+		if !slices.Contains(base.Plan.Least, l) {
+			e.Least = append(e.Least, l)
+		}
+	}
 	e.Cost = costChange(base.Plan.Cost, head.Plan.Cost, moves)
 	return e
 }

@@ -34,8 +34,9 @@ type Plan struct {
 	// InProgress is another process that was working on the state. The plan skips the records that it may be
 	// changing.
 	InProgress *LockHolder `json:"in_progress,omitempty"`
-	// Cost is the result of CostOf, for a plan that is shown. Compute does not set it.
-	Cost resources.Cost `json:"cost,omitzero"`
+	// Cost and Least are the results of CostOf and LeastReadyOf, for a plan that is shown. Compute does not set them.
+	Cost  resources.Cost `json:"cost,omitzero"`
+	Least []LeastReady   `json:"least_ready,omitempty"`
 	// Consent is set if the plan needs consent for the steps with NeedsConsent.
 	Consent *Consent `json:"-"`
 	// Waiting lists the pools that lack the capacity for waiting requests that they could serve.
@@ -195,9 +196,11 @@ type Options struct {
 	Explain bool `json:"explain,omitempty"`
 }
 
-// ShowsFleet reports whether the plan is about the configured fleet, and not about a deletion or single objects.
-func (o Options) ShowsFleet() bool {
-	return !o.Destroy && !o.RefreshOnly && !o.Moves && len(o.Remove)+len(o.Images)+len(o.Upload)+len(o.Imports) == 0
+// Describe sets the parts of a plan that only readers need, unless the plan deletes everything or is about single objects.
+func (p *Plan) Describe(want resources.Desired, seen Observed, o Options) {
+	if !o.Destroy && !o.RefreshOnly && !o.Moves && len(o.Remove)+len(o.Images)+len(o.Upload)+len(o.Imports) == 0 {
+		p.Cost, p.Least = CostOf(want, seen), LeastReadyOf(*p, seen.Records)
+	}
 }
 
 // Allow states what a plan may delete.

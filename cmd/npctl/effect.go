@@ -41,8 +41,8 @@ func (s *session) effect(ctx context.Context, base *baseConfiguration, o *planOp
 	}
 	was, is := plan.Side{Desired: engine.Desired, Observed: before}, plan.Side{Desired: s.config.Desired, Observed: s.seen}
 	var both sync.WaitGroup
-	both.Go(func() { was.Plan = pricedPlan(was.Desired, was.Observed, opt) })
-	is.Plan = pricedPlan(is.Desired, is.Observed, opt)
+	both.Go(func() { was.Plan = describedPlan(was.Desired, was.Observed, opt) })
+	is.Plan = describedPlan(is.Desired, is.Observed, opt)
 	both.Wait()
 	differences := config.Differences(base.Result, s.config.Result)
 	for i := range differences {

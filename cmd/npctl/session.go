@@ -114,15 +114,13 @@ func (s *session) compute(ctx context.Context, o *planOptions, opt plan.Options)
 	if s.seen, err = s.observeWithLock(ctx, o.refresh); err != nil {
 		return plan.Plan{}, err
 	}
-	return pricedPlan(s.config.Desired, s.seen, opt), nil
+	return describedPlan(s.config.Desired, s.seen, opt), nil
 }
 
-// pricedPlan computes a plan with the cost of the fleet, unless the plan is about other things.
-func pricedPlan(want resources.Desired, seen plan.Observed, opt plan.Options) plan.Plan {
+// describedPlan computes a plan for readers.
+func describedPlan(want resources.Desired, seen plan.Observed, opt plan.Options) plan.Plan {
 	p := plan.Compute(want, seen, opt)
-	if opt.ShowsFleet() {
-		p.Cost = plan.CostOf(want, seen)
-	}
+	p.Describe(want, seen, opt)
 	return p
 }
 

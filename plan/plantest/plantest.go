@@ -101,6 +101,11 @@ func Leak() plan.Step {
 		Provider: "vexxhost", Type: "port", External: "3f77", Preconditions: sampleTouch("provider.vexxhost/port/3f77")}
 }
 
+// Least has a label that is never empty, an empty one with a successor, and an empty one without.
+func Least(name string) []plan.LeastReady {
+	return []plan.LeastReady{{Label: "debian-large" + name, Ready: 2, Empty: 95}, {Label: "debian-old" + name, Ready: 1, Stays: true}, {Label: "debian-small" + name, Ready: 3, Least: 1}}
+}
+
 // Cost is a cost in which name is part of each name.
 func Cost(name string, euros float64) resources.Cost {
 	rates := func(n float64) resources.CostRates {
@@ -119,7 +124,7 @@ func Cost(name string, euros float64) resources.Cost {
 
 // Plan contains all kinds of steps, notes and problems.
 func Plan() plan.Plan {
-	p := plan.Plan{Unchanged: Unchanged(12), Deferred: []string{"ovh"}, Cost: Cost("", 0.042)}
+	p := plan.Plan{Unchanged: Unchanged(12), Deferred: []string{"ovh"}, Cost: Cost("", 0.042), Least: Least("")}
 	p.Steps = append(p.Steps, Build("debian-bookworm"),
 		Upload("debian-bookworm", "vexxhost", 4), Upload("debian-bookworm", "rax", 11))
 	for i := range 3 {
@@ -176,7 +181,7 @@ func HostilePlan() plan.Plan {
 			s.Move = &plan.Move{Node: HostileName, From: plan.NodePlacement{Provider: HostileName, Pool: HostileName, Flavor: HostileName}, To: plan.NodePlacement{Provider: HostileName, Pool: HostileName, Flavor: HostileName}}
 		}
 	}
-	p.Deferred, p.Cost = append(p.Deferred, HostileName), Cost(HostileName, 1)
+	p.Deferred, p.Cost, p.Least = append(p.Deferred, HostileName), Cost(HostileName, 1), Least(HostileName)
 	p.Notes = append(p.Notes, plan.Note{Severity: plan.Warning, Code: HostileName, Address: HostileName, Text: HostileName, Source: resources.Source{File: HostileName, Line: 1}})
 	p.Problems = append(p.Problems, plan.Problem{Address: HostileName, Provider: HostileName, Text: HostileName, Hint: HostileName, Source: resources.Source{File: HostileName, Line: 1}})
 	return p
@@ -238,6 +243,7 @@ func DrawPlan(t *rapid.T) plan.Plan {
 	p.Unchanged = unchangedOf(rapid.SliceOfN(name, 0, 5).Draw(t, "unchanged"))
 	p.Deferred = rapid.SliceOfN(name, 0, 3).Draw(t, "deferred")
 	if rapid.Bool().Draw(t, "prices") {
+		p.Least = Least(name.Draw(t, "label of"))
 		p.Cost = Cost(name.Draw(t, "cost of"), rapid.Float64Range(0, 1e6).Draw(t, "euros"))
 	}
 	p.Notes = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) plan.Note {
@@ -305,7 +311,7 @@ func Effect() plan.Effect {
 		{Address: "provider.old", Block: resources.BlockRemoved, Source: at(20)},
 		{Address: "provider.vexxhost.pool.main", Attribute: "max_servers", Before: "5", Class: "in place", Source: at(30)},
 	}, Added: p.Steps, Dropped: []plan.Step{Upload("debian", "ovh", 3)}, Altered: []plan.Step{launch},
-		Problems: p.Problems, CommonProblems: []plan.Problem{{Text: "x"}}, Notes: p.Notes, Deferred: p.Deferred, Cost: costChange("", 0.042, 0.084)}
+		Problems: p.Problems, CommonProblems: []plan.Problem{{Text: "x"}}, Notes: p.Notes, Deferred: p.Deferred, Cost: costChange("", 0.042, 0.084), Least: p.Least}
 }
 
 // costChange is a change of the price of all nodes.
@@ -326,7 +332,7 @@ func costChange(name string, before, after float64) plan.CostChange {
 // DrawEffect draws an effect with hostile names.
 func DrawEffect(t *rapid.T) plan.Effect {
 	p, q := DrawPlan(t), DrawPlan(t)
-	e := plan.Effect{Added: p.Steps, Dropped: q.Steps, Altered: q.Steps, Notes: p.Notes, Problems: p.Problems, Deferred: p.Deferred, Common: len(q.Notes)}
+	e := plan.Effect{Added: p.Steps, Dropped: q.Steps, Altered: q.Steps, Notes: p.Notes, Problems: p.Problems, Deferred: p.Deferred, Common: len(q.Notes), Least: p.Least}
 	if !p.Cost.IsZero() {
 		e.Cost = costChange(p.Cost.Labels[0].Provider, 1, rapid.Float64Range(0, 2).Draw(t, "price"))
 	}

@@ -167,12 +167,12 @@ func signed(x float64) string {
 	return "+" + text.Amount(x)
 }
 
-// cost prints the lines of a cost.
-func (t *textWriter) cost(lines []string) {
+// section prints lines below a title, if there are any.
+func (t *textWriter) section(title string, lines []string) {
 	if len(lines) == 0 {
 		return
 	}
-	t.heading("Cost")
+	t.heading(title)
 	for _, line := range lines {
 		t.line("  ", 6, span{line, stylePlain})
 	}

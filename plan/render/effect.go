@@ -36,7 +36,8 @@ func EffectText(w io.Writer, e plan.Effect, o TextOptions) error {
 	for _, g := range effectParts(e) {
 		t.group(g, o)
 	}
-	t.cost(costChangeLines(e.Cost, o.Verbose))
+	t.section(leastTitle, leastLines(e.Least, o.Verbose))
+	t.section("Cost", costChangeLines(e.Cost, o.Verbose))
 	p := effectNotes(e)
 	t.deferred(p)
 	t.notes(p, o)
@@ -132,9 +133,11 @@ func effectMarkdown(e plan.Effect, limit int) string {
 	}
 	settings := markdownSection("Settings", lines, budget/2)
 	budget -= len(settings)
+	least := markdownSection(leastTitle, leastLines(e.Least, false), budget/2)
+	budget -= len(least)
 	cost := markdownSection("Cost", costChangeLines(e.Cost, false), budget/2)
 	budget -= len(cost)
 	details := markdownDetails(effectParts(e), &budget)
 	notes := markdownSection("Notes", markdownNotes(p), budget)
-	return head + problems + deferred + settings + cost + details + notes + tail
+	return head + problems + deferred + settings + least + cost + details + notes + tail
 }

@@ -30,7 +30,7 @@ const (
 
 // Markdown writes the plan for a review comment of at most limit bytes; 0 means 65,535. The summary is
 // always present. The rest of the space is used, in this order, for problems, deferred providers, the table, the
-// cost, the blocks one by one, and the notes. A block that does not fit is shortened to its titles, or else omitted and named.
+// least number of ready nodes, the cost, the blocks one by one, and the notes. A block that does not fit is shortened to its titles, or else omitted and named.
 func Markdown(w io.Writer, p plan.Plan, limit int) error {
 	return writeMarkdown(w, "plan", limit, markdownLeast, func(limit int) string { return markdownText(p, limit) })
 }
@@ -62,11 +62,13 @@ func markdownText(p plan.Plan, limit int) string {
 	budget -= len(deferred)
 	table := markdownTable(tableRows(groups, false), budget/2)
 	budget -= len(table)
+	least := markdownSection(leastTitle, leastLines(p.Least, false), budget/2)
+	budget -= len(least)
 	cost := markdownSection("Cost", costLines(p.Cost, false), budget/2)
 	budget -= len(cost)
 	details := markdownDetails(groups, &budget)
 	notes := markdownSection("Notes", markdownNotes(p), budget)
-	return head + table + problems + deferred + cost + details + notes + tail
+	return head + table + problems + deferred + least + cost + details + notes + tail
 }
 
 // markdownSection prints as many lines as fit under a heading, and the number of missing ones.

@@ -12,7 +12,7 @@ func parseReport(report []byte) (plan.Plan, plan.Meta, error) {
 	if err := json.Unmarshal(report, &doc); err != nil {
 		return plan.Plan{}, plan.Meta{}, err
 	}
-	p := plan.Plan{Notes: doc.Notes, Problems: doc.Problems, Deferred: doc.Deferred, InProgress: doc.InProgress, Cost: doc.Cost}
+	p := plan.Plan{Notes: doc.Notes, Problems: doc.Problems, Deferred: doc.Deferred, InProgress: doc.InProgress, Cost: doc.Cost, Least: doc.Least}
 	unchanged, _ := json.Marshal(doc.Unchanged)
 	if err := json.Unmarshal(unchanged, &p.Unchanged); err != nil {
 		return plan.Plan{}, plan.Meta{}, err

@@ -30,6 +30,8 @@ type reportDoc struct {
 	Unchanged []plan.Address `json:"unchanged"`
 	// InProgress is set while another process works on the state.
 	InProgress *plan.LockHolder `json:"in_progress,omitempty"`
+	// Least has the labels of which the plan takes ready nodes.
+	Least []plan.LeastReady `json:"least_ready,omitempty"`
 	// Cost is set if a provider has prices.
 	Cost resources.Cost `json:"cost,omitzero"`
 	// Effect is set if the plan was compared with that of another configuration.
@@ -52,6 +54,7 @@ type reportEffect struct {
 	Problems    []plan.Problem         `json:"problems"`
 	Notes       []plan.Note            `json:"notes"`
 	Deferred    []string               `json:"deferred"`
+	Least       []plan.LeastReady      `json:"least_ready,omitempty"`
 	Cost        plan.CostChange        `json:"cost,omitzero"`
 }
 
@@ -136,6 +139,7 @@ func reportDocOf(p plan.Plan, meta plan.Meta) reportDoc {
 		Deferred:      append([]string{}, p.Deferred...),
 		Unchanged:     p.Unchanged.Addresses(),
 		InProgress:    p.InProgress,
+		Least:         p.Least,
 		Cost:          p.Cost,
 	}
 	for i := range p.Steps {
@@ -156,7 +160,7 @@ func effectReport(e plan.Effect) *reportEffect {
 		Against: e.Against, Digest: e.Digest(), Outline: append([]string{}, e.Outline()...), Empty: e.Empty(), Complete: e.Incomplete() == "", Text: e.String(),
 		Settings: append([]resources.Difference{}, e.Differences...),
 		Added:    steps(e.Added), NoLonger: steps(e.Dropped), Differently: steps(e.Altered), Common: e.Common,
-		Problems: append([]plan.Problem{}, e.Problems...), Notes: append([]plan.Note{}, e.Notes...), Deferred: append([]string{}, e.Deferred...), Cost: e.Cost,
+		Problems: append([]plan.Problem{}, e.Problems...), Notes: append([]plan.Note{}, e.Notes...), Deferred: append([]string{}, e.Deferred...), Least: e.Least, Cost: e.Cost,
 	}
 }
 

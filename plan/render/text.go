@@ -37,7 +37,8 @@ func Text(w io.Writer, p plan.Plan, o TextOptions) error {
 	}
 	t.unchanged(p.Unchanged, o)
 	if !o.Concise {
-		t.cost(costLines(p.Cost, o.Verbose))
+		t.section(leastTitle, leastLines(p.Least, o.Verbose))
+		t.section("Cost", costLines(p.Cost, o.Verbose))
 	}
 	t.deferred(p)
 	t.notes(p, o)

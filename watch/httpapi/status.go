@@ -92,9 +92,10 @@ func (r statusRoutes) plan(ctx context.Context, _ *none) (json.RawMessage, error
 	if pass.Observed.Now.IsZero() {
 		return nil, failure(http.StatusServiceUnavailable, wire.CodeNotReady, "", "no pass has completed yet")
 	}
-	pass.Plan.Cost = plan.CostOf(pass.Desired, pass.Observed)
+	opt := plan.Options{HonorBackoff: true}
+	pass.Plan.Describe(pass.Desired, pass.Observed, opt)
 	report, err := render.Report(pass.Plan, plan.Meta{NpctlVersion: r.version, Lineage: pass.Observed.Installation, Digest: string(pass.Desired.Digests.Current()),
-		Created: pass.Observed.Now.UTC(), Options: plan.Options{HonorBackoff: true}})
+		Created: pass.Observed.Now.UTC(), Options: opt})
 	if err != nil {
 		return nil, err
 	}
