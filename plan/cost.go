@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/npctl/npctl/resources"
 )
@@ -17,7 +16,7 @@ func CostOf(want resources.Desired, seen Observed) resources.Cost {
 	}
 	seen, _ = withMoves(want, seen)
 	c := costs{world: newWorld(want, emptied(want, seen), Options{}), seen: seen, lines: map[costKey]*costLine{}, unpriced: map[unpricedKey]*resources.UnpricedNodes{},
-		providers: map[string]resources.Money{}, prices: map[*poolOffer]offerPrice{}}
+		providers: map[string]resources.Money{}, prices: map[*poolOffer]float64{}}
 	c.addOffers()
 	c.addMinReady()
 	c.addExisting()
@@ -45,12 +44,7 @@ type costs struct {
 	unpriced  map[unpricedKey]*resources.UnpricedNodes
 	providers map[string]resources.Money // at the limits, of the providers with prices
 	unlimited []string
-	prices    map[*poolOffer]offerPrice // results of offerPrice
-}
-
-type offerPrice struct {
-	price float64
-	known bool
+	prices    map[*poolOffer]float64 // of new nodes, if known
 }
 
 type costKey struct{ provider, label string }
@@ -81,24 +75,15 @@ func (c *costs) withoutPrice(provider, label string, static bool) *resources.Unp
 	return c.unpriced[key]
 }
 
-// offerPrice returns the price of a new node of an offer. Without a listing of the provider, it is that of the flavor in the
-// configuration.
-func (c *costs) offerPrice(at *poolOffer) (price float64, known bool) {
-	p, cached := c.prices[at]
-	if !cached {
-		view, _ := c.world.view(at.at.provider)
-		flavors := view.Offers[OfferKey{at.at.pool, at.offer.Label}].FlavorNames
-		p.price, p.known = at.provider.Price(append(slices.Clip(flavors), staticText(at.offer.Static["flavor"])))
-		c.prices[at] = p
-	}
-	return p.price, p.known
-}
-
-// addOffers adds a line for each label that a pool offers.
+// addOffers adds a line for each label that a pool offers, and sets the prices of new nodes. Without a listing of the provider, the
+// price is that of the flavor in the configuration.
 func (c *costs) addOffers() {
 	for _, s := range c.world.pools {
+		view, _ := c.world.view(s.at.provider)
 		for label, at := range s.offers {
-			if _, known := c.offerPrice(at); known {
+			flavors := slices.Clip(view.Offers[OfferKey{s.at.pool, label}].FlavorNames)
+			if price, known := s.provider.Price(append(flavors, staticText(at.offer.Static["flavor"]))); known {
+				c.prices[at] = price
 				c.line(s.at.provider, label)
 			} else {
 				c.withoutPrice(s.at.provider, label, false)
@@ -138,7 +123,7 @@ func (c *costs) addMinReady() {
 			if left := use.free[at.at.provider]; left != nil {
 				*left = left.Minus(at.each)
 			}
-			price, known := c.offerPrice(at)
+			price, known := c.prices[at]
 			if !known {
 				c.withoutPrice(at.at.provider, label.Name, false).MinReady++
 				continue
@@ -172,7 +157,10 @@ func (c *costs) addExisting() {
 	}
 	ours := ownProviders(c.world.want, c.seen.Records)
 	for _, n := range c.seen.Records.Nodes {
-		label := strings.Join(n.Labels, ",")
+		label := ""
+		if len(n.Labels) > 0 {
+			label = n.Labels[0] // only static nodes have several
+		}
 		flavor, listed := byNode[object{n.Provider, n.ID}]
 		if imported, known := byID[object{n.Provider, n.ExternalID}]; known {
 			flavor = imported
@@ -203,9 +191,9 @@ func (c *costs) nodePrice(n *resources.Node, label, listed, created string) (pri
 		return price, true
 	}
 	if s := c.world.poolByKey[poolKey{n.Provider, n.Pool}]; s != nil && s.offers[label] != nil {
-		return c.offerPrice(s.offers[label])
+		price, known = c.prices[s.offers[label]]
 	}
-	return 0, false
+	return price, known
 }
 
 // pricedOffer is an offer with its price.
@@ -294,7 +282,6 @@ func dearest(offers []pricedOffer, limits []limit) (most resources.Money, limite
 func (c *costs) addLimits() {
 	byProvider := map[string][]pricedOffer{} // of the pools that respect the quota
 	within := map[string]resources.Money{}   // of the same pools
-	open := map[string][]string{}            // those without a limit of their own
 	for _, s := range c.world.pools {
 		if len(s.provider.Prices) == 0 {
 			continue
@@ -305,7 +292,7 @@ func (c *costs) addLimits() {
 		}
 		var offers []pricedOffer
 		for label, at := range s.offers {
-			price, known := c.offerPrice(at)
+			price, known := c.prices[at]
 			if !known {
 				continue
 			}
@@ -318,7 +305,7 @@ func (c *costs) addLimits() {
 		most, limited := dearest(offers, limits)
 		switch name := s.at.provider; {
 		case !limited:
-			open[name] = append(open[name], s.at.String())
+			c.unlimited = append(c.unlimited, s.at.String())
 		case s.pool.IgnoreProviderQuota:
 			c.providers[name] = c.providers[name].Plus(most)
 		default:
@@ -327,7 +314,6 @@ func (c *costs) addLimits() {
 	}
 	for i := range c.world.want.Providers {
 		name := c.world.want.Providers[i].Name
-		c.unlimited = append(c.unlimited, open[name]...)
 		most := within[name]
 		view, _ := c.world.view(name)
 		if all, limited := dearest(byProvider[name], quotaLimits(view.Quota.Limit)); limited {
@@ -411,11 +397,8 @@ func costDifferences(before, after []resources.CostLine, moves resources.Moves) 
 	type key struct{ provider, label, currency string }
 	earlier, now := map[key]resources.CostRates{}, map[key]resources.CostRates{}
 	for _, l := range before {
-		labels := strings.Split(l.Label, ",")
-		for i := range labels {
-			labels[i] = moves.Present(resources.BlockRef{Type: "label", Name: labels[i]}).Name
-		}
-		earlier[key{moves.Provider(l.Provider), strings.Join(labels, ","), l.Currency}] = l.CostRates
+		label := moves.Present(resources.BlockRef{Type: "label", Name: l.Label}).Name
+		earlier[key{moves.Provider(l.Provider), label, l.Currency}] = l.CostRates
 	}
 	keys := maps.Clone(earlier)
 	for _, l := range after {

@@ -130,7 +130,7 @@ func (w *testWorld) run(ctx context.Context, v variableOptions, file *config.Tes
 	if err := checkAddresses(opt, engine.Desired, seen); err != nil {
 		return "", err
 	}
-	p := plan.Compute(engine.Desired, seen, opt)
+	p := describedPlan(engine.Desired, seen, opt)
 	summary := p.Summary().String()
 	if run.Apply {
 		if err := w.apply(ctx, engine, p, opt, seen); err != nil {

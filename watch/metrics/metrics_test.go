@@ -97,6 +97,10 @@ npctl_quota_limit{provider="cloud",resource="instances"} 10
 npctl_quota_limit{provider="cloud",resource="cores"} +Inf
 npctl_quota_used{provider="cloud",resource="instances"} 6
 npctl_pool_max_servers{pool="main",provider="cloud"} 5
+npctl_cost_per_hour{currency="EUR",label="small",provider="cloud"} 0.05
+npctl_cost_min_ready_per_hour{currency="EUR",label="small",provider="cloud"} 0.1
+npctl_nodes_without_price{label="metal",provider="rack"} 1
+npctl_nodes_without_price{label="slow",provider="rack"} 0
 npctl_leaks{provider="cloud",type="port"} 2
 npctl_leaks{provider="rack",type="server"} 0
 npctl_image_age_seconds{image="debian"} 100
