@@ -57,6 +57,16 @@ provider "sandbox" "acme" {
 `
 )
 
+// rules.hcl is a rule that no patch set touches.
+const rules = `check "growth" {
+  severity = "error"
+  assert {
+    condition     = length([for s in effect.added : s if s.action == "launch"]) <= 5
+    error_message = "the change launches more than 5 nodes"
+  }
+}
+`
+
 // lab is a project of Gerrit with a clone, in which npctl plans.
 type lab struct {
 	*program.Place
@@ -83,6 +93,7 @@ func newLab(t *testing.T) *lab {
 	l.git("pull", "--quiet", "gerrit", "master")
 	l.file("labels.hcl", labels)
 	l.file("providers.hcl", providers)
+	l.file("rules.hcl", rules)
 	l.file(".gitignore", ".npctl\n*.plan\n")
 	l.git("add", ".")
 	l.git("commit", "--quiet", "--message=base")
@@ -264,6 +275,24 @@ func TestReviewOfEachPatchSet(t *testing.T) {
 	all = l.posted()
 	l.mustHave(all[2].Text, "1 new problem", "error: ", "nowhere")
 	if got := l.vote(); got != -1 {
+		t.Errorf("vote %d", got)
+	}
+
+	// so does a change that breaks a rule, which the message names with its line
+	fourth := l.push(strings.Replace(labels, "= 1", "= 9", 1))
+	l.plan(1)
+	l.mustHave(l.review(0, fourth), "Posted the review")
+	l.mustHave(l.posted()[3].Text, "error: check.growth: the change launches more than 5 nodes [rules.hcl:")
+	if got := l.vote(); got != -1 {
+		t.Errorf("vote %d", got)
+	}
+
+	// without the change, the fleet's own work has no effect
+	fifth := l.push(labels + "\n# a comment\n")
+	l.plan(0)
+	l.mustHave(l.review(0, fifth), "Posted the review")
+	l.mustHave(l.posted()[4].Text, "No effect.", "1 step that is due with and without the change hidden")
+	if got := l.vote(); got != 1 {
 		t.Errorf("vote %d", got)
 	}
 }
