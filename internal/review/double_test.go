@@ -108,6 +108,10 @@ func (d *double) forge(repository, change, comments, update string) {
 		d.answer(w, http.StatusOK, map[string]any{"login": d.login, "username": d.login})
 	})
 	d.mux.HandleFunc("GET "+repository+"/pulls", func(w http.ResponseWriter, _ *http.Request) {
+		if d.state != "open" {
+			d.answer(w, http.StatusOK, []any{})
+			return
+		}
 		d.answer(w, http.StatusOK, []any{d.pull()})
 	})
 	d.mux.HandleFunc("GET "+repository+"/commits/{sha}/check-runs", func(w http.ResponseWriter, _ *http.Request) {
@@ -155,7 +159,7 @@ func (d *double) gerrit() {
 			"labels":    map[string]any{"Verified": map[string]any{}, "Locked": map[string]any{}}, "permitted_labels": map[string]any{"Verified": []string{"-1", " 0", "+1"}}})
 	})
 	d.mux.HandleFunc("GET "+change+"/revisions/{sha}/files", func(w http.ResponseWriter, _ *http.Request) {
-		d.answer(w, http.StatusOK, map[string]any{"/COMMIT_MSG": map[string]any{}, "ci/main.hcl": map[string]any{}, "ci/gone.hcl": map[string]any{"status": "D"}})
+		d.answer(w, http.StatusOK, map[string]any{"/COMMIT_MSG": map[string]any{}, "ci/main.hcl": map[string]any{}, "ci/gone.hcl": map[string]any{"status": "D"}, "ci/binary.hcl": map[string]any{"binary": true}})
 	})
 	d.mux.HandleFunc("GET "+change+"/messages", func(w http.ResponseWriter, _ *http.Request) { d.answer(w, http.StatusOK, d.messages) })
 	d.mux.HandleFunc("POST "+change+"/revisions/{sha}/review", func(w http.ResponseWriter, r *http.Request) {

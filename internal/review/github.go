@@ -115,12 +115,10 @@ func (g GitHub) pull(ctx context.Context, c *client, repository string) (p pull,
 		if err := c.do(ctx, call{method: http.MethodGet, path: repository + "/pulls", query: query, into: &all}); err != nil {
 			return p, err
 		}
-		for _, p := range all {
-			if p.Head.SHA == g.Commit {
-				return p, nil
-			}
+		if len(all) == 0 {
+			return p, nil // closed
 		}
-		return p, nil // closed, or it has a newer commit
+		return all[0], nil
 	}
 	return g.pullByNumber(ctx, c, repository)
 }

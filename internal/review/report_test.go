@@ -331,3 +331,27 @@ func TestMostImportantCommentsStay(t *testing.T) {
 		t.Errorf("%d comments: %s", n, out)
 	}
 }
+
+func TestLongLineDoesNotHideTheOthers(t *testing.T) {
+	r := sample()
+	r.Effect.Differences[0].After = strings.Repeat("語", 10_000)
+	out, err := r.Text(gerritLimit, nil, "last")
+	testutil.Must(t, err)
+	if !strings.Contains(out, "bytes more)\n") || !strings.Contains(out, "provider.acme region: a -> b") {
+		t.Errorf("%d bytes: %.300s", len(out), out)
+	}
+}
+
+func TestWarningsForZuulAreLimited(t *testing.T) {
+	var r Report
+	for i := range 80 {
+		r.Effect.Problems = append(r.Effect.Problems, plan.Problem{Text: fmt.Sprint(i, strings.Repeat("語", 1000))})
+	}
+	out, err := Zuul(r)
+	testutil.Must(t, err)
+	var doc zuulReturn
+	testutil.Must(t, json.Unmarshal(out, &doc))
+	if n := len(doc.Zuul.Warnings); n != commentLimit || len(doc.Zuul.Warnings[0]) > warningLength+40 {
+		t.Errorf("%d warnings, the first has %d bytes", n, len(doc.Zuul.Warnings[0]))
+	}
+}
