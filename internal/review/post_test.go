@@ -80,6 +80,15 @@ func TestOutdatedReportIsNotPosted(t *testing.T) {
 	})
 }
 
+// Gerrit keeps the comments of a patch set with it, so the next one gets its own review, also if the effect is the same.
+func TestEachPatchSetHasItsOwnReview(t *testing.T) {
+	d := newDouble(t)
+	kinds[0].post(t, d, sample(), Posted)
+	d.messages[0].Patch = 1
+	kinds[0].post(t, d, sample(), Posted)
+	kinds[0].post(t, d, sample(), Unchanged)
+}
+
 // Any reviewer may copy the first line or the last line of a post, to suppress the next one or to have it edited.
 func TestPostsOfOthersDoNotCount(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind, d *double) {
