@@ -137,7 +137,7 @@ npctl {
 	}
 	ten, zero, three, four := int64(10), int64(0), int64(3), int64(4)
 	same(t, "tenant limits", s.TenantLimits, []resources.TenantLimit{
-		{Tenant: "a", MaxCores: &ten, MaxRAM: &zero, MaxVolumes: &four, MaxVolumeGB: &ten}, {Tenant: "b", MaxServers: &three},
+		{Tenant: "a", Limits: resources.Limits{MaxCores: &ten, MaxRAM: &zero, MaxVolumes: &four, MaxVolumeGB: &ten}}, {Tenant: "b", Limits: resources.Limits{MaxServers: &three}},
 	})
 	same(t, "gearman", s.Gearman, &resources.Gearman{
 		Servers: []string{"g1", "g2:4731"}, TLS: &resources.TLS{CA: "ca.pem", Cert: "cert.pem", Key: "key.pem"},

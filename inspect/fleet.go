@@ -100,8 +100,8 @@ func (w *Fleet) use(of func(*resources.Node) bool) (sum resources.ResourceAmount
 			continue
 		}
 		r := n.Resources
-		sum = resources.ResourceAmounts{Instances: sum.Instances + max(r.Instances, 1), Cores: sum.Cores + r.Cores, RAM: sum.RAM + r.RAM,
-			Volumes: sum.Volumes + r.Volumes, VolumeGB: sum.VolumeGB + r.VolumeGB, Addresses: sum.Addresses + r.Addresses}
+		r.Instances = max(r.Instances, 1)
+		sum = sum.Plus(r)
 	}
 	return sum, states
 }

@@ -224,7 +224,7 @@ func (rp *requestPlanner) missing(o *option, r *resources.Request, have []string
 			o.blocked = o.blocker != nil
 		}
 	}
-	tooLarge := overLimits(o.pool, resources.ResourceAmounts{}, all) // even if the pool and the project are empty
+	tooLarge := overLimits(&o.pool.Limits, resources.ResourceAmounts{}, all) // even if the pool and the project are empty
 	if view, looked := rp.world.view(o.at.provider); tooLarge == nil && looked && !o.pool.IgnoreProviderQuota && all.Instances > 0 {
 		tooLarge = overQuota(remaining(view.Quota.Limit, resources.ResourceAmounts{}), all)
 	}
@@ -250,7 +250,7 @@ func (rp *requestPlanner) capacityBlocker(o *option) *blocker {
 	if rp.reserved[o.at] {
 		return &blocker{text: "free capacity is reserved for a request that has waited longer"}
 	}
-	if why := overLimits(o.pool, rp.capacity.pool(o.at.provider, o.at.pool).use, o.need); why != nil {
+	if why := overLimits(&o.pool.Limits, rp.capacity.pool(o.at.provider, o.at.pool).use, o.need); why != nil {
 		return why
 	}
 	if left := rp.capacity.free[o.at.provider]; left != nil && !o.pool.IgnoreProviderQuota {
@@ -461,7 +461,7 @@ func (rp *requestPlanner) nodesToEvict(c *capacityWaiter) []*resources.Node {
 	}
 	fits := func() bool {
 		left := rp.capacity.free[c.at.provider]
-		return overLimits(c.pool, use.use.Minus(gone), c.need) == nil &&
+		return overLimits(&c.pool.Limits, use.use.Minus(gone), c.need) == nil &&
 			(left == nil || c.pool.IgnoreProviderQuota || overQuota(left.Plus(gone), c.need) == nil)
 	}
 	var going []*resources.Node

@@ -30,7 +30,7 @@ func large() (resources.Desired, Observed) {
 	id := 0
 	for i := range 20 {
 		p := resources.Provider{Name: fmt.Sprintf("cloud-%02d", i), Driver: "openstack"}
-		pool := resources.Pool{Name: "main", MaxServers: ptr(1000)}
+		pool := resources.Pool{Name: "main", Limits: resources.Limits{MaxServers: ptr(1000)}}
 		view := ProviderView{ListedAt: now, Quota: unlimited(), Offers: map[OfferKey]OfferView{}}
 		o.Formats[p.Name] = "qcow2"
 		for j := range 50 {

@@ -44,20 +44,14 @@ func (l *blocker) String() string {
 	}
 }
 
-// overLimits returns the limit of the pool that more nodes would exceed, or nil.
-func overLimits(p *resources.Pool, use, more resources.ResourceAmounts) *blocker {
+// overLimits returns the limit that more nodes would exceed, or nil.
+func overLimits(p *resources.Limits, use, more resources.ResourceAmounts) *blocker {
 	over := func(limit *int64, use, more int64) bool { return limit != nil && more > 0 && use+more > *limit }
-	switch {
-	case over(p.MaxServers, use.Instances, more.Instances):
-		return &blocker{resource: "max_servers", limit: *p.MaxServers, needed: use.Instances}
-	case over(p.MaxCores, use.Cores, more.Cores):
-		return &blocker{resource: "max_cores", limit: *p.MaxCores, needed: use.Cores}
-	case over(p.MaxRAM, use.RAM, more.RAM):
-		return &blocker{resource: "max_ram", limit: *p.MaxRAM, needed: use.RAM}
-	case over(p.MaxVolumes, use.Volumes, more.Volumes):
-		return &blocker{resource: "max_volumes", limit: *p.MaxVolumes, needed: use.Volumes}
-	case over(p.MaxVolumeGB, use.VolumeGB, more.VolumeGB):
-		return &blocker{resource: "max_volume_gb", limit: *p.MaxVolumeGB, needed: use.VolumeGB}
+	for d := range resources.Dimension(len(resources.Dimensions)) {
+		if limit := p.Of(d); over(limit, use.Of(d), more.Of(d)) {
+			name := [...]string{"max_servers", "max_cores", "max_ram", "max_volumes", "max_volume_gb"}[d]
+			return &blocker{resource: name, limit: *limit, needed: use.Of(d)}
+		}
 	}
 	if len(more.Other) == 0 {
 		return nil // most nodes, and each placement asks
@@ -72,19 +66,11 @@ func overLimits(p *resources.Pool, use, more resources.ResourceAmounts) *blocker
 
 // overQuota returns the quota that has too little left, or nil.
 func overQuota(left, more resources.ResourceAmounts) *blocker {
-	switch {
-	case more.Instances > left.Instances:
-		return &blocker{resource: "instances", one: "instance", limit: left.Instances, needed: more.Instances, quota: true}
-	case more.Cores > left.Cores:
-		return &blocker{resource: "cores", one: "core", limit: left.Cores, needed: more.Cores, quota: true}
-	case more.RAM > left.RAM:
-		return &blocker{resource: "ram", limit: left.RAM, needed: more.RAM, quota: true}
-	case more.Volumes > left.Volumes:
-		return &blocker{resource: "volumes", one: "volume", limit: left.Volumes, needed: more.Volumes, quota: true}
-	case more.VolumeGB > left.VolumeGB:
-		return &blocker{resource: "volume_gb", limit: left.VolumeGB, needed: more.VolumeGB, quota: true}
-	case more.Addresses > left.Addresses:
-		return &blocker{resource: "floating IPs", one: "floating IP", limit: left.Addresses, needed: more.Addresses, quota: true}
+	for d := range resources.Dimension(len(resources.Dimensions)) {
+		if more.Of(d) > left.Of(d) {
+			words := [...][2]string{{"instances", "instance"}, {"cores", "core"}, {"ram", ""}, {"volumes", "volume"}, {"volume_gb", ""}, {"floating IPs", "floating IP"}}[d]
+			return &blocker{resource: words[0], one: words[1], limit: left.Of(d), needed: more.Of(d), quota: true}
+		}
 	}
 	if len(more.Other) == 0 {
 		return nil
@@ -97,9 +83,9 @@ func overQuota(left, more resources.ResourceAmounts) *blocker {
 	return nil
 }
 
-// OverLimits returns the limit of the pool that more would exceed in addition to use, or "".
-func OverLimits(pool *resources.Pool, use, more resources.ResourceAmounts) string {
-	if l := overLimits(pool, use, more); l != nil {
+// OverLimits returns the limit that more would exceed in addition to use, or "".
+func OverLimits(limits *resources.Limits, use, more resources.ResourceAmounts) string {
+	if l := overLimits(limits, use, more); l != nil {
 		return l.String()
 	}
 	return ""

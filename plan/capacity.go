@@ -59,7 +59,7 @@ func (c *capacity) freeShare(s *poolState) float64 {
 // plan deletes release their capacity.
 func (c *capacity) capacityBlocker(p *poolOffer) *blocker {
 	pool := c.pool(p.at.provider, p.at.pool)
-	if why := overLimits(p.pool, pool.use.Minus(pool.leaving), p.each); why != nil {
+	if why := overLimits(&p.pool.Limits, pool.use.Minus(pool.leaving), p.each); why != nil {
 		return why
 	}
 	if left := c.free[p.at.provider]; left != nil && !p.pool.IgnoreProviderQuota {
@@ -200,7 +200,7 @@ func (u *poolUse) release(step string, free *resources.ResourceAmounts) {
 
 // needsRelease reports whether one more node fits only after another one is deleted.
 func (c *capacity) needsRelease(at *poolOffer, use *poolUse) bool {
-	if overLimits(at.pool, use.use, at.each) != nil {
+	if overLimits(&at.pool.Limits, use.use, at.each) != nil {
 		return true
 	}
 	l := c.free[at.at.provider]
@@ -217,20 +217,20 @@ func Amounts(n *resources.Node) resources.ResourceAmounts {
 // tenants counts the resources that each tenant uses.
 type tenants struct {
 	world    *world
-	limits   map[string]*resources.Pool           // by tenant
+	limits   map[string]*resources.Limits           // by tenant
 	use      map[string]resources.ResourceAmounts // by tenant; only with limits
 	reserved map[string]bool                      // tenants with a request that has waited long
 }
 
 func newTenants(w *world) *tenants {
 	use := map[string]resources.ResourceAmounts{}
-	t := &tenants{world: w, limits: map[string]*resources.Pool{}, use: use, reserved: map[string]bool{}}
+	t := &tenants{world: w, limits: map[string]*resources.Limits{}, use: use, reserved: map[string]bool{}}
 	if len(w.want.Settings.TenantLimits) == 0 {
 		return t
 	}
 	for _, l := range w.want.Settings.TenantLimits {
 		if l.Tenant != "" && t.limits[l.Tenant] == nil {
-			t.limits[l.Tenant] = &resources.Pool{MaxServers: l.MaxServers, MaxCores: l.MaxCores, MaxRAM: l.MaxRAM, MaxVolumes: l.MaxVolumes, MaxVolumeGB: l.MaxVolumeGB, MaxResources: l.MaxResources}
+			t.limits[l.Tenant] = &l.Limits
 		}
 	}
 	for _, n := range t.world.seen.Records.Nodes {

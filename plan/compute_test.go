@@ -23,7 +23,7 @@ func fleet() resources.Desired {
 		Images: []resources.Image{{Name: "debian", Kind: resources.DiskImage, Builder: "exec", Keep: 2,
 			RebuildAge: 24 * time.Hour, Hashes: resources.Hashes{"v1:image"}, Static: map[string]string{"elements": "vm"}}},
 		Providers: []resources.Provider{
-			{Name: "cloud", Driver: "openstack", Pools: []resources.Pool{{Name: "main", MaxServers: ptr(4), Offers: []resources.Offer{
+			{Name: "cloud", Driver: "openstack", Pools: []resources.Pool{{Name: "main", Limits: resources.Limits{MaxServers: ptr(4)}, Offers: []resources.Offer{
 				{Label: "small", Image: resources.ImageRef{Kind: resources.DiskImage, Name: "debian"}, Hashes: resources.Hashes{"v1:offer"},
 					Static: map[string]string{"flavor": "medium"}}}}}},
 			{Name: "lab", Driver: "static", Pools: []resources.Pool{{Name: "main", Nodes: []resources.StaticNode{

@@ -209,23 +209,20 @@ type limit struct {
 }
 
 // limitsOf returns the limits of a pool.
-func limitsOf(pool *resources.Pool) (all []limit) {
-	for _, l := range []struct {
-		most *int64
-		of   func(resources.ResourceAmounts) int64
-	}{
-		{pool.MaxServers, func(a resources.ResourceAmounts) int64 { return a.Instances }},
-		{pool.MaxCores, func(a resources.ResourceAmounts) int64 { return a.Cores }},
-		{pool.MaxRAM, func(a resources.ResourceAmounts) int64 { return a.RAM }},
-		{pool.MaxVolumes, func(a resources.ResourceAmounts) int64 { return a.Volumes }},
-		{pool.MaxVolumeGB, func(a resources.ResourceAmounts) int64 { return a.VolumeGB }},
-	} {
-		if l.most != nil {
-			all = append(all, limit{*l.most, l.of})
+func limitsOf(pool *resources.Limits) (all []limit) {
+	for d := range resources.Dimension(len(resources.Dimensions)) {
+		if most := pool.Of(d); most != nil {
+			all = append(all, limit{*most, func(a resources.ResourceAmounts) int64 { return a.Of(d) }})
 		}
 	}
-	for name, most := range pool.MaxResources {
-		all = append(all, limit{most, func(a resources.ResourceAmounts) int64 { return a.Other[name] }})
+	return append(all, otherLimits(pool.MaxResources)...)
+}
+
+func otherLimits(most map[string]int64) (all []limit) {
+	for name, n := range most {
+		if n != resources.Unlimited {
+			all = append(all, limit{n, func(a resources.ResourceAmounts) int64 { return a.Other[name] }})
+		}
 	}
 	return all
 }
@@ -235,21 +232,12 @@ func quotaLimits(q resources.ResourceAmounts) (all []limit) {
 	if q.IsZero() {
 		return nil // not known
 	}
-	pool := resources.Pool{MaxResources: map[string]int64{}}
-	for _, l := range []struct {
-		most int64
-		to   **int64
-	}{{q.Instances, &pool.MaxServers}, {q.Cores, &pool.MaxCores}, {q.RAM, &pool.MaxRAM}, {q.Volumes, &pool.MaxVolumes}, {q.VolumeGB, &pool.MaxVolumeGB}} {
-		if l.most != resources.Unlimited {
-			*l.to = &l.most
+	for d := range resources.Dimension(len(resources.Dimensions)) {
+		if most := q.Of(d); most != resources.Unlimited {
+			all = append(all, limit{most, func(a resources.ResourceAmounts) int64 { return a.Of(d) }})
 		}
 	}
-	for name, most := range q.Other {
-		if most != resources.Unlimited {
-			pool.MaxResources[name] = most
-		}
-	}
-	return limitsOf(&pool)
+	return append(all, otherLimits(q.Other)...)
 }
 
 // dearest returns an amount that nodes of the offers cannot exceed within the limits, and whether there is one. For one offer, or
@@ -286,7 +274,7 @@ func (c *costs) addLimits() {
 		if len(s.provider.Prices) == 0 {
 			continue
 		}
-		limits := limitsOf(s.pool)
+		limits := limitsOf(&s.pool.Limits)
 		if view, listed := c.world.view(s.at.provider); listed && !s.pool.IgnoreProviderQuota {
 			limits = append(limits, quotaLimits(view.Quota.Limit)...)
 		}

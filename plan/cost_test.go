@@ -19,7 +19,7 @@ func priced() (resources.Desired, Observed) {
 		Labels: []resources.Label{{Name: "big", MinReady: 1}, {Name: "metal", MinReady: 3}, {Name: "small", MinReady: 4}},
 		Providers: []resources.Provider{
 			{Name: "east", Prices: map[string]float64{"s": 0.1, "l": 0.25}, Currency: "EUR", Pools: []resources.Pool{
-				{Name: "main", MaxServers: ptr(3), Priority: 1, Offers: []resources.Offer{offer("big"), offer("small")}}}},
+				{Name: "main", Limits: resources.Limits{MaxServers: ptr(3)}, Priority: 1, Offers: []resources.Offer{offer("big"), offer("small")}}}},
 			{Name: "lab", Pools: []resources.Pool{{Name: "main", Nodes: []resources.StaticNode{{Name: "m", Labels: []string{"metal"}, Slots: 2}}}}},
 			{Name: "west", Prices: map[string]float64{"s": 1.5}, Currency: "USD", Pools: []resources.Pool{
 				{Name: "main", Priority: 2, Offers: []resources.Offer{offer("big"), offer("small")}}}},
@@ -99,7 +99,7 @@ func TestLimitsOfTheCost(t *testing.T) {
 		if cores >= 0 {
 			pool.MaxCores = &cores
 		}
-		return limitsOf(&pool)
+		return limitsOf(&pool.Limits)
 	}
 	for _, c := range []struct {
 		name   string

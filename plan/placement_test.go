@@ -40,7 +40,7 @@ func fleetOf(pools ...poolSpec) (resources.Desired, Observed) {
 				Status: resources.StatusReady, Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindUpload, ID: id}}}}
 		}
 		flavor := cmp.Or(spec.flavor, "small")
-		d.Providers[i].Pools = append(d.Providers[i].Pools, resources.Pool{Name: spec.pool, Priority: cmp.Or(spec.own, spec.providers), MaxServers: ptr(spec.max),
+		d.Providers[i].Pools = append(d.Providers[i].Pools, resources.Pool{Name: spec.pool, Priority: cmp.Or(spec.own, spec.providers), Limits: resources.Limits{MaxServers: ptr(spec.max)},
 			Offers: []resources.Offer{{Label: "small", Image: d.Images[0].Ref(), Hashes: resources.Hashes{resources.Hash("v1:" + flavor)},
 				Static: map[string]string{"flavor": fmt.Sprintf("%q", flavor)}}}})
 		o.Records.Templates = append(o.Records.Templates, &resources.Template{Hash: resources.Hash("v1:" + flavor),

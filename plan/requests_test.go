@@ -258,7 +258,7 @@ delete node 0000000011
 		"what a tenant was promised counts before there are nodes": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
 				opt.Explain = true
-				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxServers: ptr(2)}}
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", Limits: resources.Limits{MaxServers: ptr(2)}}}
 				promised, urgent := request("1", "small", "small"), request("2", "small")
 				promised.State, promised.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main"}
 				promised.Tenant, urgent.Tenant, urgent.Priority = "acme", "acme", promised.Priority-1
@@ -271,7 +271,7 @@ request.2 waits: tenant acme: max_servers is 2 and 2 are taken
 		"what a tenant may still use is kept for its request that has waited long": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
 				opt.Explain = true
-				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxServers: ptr(2)}}
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", Limits: resources.Limits{MaxServers: ptr(2)}}}
 				n := addReady(o, "0000000011")
 				n.State, n.Tenant = resources.StateInUse, "acme"
 				large, small := request("1", "small", "small"), request("2", "small")
@@ -284,7 +284,7 @@ request.2 waits: the remaining capacity of tenant acme is reserved for a request
 		"a node on its way counts once of what its tenant was promised": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
 				opt.Explain = true
-				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxServers: ptr(3)}}
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", Limits: resources.Limits{MaxServers: ptr(3)}}}
 				promised, more, most := request("1", "small", "small"), request("2", "small"), request("3", "small")
 				promised.State, promised.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main"}
 				promised.Tenant, more.Tenant, most.Tenant = "acme", "acme", "acme"
@@ -302,7 +302,7 @@ request.3 waits: tenant acme: max_servers is 3 and 3 are taken
 		"cores that a tenant was promised count": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
 				opt.Explain = true
-				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxCores: ptr(3)}}
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", Limits: resources.Limits{MaxCores: ptr(3)}}}
 				promised, urgent := request("1", "small"), request("2", "small")
 				promised.State, promised.Placement = resources.StatePending, resources.Placement{Provider: "cloud", Pool: "main"}
 				promised.Tenant, urgent.Tenant, urgent.Priority = "acme", "acme", promised.Priority-1
@@ -317,7 +317,7 @@ request.2 waits: tenant acme: max_cores is 3 and 2 are taken
 		"a tenant's limit is compared with the nodes of the pool that would serve": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
 				opt.Explain = true
-				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxCores: ptr(3)}}
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", Limits: resources.Limits{MaxCores: ptr(3)}}}
 				d.Providers[0].Pools[0].MaxServers = ptr(1)
 				spare := d.Providers[0].Pools[0]
 				spare.Name, spare.Priority = "spare", 1
@@ -336,7 +336,7 @@ request.2 waits: tenant acme: max_cores is 3 and 2 are taken
 		"volumes of a tenant count": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
 				opt.Explain = true
-				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxVolumes: ptr(1)}, {Tenant: "umbrella", MaxVolumeGB: ptr(50)}}
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", Limits: resources.Limits{MaxVolumes: ptr(1)}}, {Tenant: "umbrella", Limits: resources.Limits{MaxVolumeGB: ptr(50)}}}
 				v := o.Providers["cloud"]
 				v.Offers = map[OfferKey]OfferView{{"main", "small"}: {ResolvedOffer: resources.ResolvedOffer{Resources: resources.ResourceAmounts{Volumes: 1, VolumeGB: 30}}}}
 				o.Providers["cloud"] = v
@@ -355,7 +355,7 @@ request.4 waits: tenant umbrella: max_volume_gb is 50 and 30 are taken
 		"a request that is larger than what its tenant may have fails, and nothing is kept from other tenants": {
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
 				opt.Explain = true
-				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxServers: ptr(2)}, {Tenant: "umbrella", MaxServers: ptr(1)}}
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", Limits: resources.Limits{MaxServers: ptr(2)}}, {Tenant: "umbrella", Limits: resources.Limits{MaxServers: ptr(1)}}}
 				huge, small, patient, theirs := request("1", "small", "small", "small"), request("2", "small"), request("3", "small", "small"), request("4", "small")
 				huge.Tenant, small.Tenant, patient.Tenant, theirs.Tenant = "acme", "acme", "acme", "umbrella"
 				huge.Created, patient.Created = now.Add(-2*reserveAfter), now.Add(-reserveAfter)
@@ -393,7 +393,7 @@ launch request 1 #3
 		"a tenant that has its share waits": {
 			ready: []string{"0000000011"},
 			change: func(d *resources.Desired, o *Observed, opt *Options) {
-				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxServers: ptr(1)}}
+				d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", Limits: resources.Limits{MaxServers: ptr(1)}}}
 				n := addReady(o, "0000000012")
 				n.State, n.Tenant = resources.StateInUse, "acme"
 				r := request("1", "small")

@@ -40,7 +40,7 @@ type shop struct {
 
 func (w *town) open(name string, labels []string) *shop {
 	most := rapid.Int64Range(1, 3).Draw(w.t, "max_servers of "+name)
-	pool := resources.Pool{Name: "main", MaxServers: &most, Priority: rapid.Int64Range(1, 2).Draw(w.t, "priority of "+name)}
+	pool := resources.Pool{Name: "main", Limits: resources.Limits{MaxServers: &most}, Priority: rapid.Int64Range(1, 2).Draw(w.t, "priority of "+name)}
 	s := &shop{name: name}
 	for _, label := range labels {
 		s.want.Labels = append(s.want.Labels, resources.Label{Name: label})

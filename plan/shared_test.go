@@ -407,7 +407,7 @@ func TestNodeInTransitDoesNotCountAsReady(t *testing.T) {
 
 func TestRecordsClaimedByOthersAreSkipped(t *testing.T) {
 	d, o := idle()
-	d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", MaxServers: ptr(1)}}
+	d.Settings.TenantLimits = []resources.TenantLimit{{Tenant: "acme", Limits: resources.Limits{MaxServers: ptr(1)}}}
 	for i, state := range []resources.State{resources.StateReady, resources.StateUsed, resources.StateBuilding, resources.StateFailed, resources.StateDeleting, resources.StateInUse} {
 		n := ofOthers("000000002"+string(rune('0'+i)), state)
 		n.Tenant = "acme"

@@ -501,7 +501,7 @@ func (l *nodeLaunch) lacksCapacity(ctx context.Context) string {
 			use = use.Plus(plan.Amounts(n))
 		}
 	}
-	if why := plan.OverLimits(l.pool, use, plan.Amounts(l.node)); why != "" || l.pool.IgnoreProviderQuota || !l.isReplacement {
+	if why := plan.OverLimits(&l.pool.Limits, use, plan.Amounts(l.node)); why != "" || l.pool.IgnoreProviderQuota || !l.isReplacement {
 		return why // unless this run has replaced the node, an earlier run may have created the instance, and the quota counts it
 	}
 	quota, err := l.cloud.Quota(ctx)

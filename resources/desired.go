@@ -167,15 +167,25 @@ type StateSettings struct {
 	Config cty.Value
 }
 
-// TenantLimit limits what one tenant uses at a time; nil means no limit.
+// TenantLimit limits what one tenant uses at a time.
 type TenantLimit struct {
-	Tenant       string           `config:",label"`
-	MaxServers   *int64           `config:"max_servers" min:"0" doc:"Maximum number of nodes. The default is no limit."`
+	Tenant string `config:",label"`
+	Limits `config:",inline"`
+}
+
+// Limits limit what a set of nodes uses; nil means no limit.
+type Limits struct {
+	MaxServers   *int64           `config:"max_servers" min:"0" doc:"Maximum number of nodes; '0' permits none. The default is no limit."`
 	MaxCores     *int64           `config:"max_cores" min:"0" doc:"Maximum number of CPU cores. The default is no limit."`
 	MaxRAM       *int64           `config:"max_ram" min:"0" doc:"Maximum memory in MiB. The default is no limit."`
 	MaxVolumes   *int64           `config:"max_volumes" min:"0" doc:"Maximum number of volumes. The default is no limit."`
 	MaxVolumeGB  *int64           `config:"max_volume_gb" min:"0" doc:"Maximum size of all volumes in GiB. The default is no limit."`
-	MaxResources map[string]int64 `config:"max_resources" min:"0" doc:"Maximum amounts of other resources, by the names of the cloud, such as '{ \"nvidia.com/gpu\" = 4 }'. The default is no limit."`
+	MaxResources map[string]int64 `config:"max_resources" min:"0" doc:"Maximum amounts of other resources, by the names of the cloud: service quota codes of AWS such as 'L-1216C47A', metrics of Google such as 'N2_CPUS', resources of Kubernetes such as 'nvidia.com/gpu'. The default is no limit."`
+}
+
+// Of returns the limit of a dimension, or nil.
+func (l *Limits) Of(d Dimension) *int64 {
+	return [...]*int64{l.MaxServers, l.MaxCores, l.MaxRAM, l.MaxVolumes, l.MaxVolumeGB, nil}[d]
 }
 
 // Gearman lists the job servers to which the build hosts connect.
@@ -377,12 +387,7 @@ type CloudImageSpec struct {
 // Pool is a part of a provider with limits of its own. A nil limit means no limit.
 type Pool struct {
 	Name                string
-	MaxServers          *int64            `config:"max_servers" min:"0" doc:"Maximum number of nodes; '0' disables the pool. The default is no limit."`
-	MaxCores            *int64            `config:"max_cores" min:"0" doc:"Maximum number of CPU cores. The default is no limit."`
-	MaxRAM              *int64            `config:"max_ram" min:"0" doc:"Maximum memory in MiB. The default is no limit."`
-	MaxVolumes          *int64            `config:"max_volumes" min:"0" doc:"Maximum number of volumes. The default is no limit."`
-	MaxVolumeGB         *int64            `config:"max_volume_gb" min:"0" doc:"Maximum size of all volumes in GB. The default is no limit."`
-	MaxResources        map[string]int64  `config:"max_resources" min:"0" doc:"Maximum amounts of other resources, by the names of the cloud: service quota codes of AWS such as 'L-1216C47A', metrics of Google such as 'N2_CPUS', resources of Kubernetes such as 'nvidia.com/gpu'. The default is no limit."`
+	Limits              `config:",inline"`
 	IgnoreProviderQuota bool              `config:"ignore_provider_quota" default:"false" doc:"Whether npctl ignores the project's quota and uses only the limits of the pool."`
 	Priority            int64             `config:"priority" min:"0" doc:"Pools with a lower number go first, for 'min_ready' and for requests. The default is the provider's priority."`
 	NodeAttributes      map[string]string `config:"node_attributes" default:"" doc:"Attributes that jobs see on nodes of this pool."`

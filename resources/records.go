@@ -334,6 +334,17 @@ type ResourceAmounts struct {
 	Other map[string]int64 `json:"other,omitempty"`
 }
 
+// Dimension is a quantity that every kind of cloud may limit.
+type Dimension int
+
+// Dimensions are all dimensions by their names in metrics. Limits has an attribute for each one but the last.
+var Dimensions = [...]string{"instances", "cores", "ram_mib", "volumes", "volume_gb", "addresses"}
+
+// Of returns the amount of a dimension.
+func (a *ResourceAmounts) Of(d Dimension) int64 {
+	return [...]int64{a.Instances, a.Cores, a.RAM, a.Volumes, a.VolumeGB, a.Addresses}[d]
+}
+
 // IsZero reports whether all amounts are zero.
 func (a ResourceAmounts) IsZero() bool {
 	for _, n := range a.Other {

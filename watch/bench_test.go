@@ -169,7 +169,7 @@ func fleetOf(providers, each int) resources.Desired {
 	for i := range providers {
 		p := resources.Provider{Name: fmt.Sprintf("provider-%02d", i), Config: cty.EmptyObjectVal,
 			CloudImages: []resources.CloudImageSpec{{Name: "debian"}}}
-		pool := resources.Pool{Name: "main", MaxServers: &full}
+		pool := resources.Pool{Name: "main", Limits: resources.Limits{MaxServers: &full}}
 		for j := range 50 {
 			pool.Offers = append(pool.Offers, resources.Offer{Label: label(j), Image: resources.ImageRef{Kind: resources.CloudImage, Name: "debian"},
 				Config: cty.EmptyObjectVal, Hashes: resources.HashValue(cty.StringVal(label(j)))})

@@ -172,7 +172,9 @@ func (w *world) setup(t *testing.T) drivertest.Setup {
 			"network": {Config: changed("networks", texts("privat")), Attribute: "networks", Near: "private"},
 			"zone":    {Config: changed("availability_zones", texts("az3")), Attribute: "availability_zones", Near: "az1"},
 		},
-		FromCatalogue: func(names resources.Catalogue) (drivers.Resolver, error) { return sandbox.New().ResolverOf(provider(w.attributes), names) },
+		FromCatalogue: func(names resources.Catalogue) (drivers.Resolver, error) {
+			return sandbox.New().ResolverOf(provider(w.attributes), names)
+		},
 		FillQuota: func(t *testing.T) { w.fail(t, map[string]any{"operation": "server.create", "action": "quota"}) },
 		LoseNextAnswer: func(t *testing.T) {
 			w.fail(t, map[string]any{"operation": "server.create", "action": "lost", "times": 1})

@@ -215,20 +215,13 @@ func (s scrape) quota(provider string, q resources.Quota) {
 	if q.Limit.IsZero() {
 		return // static machines have no quota
 	}
-	for _, of := range []struct {
-		name        string
-		limit, used int64
-	}{
-		{"instances", q.Limit.Instances, q.Used.Instances}, {"cores", q.Limit.Cores, q.Used.Cores}, {"ram_mib", q.Limit.RAM, q.Used.RAM},
-		{"volumes", q.Limit.Volumes, q.Used.Volumes}, {"volume_gb", q.Limit.VolumeGB, q.Used.VolumeGB},
-		{"addresses", q.Limit.Addresses, q.Used.Addresses},
-	} {
-		limit := float64(of.limit)
-		if of.limit == resources.Unlimited {
+	for i, name := range resources.Dimensions {
+		limit := float64(q.Limit.Of(resources.Dimension(i)))
+		if limit == resources.Unlimited {
 			limit = math.Inf(1)
 		}
-		s.gauge("npctl_quota_limit", limit, provider, of.name)
-		s.gauge("npctl_quota_used", float64(of.used), provider, of.name)
+		s.gauge("npctl_quota_limit", limit, provider, name)
+		s.gauge("npctl_quota_used", float64(q.Used.Of(resources.Dimension(i))), provider, name)
 	}
 	for name, limit := range q.Limit.Other {
 		s.gauge("npctl_quota_limit", float64(limit), provider, name)
@@ -352,18 +345,11 @@ func (s scrape) tenants() {
 	for i := range s.Desired.Settings.TenantLimits {
 		t := &s.Desired.Settings.TenantLimits[i]
 		used := use[t.Tenant]
-		for _, of := range []struct {
-			name  string
-			limit *int64
-			used  int64
-		}{
-			{"instances", t.MaxServers, used.Instances}, {"cores", t.MaxCores, used.Cores}, {"ram_mib", t.MaxRAM, used.RAM},
-			{"volumes", t.MaxVolumes, used.Volumes}, {"volume_gb", t.MaxVolumeGB, used.VolumeGB},
-		} {
-			if of.limit != nil {
-				s.gauge("npctl_tenant_limit", float64(*of.limit), t.Tenant, of.name)
+		for i, name := range resources.Dimensions[:len(resources.Dimensions)-1] {
+			if limit := t.Of(resources.Dimension(i)); limit != nil {
+				s.gauge("npctl_tenant_limit", float64(*limit), t.Tenant, name)
 			}
-			s.gauge("npctl_tenant_used", float64(of.used), t.Tenant, of.name)
+			s.gauge("npctl_tenant_used", float64(used.Of(resources.Dimension(i))), t.Tenant, name)
 		}
 	}
 }

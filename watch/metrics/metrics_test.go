@@ -33,12 +33,12 @@ func fleet() watch.Pass {
 	return watch.Pass{
 		Took: 3 * time.Millisecond,
 		Desired: resources.Desired{
-			Settings: resources.Settings{TenantLimits: []resources.TenantLimit{{Tenant: "one", MaxServers: ptr(int64(3)), MaxRAM: ptr(int64(4096))}}},
+			Settings: resources.Settings{TenantLimits: []resources.TenantLimit{{Tenant: "one", Limits: resources.Limits{MaxServers: ptr(int64(3)), MaxRAM: ptr(int64(4096))}}}},
 			Labels:   []resources.Label{{Name: "small", MinReady: 2}, {Name: "metal"}},
 			Images:   []resources.Image{{Name: "debian", Pause: true}},
 			Providers: []resources.Provider{
 				{Name: "cloud", Prices: map[string]float64{"tiny": 0.05}, Currency: "EUR",
-					Pools: []resources.Pool{{Name: "main", MaxServers: ptr(int64(5)), Offers: []resources.Offer{{Label: "small", Static: map[string]string{"flavor": `"tiny"`}}}}}},
+					Pools: []resources.Pool{{Name: "main", Limits: resources.Limits{MaxServers: ptr(int64(5))}, Offers: []resources.Offer{{Label: "small", Static: map[string]string{"flavor": `"tiny"`}}}}}},
 				{Name: "rack", Pools: []resources.Pool{{Name: "main", Nodes: []resources.StaticNode{{Name: "m1", Labels: []string{"metal", "slow"}}}}}},
 			},
 		},

@@ -25,9 +25,9 @@ func pass(after time.Duration) watch.Pass {
 	three, cores := int64(3), int64(40)
 	return watch.Pass{
 		Desired: resources.Desired{
-			Settings: resources.Settings{TenantLimits: []resources.TenantLimit{{Tenant: "example.com", MaxServers: &three, MaxCores: &cores}}},
+			Settings: resources.Settings{TenantLimits: []resources.TenantLimit{{Tenant: "example.com", Limits: resources.Limits{MaxServers: &three, MaxCores: &cores}}}},
 			Images:   []resources.Image{{Name: "debian", Kind: resources.DiskImage}},
-			Providers: []resources.Provider{{Name: "one", Driver: "openstack", Pools: []resources.Pool{{Name: "main", MaxServers: &three,
+			Providers: []resources.Provider{{Name: "one", Driver: "openstack", Pools: []resources.Pool{{Name: "main", Limits: resources.Limits{MaxServers: &three},
 				Offers: []resources.Offer{{Label: "small", Image: resources.ImageRef{Kind: resources.DiskImage, Name: "debian"}}}}}}},
 		},
 		Observed: plan.Observed{Now: start.Add(after), RequestedBuilds: []string{"debian"}, Records: plan.Records{
