@@ -217,7 +217,7 @@ func Amounts(n *resources.Node) resources.ResourceAmounts {
 // tenants counts the resources that each tenant uses.
 type tenants struct {
 	world    *world
-	limits   map[string]*resources.Limits           // by tenant
+	limits   map[string]*resources.Limits         // by tenant
 	use      map[string]resources.ResourceAmounts // by tenant; only with limits
 	reserved map[string]bool                      // tenants with a request that has waited long
 }

@@ -208,36 +208,27 @@ type limit struct {
 	of   func(resources.ResourceAmounts) int64
 }
 
-// limitsOf returns the limits of a pool.
-func limitsOf(pool *resources.Limits) (all []limit) {
+// limitsOf returns limits by dimension, nil without one, and of other resources.
+func limitsOf(of func(resources.Dimension) *int64, other map[string]int64) (all []limit) {
 	for d := range resources.Dimension(len(resources.Dimensions)) {
-		if most := pool.Of(d); most != nil {
+		if most := of(d); most != nil && *most != resources.Unlimited {
 			all = append(all, limit{*most, func(a resources.ResourceAmounts) int64 { return a.Of(d) }})
 		}
 	}
-	return append(all, otherLimits(pool.MaxResources)...)
-}
-
-func otherLimits(most map[string]int64) (all []limit) {
-	for name, n := range most {
-		if n != resources.Unlimited {
-			all = append(all, limit{n, func(a resources.ResourceAmounts) int64 { return a.Other[name] }})
+	for name, most := range other {
+		if most != resources.Unlimited {
+			all = append(all, limit{most, func(a resources.ResourceAmounts) int64 { return a.Other[name] }})
 		}
 	}
 	return all
 }
 
 // quotaLimits returns the limits of the quota of a provider.
-func quotaLimits(q resources.ResourceAmounts) (all []limit) {
+func quotaLimits(q resources.ResourceAmounts) []limit {
 	if q.IsZero() {
 		return nil // not known
 	}
-	for d := range resources.Dimension(len(resources.Dimensions)) {
-		if most := q.Of(d); most != resources.Unlimited {
-			all = append(all, limit{most, func(a resources.ResourceAmounts) int64 { return a.Of(d) }})
-		}
-	}
-	return append(all, otherLimits(q.Other)...)
+	return limitsOf(func(d resources.Dimension) *int64 { return new(q.Of(d)) }, q.Other)
 }
 
 // dearest returns an amount that nodes of the offers cannot exceed within the limits, and whether there is one. For one offer, or
@@ -274,7 +265,7 @@ func (c *costs) addLimits() {
 		if len(s.provider.Prices) == 0 {
 			continue
 		}
-		limits := limitsOf(&s.pool.Limits)
+		limits := limitsOf(s.pool.Of, s.pool.MaxResources)
 		if view, listed := c.world.view(s.at.provider); listed && !s.pool.IgnoreProviderQuota {
 			limits = append(limits, quotaLimits(view.Quota.Limit)...)
 		}

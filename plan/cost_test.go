@@ -99,7 +99,7 @@ func TestLimitsOfTheCost(t *testing.T) {
 		if cores >= 0 {
 			pool.MaxCores = &cores
 		}
-		return limitsOf(&pool.Limits)
+		return limitsOf(pool.Of, pool.MaxResources)
 	}
 	for _, c := range []struct {
 		name   string

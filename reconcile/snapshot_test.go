@@ -1,7 +1,6 @@
 package reconcile_test
 
 import (
-	"bytes"
 	"reflect"
 	"slices"
 	"strings"
@@ -26,9 +25,9 @@ func (l *baseLab) snapshot() *snapshot.Snapshot {
 	testutil.Must(l.t, err)
 	s, err := engine.Snapshot(l.t.Context(), plan.Meta{Lineage: seen.Installation, Created: seen.Now}, &seen)
 	testutil.Must(l.t, err)
-	var doc bytes.Buffer
-	testutil.Must(l.t, s.Write(&doc))
-	s, err = snapshot.Read(&doc)
+	doc, err := s.JSON()
+	testutil.Must(l.t, err)
+	s, err = snapshot.Read(doc)
 	testutil.Must(l.t, err)
 	return s
 }
@@ -130,10 +129,10 @@ func TestSnapshotHasNoObjectsOfOthersAndNoDataOfUsers(t *testing.T) {
 	defer end()
 	s, err := engine.Snapshot(t.Context(), plan.Meta{}, &seen)
 	testutil.Must(t, err)
-	var doc bytes.Buffer
-	testutil.Must(t, s.Write(&doc))
-	if strings.Contains(doc.String(), "hidden") {
-		t.Errorf("snapshot: %s", &doc)
+	doc, err := s.JSON()
+	testutil.Must(t, err)
+	if strings.Contains(string(doc), "hidden") {
+		t.Errorf("snapshot: %s", doc)
 	}
 	if n := len(s.Providers["one"].View.Instances); n != 2 {
 		t.Errorf("%d instances, want those of npctl", n)
@@ -152,9 +151,9 @@ func TestSnapshotHasEachFieldOfTheObservedState(t *testing.T) {
 	seen.Records.Put(&resources.Request{ID: "2"}, 8)
 	s, err := snapshot.New(plan.Meta{Lineage: seen.Installation, Created: seen.Now}, nil, &seen)
 	testutil.Must(t, err)
-	var doc bytes.Buffer
-	testutil.Must(t, s.Write(&doc))
-	s, err = snapshot.Read(&doc)
+	doc, err := s.JSON()
+	testutil.Must(t, err)
+	s, err = snapshot.Read(doc)
 	testutil.Must(t, err)
 	back, err := s.Observed()
 	testutil.Must(t, err)

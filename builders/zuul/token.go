@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/internal/process"
 )
 
@@ -50,7 +50,7 @@ func (t tokenSource) get(ctx context.Context) (string, error) {
 	case t.value != "":
 		return clean("token", t.value)
 	case t.file != "":
-		text, err := readLimited(t.file, tokenLimit)
+		text, err := host.ReadFile(t.file, tokenLimit)
 		if err != nil {
 			return "", fmt.Errorf("token_file: %w", err)
 		}
@@ -77,24 +77,6 @@ func clean(from, text string) (string, error) {
 		return "", fmt.Errorf("%s contains no token: it must be one word", from)
 	}
 	return token, nil
-}
-
-func readLimited(path string, limit int64) ([]byte, error) {
-	if info, err := os.Stat(path); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() { // reading a pipe may block forever
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	text, err := io.ReadAll(io.LimitReader(file, limit+1))
-	if err == nil && int64(len(text)) > limit {
-		err = fmt.Errorf("%s has more than %d bytes", path, limit)
-	}
-	return text, err
 }
 
 // run runs the command in the clean environment of builders. A plan runs it too, and the author of a proposed

@@ -110,7 +110,7 @@ func TestTokensThatAreNoneAreErrors(t *testing.T) {
 		{"token_file", ".", "is not a regular file"},
 		{"token_file", "empty", "/empty contains no token: it must be one word"},
 		{"token_file", "two", "/two contains no token: it must be one word"},
-		{"token_file", "large", "/large has more than 65536 bytes"},
+		{"token_file", "large", "/large has more than 64.0 KiB"},
 		{"token_command", buildertest.Words("./fail"), `token_command: "./fail": exit status 3: log in first, not with (sensitive)`},
 		{"token_command", buildertest.Words("./endless"), "its output has more than 65536 bytes"},
 		{"token_command", buildertest.Words("./quiet"), "token_command contains no token: it must be one word"},

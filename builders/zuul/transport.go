@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/npctl/npctl/internal/fetch"
+	"github.com/npctl/npctl/internal/host"
 )
 
 const pemLimit = 4 << 20
@@ -58,7 +59,7 @@ func connect(s settings) (zuul, elsewhere *http.Transport, err error) {
 		both := fetch.NewTransport(nil)
 		return both, both, nil
 	}
-	text, err := readLimited(s.TLS.CA, pemLimit)
+	text, err := host.ReadFile(s.TLS.CA, pemLimit)
 	if err != nil {
 		return nil, nil, fmt.Errorf("tls: ca: %w", err)
 	}

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"sync"
 
 	"github.com/npctl/npctl/config"
+	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/planfile"
@@ -99,14 +99,7 @@ func readExpectation(value string) (expectation, error) {
 	case errors.Is(err, planfile.ErrDamaged), errors.Is(err, planfile.ErrFormat):
 		return failed(err)
 	}
-	info, err := os.Stat(value)
-	if err != nil {
-		return failed(err)
-	}
-	if info.Size() > maxReport {
-		return failed(fmt.Errorf("it has more than %d bytes", maxReport))
-	}
-	text, err := os.ReadFile(value)
+	content, err := host.ReadFile(value, maxReport)
 	if err != nil {
 		return failed(err)
 	}
@@ -116,7 +109,7 @@ func readExpectation(value string) (expectation, error) {
 			Outline []string `json:"outline"`
 		} `json:"effect"`
 	}
-	if err := json.Unmarshal(text, &report); err != nil {
+	if err := json.Unmarshal(content, &report); err != nil {
 		return failed(fmt.Errorf("it is not a JSON document: %w", err))
 	}
 	if report.Effect == nil || plan.DigestOfOutline(report.Effect.Outline) != report.Effect.Digest {

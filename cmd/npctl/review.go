@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"regexp"
@@ -184,21 +183,12 @@ func (c *reviewCommand) place() (review.Place, error) {
 
 // readToken reads a file with one word.
 func readToken(path string) (string, error) {
-	const limit = 16 << 10
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is not a regular file", path)
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close() //nolint:errcheck // only read
-	content, err := io.ReadAll(io.LimitReader(file, limit))
+	content, err := host.ReadFile(path, 16<<10)
 	if err != nil {
 		return "", err
 	}
 	token := strings.TrimSpace(string(content))
-	if token == "" || len(content) == limit || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", fmt.Errorf("%s contains no token: it must be one word", path)
 	}
 	return token, nil

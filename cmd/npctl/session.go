@@ -20,7 +20,7 @@ type session struct {
 	app      *app
 	config   *configuration
 	place    statePlace
-	store    stateStore
+	store    stateStore // nil with a snapshot
 	identity state.Identity
 	engine   *reconcile.Engine
 	seen     plan.Observed
@@ -82,6 +82,9 @@ func limitSteps(providers []resources.Provider, parallelism int) {
 func (s *session) close() {
 	if err := s.engine.Close(); err != nil {
 		s.app.log.Warn("a provider was not closed properly", "error", err)
+	}
+	if s.store == nil {
+		return
 	}
 	if err := s.store.Close(); err != nil {
 		s.app.log.Warn("the state was not closed properly", "error", err)
@@ -168,6 +171,9 @@ func (s *session) observe(ctx context.Context, refresh bool) (seen plan.Observed
 
 // lockHolder returns the process that works on the state, or nil if there is none or it is this one.
 func (s *session) lockHolder(ctx context.Context) (*plan.LockHolder, error) {
+	if s.store == nil {
+		return nil, nil
+	}
 	holder, err := s.store.Worker(ctx, stateLock)
 	if err != nil || holder == nil || holder.ID == s.app.lockID {
 		return nil, err

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -88,9 +85,7 @@ func (c *snapshotCommand) observe(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var doc bytes.Buffer
-	err = made.Write(&doc)
-	return doc.Bytes(), err
+	return made.JSON()
 }
 
 // readSnapshot reads the snapshot of -snapshot. It returns nil without that option.
@@ -118,25 +113,17 @@ func (c *planCommand) fetchSnapshot(ctx context.Context) (*snapshot.Snapshot, er
 		err := d.with(ctx, func(ctx context.Context, server *client.Client) error {
 			doc, err := server.Snapshot(ctx)
 			if err == nil {
-				s, err = snapshot.Read(bytes.NewReader(doc))
+				s, err = snapshot.Read(doc)
 			}
 			return err
 		})
 		return s, err
 	}
-	info, err := os.Stat(c.snapshot)
+	doc, err := host.ReadFile(c.snapshot, snapshot.SizeLimit)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() { // opening a pipe could block forever
-		return nil, errors.New("it is not a regular file")
-	}
-	file, err := os.Open(c.snapshot)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // only read
-	return snapshot.Read(file)
+	return snapshot.Read(doc)
 }
 
 // snapshotSession opens a session with a snapshot instead of a state. It contacts nothing.
@@ -152,10 +139,9 @@ func (a *app) snapshotSession(c *configuration, s *snapshot.Snapshot, boundary s
 		return nil, err
 	}
 	identity := state.Identity{Lineage: s.Meta.Lineage, Serial: s.Meta.Serial, HashKey: resources.NewHashKey()} // that of the state is a secret
-	store := snapshotStore{identity: identity}
-	engine := reconcile.New(reconcile.Options{Desired: c.Desired, HashKey: identity.HashKey, Store: store, Drivers: c.registry.drivers, Builders: able, Log: a.log})
+	engine := reconcile.New(reconcile.Options{Desired: c.Desired, HashKey: identity.HashKey, Drivers: c.registry.drivers, Builders: able, Log: a.log})
 	c.Desired = engine.Desired
-	return &session{app: a, config: c, store: store, identity: identity, engine: engine, snapshot: s, boundary: boundary}, nil
+	return &session{app: a, config: c, identity: identity, engine: engine, snapshot: s, boundary: boundary}, nil
 }
 
 // ageNote returns the note with the age of the snapshot.
@@ -163,32 +149,3 @@ func (s *session) ageNote() plan.Note {
 	made := s.snapshot.Meta.Created
 	return plan.Note{Severity: plan.Info, Code: "snapshot", Text: fmt.Sprintf("planned with a snapshot of %s, which is %s old", made.Local().Format("2006-01-02 15:04:05 MST"), age(made, time.Now()))}
 }
-
-// snapshotStore is the store of a session with a snapshot. It has an identity and nothing else, because the session reads the records
-// from the snapshot.
-type snapshotStore struct {
-	state.Store
-	identity state.Identity
-}
-
-var errSnapshot = errors.New("a snapshot has no state")
-
-// Identity implements state.Identified.
-func (s snapshotStore) Identity(context.Context) (state.Identity, error) { return s.identity, nil }
-
-// Close implements state.Store.
-func (snapshotStore) Close() error { return nil }
-
-// Holder implements stateStore.
-func (snapshotStore) Holder(context.Context, string) (*state.Holder, error) { return nil, nil }
-
-// Worker implements stateStore.
-func (snapshotStore) Worker(context.Context, string) (*state.Holder, error) { return nil, nil }
-
-// ForceUnlock implements stateStore.
-func (snapshotStore) ForceUnlock(context.Context, string) (state.Holder, error) {
-	return state.Holder{}, errSnapshot
-}
-
-// Export implements stateStore.
-func (snapshotStore) Export(context.Context, io.Writer) error { return errSnapshot }

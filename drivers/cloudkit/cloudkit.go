@@ -132,3 +132,13 @@ func Sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 }
+
+// CheckQuota returns an ErrQuota if the amounts exceed a limit.
+func CheckQuota(limits, sum resources.ResourceAmounts) error {
+	for i, name := range resources.Dimensions {
+		if limit, n := limits.Of(resources.Dimension(i)), sum.Of(resources.Dimension(i)); limit >= 0 && n > limit {
+			return drivers.Unsent(fmt.Errorf("%w: the limit of %s is %d, and the instances would have %d", drivers.ErrQuota, name, limit, n))
+		}
+	}
+	return nil
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -92,7 +93,7 @@ func (c *Cloud) reserve(ctx context.Context, b boot) (machine, *os.File, error) 
 	}
 	if found {
 		m.Created, m.Port = there.Created, there.Port
-	} else if err := c.checkQuota(all, m.amounts()); err != nil {
+	} else if err := cloudkit.CheckQuota(c.limits, used(all).Plus(m.amounts())); err != nil {
 		return machine{}, nil, err
 	} else if m.Port, err = freePort(all); err != nil {
 		return machine{}, nil, drivers.Unsent(err)

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -57,18 +56,4 @@ func used(all []machine) resources.ResourceAmounts {
 		sum = sum.Plus(m.amounts())
 	}
 	return sum
-}
-
-// checkQuota returns an ErrQuota if the machines would exceed the limits together with another one.
-func (c *Cloud) checkQuota(all []machine, more resources.ResourceAmounts) error {
-	sum := used(all).Plus(more)
-	for _, r := range []struct {
-		name       string
-		sum, limit int64
-	}{{"max_instances", sum.Instances, c.limits.Instances}, {"max_cores", sum.Cores, c.limits.Cores}, {"max_ram", sum.RAM, c.limits.RAM}} {
-		if r.limit >= 0 && r.sum > r.limit {
-			return drivers.Unsent(fmt.Errorf("%w: %s is %d, and the machines would have %d", drivers.ErrQuota, r.name, r.limit, r.sum))
-		}
-	}
-	return nil
 }

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/zclconf/go-cty/cty"
@@ -102,16 +101,7 @@ func (c catalog) checkQuota(used, more resources.ResourceAmounts) error {
 	if c.anything {
 		return nil
 	}
-	sum := used.Plus(more)
-	for _, r := range []struct {
-		name       string
-		sum, limit int64
-	}{{"instances", sum.Instances, c.limits.Instances}, {"cores", sum.Cores, c.limits.Cores}, {"ram", sum.RAM, c.limits.RAM}} {
-		if r.limit >= 0 && r.sum > r.limit {
-			return drivers.Unsent(fmt.Errorf("%w: the quota of %s is %d, and the servers would have %d", drivers.ErrQuota, r.name, r.limit, r.sum))
-		}
-	}
-	return nil
+	return cloudkit.CheckQuota(c.limits, used.Plus(more))
 }
 
 // zone returns the zone of a new server.

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
+
+	"github.com/npctl/npctl/internal/host"
 )
 
 // eventLimit limits the file of GitHub Actions that describes the event: GitHub limits events to 25 MB.
@@ -73,12 +73,7 @@ func Environment(place string, getenv func(string) string) (t Target, head strin
 }
 
 func readEvent(path string) (e event, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return e, err
-	}
-	defer file.Close() //nolint:errcheck // only read
-	doc, err := io.ReadAll(io.LimitReader(file, eventLimit))
+	doc, err := host.ReadFile(path, eventLimit)
 	if err != nil {
 		return e, err
 	}

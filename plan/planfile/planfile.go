@@ -8,8 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"io/fs"
 
 	"github.com/npctl/npctl/internal/host"
 
@@ -120,38 +119,18 @@ func headerFor(body []byte, version string) fileHeader {
 // Read reads a saved plan. It returns one of the errors above if the file is not a plan file, has another format
 // or is damaged.
 func Read(path string) (File, error) {
-	content, err := readContent(path)
+	content, err := host.ReadFile(path, sizeLimit)
+	if _, failed := errors.AsType[*fs.PathError](err); failed {
+		return File{}, fmt.Errorf("open plan file: %w", err)
+	}
 	if err != nil {
-		return File{}, err
+		return File{}, fmt.Errorf("%w: %w", ErrNotPlanFile, err)
 	}
 	f, err := decode(content)
 	if err != nil {
 		return File{}, fmt.Errorf("plan file %s: %w", path, err)
 	}
 	return f, nil
-}
-
-// readContent reads a regular file: opening a pipe could block forever.
-func readContent(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("open plan file: %w", err)
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("plan file %s: %w: it is not a regular file", path, ErrNotPlanFile)
-	case info.Size() > sizeLimit:
-		return nil, fmt.Errorf("plan file %s: %w: it has %d MiB, and the limit is %d", path, ErrNotPlanFile, info.Size()>>20, sizeLimit>>20)
-	}
-	in, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("open plan file: %w", err)
-	}
-	defer in.Close() //nolint:errcheck // the file is only read
-	content := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead))
-	if _, err := content.ReadFrom(io.LimitReader(in, sizeLimit)); err != nil {
-		return nil, fmt.Errorf("read plan file %s: %w", path, err)
-	}
-	return content.Bytes(), nil
 }
 
 func decode(content []byte) (File, error) {

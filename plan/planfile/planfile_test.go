@@ -141,7 +141,7 @@ func TestPlanFileSizeIsLimited(t *testing.T) {
 	if err := os.Truncate(path, sizeLimit+1); err != nil { // sparse
 		t.Fatal(err)
 	}
-	if _, err := Read(path); !errors.Is(err, ErrNotPlanFile) || !strings.Contains(err.Error(), "the limit is 256") {
+	if _, err := Read(path); !errors.Is(err, ErrNotPlanFile) || !strings.Contains(err.Error(), "has more than 256") {
 		t.Errorf("got %v", err)
 	}
 }

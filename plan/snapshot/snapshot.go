@@ -2,12 +2,10 @@
 package snapshot
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"maps"
 	"slices"
@@ -24,8 +22,8 @@ import (
 // format is the version of the document. It increases when an older npctl would misread a snapshot.
 const format = 1
 
-// sizeLimit is the maximum size of a snapshot, in bytes: about 200,000 nodes.
-const sizeLimit = 256 << 20
+// SizeLimit is the maximum size of a snapshot, in bytes: about 200,000 nodes.
+const SizeLimit = 256 << 20
 
 // ErrNotSnapshot: the document is not a snapshot that this npctl can read.
 var ErrNotSnapshot = errors.New("not a snapshot")
@@ -173,27 +171,19 @@ func (s *Snapshot) Observed() (plan.Observed, error) {
 	return seen, nil
 }
 
-// Write writes the snapshot as one JSON document.
-func (s *Snapshot) Write(w io.Writer) error {
-	content, err := json.Marshal(s)
+// JSON returns the snapshot as one JSON document.
+func (s *Snapshot) JSON() ([]byte, error) {
+	doc, err := json.Marshal(s)
 	if err != nil {
-		return fmt.Errorf("snapshot: %w", err)
+		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	_, err = w.Write(append(text.JSON(content), '\n'))
-	return err
+	return append(text.JSON(doc), '\n'), nil
 }
 
-// Read reads a snapshot. The error is an ErrNotSnapshot unless r fails.
-func Read(r io.Reader) (*Snapshot, error) {
-	var content bytes.Buffer
-	switch n, err := content.ReadFrom(io.LimitReader(r, sizeLimit+1)); {
-	case err != nil:
-		return nil, err
-	case n > sizeLimit:
-		return nil, fmt.Errorf("%w: it has more than %d MiB", ErrNotSnapshot, sizeLimit>>20)
-	}
+// Read reads a snapshot. The error is an ErrNotSnapshot.
+func Read(doc []byte) (*Snapshot, error) {
 	var s Snapshot
-	switch err := json.Unmarshal(content.Bytes(), &s); {
+	switch err := json.Unmarshal(doc, &s); {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrNotSnapshot, err)
 	case s.Format == 0:

@@ -115,9 +115,7 @@ func (r statusRoutes) snapshot(ctx context.Context, _ *none) (json.RawMessage, e
 	if err != nil {
 		return nil, err
 	}
-	w := callOf(ctx).w
-	w.Header().Set("Content-Type", "application/json")
-	return nil, s.Write(w)
+	return s.JSON()
 }
 
 func (r statusRoutes) steps(context.Context, *none) (wire.Steps, error) {
