@@ -74,7 +74,7 @@ func workflowCommands(t *testing.T) (all [][]string) {
 			}
 		}
 	}
-	if len(all) != 3 {
+	if len(all) != 2 {
 		t.Errorf("commands %v", all)
 	}
 	return all

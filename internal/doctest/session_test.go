@@ -241,7 +241,8 @@ func reviewSession(p *place) {
 	p.sh("mkdir fleet")
 	p.write("fleet/npctl.hcl", text)
 	p.write("npctl.hcl", text)
-	p.sh("npctl fmt >/dev/null && npctl fmt -config=fleet >/dev/null && npctl -chdir=fleet apply -auto-approve && npctl -chdir=fleet state pull >state.json")
+	p.sh("npctl fmt >/dev/null && npctl fmt -config=fleet >/dev/null && npctl -chdir=fleet apply -auto-approve && npctl -chdir=fleet snapshot >snapshot.json")
+	p.sh("npctl -chdir=fleet state pull >state.json && npctl state push state.json >/dev/null") // the apply is on the machine with the state
 	p.write("npctl.hcl", strings.Replace(testutil.ReadFile(p.t, filepath.Join(p.dir, "npctl.hcl")), `label "other" {}`, "label \"other\" {\n  min_ready = 1\n}", 1))
 	p.sh("git init --quiet . && git add npctl.hcl && git commit --quiet --message=before")
 	p.write("npctl.hcl", strings.Replace(testutil.ReadFile(p.t, filepath.Join(p.dir, "npctl.hcl")), "min_ready = 1", "min_ready = 2", 1))
