@@ -53,38 +53,38 @@ func (l rule) planRoots() (roots []string) {
 // Evaluate returns the error message if the condition is false, and otherwise "". values has the Roots.
 func (p PlanRule) Evaluate(values map[string]cty.Value) (message string, diags hcl.Diagnostics) {
 	r := newReport()
-	message, _ = p.rule.evaluate(r, p.meter, p.scope, values)
+	message = p.rule.evaluate(r, p.meter, p.scope, values)
 	return message, redact(r.diags)
 }
 
-// evaluate returns the error message if the condition is false, and otherwise "". It returns false after an error.
-func (l rule) evaluate(r *report, m *meter, scope Scope, more map[string]cty.Value) (message string, ok bool) {
+// evaluate returns the error message if the condition is false, and otherwise "", also after an error.
+func (l rule) evaluate(r *report, m *meter, scope Scope, more map[string]cty.Value) string {
 	at := l.condition.Range()
 	value, ok := scope.evaluate(r, m, l.condition, more)
 	if !ok {
-		return "", false
+		return ""
 	}
 	passed, err := convert.Convert(value, cty.Bool)
 	passed, _ = passed.Unmark()
 	if err != nil || passed.IsNull() || !passed.IsKnown() {
 		r.problem(&at, "Invalid condition", "A condition must be true or false.")
-		return "", false
+		return ""
 	}
 	if passed.True() {
-		return "", true
+		return ""
 	}
 	text, ok := scope.evaluate(r, m, l.message, more)
 	if !ok {
-		return "", false
+		return ""
 	}
 	if text, err = convert.Convert(text, cty.String); err != nil || text.IsNull() || !text.IsKnown() {
-		return "The condition is false, and its error_message is not a string.", true
+		return "The condition is false, and its error_message is not a string."
 	}
 	if IsSensitive(text) {
-		return "The error message is hidden, because it contains a sensitive value.", true
+		return "The error message is hidden, because it contains a sensitive value."
 	}
 	if text.AsString() == "" {
-		return "The condition is false.", true
+		return "The condition is false."
 	}
-	return text.AsString(), true
+	return text.AsString()
 }

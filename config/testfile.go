@@ -266,7 +266,7 @@ func (f *TestFile) Assert(run TestRun, scope Scope, more map[string]cty.Value) h
 	r := newReport()
 	for _, one := range run.rules {
 		at := one.condition.Range()
-		if message, _ := one.evaluate(r, f.meter, scope, more); message != "" {
+		if message := one.evaluate(r, f.meter, scope, more); message != "" {
 			r.add(&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Test assertion failed", Detail: message, Subject: &at,
 				Expression: one.condition, EvalContext: scope.with(more)})
 		}

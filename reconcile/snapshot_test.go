@@ -98,9 +98,9 @@ func TestSnapshotHasTheEffectOfTheClouds(t *testing.T) {
 func TestSnapshotSaysWhatItCannotAnswer(t *testing.T) {
 	l := newBaseLab(t, twoClouds)
 	s := l.snapshot()
-	second := twoClouds[strings.Index(twoClouds, `provider "lab" "two"`):]
+	_, rest, _ := strings.Cut(twoClouds, `provider "lab" "two"`)
 	l.driver.Clouds["new"] = l.driver.Clouds["two"]
-	l.change(`flavor = "large"`, `flavor = "medium"`, `provider "lab" "two"`, strings.Replace(second, `"two"`, `"new"`, 1)+`provider "lab" "two"`)
+	l.change(`flavor = "large"`, `flavor = "medium"`, `provider "lab" "two"`, `provider "lab" "new"`+rest+`provider "lab" "two"`)
 	for name, p := range s.Providers {
 		p.Catalogue = nil
 		s.Providers[name] = p
