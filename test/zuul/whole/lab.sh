@@ -1,13 +1,13 @@
 #!/bin/bash
 # A complete Zuul on loopback that runs jobs: ZooKeeper with TLS, PostgreSQL on a socket, git repositories, zuul-scheduler,
-# zuul-merger, zuul-executor with bubblewrap and Ansible, zuul-web; a Gerrit; and machines for jobs, each a real sshd with its own
+# zuul-merger, zuul-executor with bubblewrap and Ansible, zuul-web; and machines for jobs, each a real sshd with its own
 # address. The lab has no launcher, which assigns the machines to Zuul.
-#   ./lab.sh start DIR VENV ANSIBLE   start it, as root; all files are below DIR, which needs a short path; settings for tests
-#                                     are in DIR/env.sh
+#   ./lab.sh start DIR VENV ANSIBLE [review]   start it, as root, with a Gerrit if the last word is there; all files are below DIR,
+#                                              which needs a short path; settings for tests are in DIR/env.sh
 #   ./lab.sh stop DIR                 stop it; DIR stays
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-[ $# -ge 2 ] || { sed -n 2,8p "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n 2,9p "$0"; exit 2; }
 DIR=$(realpath -m "$2") RUN=$DIR/run LOG=$DIR/log ADDRESS=127.0.0.1
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 . "$source/../../openstack/lib/process.sh"
@@ -16,13 +16,14 @@ die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 
 machines=(127.77.0.1 127.77.0.2 127.77.0.3)
 
-repositories() { # the projects "config", "app" and "roles", and a working copy of "app" to push from
+repositories() { # review; the projects "config", "app" and "roles", and a working copy of "app" to push from
   local name from
   for name in config app roles; do
     from=$source/git/$name
     if [ "$name" = roles ]; then from=$source/../../../packaging/ansible; fi
     git init -q --bare -b main "$DIR/git/$name"
     cp -r "$from" "$DIR/work-$name"
+    if [ "$name$1" = configreview ]; then cat "$source/git/review.yaml" >>"$DIR/work-config/zuul.yaml"; fi
     git init -q -b main "$DIR/work-$name"
     git -C "$DIR/work-$name" config user.name tester
     git -C "$DIR/work-$name" config user.email tester@example.org
@@ -74,15 +75,6 @@ settings() { # finger port, web port, ansible, port of published images
 driver=git
 baseurl=file://$DIR/git
 poll_delay=1
-[connection gerrit]
-driver=gerrit
-server=$ADDRESS
-port=$NPCTL_TEST_GERRIT_SSH
-baseurl=$NPCTL_TEST_GERRIT
-user=admin
-sshkey=$NPCTL_TEST_GERRIT_KEY
-password=$NPCTL_TEST_GERRIT_PASSWORD
-auth_type=basic
 [merger]
 git_dir=$DIR/merger-git
 git_user_name=zuul
@@ -106,6 +98,19 @@ min_avail_mem=1
 min_avail_hdd=1
 sigterm_method=stop
 CONF
+  if [ -s "$DIR/gerrit/env.sh" ]; then
+    cat >>"$DIR/zuul.conf" <<CONF
+[connection gerrit]
+driver=gerrit
+server=$ADDRESS
+port=$NPCTL_TEST_GERRIT_SSH
+baseurl=$NPCTL_TEST_GERRIT
+user=admin
+sshkey=$NPCTL_TEST_GERRIT_KEY
+password=$NPCTL_TEST_GERRIT_PASSWORD
+auth_type=basic
+CONF
+  fi
   printf '%s\n' "npctl_site: $DIR" "npctl_images: http://$ADDRESS:$4" "npctl_zuul_api: http://$ADDRESS:$2/api/tenant/site" 'zuul_console_disabled: true' "ansible_remote_tmp: $DIR/ansible-remote" >"$DIR/site.yaml"
   cat >"$DIR/tenants.yaml" <<CONF
 - tenant:
@@ -114,9 +119,8 @@ CONF
       git:
         config-projects: [{config: {load-branch: main}}]
         untrusted-projects: [app, roles]
-      gerrit:
-        untrusted-projects: [{fleet: {include: []}}]
 CONF
+  [ ! -s "$DIR/gerrit/env.sh" ] || printf '      gerrit:\n        untrusted-projects: [{fleet: {include: []}}]\n' >>"$DIR/tenants.yaml"
 }
 
 begin() { # program, venv
@@ -139,8 +143,8 @@ case $1 in
     chmod 755 "$DIR" # the database runs as another user
     meeting_place
     postgres
-    repositories
-    code_review
+    repositories "${5:-}"
+    if [ "${5:-}" = review ]; then code_review; fi
     read -r finger web ssh images < <(choose_ports 4)
     sshds "$ssh"
     settings "$finger" "$web" "$ansible" "$images"
@@ -151,7 +155,8 @@ case $1 in
       running "$name" || { show_log "$name"; die "$name has ended"; }
     done
     admin_token "$venv" site 3600
-    cat "$DIR/zookeeper/env.sh" "$DIR/gerrit/env.sh" >"$DIR/env.sh"
+    cat "$DIR/zookeeper/env.sh" >"$DIR/env.sh"
+    [ ! -s "$DIR/gerrit/env.sh" ] || cat "$DIR/gerrit/env.sh" >>"$DIR/env.sh"
     printf 'export %s=%q\n' NPCTL_TEST_ZUUL_SITE "$DIR" NPCTL_TEST_ZUUL_WEB "http://$ADDRESS:$web" NPCTL_TEST_ZUUL_SSH "$ssh" \
       NPCTL_TEST_ZUUL_MACHINES "${machines[*]}" NPCTL_TEST_ZUUL_TOKEN "$DIR/admin-token" NPCTL_TEST_ZUUL_VENV "$venv" >>"$DIR/env.sh"
     echo "Zuul is at http://$ADDRESS:$web/, its machines at port $ssh of ${machines[*]}" ;;
@@ -159,7 +164,7 @@ case $1 in
     for name in images web executor merger scheduler; do stop "$name" 10; done
     for address in "${machines[@]}"; do stop "sshd-$address" 2; done
     stop postgres 10
-    "$source/../../gerrit/lab.sh" stop "$DIR/gerrit"
+    [ ! -d "$DIR/gerrit" ] || "$source/../../gerrit/lab.sh" stop "$DIR/gerrit"
     leave_meeting_place ;;
-  *) sed -n 2,8p "$0"; exit 2 ;;
+  *) sed -n 2,9p "$0"; exit 2 ;;
 esac

@@ -11,6 +11,7 @@ cd "$here/../../.."
 
 as_root_or_die
 test/zuul/whole/install.sh
+test/gerrit/install.sh
 work=$(mktemp -d)
 trap 'test/zuul/whole/lab.sh stop "$work/lab" || true; rm -rf --one-file-system "$work"' EXIT
 chmod 755 "$work"
@@ -23,7 +24,7 @@ for version in ${NPCTL_ZUUL_VERSIONS:-14.3.0}; do
   ansible=$(test/zuul/whole/install.sh --ansible "$version")
   echo "run.sh: Zuul $version and its Ansible are installed after $((SECONDS - began)) s"
   began=$SECONDS
-  test/zuul/whole/lab.sh start "$work/lab" "$venv" "$ansible"
+  test/zuul/whole/lab.sh start "$work/lab" "$venv" "$ansible" review
   echo "run.sh: Zuul $version is up after $((SECONDS - began)) s"
   (. "$work/lab/env.sh" && go_test ./test/zuul/whole)
   test/zuul/whole/lab.sh stop "$work/lab"
