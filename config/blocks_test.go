@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/npctl/npctl/resources"
@@ -23,7 +24,7 @@ func changedBlocks(before, after []resources.Block) (changed []string) {
 
 func TestBlockDigestsChangeWithTheirBlocks(t *testing.T) {
 	before := source(t, with(nil)).Blocks
-	if !slices.IsSortedFunc(before, func(a, b resources.Block) int { return compareText(a.Address, b.Address) }) || before[0].Source.File == "" {
+	if !slices.IsSortedFunc(before, func(a, b resources.Block) int { return strings.Compare(a.Address, b.Address) }) || before[0].Source.File == "" {
 		t.Errorf("got %v", before)
 	}
 	for block, want := range map[string][]string{

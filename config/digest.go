@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/zclconf/go-cty/cty"
@@ -61,7 +62,9 @@ func digestValue(sum hash.Hash, v reflect.Value) {
 			if derived[name] || optional[name] && v.Field(i).Len() == 0 {
 				continue
 			}
-			_, _ = io.WriteString(sum, name+":")
+			if name != "" {
+				_, _ = io.WriteString(sum, name+":")
+			}
 			digestValue(sum, v.Field(i))
 		}
 	case reflect.Slice:
@@ -72,7 +75,7 @@ func digestValue(sum hash.Hash, v reflect.Value) {
 	case reflect.Map:
 		fmt.Fprintf(sum, "{%d}", v.Len())
 		keys := v.MapKeys()
-		slices.SortFunc(keys, func(a, b reflect.Value) int { return compareText(a.String(), b.String()) })
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, key := range keys {
 			digestValue(sum, key)
 			digestValue(sum, v.MapIndex(key))
@@ -91,27 +94,20 @@ func digestValue(sum hash.Hash, v reflect.Value) {
 
 var namesOfTypes sync.Map // reflect.Type to []string
 
-// fieldNames returns the names of the fields of a struct type. reflect makes a new string for each call.
+// fieldNames returns the names of the fields of a struct type; "" is an embedded struct, the fields of which count as those of the
+// type. reflect makes a new string for each call.
 func fieldNames(t reflect.Type) []string {
 	if names, known := namesOfTypes.Load(t); known {
 		return names.([]string)
 	}
 	names := make([]string, t.NumField())
 	for i := range names {
-		names[i] = t.Field(i).Name
+		if f := t.Field(i); !f.Anonymous {
+			names[i] = f.Name
+		}
 	}
 	namesOfTypes.Store(t, names)
 	return names
-}
-
-func compareText(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 func digestCty(sum hash.Hash, value cty.Value) {
