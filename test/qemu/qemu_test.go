@@ -47,7 +47,7 @@ func TestExampleOnRealMachines(t *testing.T) {
 	}
 	testutil.Must(t, syscall.Kill(running[0], syscall.SIGKILL))
 	testutil.Await(t, "the end of QEMU", func() bool { // its memory goes before its lock
-		return strings.Contains(p.run("plan"), "1 to replace")
+		return strings.Contains(p.run("plan"), "1 to launch, 1 to delete")
 	})
 	p.run("apply -auto-approve", "1 launched")
 	second := p.onlyNode()
