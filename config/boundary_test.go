@@ -18,12 +18,12 @@ func TestBoundaryHidesAllOtherFiles(t *testing.T) {
 		testutil.Must(t, os.WriteFile(full, []byte(text), 0o600))
 	}
 	write("secret/key", "hidden")
-	write("repository/shared/motd", "hello")
+	write("repository/common/motd", "hello")
 	write("repository/fleet/here", "here")
 	testutil.Must(t, os.Symlink("../../secret/key", filepath.Join(top, "repository/fleet/link")))
 	testutil.Must(t, os.Symlink("../../secret", filepath.Join(top, "repository/fleet/directory")))
 	for expression, readable := range map[string]bool{
-		`file("here")`: true, `file("../shared/motd")`: true, `fileexists("here")`: true, `fileset("../shared", "*")`: true, `env("HOME", "default")`: true,
+		`file("here")`: true, `file("../common/motd")`: true, `fileexists("here")`: true, `fileset("../common", "*")`: true, `env("HOME", "default")`: true,
 		`fileexists("missing")`:    true,
 		`file("../../secret/key")`: false, `file("` + filepath.Join(top, "secret/key") + `")`: false, `file("link")`: false, `file("directory/key")`: false,
 		`filebase64("link")`: false, `filesha256("link")`: false, `fileexists("link")`: false, `fileexists("../../secret/none")`: false,

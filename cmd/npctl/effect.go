@@ -30,9 +30,8 @@ func (s *session) effect(ctx context.Context, base *baseConfiguration, o *planOp
 	}
 	engine := s.engine.With(base.Desired)
 	var before plan.Observed
-	if notes := s.notes; s.snapshot != nil {
+	if s.snapshot != nil {
 		before, _, err = engine.ObserveSnapshot(ctx, s.snapshot, func(path string) error { return config.CheckBoundary(base.boundary, path) })
-		s.notes = notes
 	} else if before, err = s.engine.ObserveBase(ctx, engine, s.seen, o.refresh); err == nil {
 		s.seen, s.notes = s.engine.WithoutUnlisted(engine, s.seen)
 	}

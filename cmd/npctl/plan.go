@@ -150,11 +150,11 @@ func (c *planCommand) effect(ctx context.Context, s *session, base *baseConfigur
 	if err := c.showEffect(s, e, p, opt); err != nil {
 		return err
 	}
-	change := &planfile.Change{Effect: e}
-	if change.Files, err = base.copied.files(ctx, maps.Keys(s.config.Files)); err != nil {
-		return err
-	}
 	if c.out != "" {
+		change := &planfile.Change{Effect: e}
+		if change.Files, err = base.copied.files(ctx, maps.Keys(s.config.Files)); err != nil {
+			return err
+		}
 		if err := c.save(s, p.Only(e), opt, change); err != nil {
 			return err
 		}
