@@ -21,8 +21,7 @@ type kills struct {
 	*shop
 	dice  *rand.Rand
 	hosts map[string]*program
-	shot  map[string]bool // hosts that were killed
-	story []string        // events of the current round
+	story []string // events of the current round
 }
 
 // killedAnywhere kills build hosts, npctl and the job server at random moments while images are built, uploaded and
@@ -36,7 +35,7 @@ func killedAnywhere(s *shop) {
 		}
 	}
 	s.t.Logf("NPCTL_TEST_SEED=%d", seed)
-	k := &kills{shop: s, dice: rand.New(rand.NewPCG(seed, 0)), hosts: map[string]*program{}, shot: map[string]bool{}}
+	k := &kills{shop: s, dice: rand.New(rand.NewPCG(seed, 0)), hosts: map[string]*program{}}
 	for name := range hostImages {
 		k.hosts[name] = s.host(name)
 	}
@@ -107,7 +106,6 @@ func (k *kills) kill(main *program) {
 	default:
 		k.tell("kill host %s", victim)
 		k.hosts[victim].kill()
-		k.shot[victim] = true
 		k.pause(300 * time.Millisecond)
 		k.hosts[victim] = k.host(victim)
 	}
@@ -154,11 +152,11 @@ func (k *kills) settle() {
 	k.offered(want)
 }
 
-// copies returns the builds that a killed host has, too: it had finished the build and had not yet answered, so that the job
-// server gave the job to another host. The deletion of a build removes it from all hosts.
+// copies returns the builds that a second host has, too: its answer was lost because it or the job server was killed just after
+// it had finished the build, so another host got the job. The deletion of a build removes it from all hosts.
 func (k *kills) copies(builds map[string]build) (copies []copyOf) {
 	k.t.Helper()
-	for host := range k.shot {
+	for host := range hostImages {
 		for id, b := range builds {
 			if b.host != host && slices.Contains(k.onDisk(host), b.files(id)[0]) {
 				copies = append(copies, copyOf{id, host})

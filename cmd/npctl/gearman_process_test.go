@@ -3,12 +3,16 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/npctl/npctl/internal/testutil"
+	"github.com/npctl/npctl/resources"
 
 	wire "github.com/npctl/npctl/internal/gearman"
 )
@@ -27,6 +31,7 @@ func TestRealBuildHosts(t *testing.T) {
 		"OverTLSNobodyIsLetInWithoutACertificate":      {newTLSShop, withoutCertificate},
 		"HostKilledInMidBuildLeavesItToAnother":        {newShop, killedBuilding},
 		"HostKilledInMidBuildThatNobodyElseCanMake":    {newShop, killedAlone},
+		"HostKilledAfterItsBuildBeforeItsAnswer":       {newShop, killedWithABuild},
 		"HostKilledInMidBuildComesBack":                {newShop, killedAndBack},
 		"HostKilledInMidUpload":                        {newTLSShop, killedUploading},
 		"HostStoppedFinishesItsBuild":                  {newShop, stoppedInTime},
@@ -56,28 +61,25 @@ func (s *shop) applied() map[string]build {
 	return s.kept("debian", "fedora")
 }
 
-// kept returns the only build of each image and its host, by build ID.
+// kept returns the only build of each image, by build ID, with the host of its record.
 func (s *shop) kept(images ...string) map[string]build {
 	s.t.Helper()
 	builds := map[string]build{}
 	for _, image := range images {
-		out := s.npctlMain("image", "show", image).succeeds()
-		found := false
-		for host := range hostImages {
-			for _, file := range s.onDisk(host) {
-				id, ok := strings.CutPrefix(strings.TrimSuffix(file, ".raw"), image+"-")
-				if !ok || !strings.HasSuffix(file, ".raw") {
-					continue
-				}
-				if found || !strings.Contains(out, id[:8]) {
-					s.t.Fatalf("file %s on host %s is not the only build of\n%s", file, host, out)
-				}
-				builds[id], found = build{image, host}, true
+		out := s.npctlMain("image", "show", "-json", image).succeeds()
+		var doc imagesDocument
+		testutil.Must(s.t, json.Unmarshal([]byte(out), &doc))
+		if len(doc.Images) != 1 || len(doc.Images[0].Builds) != 1 || doc.Images[0].Builds[0].State != resources.StateReady {
+			s.t.Fatalf("want one ready build of image %s, got\n%s", image, out)
+		}
+		record := doc.Images[0].Builds[0]
+		b := build{image, record.Host}
+		for _, file := range b.files(record.ID) {
+			if !slices.Contains(s.onDisk(b.host), file) {
+				s.t.Fatalf("host %s has no file %s of\n%s", b.host, file, out)
 			}
 		}
-		if !found {
-			s.t.Fatalf("no host has a build of\n%s", out)
-		}
+		builds[record.ID] = b
 	}
 	return builds
 }
@@ -423,6 +425,46 @@ func mainKilledUploading(s *shop) {
 	s.apply().succeeds()
 	s.everywhere(map[string]build{id: {"debian", "a"}})
 	s.settled()
+}
+
+// killedWithABuild: the answer of the host reaches a job server that is suspended and never reads it.
+func killedWithABuild(s *shop) {
+	s.configure("debian")
+	hosts := map[string]*program{"a": s.host("a"), "b": s.host("b")}
+	s.offered(offers("a b"))
+	release := s.hold("debian")
+	apply := s.apply()
+	id, first := s.begun(1)
+	b := build{"debian", first}
+	s.gearman.Stop()
+	release()
+	s.until("the files of the first build", func() (bool, any) {
+		files := s.onDisk(first)
+		return slices.Equal(files, b.files(id)), files
+	})
+	hosts[first].kill()
+	s.gearman.Kill()
+	s.gearman.Start()
+	apply.succeeds()
+	second := map[string]string{"a": "b", "b": "a"}[first]
+	kept := map[string]build{id: {"debian", second}}
+	if got := s.kept("debian"); !maps.Equal(got, kept) {
+		s.t.Fatalf("builds are %v, want %v", got, kept)
+	}
+
+	s.host(first)
+	want := offers("a b", id)
+	for _, function := range []string{"image-upload:" + id, "image-delete:" + id} {
+		want[function] = jobs{Workers: 2 * uploadWorkers}
+	}
+	s.offered(want)
+	s.everywhereWith(kept, []copyOf{{id, first}})
+	s.settled()
+
+	s.npctlMain("apply", "-auto-approve", "-replace=diskimage.debian").succeeds() // deletes the build on both hosts
+	replaced := s.kept("debian")
+	s.everywhere(replaced)
+	s.offered(offers("a b", idsOf(replaced)...))
 }
 
 func serverKilled(s *shop) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,8 +87,12 @@ type Process struct {
 	Addr    string
 	t       testing.TB
 	command func(port string) *exec.Cmd
+	stop    func()
 	kill    func()
 }
+
+// Stop suspends the server with SIGSTOP. Its clients can still connect and send, and get no answer.
+func (p *Process) Stop() { p.stop() }
 
 // Kill kills the server with SIGKILL, unless it is dead.
 func (p *Process) Kill() { p.kill() }
@@ -114,6 +119,7 @@ func (p *Process) begin() bool {
 	testutil.Must(p.t, cmd.Start())
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
+	p.stop = func() { testutil.Must(p.t, cmd.Process.Signal(syscall.SIGSTOP)) }
 	p.kill = sync.OnceFunc(func() { _ = cmd.Process.Kill(); <-ended })
 	p.t.Cleanup(p.kill)
 	if listens(p.t, p.Addr, ended) {
