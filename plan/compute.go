@@ -54,6 +54,16 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// Digest returns a digest of the steps: 32 hexadecimal digits. A saved plan has the one of its execution.
+func (p Plan) Digest() string {
+	steps, err := json.Marshal(p.Steps)
+	if err != nil {
+		panic("plan: digest of the steps: " + err.Error())
+	}
+	sum := sha256.Sum256(steps)
+	return hex.EncodeToString(sum[:16])
+}
+
 // withoutRelocated replaces the view of a provider by an error if its block leads to another location than that of
 // its nodes and images, such as another project or region. In the new location all of them would look lost, while
 // they continue to run unmanaged in the old one.

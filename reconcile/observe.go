@@ -258,7 +258,7 @@ func (e *Engine) Observe(ctx context.Context, refresh bool) (plan.Observed, erro
 	if err = e.addFiles(&seen); err != nil {
 		return seen, err
 	}
-	entries, err := e.Store.List(ctx)
+	entries, err := e.Store.List(ctx, resources.PlannedKinds()...)
 	if err != nil {
 		return seen, fmt.Errorf("read state: %w", err)
 	}

@@ -35,7 +35,7 @@ type recordCache struct {
 }
 
 func newRecordCache(ctx context.Context, store state.Store) (*recordCache, error) {
-	entries, err := store.List(ctx)
+	entries, err := store.List(ctx, resources.PlannedKinds()...)
 	if err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}

@@ -23,16 +23,21 @@ const (
 	KindSighting Kind = "sighting"
 	KindHistory  Kind = "history"
 	KindJournal  Kind = "journal"
+	KindAudit    Kind = "audit"
 )
 
 // Kinds returns all kinds.
 func Kinds() []Kind {
-	return []Kind{KindProvider, KindImage, KindBuild, KindUpload, KindNode, KindRequest, KindTemplate, KindSighting, KindHistory,
-		KindJournal}
+	return append(PlannedKinds(), KindJournal, KindAudit)
 }
 
-// Key names a record. npctl generates the IDs of builds; the store assigns those of uploads, nodes, requests and
-// journals.
+// PlannedKinds returns the kinds that plans depend on.
+func PlannedKinds() []Kind {
+	return []Kind{KindProvider, KindImage, KindBuild, KindUpload, KindNode, KindRequest, KindTemplate, KindSighting, KindHistory}
+}
+
+// Key names a record. npctl generates the IDs of builds; the store assigns those of uploads, nodes, requests,
+// journals and audit records.
 type Key struct {
 	Kind Kind   `json:"kind"`
 	ID   string `json:"id"`
@@ -41,7 +46,7 @@ type Key struct {
 func (k Key) String() string { return string(k.Kind) + "/" + k.ID }
 
 // Record is an object that a store keeps: *ProviderRecord, *ImageRecord, *Build, *Upload, *Node, *Request, *Template,
-// *Sighting, *History, *Journal.
+// *Sighting, *History, *Journal, *Audit.
 type Record interface {
 	Key() Key
 }
@@ -69,6 +74,8 @@ func NewRecord(kind Kind) Record {
 		return &History{}
 	case KindJournal:
 		return &Journal{}
+	case KindAudit:
+		return &Audit{}
 	default:
 		return nil
 	}
@@ -86,12 +93,14 @@ func SetID(record Record, id string) {
 		r.ID = id
 	case *Journal:
 		r.ID = id
+	case *Audit:
+		r.ID = id
 	}
 }
 
 // IsStoreNumbered reports whether the store assigns the IDs of new records of the kind.
 func IsStoreNumbered(kind Kind) bool {
-	return kind == KindNode || kind == KindUpload || kind == KindRequest || kind == KindJournal
+	return kind == KindNode || kind == KindUpload || kind == KindRequest || kind == KindJournal || kind == KindAudit
 }
 
 // StateOf returns the state of a record, or "" for records of a kind without states.
@@ -513,6 +522,39 @@ type Event struct {
 func (e *Event) Concerns(subject string) bool {
 	return subject == "" || e.Subject == subject || slices.Contains(e.Related, subject)
 }
+
+// Audit is an operation by which a person or program changed the fleet, its records or the configuration in force. The store keeps all of
+// them.
+type Audit struct {
+	ID        string    `json:"id"` // increases
+	Time      time.Time `json:"time"`
+	Operation string    `json:"operation"`         // such as apply, reload, state rm
+	Actor     string    `json:"actor"`             // such as anna@host, token NAME: the operating system or the caller says who it is
+	Objects   []string  `json:"objects,omitempty"` // addresses of the steps, or what the command names
+	// Configuration is the digest of the configuration, and Plan that of the steps, as npctl plan -json prints them.
+	Configuration Hash   `json:"configuration_digest,omitempty"`
+	Plan          string `json:"plan_digest,omitempty"`
+	Summary       string `json:"summary,omitempty"` // of the plan, such as "2 to launch"
+	// Reviewed is the digest of the reviewed effect, if the operation was limited to it.
+	Reviewed  string      `json:"reviewed_digest,omitempty"`
+	Overrides []string    `json:"overrides,omitempty"` // failures of checks that were accepted, with the reasons
+	Result    AuditResult `json:"result,omitempty"`    // empty: it runs, or the process was killed
+	Error     string      `json:"error,omitempty"`
+	Seconds   float64     `json:"seconds,omitempty"`
+}
+
+// Key implements Record.
+func (a *Audit) Key() Key { return Key{KindAudit, a.ID} }
+
+// AuditResult is the result of an audited operation.
+type AuditResult string
+
+// The results of audited operations.
+const (
+	AuditDone        AuditResult = "done"
+	AuditFailed      AuditResult = "failed"
+	AuditInterrupted AuditResult = "interrupted"
+)
 
 // RegisteredPool is a pool that a process serves and has registered for the other processes that serve the same
 // requests.

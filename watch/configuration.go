@@ -10,6 +10,7 @@ import (
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state/audit"
 )
 
 // configuration holds the state of the configuration in force and the consent to its deletions.
@@ -145,6 +146,9 @@ func (e *ConsentRequiredError) Error() string { return "new configuration: " + e
 // ReloadOptions are the options of a reload.
 type ReloadOptions struct {
 	AllowDestroy bool // consents to deletions
+	// For the audit record: who reloads, the digest of the reviewed effect or "", and the accepted failures of checks.
+	Actor, Reviewed string
+	Overrides       []string
 	// From and To are the digests of the configuration in force and of the new one; "" permits any. With another configuration,
 	// Reload changes nothing.
 	From, To resources.Hash
@@ -159,8 +163,13 @@ func (d *Daemon) Reload(ctx context.Context, o ReloadOptions) (plan.Plan, error)
 	if o.From != "" && !d.Desired().Digests.Same(o.From) {
 		return plan.Plan{}, fmt.Errorf("%w: the configuration in force is not the one before the change", ErrState)
 	}
+	operation, err := audit.Begin(ctx, d.runner.Commit, resources.Audit{Time: d.observer.Engine().Now(), Operation: "reload", Actor: o.Actor, Reviewed: o.Reviewed, Overrides: o.Overrides})
+	if err != nil {
+		return plan.Plan{}, err
+	}
 	p, err := d.reload(ctx, o)
 	d.noteReload(err)
+	d.endAudit(ctx, operation, p, err)
 	if d.Reloaded != nil {
 		d.Reloaded(p, err)
 	}
@@ -175,6 +184,18 @@ func (d *Daemon) noteReload(err error) {
 	}
 	d.config.noteReload(e.Time, err)
 	d.Journal.add(e)
+}
+
+// endAudit adds the result of a reload to its audit record.
+func (d *Daemon) endAudit(ctx context.Context, operation *audit.Operation, p plan.Plan, err error) {
+	result := resources.AuditFailed
+	if err == nil {
+		result = resources.AuditDone
+		operation.Plan(d.Desired().Digests.Current(), p.Digest(), p.Summary().String())
+	}
+	if err := operation.End(ctx, d.observer.Engine().Now(), result, err); err != nil {
+		d.Log.Warn("the audit record has no result", "error", err)
+	}
 }
 
 func (d *Daemon) reload(ctx context.Context, o ReloadOptions) (plan.Plan, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/planfile"
 	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
 )
@@ -54,7 +56,8 @@ type applyCommand struct {
 	jsonInto    string
 	expect      string // digest or report of the reviewed effect
 	expected    expectation
-	operation   string // apply or destroy
+	operation   string // such as apply or destroy
+	reviewed    string // digest of the reviewed effect to which the plan is limited
 }
 
 func newApplyCommand(a *app) *cli.Command {
@@ -176,6 +179,7 @@ func (c *applyCommand) applyEffect(ctx context.Context, s *session, base *baseCo
 		if err := c.compare(e, c.expected); err != nil {
 			return err
 		}
+		c.reviewed = e.Digest()
 	}
 	whole := len(p.Steps)
 	p = p.Only(e)
@@ -261,8 +265,24 @@ func (c *applyCommand) approve(ctx context.Context, p plan.Plan, without string)
 	return err
 }
 
-// execute runs the steps and reports their results.
+// execute runs the steps with an audit record, and reports their results.
 func (c *applyCommand) execute(ctx context.Context, s *session, p plan.Plan, opt plan.Options, events *eventWriter) error {
+	return c.audited(ctx, s.store, c.auditRecord(s, p), func() error { return c.executeSteps(ctx, s, p, opt, events) })
+}
+
+// auditRecord describes the execution of a plan.
+func (c *applyCommand) auditRecord(s *session, p plan.Plan) resources.Audit {
+	a := resources.Audit{Operation: c.operation, Configuration: s.config.Desired.Digests.Current(), Plan: p.Digest(), Summary: p.Summary().String(), Reviewed: c.reviewed}
+	for i := range p.Steps {
+		a.Objects = append(a.Objects, string(p.Steps[i].Address))
+	}
+	slices.Sort(a.Objects)
+	a.Objects = slices.Compact(a.Objects)
+	a.Overrides = overridden(p.Notes)
+	return a
+}
+
+func (c *applyCommand) executeSteps(ctx context.Context, s *session, p plan.Plan, opt plan.Options, events *eventWriter) error {
 	started := time.Now()
 	journal, closeJournal, err := s.journal(ctx)
 	if err != nil {

@@ -71,6 +71,9 @@ func (c *applyCommand) applySaved(ctx context.Context, s *session, file planfile
 	if file.Plan.Summary().Empty() {
 		return c.incomplete(file.Plan)
 	}
+	if file.Change != nil {
+		c.reviewed = file.Change.Effect.Digest()
+	}
 	return c.execute(ctx, s, file.Plan, file.Meta.Options, events)
 }
 

@@ -131,7 +131,7 @@ type buildHost struct {
 
 // reload reads the configuration and uses it. If the configuration has errors, reload logs them and keeps the previous
 // one.
-func (b *buildHost) reload(ctx context.Context) {
+func (b *buildHost) reload(ctx context.Context, _ string) {
 	engine, use, err := b.loadConfiguration(ctx)
 	if err == nil {
 		err = b.host.Reload(ctx, engine.Buildable(), func(ctx context.Context) error { return b.service.Use(ctx, engine) })

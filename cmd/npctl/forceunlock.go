@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/state"
 )
 
 const forceUnlockDescription = `Removes the lock of the state from its holder. Use this only if that process is certainly dead and its
@@ -59,7 +62,11 @@ func (a *app) forceUnlock(ctx context.Context, id string, force bool) error {
 			return err
 		}
 	}
-	holder, err := store.ForceUnlock(ctx, id)
+	var holder state.Holder
+	err = a.audited(ctx, store, resources.Audit{Operation: "force-unlock", Objects: []string{id}}, func() (err error) {
+		holder, err = store.ForceUnlock(ctx, id)
+		return err
+	})
 	if err != nil {
 		return err
 	}

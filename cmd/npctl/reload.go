@@ -60,6 +60,7 @@ Exit codes: 0, or 1 on an error or when the configuration was refused.` + daemon
 }
 
 func (c *reloadCommand) reload(ctx context.Context, d *client.Client) error {
+	c.options.Actor = c.actor()
 	r, err := d.Reload(ctx, c.options)
 	if err != nil {
 		c.printPendingDeletions(err)
@@ -112,6 +113,7 @@ func (c *reloadCommand) check(ctx context.Context) error {
 	if len(e.Problems) > 0 {
 		return hint(errors.New("the change has a new problem; npctl watch has not reloaded"), "npctl plan -against="+e.Against+" shows it")
 	}
+	c.options.Reviewed, c.options.Overrides = e.Digest(), overridden(e.Notes)
 	c.options.From, c.options.To = string(s.engine.With(base.Desired).Desired.Digests.Current()), string(s.config.Desired.Digests.Current())
 	return nil
 }

@@ -142,13 +142,26 @@ func (r *ruleSet) failed(p *plan.Plan, at plan.Address, severity config.RuleSeve
 	reason := r.reasons[string(at)]
 	switch {
 	case reason != "":
-		note.Code, note.Text = "check-overridden", message+"; accepted: "+reason
+		note.Code, note.Text = codeOverridden, message+"; accepted: "+reason
 	case severity == config.RuleError:
 		problem.Address, problem.Text, problem.Hint = at, message, "change the configuration, or accept it with -override='"+string(at)+"=REASON'"
 		p.Problems = append(p.Problems, problem)
 		return
 	}
 	p.Notes = append(p.Notes, note)
+}
+
+// codeOverridden is the code of a note about a failure that an option accepts.
+const codeOverridden = "check-overridden"
+
+// overridden returns the accepted failures of checks in the notes of a plan, for an audit record.
+func overridden(notes []plan.Note) (all []string) {
+	for _, n := range notes {
+		if n.Code == codeOverridden {
+			all = append(all, string(n.Address)+": "+n.Text)
+		}
+	}
+	return all
 }
 
 // ruleValues returns the values of config.PlanRoots. A root that the plan does not have is missing.

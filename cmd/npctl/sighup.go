@@ -25,7 +25,7 @@ type reloader struct {
 	hints  <-chan struct{} // for SIGHUP
 	inputs *config.Inputs
 	log    *slog.Logger
-	reload func(context.Context)
+	reload func(ctx context.Context, cause string)
 	before string // the changes at the previous check
 }
 
@@ -39,8 +39,10 @@ func (r *reloader) run(ctx context.Context) {
 	}
 	tell := newNotifier(r.log)
 	for {
+		cause := "changed files"
 		select {
 		case <-r.hints:
+			cause = "SIGHUP"
 		case <-checks:
 			if !r.changed() {
 				continue
@@ -49,7 +51,7 @@ func (r *reloader) run(ctx context.Context) {
 			return
 		}
 		tell.reloading()
-		r.reload(ctx)
+		r.reload(ctx, cause)
 		tell.ready()
 	}
 }

@@ -264,6 +264,10 @@ func (c *stateCommand) push(ctx context.Context, cmd *cli.Command) error {
 		if err := own.Import(ctx, in, c.force); err != nil {
 			return fmt.Errorf("state push %s: %w", cmd.Args().First(), err)
 		}
+		// Not before: a record of the replaced state would be gone, and the state newer than the document.
+		if err := c.auditDone(ctx, store, resources.Audit{Operation: "state push", Objects: cmd.Args().Slice()}); err != nil {
+			return err
+		}
 		identity, err := store.Identity(ctx)
 		if err != nil {
 			return err

@@ -43,7 +43,7 @@ func (c *stateCommand) rm(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	forget := func() error {
-		entries, err := store.List(ctx)
+		entries, err := store.List(ctx, resources.PlannedKinds()...)
 		if err != nil {
 			return err
 		}
@@ -54,7 +54,10 @@ func (c *stateCommand) rm(ctx context.Context, cmd *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		return c.forget(ctx, store, chosen)
+		if c.dryRun {
+			return c.forget(ctx, store, chosen)
+		}
+		return c.audited(ctx, store, resources.Audit{Operation: "state rm", Objects: cmd.Args().Slice()}, func() error { return c.forget(ctx, store, chosen) })
 	}
 	if c.dryRun {
 		return errors.Join(forget(), store.Close())

@@ -79,7 +79,9 @@ func reconnection(ctx context.Context, store state.Store, changed []string, plac
 }
 
 // reload discards the result, which reloaded logs.
-func (w *service) reload(ctx context.Context) { _, _ = w.daemon.Reload(ctx, watch.ReloadOptions{}) }
+func (w *service) reload(ctx context.Context, cause string) {
+	_, _ = w.daemon.Reload(ctx, watch.ReloadOptions{Actor: cause})
+}
 
 // reloaded returns a function that logs and counts the result of a reload, for all sources of reloads.
 func (c *watchCommand) reloaded(m *metrics.Metrics) func(plan.Plan, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/reconcile"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
 	"github.com/npctl/npctl/watch/metrics"
@@ -82,6 +83,9 @@ func (c *watchCommand) serve(ctx context.Context, s *session) error {
 	d, err := watch.New(ctx, watch.Options{Engine: s.engine, Load: c.loadConfiguration, Providers: c.providers, Tasks: c.does(), Refresh: c.refresh, MaxListingAge: c.listingAge, Log: c.log,
 		AllowDestroy: c.allowDestroy, Stall: c.stall, Shadow: c.shadow, Compared: m.Compared, ThreadTime: host.ThreadTime(), OnPass: onPass, OnStep: onStep, OnTaken: m.RequestTaken, RequestRefused: m.RequestRefused, Reloaded: c.reloaded(m)})
 	if err != nil {
+		return err
+	}
+	if err := c.auditDone(ctx, s.store, resources.Audit{Operation: watchOperation, Configuration: s.config.Desired.Digests.Current(), Summary: "start"}); err != nil {
 		return err
 	}
 	m.Watch(d)

@@ -220,12 +220,21 @@ type Reload struct {
 	AllowDestroy bool   `json:"allow_destroy,omitempty" doc:"Consents to deletions that need consent."`
 	From         string `json:"from,omitempty" doc:"Digest of the configuration that has to be in force; otherwise nothing is reloaded."`
 	To           string `json:"to,omitempty" doc:"Digest that the new configuration has to have; otherwise it is rejected."`
+	Actor        string `json:"actor,omitempty" maxLength:"1024" doc:"Who reloads, as the client says, for the audit record."`
+	Reviewed     string `json:"reviewed,omitempty" maxLength:"64" doc:"Digest of the reviewed effect, for the audit record."`
+
+	Overrides []string `json:"overrides,omitempty" maxItems:"100" doc:"Failures of checks that were accepted, with the reasons, for the audit record."`
 }
 
 // Reloaded summarizes the plan for a new configuration.
 type Reloaded struct {
 	Summary string `json:"summary" doc:"Summary of the plan, such as: Plan: 1 to build, 1 to upload, 2 to launch, 0 to delete."`
 	Steps   []Step `json:"steps"`
+}
+
+// AuditRecords is a part of the audit records, oldest first.
+type AuditRecords struct {
+	Records []resources.Audit `json:"records"`
 }
 
 // Why explains the state of an object.

@@ -43,7 +43,7 @@ var arrows = map[string][]string{
 	"builders":             {"resources", "resources/schema"},
 	"builders/*":           {"builders", "resources", "resources/schema", "internal/*"},
 	"reconcile":            {"resources", "resources/schema", "plan", "plan/snapshot", "state", "drivers", "builders", "internal/*"},
-	"watch":                {"resources", "plan", "state", "reconcile"},
+	"watch":                {"resources", "plan", "state", "state/audit", "reconcile"},
 	"inspect":              {"resources", "resources/schema", "plan", "state", "inspect/wire"},
 	"inspect/wire":         {"resources", "state"}, // what the API and its clients say to each other; clients need nothing else of the daemon
 	"watch/*":              {"watch", "inspect", "resources", "plan", "state", "reconcile", "internal/*"},

@@ -19,6 +19,7 @@ const reportVersion = "1.0"
 type reportDoc struct {
 	FormatVersion string `json:"format_version"`
 	plan.Meta
+	Digest    string         `json:"plan_digest"`
 	Applyable bool           `json:"applyable"`
 	Complete  bool           `json:"complete"`
 	Errored   bool           `json:"errored"`
@@ -129,6 +130,7 @@ func reportDocOf(p plan.Plan, meta plan.Meta) reportDoc {
 	doc := reportDoc{
 		FormatVersion: reportVersion,
 		Meta:          meta,
+		Digest:        p.Digest(),
 		Applyable:     !summary.Empty(),
 		Complete:      summary.Incomplete() == "" && len(p.Problems) == 0,
 		Errored:       len(p.Problems) > 0,

@@ -110,7 +110,7 @@ func (m *model) op() (state.Op, bool) {
 
 // givenKinds returns the kinds for which the store assigns IDs: a create of such a record always succeeds.
 func (m *model) givenKinds() []resources.Kind {
-	return []resources.Kind{resources.KindUpload, resources.KindNode, resources.KindRequest, resources.KindJournal}
+	return []resources.Kind{resources.KindUpload, resources.KindNode, resources.KindRequest, resources.KindJournal, resources.KindAudit}
 }
 
 // pick draws an existing or deleted record.

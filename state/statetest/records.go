@@ -58,6 +58,9 @@ func record(kind resources.Kind, i int) resources.Record {
 			Declined: []resources.Decline{{Provider: "one", Pool: "main", Reason: "too large"}}}
 	case resources.KindJournal:
 		return &resources.Journal{Events: []resources.Event{{Time: moment, Subject: fmt.Sprintf("node/%d", i), Code: "ready", Text: "it is ready"}}}
+	case resources.KindAudit:
+		return &resources.Audit{Time: moment, Operation: "apply", Actor: "anna@host", Objects: []string{"node.1"}, Overrides: []string{"check.a: b"},
+			Result: resources.AuditDone, Seconds: float64(i)}
 	case resources.KindTemplate:
 		return &resources.Template{Hash: resources.Hash(fmt.Sprintf("v1:%04x", i)), Static: map[string]string{"flavor": "v3", "key": "(sensitive)"},
 			Files: map[string]string{"files/a": fmt.Sprintf("%016x", i)}}
@@ -108,6 +111,10 @@ func touched(r resources.Record) resources.Record {
 	case *resources.Journal:
 		c := *r
 		c.Events = append([]resources.Event{{Text: "before"}}, c.Events...)
+		return &c
+	case *resources.Audit:
+		c := *r
+		c.Error += "+"
 		return &c
 	case *resources.History:
 		c := *r

@@ -206,6 +206,7 @@ func (s *Server) addOperations() {
 	add(a, reader, "GET /v1/steps", "listSteps", "Lists running steps.", status.steps)
 	list := add(a, reader, "GET /v1/events", "listEvents", "Lists events of the journal. With Accept: text/event-stream, sends server-sent events until the client disconnects.", events.list, longPoll)
 	list.Responses["200"].Content["text/event-stream"] = content("text/event-stream", "Each data line is an Event.")["text/event-stream"]
+	add(a, reader, "GET /v1/audit", "listAudit", "Lists audit records: each apply, reload and change of records, with its actor. They are never removed.", status.audit)
 	add(a, reader, "GET /v1/why", "why", "Explains the state of an object and what it waits for.", explainer.why)
 	add(a, full, "POST /v1/reload", reloadName, "Reloads the configuration. A configuration with errors, or with deletions that need consent, is rejected as a whole.", status.reload)
 
@@ -316,6 +317,11 @@ type listEvents struct {
 	Waiting
 	LastEvent string `header:"Last-Event-ID" maxLength:"1024" doc:"The same as after, for clients of server-sent events."`
 	Accept    string `header:"Accept" hidden:"true"`
+}
+
+type listAudit struct {
+	After string `query:"after" maxLength:"1024" doc:"Only records after the one with this ID."`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Maximum number of records: the oldest ones with after, otherwise the newest."`
 }
 
 type explain struct {

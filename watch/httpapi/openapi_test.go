@@ -153,6 +153,7 @@ func TestResponsesMatchTheDescription(t *testing.T) {
 	for _, subject := range []string{"label/small", "image/debian", "provider/one", "node/" + small.ID} {
 		call("GET", "/v1/why", "/v1/why?subject="+subject, "", 200)
 	}
+	call("GET", "/v1/audit", "/v1/audit?limit=5", "", 200)
 	call("GET", "/v1/labels/{id}", "/v1/labels/metal", "", 200)
 	call("GET", "/v1/images/{id}", "/v1/images/debian", "", 200)
 	call("POST", "/v1/images/{id}/pause", "/v1/images/debian/pause", `{"reason":"test"}`, 200)

@@ -138,8 +138,40 @@ type reporter interface {
 	Report() string
 }
 
+// audit lists audit records.
+func (r statusRoutes) audit(ctx context.Context, in *listAudit) (wire.AuditRecords, error) {
+	found := wire.AuditRecords{Records: []resources.Audit{}}
+	entries, err := r.daemon.Engine.Store.List(ctx, resources.KindAudit)
+	for _, e := range entries {
+		if one := e.Record.(*resources.Audit); one.ID > in.After {
+			found.Records = append(found.Records, *one)
+		}
+	}
+	if n := len(found.Records); n > in.Limit {
+		from := n - in.Limit
+		if in.After != "" {
+			from = 0
+		}
+		found.Records = found.Records[from : from+in.Limit]
+	}
+	return found, err
+}
+
+// actor returns who calls: the name of the token and what the client says. Callers on the unix socket have all rights anyway.
+func (c *call) actor(stated string) string {
+	if c.role == local {
+		return cmp.Or(stated, "a client on the socket")
+	}
+	who := "token " + c.who
+	if stated != "" {
+		who += " (" + stated + ")"
+	}
+	return who
+}
+
 func (r statusRoutes) reload(ctx context.Context, in *struct{ Body wire.Reload }) (done wire.Reloaded, err error) {
-	p, err := r.daemon.Reload(ctx, watch.ReloadOptions{AllowDestroy: in.Body.AllowDestroy, From: resources.Hash(in.Body.From), To: resources.Hash(in.Body.To)})
+	p, err := r.daemon.Reload(ctx, watch.ReloadOptions{AllowDestroy: in.Body.AllowDestroy, From: resources.Hash(in.Body.From), To: resources.Hash(in.Body.To),
+		Actor: callOf(ctx).actor(in.Body.Actor), Reviewed: in.Body.Reviewed, Overrides: in.Body.Overrides})
 	if err != nil && problemOf(err).Code == wire.CodeInternal {
 		no := failure(http.StatusUnprocessableEntity, wire.CodeInvalidConfiguration, "correct the errors and reload again; the old configuration stays in force", "%s", err)
 		if mistakes, ok := errors.AsType[reporter](err); ok {
