@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -8,27 +9,33 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// LeastReady is the least number of ready nodes of a label at any moment while a plan is executed, in the worst order that the
-// dependencies of the steps allow. It supposes that no new request arrives and that each step succeeds.
+// LeastReady is the least number of ready nodes of a label, or of ready uploads of an image in a provider, at any moment while a plan
+// is executed, in the worst order that the dependencies of the steps allow. It supposes that no new request arrives and that each step
+// succeeds.
 type LeastReady struct {
-	Label string `json:"label"`
-	Ready int    `json:"ready"` // before the first step
-	Least int    `json:"least"`
-	// Empty is the time without a ready node, in seconds, by the estimates: at least this long in the worst order. 0 if a node is always
-	// ready, or if an estimate is missing.
+	Label    string `json:"label,omitempty"` // of nodes
+	Image    string `json:"image,omitempty"` // of uploads
+	Provider string `json:"provider,omitempty"`
+	Ready    int    `json:"ready"` // before the first step
+	Least    int    `json:"least"`
+	// Empty is the time without a ready node or upload, in seconds, by the estimates: at least this long in the worst order. 0 if one is
+	// always ready, or if an estimate is missing.
 	Empty float64 `json:"empty_seconds,omitempty"`
-	// Stays reports whether no later step of the plan makes a node of the empty label ready.
+	// Stays reports whether no later step of the plan makes a node or upload ready.
 	Stays bool `json:"stays_empty,omitempty"`
 }
 
-// worstMoment is a moment with the least number of ready nodes of a label.
+// supply names a label or an image in a provider: a LeastReady without numbers.
+type supply = LeastReady
+
+// worstMoment is a moment with the least number of a supply.
 type worstMoment struct {
 	LeastReady
 	started map[int]bool // positions of the steps that have started; of these, the steps that others wait for have ended
 }
 
-// LeastReadyOf returns the result for each label of which the plan takes ready nodes, by label. A node that is assigned to a
-// request does not count as ready.
+// LeastReadyOf returns the result for each label of which the plan takes ready nodes, by label, and then for each image of which it
+// takes ready uploads, by image and provider. A node that is assigned to a request does not count as ready.
 func LeastReadyOf(p Plan, r Records) (all []LeastReady) {
 	for _, m := range worstMoments(p, r) {
 		all = append(all, m.LeastReady)
@@ -37,66 +44,79 @@ func LeastReadyOf(p Plan, r Records) (all []LeastReady) {
 }
 
 func worstMoments(p Plan, r Records) (all []worstMoment) {
-	free := map[resources.Key]*resources.Node{}
-	ready, nodes := map[string]int{}, map[resources.Key]*resources.Node{}
+	ready, free := map[supply]int{}, map[resources.Key][]supply{} // free has the supplies to which a ready node or upload belongs
+	nodes := map[resources.Key]*resources.Node{}
 	for _, n := range r.Nodes {
 		nodes[n.Key()] = n
 		if n.State == resources.StateReady && n.Request == "" {
-			free[n.Key()] = n
-			for _, label := range n.Labels {
-				ready[label]++
-			}
+			free[n.Key()] = ofLabels(n.Labels)
+		}
+	}
+	for _, u := range r.Uploads {
+		if u.State == resources.StateReady {
+			free[u.Key()] = []supply{{Image: u.Image, Provider: u.Provider}}
+		}
+	}
+	for _, supplies := range free {
+		for _, of := range supplies {
+			ready[of]++
 		}
 	}
 	g := newStepGraph(p.Steps)
-	takes, adds := map[string][]int{}, map[string][]int{} // positions of steps, once for each node
+	takes, adds := map[supply][]int{}, map[supply][]int{} // positions of steps, once for each node or upload
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		for _, n := range s.takesFrom(free) {
-			for _, label := range n.Labels {
-				takes[label] = append(takes[label], i)
+		for _, key := range s.takes() {
+			for _, of := range free[key] {
+				takes[of] = append(takes[of], i)
 			}
 		}
-		for _, label := range s.addsTo(nodes) {
-			adds[label] = append(adds[label], i)
+		for _, of := range s.addsTo(nodes) {
+			adds[of] = append(adds[of], i)
 		}
 	}
-	for label, steps := range takes {
-		all = append(all, g.least(label, ready[label], steps, adds[label]))
+	for of, steps := range takes {
+		all = append(all, g.least(of, ready[of], steps, adds[of]))
 	}
-	slices.SortFunc(all, func(a, b worstMoment) int { return strings.Compare(a.Label, b.Label) })
+	slices.SortFunc(all, func(a, b worstMoment) int {
+		return cmp.Or(strings.Compare(a.Image, b.Image), strings.Compare(a.Provider, b.Provider), strings.Compare(a.Label, b.Label))
+	})
 	return all
 }
 
-// takesFrom returns the ready nodes that are not available after the start of the step.
-func (s *Step) takesFrom(free map[resources.Key]*resources.Node) (taken []*resources.Node) {
-	keys := []resources.Key{s.Record}
+func ofLabels(labels []string) []supply {
+	supplies := make([]supply, len(labels))
+	for i, label := range labels {
+		supplies[i] = supply{Label: label}
+	}
+	return supplies
+}
+
+// takes returns the nodes and uploads that are not available after the start of the step.
+func (s *Step) takes() (keys []resources.Key) {
 	switch {
 	case s.Kind == KindServe:
-		keys = nil
 		for _, id := range s.Nodes {
 			keys = append(keys, resources.Key{Kind: resources.KindNode, ID: id})
 		}
-	case s.Thing != ThingNode, !s.Removes() && s.Action != ActionForget && s.Kind != KindCheckSlot:
-		return nil
+	case s.Thing != ThingNode && s.Thing != ThingUpload: // leaks have no record
+	case s.Removes(), s.Action == ActionForget, s.Kind == KindCheckSlot:
+		keys = append(keys, s.Record)
 	}
-	for _, key := range keys {
-		if n := free[key]; n != nil {
-			taken = append(taken, n)
-		}
-	}
-	return taken
+	return keys
 }
 
-// addsTo returns the labels that have one more ready node after the end of the step.
-func (s *Step) addsTo(nodes map[resources.Key]*resources.Node) []string {
+// addsTo returns the supplies that have one more ready node or upload after the end of the step.
+func (s *Step) addsTo(nodes map[resources.Key]*resources.Node) []supply {
 	n := nodes[s.Record]
 	switch {
 	case s.Kind == KindLaunch && s.Request == "", s.Kind == KindRegisterSlot, s.Kind == KindImportNode && s.Becomes == resources.StateReady:
-		return strings.Split(s.Label, ",")
+		return ofLabels(strings.Split(s.Label, ","))
+	case s.Kind == KindUpload, s.Kind == KindImportImage:
+		return []supply{{Image: s.Image, Provider: s.Provider}}
 	case s.Kind == KindCheckSlot && n != nil,
 		s.Kind == KindUpdateNode && s.Reason == ReasonRequestGone && n != nil && n.State == resources.StateReady:
-		return n.Labels
+		return ofLabels(n.Labels)
 	default:
 		return nil
 	}
@@ -134,11 +154,11 @@ func (g *stepGraph) ancestors(step int, to map[int]bool) {
 	}
 }
 
-// least finds the worst moment of a label: a set of started steps, which contains all steps that they wait for and takes the most
+// least finds the worst moment of a supply: a set of started steps, which contains all steps that they wait for and takes the most
 // nodes beyond the added ones. A maximum matching pairs each taken node with an added node whose step has to end before. A pair
 // leaves the number as it is, so the unmatched taken nodes are the decrease, and alternating paths from them give the set (the
 // theorem of Kőnig).
-func (g *stepGraph) least(label string, ready int, takes, adds []int) worstMoment {
+func (g *stepGraph) least(of supply, ready int, takes, adds []int) worstMoment {
 	addsAt := map[int][]int{} // by step: positions in adds
 	for j, add := range adds {
 		addsAt[add] = append(addsAt[add], j)
@@ -171,7 +191,8 @@ func (g *stepGraph) least(label string, ready int, takes, adds []int) worstMomen
 		}
 		return false
 	}
-	l := worstMoment{LeastReady{Label: label, Ready: ready, Least: ready}, map[int]bool{}}
+	of.Ready, of.Least = ready, ready
+	l := worstMoment{of, map[int]bool{}}
 	var start func(i int)
 	start = func(i int) {
 		if !l.started[takes[i]] {

@@ -17,21 +17,30 @@ type overlapping struct {
 	starting map[string]bool // also those that have ended
 	ended    map[string]bool
 	busy     map[resources.Key]bool
-	least    map[string]int
+	least    map[supply]int
 }
 
 func newOverlapping(m *model, d resources.Desired, p Plan) *overlapping {
 	m.uploaded, m.built, m.current = map[imageAt]string{}, map[string]string{}, p
-	o := &overlapping{m, d, p.Steps, map[string]bool{}, map[string]bool{}, map[resources.Key]bool{}, map[string]int{}}
+	o := &overlapping{m, d, p.Steps, map[string]bool{}, map[string]bool{}, map[resources.Key]bool{}, map[supply]int{}}
 	for _, l := range d.Labels {
-		o.least[l.Name] = o.ready(l.Name)
+		o.least[supply{Label: l.Name}] = o.ready(supply{Label: l.Name})
+	}
+	for _, u := range m.Records.Uploads {
+		of := supply{Image: u.Image, Provider: u.Provider}
+		o.least[of] = o.ready(of)
 	}
 	return o
 }
 
-func (o *overlapping) ready(label string) (count int) {
+func (o *overlapping) ready(of supply) (count int) {
 	for _, n := range o.model.Records.Nodes {
-		if n.State == resources.StateReady && slices.Contains(n.Labels, label) && !o.busy[n.Key()] {
+		if n.State == resources.StateReady && slices.Contains(n.Labels, of.Label) && !o.busy[n.Key()] {
+			count++
+		}
+	}
+	for _, u := range o.model.Records.Uploads {
+		if u.State == resources.StateReady && of == (supply{Image: u.Image, Provider: u.Provider}) && !o.busy[u.Key()] {
 			count++
 		}
 	}
@@ -48,7 +57,7 @@ func (o *overlapping) runnable(s *Step) bool {
 // start starts a step, and end ends it. A node is not ready while a step removes or checks it.
 func (o *overlapping) start(s *Step) {
 	o.starting[s.ID] = true
-	if s.Record.Kind == resources.KindNode && (s.Removes() || s.Action == ActionForget || s.Kind == KindCheckSlot) {
+	if s.Thing != ThingBuild && (s.Removes() || s.Action == ActionForget || s.Kind == KindCheckSlot) {
 		o.busy[s.Record] = true
 	}
 	o.note()
@@ -62,8 +71,8 @@ func (o *overlapping) end(t *rapid.T, s *Step) {
 }
 
 func (o *overlapping) note() {
-	for label, n := range o.least {
-		o.least[label] = min(n, o.ready(label))
+	for of, n := range o.least {
+		o.least[of] = min(n, o.ready(of))
 	}
 }
 
@@ -92,8 +101,9 @@ func TestLeastReadyIsTheWorstOfAllOrders(t *testing.T) {
 			}
 		}
 		for _, l := range worst {
-			if observed, configured := random.least[l.Label]; configured && observed < l.Least {
-				t.Fatalf("label %s had %d ready nodes, the plan says %d at least:\n%s", l.Label, observed, l.Least, lines(p))
+			of := supply{Label: l.Label, Image: l.Image, Provider: l.Provider}
+			if observed, known := random.least[of]; known && observed < l.Least {
+				t.Fatalf("%+v had %d ready, the plan says %d at least:\n%s", of, observed, l.Least, lines(p))
 			}
 			if l.Least < l.Ready {
 				falls++
@@ -111,13 +121,13 @@ func TestLeastReadyIsTheWorstOfAllOrders(t *testing.T) {
 					}
 				}
 				if !order.runnable(s) {
-					t.Fatalf("%s cannot start before the worst moment of label %s:\n%s", s.ID, l.Label, lines(p))
+					t.Fatalf("%s cannot start before the worst moment of %+v:\n%s", s.ID, of, lines(p))
 				}
 				order.start(s)
 				running = append(running, s)
 			}
-			if got := order.ready(l.Label); got != l.Least {
-				t.Fatalf("label %s has %d ready nodes at its worst moment, the plan says %d:\n%s", l.Label, got, l.Least, lines(p))
+			if got := order.ready(of); got != l.Least {
+				t.Fatalf("%+v has %d ready at its worst moment, the plan says %d:\n%s", of, got, l.Least, lines(p))
 			}
 		}
 	})

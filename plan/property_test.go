@@ -432,8 +432,16 @@ func TestAfterApplyTheNextPlanIsEmpty(t *testing.T) {
 			if wrong := foreignField(p.Steps); wrong != "" {
 				t.Fatal(wrong)
 			}
+			removed := map[resources.Key]bool{}
 			for i := range p.Steps {
-				if s := &p.Steps[i]; s.Thing == ThingNode && s.Removes() && slices.Contains(p.Unchanged.Addresses(), s.Address) {
+				s := &p.Steps[i]
+				if (s.Removes() || s.Action == ActionForget) && s.Record.Kind != "" {
+					if removed[s.Record] {
+						t.Fatalf("%s is removed twice:\n%s", s.Record, lines(p))
+					}
+					removed[s.Record] = true
+				}
+				if s.Thing == ThingNode && s.Removes() && slices.Contains(p.Unchanged.Addresses(), s.Address) {
 					t.Fatalf("%s is unchanged and removed", s.Address)
 				}
 			}

@@ -15,6 +15,7 @@ func (ip *imagePlanner) checkUpload(u *resources.Upload) {
 	remote, found := ip.world.remote[u.ID]
 	switch {
 	case u.Importing: // see imports
+	case ip.draft.deletedBy[u.Key()] != "": // with its build
 	case u.State == resources.StateUploading || u.State == resources.StateDeleting:
 		ip.deleteUpload(u, ReasonUnfinished)
 	case u.State == resources.StateFailed:

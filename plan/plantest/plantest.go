@@ -103,7 +103,9 @@ func Leak() plan.Step {
 
 // Least has a label that is never empty, an empty one with a successor, and an empty one without.
 func Least(name string) []plan.LeastReady {
-	return []plan.LeastReady{{Label: "debian-large" + name, Ready: 2, Empty: 95}, {Label: "debian-old" + name, Ready: 1, Stays: true}, {Label: "debian-small" + name, Ready: 3, Least: 1}}
+	return []plan.LeastReady{{Label: "debian-large" + name, Ready: 2, Empty: 95}, {Label: "debian-old" + name, Ready: 1, Stays: true},
+		{Label: "debian-small" + name, Ready: 3, Least: 1},
+		{Image: "debian" + name, Provider: "vexxhost" + name, Ready: 1, Empty: 40}, {Image: "debian" + name, Provider: "rax" + name, Ready: 2, Least: 1}}
 }
 
 // Cost is a cost in which name is part of each name.
