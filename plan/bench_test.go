@@ -156,6 +156,25 @@ func BenchmarkWaitingRequests(b *testing.B) {
 	b.ReportMetric(float64(len(p.Steps)), "steps")
 }
 
+// BenchmarkEffectStaticNodes compares the registrations of 10,000 static nodes.
+func BenchmarkEffectStaticNodes(b *testing.B) {
+	pool := resources.Pool{Name: "main"}
+	for i := range 10000 {
+		pool.Nodes = append(pool.Nodes, resources.StaticNode{Name: fmt.Sprint("m", i), Labels: []string{"metal"}, Slots: 1, Hashes: resources.Hashes{"v1:a"}})
+	}
+	d := resources.Desired{Labels: []resources.Label{{Name: "metal"}}, Providers: []resources.Provider{{Name: "rack", Driver: "static", Pools: []resources.Pool{pool}}}}
+	o := Observed{Now: now, Providers: map[string]ProviderView{"rack": {ListedAt: now}}}
+	side := Side{Desired: d, Observed: o, Plan: Compute(d, o, Options{})}
+	if len(side.Plan.Steps) < 10000 {
+		b.Fatalf("%d steps", len(side.Plan.Steps))
+	}
+	for b.Loop() {
+		if e := EffectOf(side, side, nil); !e.Empty() {
+			b.Fatal("the same plan has an effect")
+		}
+	}
+}
+
 // BenchmarkEffect computes the effect of a change of three labels and an image of that fleet: both plans, at the same time as npctl does,
 // and their difference.
 func BenchmarkEffect(b *testing.B) {

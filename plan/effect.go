@@ -330,9 +330,9 @@ func match(base, head Side, skipped []string) (m matched) {
 // attempts returns the steps of the plan, except those of the skipped providers, with the names that their blocks have after the
 // moves.
 func (side Side) attempts(moves resources.Moves, skipped []string) []*attempt {
-	all := make([]*attempt, 0, len(side.Plan.Steps))
+	all, machines := make([]*attempt, 0, len(side.Plan.Steps)), side.machines()
 	for i := range side.Plan.Steps {
-		a := side.attempt(&side.Plan.Steps[i])
+		a := side.attempt(&side.Plan.Steps[i], machines)
 		present := presentStep(*a.step, moves)
 		a.task = taskOf(&present)
 		if image, ok := a.attributes["image"]; ok && len(moves) > 0 {
@@ -345,8 +345,25 @@ func (side Side) attempts(moves resources.Moves, skipped []string) []*attempt {
 	return all
 }
 
+// machine names a configured static node.
+type machine struct{ provider, pool, node string }
+
+func (side Side) machines() map[machine]*resources.StaticNode {
+	all := map[machine]*resources.StaticNode{}
+	for i := range side.Desired.Providers {
+		p := &side.Desired.Providers[i]
+		for j := range p.Pools {
+			for k := range p.Pools[j].Nodes {
+				n := &p.Pools[j].Nodes[k]
+				all[machine{p.Name, p.Pools[j].Name, n.Name}] = n
+			}
+		}
+	}
+	return all
+}
+
 // attempt returns a step with the attributes of its work. Its task is not set yet.
-func (side Side) attempt(s *Step) *attempt {
+func (side Side) attempt(s *Step, machines map[machine]*resources.StaticNode) *attempt {
 	a := &attempt{step: s, attributes: map[string]string{}}
 	for name, value := range map[string]string{
 		"build": s.Build, "version": s.Version, "formats": strings.Join(s.Formats, ", "), "upload": s.Upload, "zone": s.Zone,
@@ -373,8 +390,8 @@ func (side Side) attempt(s *Step) *attempt {
 			a.material, a.former = offer.Hashes, offer.Former
 		}
 	case s.Kind == KindRegisterSlot, s.Kind == KindCheckSlot:
-		if machine := provider.Pool(s.Pool).Node(s.Node); machine != nil {
-			a.material, a.former = machine.Hashes, machine.Former
+		if n := machines[machine{s.Provider, s.Pool, s.Node}]; n != nil {
+			a.material, a.former = n.Hashes, n.Former
 		}
 	}
 	return a
