@@ -33,7 +33,7 @@ type Operation struct {
 
 // Begin writes the record of an operation, before its first effect. Without the record, the operation must not take place.
 func Begin(ctx context.Context, commit Commit, record resources.Audit) (*Operation, error) {
-	limit(&record)
+	record.Objects, record.Overrides = limited(record.Objects), limited(record.Overrides)
 	o := &Operation{commit: commit, record: record}
 	return o, o.write(ctx)
 }
@@ -51,12 +51,12 @@ func (o *Operation) End(ctx context.Context, now time.Time, result resources.Aud
 	if err != nil {
 		o.record.Error, _, _ = strings.Cut(err.Error(), "\n")
 	}
-	limit(&o.record)
 	return o.write(ctx)
 }
 
 func (o *Operation) write(ctx context.Context) error {
 	record := o.record
+	record.Actor, record.Summary, record.Error = text.Shorten(record.Actor, maxText), text.Shorten(record.Summary, maxText), text.Shorten(record.Error, maxText)
 	entries, err := o.commit(ctx, state.Op{Record: &record, Revision: o.revision})
 	if err != nil {
 		return fmt.Errorf("write the audit record: %w", err)
@@ -65,12 +65,7 @@ func (o *Operation) write(ctx context.Context) error {
 	return nil
 }
 
-// limit shortens the parts of a record that have no limit of their own.
-func limit(r *resources.Audit) {
-	r.Actor, r.Summary, r.Error = text.Shorten(r.Actor, maxText), text.Shorten(r.Summary, maxText), text.Shorten(r.Error, maxText)
-	r.Objects, r.Overrides = limited(r.Objects), limited(r.Overrides)
-}
-
+// limited shortens words, and a list of too many.
 func limited(words []string) (some []string) {
 	for i, word := range words {
 		if i == maxWords {
