@@ -11,17 +11,39 @@ import (
 
 // CostOf returns the price of the nodes that the configuration requires, that exist, and that its limits allow.
 func CostOf(want resources.Desired, seen Observed) resources.Cost {
-	if !slices.ContainsFunc(want.Providers, func(p resources.Provider) bool { return len(p.Prices) > 0 }) {
+	c := newCosts(want, seen)
+	if c == nil {
 		return resources.Cost{}
 	}
-	seen, _ = withMoves(want, seen)
-	c := costs{world: newWorld(want, emptied(want, seen), Options{}), seen: seen, lines: map[costKey]*costLine{}, unpriced: map[unpricedKey]*resources.UnpricedNodes{},
-		providers: map[string]resources.Money{}, prices: map[*poolOffer]float64{}}
-	c.addOffers()
 	c.addMinReady()
 	c.addExisting()
 	c.addLimits()
 	return c.cost()
+}
+
+// NodePrices returns the prices for one hour of the nodes that have a server, by ID, as far as they are known.
+func NodePrices(want resources.Desired, seen Observed) map[string]resources.Money {
+	prices := map[string]resources.Money{}
+	if c := newCosts(want, seen); c != nil {
+		c.eachExisting(func(n *resources.Node, _ string, price float64, known bool) {
+			if known {
+				prices[n.ID] = resources.MoneyOf(price, 1)
+			}
+		})
+	}
+	return prices
+}
+
+// newCosts returns the prices of new nodes, or nil if no provider has prices.
+func newCosts(want resources.Desired, seen Observed) *costs {
+	if !slices.ContainsFunc(want.Providers, func(p resources.Provider) bool { return len(p.Prices) > 0 }) {
+		return nil
+	}
+	seen, _ = withMoves(want, seen)
+	c := &costs{world: newWorld(want, emptied(want, seen), Options{}), seen: seen, lines: map[costKey]*costLine{}, unpriced: map[unpricedKey]*resources.UnpricedNodes{},
+		providers: map[string]resources.Money{}, prices: map[*poolOffer]float64{}}
+	c.addOffers()
+	return c
 }
 
 // emptied returns an observation of the same clouds without any object, in which each provider can have nodes.
@@ -139,6 +161,18 @@ func (c *costs) addMinReady() {
 
 // addExisting adds the nodes that have a server, and the static ones.
 func (c *costs) addExisting() {
+	c.eachExisting(func(n *resources.Node, label string, price float64, known bool) {
+		if known {
+			line := c.line(n.Provider, label)
+			line.now = line.now.Plus(resources.MoneyOf(price, 1))
+		} else {
+			c.withoutPrice(n.Provider, label, n.Static).Now++
+		}
+	})
+}
+
+// eachExisting calls do with each node that has a server or is static, with its label and its price, if known.
+func (c *costs) eachExisting(do func(n *resources.Node, label string, price float64, known bool)) {
 	flavors := map[resources.Hash]string{}
 	for _, t := range c.seen.Records.Templates {
 		flavors[t.Hash] = staticText(t.Static["flavor"])
@@ -167,15 +201,11 @@ func (c *costs) addExisting() {
 		}
 		switch {
 		case n.Static:
-			c.withoutPrice(n.Provider, label, true).Now++
+			do(n, label, 0, false)
 		case n.ExternalID == "" && !listed, !ours[n.Provider]:
 		default:
-			if price, known := c.nodePrice(n, label, flavor, flavors[n.Hash]); known {
-				line := c.line(n.Provider, label)
-				line.now = line.now.Plus(resources.MoneyOf(price, 1))
-			} else {
-				c.withoutPrice(n.Provider, label, false).Now++
-			}
+			price, known := c.nodePrice(n, label, flavor, flavors[n.Hash])
+			do(n, label, price, known)
 		}
 	}
 }

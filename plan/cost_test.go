@@ -72,6 +72,10 @@ func TestCostOfAFleet(t *testing.T) {
 	view.Instances = []resources.Instance{{ID: "x", Flavor: "s", Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindNode, ID: "3"}}}
 	o.Providers["east"] = view
 
+	if got, want := NodePrices(d, o), (map[string]resources.Money{"1": 100000, "2": 250000, "3": 100000}); !maps.Equal(got, want) {
+		t.Errorf("prices of nodes: %v, want %v", got, want)
+	}
+
 	// East has the better priority and 3 servers: big, and two of small. The others of small go west, and metal is in the lab.
 	want := `  EUR []: 0.45 0.45 0.75
   USD []: 3 0 0

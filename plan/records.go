@@ -10,7 +10,7 @@ import (
 
 // Put adds a record at a revision, or replaces the record with the same key. The records of a kind are always sorted
 // by ID, so that the same records produce the same plan; a store lists them in this order, so each one is appended.
-// The planner does not use journals.
+// The planner uses only those of resources.PlannedKinds.
 func (r *Records) Put(record resources.Record, revision uint64) {
 	if r.Revisions == nil {
 		r.Revisions = map[resources.Key]uint64{}

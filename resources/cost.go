@@ -62,6 +62,14 @@ func MoneyOf(price, n float64) Money {
 // Plus adds two amounts.
 func (m Money) Plus(more Money) Money { return min(m, MoneyLimit-more) + more }
 
+// Times multiplies an amount by a number that is not negative.
+func (m Money) Times(n int64) Money {
+	if n == 0 {
+		return 0
+	}
+	return min(m, MoneyLimit/Money(n)) * Money(n)
+}
+
 // Rate returns the amount for people and programs.
 func (m Money) Rate() Rate {
 	return Rate{Hour: float64(m) / 1e6, Month: math.Round(float64(m)*720) / 1e6}

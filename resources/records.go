@@ -24,11 +24,12 @@ const (
 	KindHistory  Kind = "history"
 	KindJournal  Kind = "journal"
 	KindAudit    Kind = "audit"
+	KindUse      Kind = "use"
 )
 
 // Kinds returns all kinds.
 func Kinds() []Kind {
-	return append(PlannedKinds(), KindJournal, KindAudit)
+	return append(PlannedKinds(), KindJournal, KindAudit, KindUse)
 }
 
 // PlannedKinds returns the kinds that plans depend on.
@@ -46,7 +47,7 @@ type Key struct {
 func (k Key) String() string { return string(k.Kind) + "/" + k.ID }
 
 // Record is an object that a store keeps: *ProviderRecord, *ImageRecord, *Build, *Upload, *Node, *Request, *Template,
-// *Sighting, *History, *Journal, *Audit.
+// *Sighting, *History, *Journal, *Audit, *Use.
 type Record interface {
 	Key() Key
 }
@@ -76,6 +77,8 @@ func NewRecord(kind Kind) Record {
 		return &Journal{}
 	case KindAudit:
 		return &Audit{}
+	case KindUse:
+		return &Use{}
 	default:
 		return nil
 	}

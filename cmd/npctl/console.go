@@ -17,6 +17,7 @@ import (
 	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
 )
 
 const consoleDescription = `Evaluates expressions of the configuration language and prints their values: var, local, references
@@ -173,5 +174,5 @@ func (c *consoleCommand) records(ctx context.Context) (plan.Records, error) {
 		return plan.Records{}, err
 	}
 	defer store.Close() //nolint:errcheck // read-only
-	return listRecords(ctx, store)
+	return listRecords(ctx, store, resources.PlannedKinds()...)
 }

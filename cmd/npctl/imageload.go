@@ -11,6 +11,7 @@ import (
 	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/imagefile"
 	"github.com/npctl/npctl/plan"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/watch"
 )
@@ -75,7 +76,7 @@ func (a *app) loadState(ctx context.Context, v variableOptions, how detail) (w i
 // read adds the records, unless they are observed already, and the journal.
 func (w *imageState) read(ctx context.Context, store state.Store, how detail) (err error) {
 	if w.Observed.Now.IsZero() {
-		w.Observed.Records, err = listRecords(ctx, store)
+		w.Observed.Records, err = listRecords(ctx, store, resources.PlannedKinds()...)
 	}
 	if err != nil || how < withJournal {
 		return err

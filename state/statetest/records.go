@@ -61,6 +61,11 @@ func record(kind resources.Kind, i int) resources.Record {
 	case resources.KindAudit:
 		return &resources.Audit{Time: moment, Operation: "apply", Actor: "anna@host", Objects: []string{"node.1"}, Overrides: []string{"check.a: b"},
 			Result: resources.AuditDone, Seconds: float64(i)}
+	case resources.KindUse:
+		return &resources.Use{Hour: moment.Truncate(time.Hour).Add(time.Duration(i) * time.Hour), Seconds: 3600, Rows: []resources.UseRow{
+			{UseGroup: resources.UseGroup{Label: "debian", Provider: "vexxhost", Pool: "main", Tenant: "acme", Project: "büro <&> \u2028", Currency: "EUR"},
+				UseAmounts: resources.UseAmounts{InUse: 1 << 40, Cost: resources.MoneyLimit, Waits: [6]int64{1, 5: 2}}},
+			{UseGroup: resources.UseGroup{Remainder: true}, UseAmounts: resources.UseAmounts{Ready: 1, Launching: 2, Other: 3, Unpriced: 6, Failed: 4}}}}
 	case resources.KindTemplate:
 		return &resources.Template{Hash: resources.Hash(fmt.Sprintf("v1:%04x", i)), Static: map[string]string{"flavor": "v3", "key": "(sensitive)"},
 			Files: map[string]string{"files/a": fmt.Sprintf("%016x", i)}}
@@ -115,6 +120,10 @@ func touched(r resources.Record) resources.Record {
 	case *resources.Audit:
 		c := *r
 		c.Error += "+"
+		return &c
+	case *resources.Use:
+		c := *r
+		c.Seconds++
 		return &c
 	case *resources.History:
 		c := *r

@@ -30,7 +30,7 @@
 //   - Each change of a znode causes one event. The store counts events to separate its own changes from those of others.
 //   - A znode keeps its content byte for byte, except for the keys with a new meaning.
 //   - An unreadable record does not affect others: the store logs it, omits it from lists and does not change it.
-//   - The kinds that concern one process only (provider, image, template, sighting, history, journal, audit) are kept in
+//   - The kinds that concern one process only (provider, image, template, sighting, history, journal, audit, use) are kept in
 //     a private store of this process. A Commit to both writes ZooKeeper first: a crash between the two loses only records
 //     that npctl derives again (a provider or an image from the configuration, a sighting from the next listing) or that
 //     are notes.
