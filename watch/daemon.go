@@ -51,7 +51,8 @@ type Daemon struct {
 	connection *connection
 	presence   *presence
 	stall      *stall
-	shadow     *shadow // nil unless Options.Shadow
+	use        *useRecorder // nil without the task nodes, and in a shadow
+	shadow     *shadow      // nil unless Options.Shadow
 
 	wake       chan struct{} // receives a hint after a change other than that of a record
 	began      time.Time
@@ -120,6 +121,9 @@ func (d *Daemon) assemble() {
 	d.connection = &connection{store: d.runner.Shared(), log: d.Log}
 	d.presence = &presence{store: owned, log: d.Log, registered: d.triggerPass, changed: make(chan struct{}, 1)}
 	d.stall = &stall{after: d.Stall, log: d.Log, journal: d.Journal, progress: d.began}
+	if d.duties.hasTask(TaskNodes) && !d.Shadow {
+		d.use = &useRecorder{store: d.Engine.Store, log: d.Log, now: d.Engine.Now, last: d.Last, led: d.led, request: d.Clients.Request, unsaved: useHours{}}
+	}
 	if d.Shadow {
 		d.shadow = newShadow(d.duties, d.Log, d.Journal, d.Compared)
 	}
@@ -141,6 +145,9 @@ func (d *Daemon) Run(ctx context.Context, grace time.Duration) error {
 		}
 	})
 	helpers.Go(func() { d.presence.register(side) })
+	if d.use != nil {
+		helpers.Go(func() { d.use.keep(side, d.suspension.unlessSuspended) })
+	}
 	if d.leadership.store != nil && d.duties.hasTask(TaskImages) {
 		helpers.Go(func() { d.leadership.maintain(side, state.ImagesLock, d.pollers.triggerAll, nil) })
 		helpers.Go(func() { d.images.maintain(side) })
@@ -157,7 +164,7 @@ func (d *Daemon) Run(ctx context.Context, grace time.Duration) error {
 	}
 	finish, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer done()
-	return errors.Join(d.tidyNow(finish), d.Journal.Flush(finish))
+	return errors.Join(d.tidyNow(finish), d.use.finish(finish), d.Journal.Flush(finish))
 }
 
 // loop runs a pass after each change and whenever nextPassDelay has passed.
@@ -257,6 +264,9 @@ func (d *Daemon) report(event reconcile.Event) {
 		d.outages.onLaunchResult(event, view)
 	}
 	d.stall.note(event)
+	if d.use != nil {
+		d.use.note(event)
+	}
 	d.Journal.AddStep(event)
 	if d.OnStep != nil {
 		d.OnStep(event)
