@@ -95,7 +95,7 @@ func (a *app) command() *cli.Command {
 		Commands: []*cli.Command{
 			newInitCommand(a), newConvertCommand(a), newValidateCommand(a), newFmtCommand(a),
 			newPlanCommand(a), newReviewCommand(a), newApplyCommand(a), newDestroyCommand(a), newTestCommand(a), newWatchCommand(a),
-			newRequestCommand(a), newNodeCommand(a), newStatusCommand(a), newWhyCommand(a), newEventsCommand(a), newFreezeCommand(a), newThawCommand(a), newReloadCommand(a),
+			newRequestCommand(a), newNodeCommand(a), newStatusCommand(a), newWhyCommand(a), newEventsCommand(a), newCostCommand(a), newFreezeCommand(a), newThawCommand(a), newReloadCommand(a),
 			newImageCommand(a), newBuilderCommand(a), newShowCommand(a), newGraphCommand(a), newStateCommand(a), newAuditCommand(a), newSnapshotCommand(a), newImportCommand(a), newUnmanagedCommand(a), newForceUnlockCommand(a),
 			newDriverCommand(a), newConsoleCommand(a), newOutputCommand(a), newProvidersCommand(a), newVersionCommand(a), newCompletionCommand(a), newHelpCommand(), newDocsCommand(a),
 		},

@@ -26,10 +26,13 @@ func single(ask source) source {
 	}
 }
 
-func states(kind resources.Kind) source {
+func states(kind resources.Kind) source { return listed(resources.StatesOf(kind)) }
+
+// listed is for options that take names separated by commas.
+func listed[S ~string](names []S) source {
 	return func(_ context.Context, _ *completion, value string) []candidate {
 		given := value[:strings.LastIndexByte(value, ',')+1]
-		return candidates(resources.StatesOf(kind), func(s resources.State) candidate { return candidate{Text: given + string(s)} })
+		return candidates(names, func(s S) candidate { return candidate{Text: given + string(s)} })
 	}
 }
 

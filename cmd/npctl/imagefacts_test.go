@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -157,18 +158,23 @@ func TestHeadlineOmitsDetails(t *testing.T) {
 	}
 }
 
-// imageSchema returns a part of the published schema. It rejects fields that the schema does not describe.
 func imageSchema(t *testing.T, pointer string) *jsonschema.Schema {
 	t.Helper()
-	file, err := os.Open("../../docs/schemas/images.json")
+	return publishedSchema(t, "images.json", pointer)
+}
+
+// publishedSchema returns a part of a published schema. It rejects fields that the schema does not describe.
+func publishedSchema(t *testing.T, name, pointer string) *jsonschema.Schema {
+	t.Helper()
+	file, err := os.Open(filepath.Join("../../docs/schemas", name))
 	testutil.Must(t, err)
 	defer file.Close() //nolint:errcheck // read-only file
 	doc, err := jsonschema.UnmarshalJSON(file)
 	testutil.Must(t, err)
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	testutil.Must(t, c.AddResource("images.json", closedSchema(doc)))
-	schema, err := c.Compile("images.json" + pointer)
+	testutil.Must(t, c.AddResource(name, closedSchema(doc)))
+	schema, err := c.Compile(name + pointer)
 	testutil.Must(t, err)
 	return schema
 }
