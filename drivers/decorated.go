@@ -12,6 +12,12 @@ import (
 
 // The decorated forms of Cloud and of each ability: every call passes through one Decorator.
 
+// decorated is an ability with its decorator.
+type decorated[T any] struct {
+	inner  T
+	around Decorator
+}
+
 type decoratedCloud struct {
 	inner     Cloud
 	around    Decorator
@@ -53,10 +59,7 @@ func (d *decoratedCloud) Close() error {
 	return d.inner.Close()
 }
 
-type decoratedImages struct {
-	inner  ImageStore
-	around Decorator
-}
+type decoratedImages decorated[ImageStore]
 
 func (d *decoratedImages) ImageFormat() string { return d.inner.ImageFormat() }
 
@@ -85,10 +88,7 @@ const (
 	callFinishDeletion = "finish_deletion"
 )
 
-type decoratedResolver struct {
-	inner  Resolver
-	around Decorator
-}
+type decoratedResolver decorated[Resolver]
 
 func (d *decoratedResolver) ResolveOffer(ctx context.Context, config cty.Value) (resources.ResolvedOffer, []resources.Problem, error) {
 	var problems []resources.Problem
@@ -109,19 +109,13 @@ func (d *decoratedResolver) ResolveImage(ctx context.Context, spec resources.Clo
 	return image, problems, err
 }
 
-type decoratedCataloguer struct {
-	inner  Cataloguer
-	around Decorator
-}
+type decoratedCataloguer decorated[Cataloguer]
 
 func (d *decoratedCataloguer) Catalogue(ctx context.Context) (resources.Catalogue, error) {
 	return do(ctx, d.around, Call{Name: "catalogue", Weight: paged}, d.inner.Catalogue)
 }
 
-type decoratedSweeper struct {
-	inner  Sweeper
-	around Decorator
-}
+type decoratedSweeper decorated[Sweeper]
 
 func (d *decoratedSweeper) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
 	return do(ctx, d.around, Call{Name: "leftovers", Weight: paged}, d.inner.Leftovers)
@@ -132,37 +126,25 @@ func (d *decoratedSweeper) DeleteLeftover(ctx context.Context, l resources.Lefto
 	return d.around(ctx, call, func(ctx context.Context) error { return d.inner.DeleteLeftover(ctx, l) })
 }
 
-type decoratedFinisher struct {
-	inner  Finisher
-	around Decorator
-}
+type decoratedFinisher decorated[Finisher]
 
 func (d *decoratedFinisher) FinishDeletion(ctx context.Context, id string) error {
 	return d.around(ctx, Call{Name: callFinishDeletion, Subject: id}, func(ctx context.Context) error { return d.inner.FinishDeletion(ctx, id) })
 }
 
-type decoratedConsole struct {
-	inner  Console
-	around Decorator
-}
+type decoratedConsole decorated[Console]
 
 func (d *decoratedConsole) ConsoleLog(ctx context.Context, id string) (string, error) {
 	return do(ctx, d.around, Call{Name: "console_log", Subject: id}, func(ctx context.Context) (string, error) { return d.inner.ConsoleLog(ctx, id) })
 }
 
-type decoratedAccessor struct {
-	inner  Accessor
-	around Decorator
-}
+type decoratedAccessor decorated[Accessor]
 
 func (d *decoratedAccessor) Access(ctx context.Context, id string) (string, error) {
 	return do(ctx, d.around, Call{Name: "access", Subject: id}, func(ctx context.Context) (string, error) { return d.inner.Access(ctx, id) })
 }
 
-type decoratedNodeUser struct {
-	inner  NodeUser
-	around Decorator
-}
+type decoratedNodeUser decorated[NodeUser]
 
 func (d *decoratedNodeUser) Unneeded(ctx context.Context, offers []cty.Value) ([]resources.UnneededNode, error) {
 	return do(ctx, d.around, Call{Name: "unneeded"}, func(ctx context.Context) ([]resources.UnneededNode, error) { return d.inner.Unneeded(ctx, offers) })
@@ -179,10 +161,7 @@ func (d *decoratedNodeUser) Unreachable(ctx context.Context, id string) error {
 
 const callCheck = "check"
 
-type decoratedAdopter struct {
-	inner  Adopter
-	around Decorator
-}
+type decoratedAdopter decorated[Adopter]
 
 func (d *decoratedAdopter) LookUp(ctx context.Context, kind resources.Kind, id string) (resources.ExistingObject, bool, error) {
 	var found bool
@@ -205,10 +184,7 @@ func (d *decoratedAdopter) Release(ctx context.Context, id string, marks resourc
 	return d.around(ctx, Call{Name: "release", Subject: id}, func(ctx context.Context) error { return d.inner.Release(ctx, id, marks) })
 }
 
-type decoratedChecker struct {
-	inner  Checker
-	around Decorator
-}
+type decoratedChecker decorated[Checker]
 
 func (d *decoratedChecker) Check(ctx context.Context, node resources.StaticNode) ([]string, error) {
 	return do(ctx, d.around, Call{Name: callCheck, Subject: node.Name}, func(ctx context.Context) ([]string, error) { return d.inner.Check(ctx, node) })
@@ -220,10 +196,7 @@ type SnapshotChecker interface {
 	CheckSnapshot(offer cty.Value) error
 }
 
-type decoratedSnapshots struct {
-	inner  Snapshotter
-	around Decorator
-}
+type decoratedSnapshots decorated[Snapshotter]
 
 func (d *decoratedSnapshots) Snapshot(ctx context.Context, instance, name string, marks resources.OwnerTags) (string, error) {
 	call := Call{Name: "snapshot", Subject: instance, Retry: retryIfNothingDone}
