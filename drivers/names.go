@@ -154,6 +154,44 @@ func Search[T, R any](ctx context.Context, n *Names[T], choose func([]T) (R, boo
 	return chosen, list, false, nil
 }
 
+// FindAll returns the items of a list that the configuration names, in the order of the names; is compares an item with a name.
+// The error joins an UnknownName for each name without an item, which suggests names of other items.
+func FindAll[T any](ctx context.Context, n *Names[T], attribute, detail string, wanted []string, is func(T, string) bool, nameOf func(T) string) (found []T, err error) {
+	var unknown []error
+	for _, name := range wanted {
+		one, all, ok, err := Search(ctx, n, func(all []T) (one T, ok bool) {
+			if i := slices.IndexFunc(all, func(t T) bool { return is(t, name) }); i >= 0 {
+				return all[i], true
+			}
+			return one, false
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case !ok:
+			unknown = append(unknown, &UnknownName{attribute, name, detail, Suggestions(name, NamesOf(all, nameOf))})
+		default:
+			found = append(found, one)
+		}
+	}
+	return found, errors.Join(unknown...)
+}
+
+// CheckNames returns an UnknownName for each name that is not in a list.
+func CheckNames(ctx context.Context, n *Names[string], attribute, detail string, wanted ...string) error {
+	_, err := FindAll(ctx, n, attribute, detail, wanted, func(a, b string) bool { return a == b }, func(name string) string { return name })
+	return err
+}
+
+// NamesOf returns the names of items.
+func NamesOf[T any](items []T, nameOf func(T) string) []string {
+	names := make([]string, len(items))
+	for i, item := range items {
+		names[i] = nameOf(item)
+	}
+	return names
+}
+
 // UnknownName is an error in a name of the configuration that only the cloud can detect.
 type UnknownName struct {
 	Attribute, Value, Detail string

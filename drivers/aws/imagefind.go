@@ -98,10 +98,7 @@ func (st *imageStore) newest(ctx context.Context, attribute, value string, in *e
 		if err != nil {
 			return resources.RemoteImage{}, nil, err
 		}
-		var names []string
-		for _, i := range own {
-			names = append(names, aws.ToString(i.Name))
-		}
+		names := drivers.NamesOf(own, func(i types.Image) string { return aws.ToString(i.Name) })
 		problem.Detail, problem.Suggestions = "no available AMI has this name", drivers.Suggestions(value, names)
 	}
 	return resources.RemoteImage{}, []resources.Problem{problem}, nil

@@ -53,45 +53,9 @@ func (n *names) offeredTypes(ctx context.Context, wanted []string) ([]instanceTy
 	return list, errors.Join(unknown...)
 }
 
-// checkNames checks that all names are in a list.
-func checkNames(ctx context.Context, list *drivers.Names[string], attribute, detail string, wanted []string) error {
-	var unknown []error
-	for _, name := range wanted {
-		_, all, found, err := drivers.Search(ctx, list, func(all []string) (string, bool) { return name, slices.Contains(all, name) })
-		if err != nil {
-			return err
-		}
-		if !found {
-			unknown = append(unknown, &drivers.UnknownName{Attribute: attribute, Value: name, Detail: detail, Near: drivers.Suggestions(name, all)})
-		}
-	}
-	return errors.Join(unknown...)
-}
-
 // subnetsOf returns the configured subnets.
-func (n *names) subnetsOf(ctx context.Context, wanted []string) (list []subnet, err error) {
-	var unknown []error
-	for _, id := range wanted {
-		s, all, found, err := drivers.Search(ctx, &n.subnets, func(all []subnet) (subnet, bool) {
-			i := slices.IndexFunc(all, func(s subnet) bool { return s.id == id })
-			if i < 0 {
-				return subnet{}, false
-			}
-			return all[i], true
-		})
-		if err != nil {
-			return nil, err
-		}
-		if !found {
-			var ids []string
-			for _, other := range all {
-				ids = append(ids, other.id)
-			}
-			unknown = append(unknown, &drivers.UnknownName{Attribute: "subnet_ids", Value: id, Detail: "no such subnet", Near: drivers.Suggestions(id, ids)})
-		}
-		list = append(list, s)
-	}
-	return list, errors.Join(unknown...)
+func (n *names) subnetsOf(ctx context.Context, wanted []string) ([]subnet, error) {
+	return drivers.FindAll(ctx, &n.subnets, "subnet_ids", "no such subnet", wanted, func(s subnet, id string) bool { return s.id == id }, func(s subnet) string { return s.id })
 }
 
 // subnetIn returns the first configured subnet in a zone; an empty zone stands for any. Without configured subnets it
@@ -146,21 +110,14 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 	if subnetsErr != nil {
 		zonesErr = nil
 	}
-	var problems []resources.Problem
-	for _, err := range []error{s.checkCombination(), typesErr, subnetsErr,
-		checkNames(ctx, &c.names.zones, "availability_zones", "no such zone in the region, or the zone is not available", s.AvailabilityZones),
+	problems, err := drivers.ProblemsIn(errors.Join(s.checkCombination(), typesErr, subnetsErr,
+		drivers.CheckNames(ctx, &c.names.zones, "availability_zones", "no such zone in the region, or the zone is not available", s.AvailabilityZones...),
 		zonesErr,
-		checkNames(ctx, &c.names.securityGroups, "security_group_ids", "no such security group", s.SecurityGroupIDs),
-		checkNames(ctx, &c.names.keys, "key_name", "no such key pair", keys),
-	} {
-		found, err := drivers.ProblemsIn(err)
-		if err != nil {
-			return resources.ResolvedOffer{}, nil, err
-		}
-		problems = append(problems, found...)
-	}
-	if len(problems) > 0 {
-		return resources.ResolvedOffer{}, problems, nil
+		drivers.CheckNames(ctx, &c.names.securityGroups, "security_group_ids", "no such security group", s.SecurityGroupIDs...),
+		drivers.CheckNames(ctx, &c.names.keys, "key_name", "no such key pair", keys...),
+	))
+	if err != nil || len(problems) > 0 {
+		return resources.ResolvedOffer{}, problems, err
 	}
 	if s.VolumeType != "" {
 		c.quotas.volumes.Store(true)

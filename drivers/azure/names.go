@@ -103,25 +103,15 @@ func (s size) amounts(spot bool) resources.ResourceAmounts {
 	return a
 }
 
-func sizeNames(all []size) (result []string) {
-	for _, s := range all {
-		if !s.restricted {
-			result = append(result, s.name)
-		}
+// suggested returns the name of a size for suggestions, none if the subscription must not use it.
+func (s size) suggested() string {
+	if s.restricted {
+		return ""
 	}
-	return result
+	return s.name
 }
 
-// find returns a size by name.
-func (n *names) find(ctx context.Context, name string) (size, []size, bool, error) {
-	return drivers.Search(ctx, &n.sizes, func(all []size) (size, bool) {
-		i := slices.IndexFunc(all, func(s size) bool { return sameName(s.name, name) })
-		if i < 0 {
-			return size{}, false
-		}
-		return all[i], true
-	})
-}
+func (s size) is(name string) bool { return sameName(s.name, name) }
 
 // subnetID returns the ID of the subnet of an offer.
 func (n *names) subnetID(s poolSettings) string {

@@ -32,20 +32,8 @@ func (c *Cloud) offer(ctx context.Context, config cty.Value) (offer, error) {
 }
 
 // offered returns sizes in the given order.
-func (n *names) offered(ctx context.Context, wanted []string) (sizes []size, err error) {
-	var unknown []error
-	for _, name := range wanted {
-		s, all, found, err := n.find(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		if !found {
-			unknown = append(unknown, &drivers.UnknownName{Attribute: "vm_sizes", Value: name, Detail: "no such size in " + n.account.location, Near: drivers.Suggestions(name, sizeNames(all))})
-			continue
-		}
-		sizes = append(sizes, s)
-	}
-	return sizes, errors.Join(unknown...)
+func (n *names) offered(ctx context.Context, wanted []string) ([]size, error) {
+	return drivers.FindAll(ctx, &n.sizes, "vm_sizes", "no such size in "+n.account.location, wanted, size.is, size.suggested)
 }
 
 // checkSizesIn checks that the subscription may use the sizes, and that each zone has one of them.
@@ -81,17 +69,10 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 	if s.SSHPublicKey == "" && s.AdminPassword == "" && !s.GeneratePassword {
 		loginErr = missingLogin()
 	}
-	var problems []resources.Problem
-	for _, err := range []error{sizesErr, checkSizesIn(sizes, s.Zones), c.names.checkSubnet(ctx, s.poolSettings),
-		c.names.checkID(ctx, "security_group_id", s.SecurityGroupID, "/networkSecurityGroups/"), loginErr} {
-		found, err := drivers.ProblemsIn(err)
-		if err != nil {
-			return resources.ResolvedOffer{}, nil, err
-		}
-		problems = append(problems, found...)
-	}
-	if len(problems) > 0 {
-		return resources.ResolvedOffer{}, problems, nil
+	problems, err := drivers.ProblemsIn(errors.Join(sizesErr, checkSizesIn(sizes, s.Zones), c.names.checkSubnet(ctx, s.poolSettings),
+		c.names.checkID(ctx, "security_group_id", s.SecurityGroupID, "/networkSecurityGroups/"), loginErr))
+	if err != nil || len(problems) > 0 {
+		return resources.ResolvedOffer{}, problems, err
 	}
 	if len(sizes) == 0 {
 		return resources.ResolvedOffer{}, nil, drivers.Rejectf("the offer has no size")

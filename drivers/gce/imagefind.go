@@ -70,10 +70,7 @@ func (c *Cloud) imageByName(ctx context.Context, name string) (resources.RemoteI
 	if i := slices.IndexFunc(all, func(i *compute.Image) bool { return i.Name == name && usable(i) }); i >= 0 {
 		return c.remoteImage(all[i]), nil, nil
 	}
-	var names []string
-	for _, i := range all {
-		names = append(names, i.Name)
-	}
+	names := drivers.NamesOf(all, func(i *compute.Image) string { return i.Name })
 	return resources.RemoteImage{}, []resources.Problem{{Attribute: "image_name", Value: name, Detail: "no ready image of the project " + c.project + " has this name",
 		Suggestions: drivers.Suggestions(name, names)}}, nil
 }

@@ -39,11 +39,7 @@ func checkName(ctx context.Context, list *drivers.Names[string], attribute, deta
 	if name == "" || strings.Contains(name, "/") {
 		return nil
 	}
-	_, all, found, err := drivers.Search(ctx, list, func(all []string) (string, bool) { return name, slices.Contains(all, name) })
-	if err != nil || found {
-		return err
-	}
-	return &drivers.UnknownName{Attribute: attribute, Value: name, Detail: detail, Near: drivers.Suggestions(name, all)}
+	return drivers.CheckNames(ctx, list, attribute, detail, name)
 }
 
 // ResolveOffer implements drivers.Resolver.
@@ -61,21 +57,14 @@ func (c *Cloud) ResolveOffer(ctx context.Context, config cty.Value) (resources.R
 	if err != nil {
 		return resources.ResolvedOffer{}, nil, err
 	}
-	var problems []resources.Problem
-	for _, err := range []error{zonesErr,
+	problems, err := drivers.ProblemsIn(errors.Join(zonesErr,
 		c.names.unknownTypes(ctx, missing, all),
 		c.names.checkDiskType(ctx, s.VolumeType, zones),
 		checkName(ctx, &c.names.networks, "network", "no such network in the project", s.Network),
 		checkName(ctx, &c.names.subnetworks, "subnetwork", "no such subnetwork in the region", s.Subnetwork),
-	} {
-		found, err := drivers.ProblemsIn(err)
-		if err != nil {
-			return resources.ResolvedOffer{}, nil, err
-		}
-		problems = append(problems, found...)
-	}
-	if len(problems) > 0 {
-		return resources.ResolvedOffer{}, problems, nil
+	))
+	if err != nil || len(problems) > 0 {
+		return resources.ResolvedOffer{}, problems, err
 	}
 	preferred := types[zones[0]][0]
 	return resources.ResolvedOffer{

@@ -127,7 +127,7 @@ func (c *Cloud) findVPC(ctx context.Context) error {
 	}
 	i := slices.IndexFunc(all, func(v reference) bool { return v.is(c.settings.VPC) })
 	if i < 0 {
-		return &drivers.UnknownName{Attribute: "vpc", Value: c.settings.VPC, Detail: "no such VPC in region " + c.settings.Region, Near: drivers.Suggestions(c.settings.VPC, namesOf(all))}
+		return &drivers.UnknownName{Attribute: "vpc", Value: c.settings.VPC, Detail: "no such VPC in region " + c.settings.Region, Near: drivers.Suggestions(c.settings.VPC, drivers.NamesOf(all, reference.name))}
 	}
 	c.vpc = all[i]
 	for _, part := range strings.Split(c.vpc.CRN, ":") { // crn:v1:bluemix:public:is:eu-de:a/ACCOUNT::vpc:ID

@@ -28,11 +28,7 @@ func (st *imageStore) ResolveImage(ctx context.Context, spec resources.CloudImag
 	if spec.Image != "" || len(spec.Filters) == 0 {
 		name := cmp.Or(spec.Image, spec.Name)
 		filters, problem = map[string]resources.AnyOf{"name": {escapePattern(name)}}, resources.Problem{Attribute: "image_name", Value: name, Detail: "no available image has this name"}
-		var known []string
-		for _, i := range all {
-			known = append(known, i.remote().Name)
-		}
-		problem.Suggestions = drivers.Suggestions(name, known)
+		problem.Suggestions = drivers.Suggestions(name, drivers.NamesOf(all, func(i knownImage) string { return i.remote().Name }))
 	}
 	matching := slices.DeleteFunc(all, func(i knownImage) bool {
 		return imageStatus(i.Status) != resources.StatusReady || !cloudkit.MatchesFilters(filters, i.values)

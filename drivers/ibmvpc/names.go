@@ -56,57 +56,22 @@ func newNames(a *api, vpc string) *names {
 }
 
 // ids returns the IDs of objects that the configuration names.
-func ids(ctx context.Context, all *drivers.Names[reference], attribute, detail string, wanted []string) ([]byID, error) {
-	var found []byID
-	var unknown problems
-	for _, name := range wanted {
-		one, list, ok, err := drivers.Search(ctx, all, func(list []reference) (reference, bool) { return choose(list, name, identity) })
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			unknown.add(attribute, name, detail, namesOf(list))
-		}
-		found = append(found, byID{one.ID})
+func ids(ctx context.Context, all *drivers.Names[reference], attribute, detail string, wanted []string) (ids []byID, err error) {
+	found, err := drivers.FindAll(ctx, all, attribute, detail, wanted, reference.is, reference.name)
+	for _, one := range found {
+		ids = append(ids, byID{one.ID})
 	}
-	return found, unknown.err()
-}
-
-func identity(r reference) reference { return r }
-
-// choose finds an object by name or ID.
-func choose[T any](all []T, nameOrID string, of func(T) reference) (T, bool) {
-	if i := slices.IndexFunc(all, func(t T) bool { return of(t).is(nameOrID) }); i >= 0 {
-		return all[i], true
-	}
-	var none T
-	return none, false
+	return ids, err
 }
 
 // profilesOf returns profiles in the given order.
-func (n *names) profilesOf(ctx context.Context, wanted []string) (found []profile, err error) {
-	var unknown problems
-	for _, name := range wanted {
-		one, all, ok, err := drivers.Search(ctx, &n.profiles, func(all []profile) (profile, bool) {
-			return choose(all, name, func(p profile) reference { return reference{Name: p.Name} })
-		})
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			var known []string
-			for _, p := range all {
-				known = append(known, p.Name)
-			}
-			unknown.add("profiles", name, "no such instance profile in the region", known)
-		}
-		found = append(found, one)
-	}
-	return found, unknown.err()
+func (n *names) profilesOf(ctx context.Context, wanted []string) ([]profile, error) {
+	return drivers.FindAll(ctx, &n.profiles, "profiles", "no such instance profile in the region", wanted,
+		func(p profile, name string) bool { return p.Name == name }, func(p profile) string { return p.Name })
 }
 
 // subnetsOf returns the configured subnets, or all of the VPC in the order of their names.
-func (n *names) subnetsOf(ctx context.Context, wanted []string) (found []subnet, err error) {
+func (n *names) subnetsOf(ctx context.Context, wanted []string) ([]subnet, error) {
 	if len(wanted) == 0 {
 		all, err := n.subnets.Get(ctx)
 		if err == nil && len(all) == 0 {
@@ -114,22 +79,5 @@ func (n *names) subnetsOf(ctx context.Context, wanted []string) (found []subnet,
 		}
 		return slices.SortedFunc(slices.Values(all), func(a, b subnet) int { return compareNames(a.reference, b.reference) }), err
 	}
-	var unknown problems
-	for _, name := range wanted {
-		one, all, ok, err := drivers.Search(ctx, &n.subnets, func(all []subnet) (subnet, bool) {
-			return choose(all, name, func(s subnet) reference { return s.reference })
-		})
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			var known []string
-			for _, s := range all {
-				known = append(known, s.Name)
-			}
-			unknown.add("subnets", name, "no such subnet in the VPC", known)
-		}
-		found = append(found, one)
-	}
-	return found, unknown.err()
+	return drivers.FindAll(ctx, &n.subnets, "subnets", "no such subnet in the VPC", wanted, subnet.is, subnet.name)
 }

@@ -13,15 +13,6 @@ import (
 	"github.com/npctl/npctl/resources"
 )
 
-// problems collects unknown names.
-type problems []error
-
-func (p *problems) add(attribute, name, detail string, known []string) {
-	*p = append(*p, &drivers.UnknownName{Attribute: attribute, Value: name, Detail: detail, Near: drivers.Suggestions(name, known)})
-}
-
-func (p problems) err() error { return errors.Join(p...) }
-
 func compareNames(a, b reference) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 }
@@ -62,13 +53,13 @@ func zonesOf(s labelSettings, subnets []subnet) ([]string, error) {
 	if len(s.Zones) == 0 {
 		return inSubnets, nil
 	}
-	var unknown problems
+	var unknown []error
 	for _, zone := range s.Zones {
 		if !slices.Contains(inSubnets, zone) {
-			unknown.add("zones", zone, "no usable subnet of the VPC is in this zone", inSubnets)
+			unknown = append(unknown, &drivers.UnknownName{Attribute: "zones", Value: zone, Detail: "no usable subnet of the VPC is in this zone", Near: drivers.Suggestions(zone, inSubnets)})
 		}
 	}
-	return s.Zones, unknown.err()
+	return s.Zones, errors.Join(unknown...)
 }
 
 // subnetIn returns the first subnet in a zone.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,10 +114,10 @@ func (st *imageStore) explainSystem(ctx context.Context, name string, rejection 
 		return rejection
 	}
 	all, err := list[reference](ctx, st.api, "list operating systems", "/operating_systems", nil, "operating_systems")
-	if _, found := choose(all, name, identity); err != nil || found {
+	if err != nil || slices.ContainsFunc(all, func(r reference) bool { return r.is(name) }) {
 		return rejection
 	}
-	return fmt.Errorf("%w: %w", &drivers.UnknownName{Attribute: "operating_system", Value: name, Detail: "no such operating system", Near: drivers.Suggestions(name, namesOf(all))}, rejection)
+	return fmt.Errorf("%w: %w", &drivers.UnknownName{Attribute: "operating_system", Value: name, Detail: "no such operating system", Near: drivers.Suggestions(name, drivers.NamesOf(all, reference.name))}, rejection)
 }
 
 // wait waits until instances can boot from an image, and compares the checksum of the file that the service has read.

@@ -13,12 +13,7 @@ type reference struct {
 
 func (r reference) is(nameOrID string) bool { return r.Name == nameOrID || r.ID == nameOrID }
 
-func namesOf(all []reference) (names []string) {
-	for _, r := range all {
-		names = append(names, r.Name)
-	}
-	return names
-}
+func (r reference) name() string { return r.Name }
 
 // byID and byName identify an object in a request.
 type byID struct {

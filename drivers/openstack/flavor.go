@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/npctl/npctl/drivers"
 )
 
 func chooseFlavor(list []flavor, name string, minRAM int64) (flavor, bool) {
@@ -66,16 +68,6 @@ func networkNames(list []network) []string {
 	return namesOf(list, func(n network) string { return n.Name })
 }
 
-func groupNames(list []securityGroup, project string) []string {
-	own := slices.DeleteFunc(slices.Clone(list), func(g securityGroup) bool { return g.Project != project && g.Project != "" })
-	return namesOf(own, func(g securityGroup) string { return g.Name })
-}
-
 func namesOf[T any](list []T, name func(T) string) []string {
-	var result []string
-	for _, item := range list {
-		result = append(result, name(item))
-	}
-	slices.Sort(result)
-	return slices.Compact(result)
+	return slices.Compact(slices.Sorted(slices.Values(drivers.NamesOf(list, name))))
 }

@@ -49,61 +49,40 @@ func onlyOne[T any](list []T, name string, idOf, nameOf func(T) string, own func
 	return result, count
 }
 
+// findOnly looks up an object by ID or by a unique name. kind is for errors; known returns the names to suggest.
+func findOnly[T any](ctx context.Context, list *drivers.Names[T], attribute, kind, name string, choose func([]T) (T, int), known func([]T) []string) (none T, _ error) {
+	found, all, ok, err := drivers.Search(ctx, list, func(all []T) (T, bool) {
+		item, n := choose(all)
+		return item, n > 0
+	})
+	if err != nil {
+		return none, err
+	}
+	if !ok {
+		return none, &drivers.UnknownName{Attribute: attribute, Value: name, Detail: "no such " + kind, Near: drivers.Suggestions(name, known(all))}
+	}
+	if _, n := choose(all); n > 1 {
+		return none, &drivers.UnknownName{Attribute: attribute, Value: name, Detail: fmt.Sprintf("%d %ss have this name; write the id", n, kind)}
+	}
+	return found, nil
+}
+
 func (nm *names) networkFor(ctx context.Context, attribute, name string) (network, error) {
 	choose := func(list []network) (network, int) {
 		return onlyOne(list, name, func(n network) string { return n.ID }, func(n network) string { return n.Name },
 			func(n network) bool { return n.Project == nm.project })
 	}
-	found, all, ok, err := drivers.Search(ctx, &nm.networks, atLeastOne(choose))
-	if err != nil {
-		return network{}, err
-	}
-	if !ok {
-		return network{}, &drivers.UnknownName{Attribute: attribute, Value: name, Detail: "no such network", Near: drivers.Suggestions(name, networkNames(all))}
-	}
-	if _, n := choose(all); n > 1 {
-		return network{}, &drivers.UnknownName{Attribute: attribute, Value: name, Detail: fmt.Sprintf("%d networks have this name; write the id", n)}
-	}
-	return found, nil
+	return findOnly(ctx, &nm.networks, attribute, "network", name, choose, networkNames)
 }
 
 func (nm *names) securityGroupFor(ctx context.Context, name string) (securityGroup, error) {
+	own := func(g securityGroup) bool { return g.Project == nm.project || g.Project == "" }
 	choose := func(list []securityGroup) (securityGroup, int) {
-		own := func(g securityGroup) bool { return g.Project == nm.project || g.Project == "" }
 		return onlyOne(list, name, func(g securityGroup) string { return g.ID }, func(g securityGroup) string { return g.Name }, own)
 	}
-	found, all, ok, err := drivers.Search(ctx, &nm.securityGroups, atLeastOne(choose))
-	if err != nil {
-		return securityGroup{}, err
-	}
-	if !ok {
-		return securityGroup{}, &drivers.UnknownName{Attribute: "security_groups", Value: name, Detail: "no such security group", Near: drivers.Suggestions(name, groupNames(all, nm.project))}
-	}
-	if _, n := choose(all); n > 1 {
-		return securityGroup{}, &drivers.UnknownName{Attribute: "security_groups", Value: name, Detail: fmt.Sprintf("%d security groups have this name; write the id", n)}
-	}
-	return found, nil
-}
-
-func atLeastOne[T any](choose func([]T) (T, int)) func([]T) (T, bool) {
-	return func(list []T) (T, bool) {
-		item, n := choose(list)
-		return item, n > 0
-	}
-}
-
-// oneOf checks that a name is in a list.
-func oneOf(ctx context.Context, c *drivers.Names[string], attribute, name, detail string) error {
-	_, all, ok, err := drivers.Search(ctx, c, func(list []string) (string, bool) {
-		return name, slices.Contains(list, name)
+	return findOnly(ctx, &nm.securityGroups, "security_groups", "security group", name, choose, func(all []securityGroup) []string {
+		return namesOf(slices.DeleteFunc(slices.Clone(all), func(g securityGroup) bool { return !own(g) }), func(g securityGroup) string { return g.Name })
 	})
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return &drivers.UnknownName{Attribute: attribute, Value: name, Detail: detail, Near: drivers.Suggestions(name, all)}
-	}
-	return nil
 }
 
 // externalNetworks returns the names of external networks, none if the cloud denies access to the list.

@@ -85,7 +85,7 @@ func (r *offerResolver) extraLookups() []lookup {
 	return []lookup{
 		func(ctx context.Context, o *offer) error {
 			if name := o.settings.KeyName; name != "" {
-				return oneOf(ctx, &r.names.keys, "key_name", name, "no such key pair")
+				return drivers.CheckNames(ctx, &r.names.keys, "key_name", "no such key pair", name)
 			}
 			return nil
 		},
@@ -111,11 +111,7 @@ func (r *offerResolver) lookUpZones(ctx context.Context, o *offer) error {
 		}
 		return err
 	}
-	var missing []error
-	for _, zone := range o.zones {
-		missing = append(missing, oneOf(ctx, &r.names.zones, "availability_zones", zone, "no such zone, or the zone is not available"))
-	}
-	return errors.Join(missing...)
+	return drivers.CheckNames(ctx, &r.names.zones, "availability_zones", "no such zone, or the zone is not available", o.zones...)
 }
 
 func (r *offerResolver) lookUpVolume(ctx context.Context, o *offer) error {
@@ -132,7 +128,7 @@ func (r *offerResolver) lookUpVolume(ctx context.Context, o *offer) error {
 	case r.microversion < withVolumeType:
 		return &drivers.UnknownName{Attribute: "volume_type", Value: name, Detail: fmt.Sprintf("the compute service does not support volume types (it has microversion %s, %s is required)", r.microversion, withVolumeType)}
 	default:
-		return oneOf(ctx, &r.names.volumeTypes, "volume_type", name, "no such volume type")
+		return drivers.CheckNames(ctx, &r.names.volumeTypes, "volume_type", "no such volume type", name)
 	}
 }
 

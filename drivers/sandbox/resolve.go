@@ -59,11 +59,7 @@ func resolveImage(all []*image, spec resources.CloudImageSpec) (resources.Remote
 	if i := slices.IndexFunc(all, func(i *image) bool { return !i.Pending && matches(i) }); i >= 0 {
 		return all[i].remote(), nil
 	}
-	var names []string
-	for _, i := range all {
-		names = append(names, i.Name)
-	}
-	problem.Suggestions = drivers.Suggestions(problem.Value, names)
+	problem.Suggestions = drivers.Suggestions(problem.Value, drivers.NamesOf(all, func(i *image) string { return i.Name }))
 	return resources.RemoteImage{}, []resources.Problem{problem}
 }
 
