@@ -45,8 +45,9 @@ var (
 	_ drivers.Adopter    = (*Cloud)(nil)
 )
 
-// open verifies the credentials with one call.
-func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Cloud, error) {
+// open reads the configuration files and variables of the AWS tools, and verifies the credentials with one call, which asks STS for
+// their account.
+func open(ctx context.Context, env drivers.Env, settings providerSettings) (drivers.Cloud, error) {
 	if env.Log == nil {
 		env.Log = slog.New(slog.DiscardHandler)
 	}

@@ -93,8 +93,8 @@ func (s providerSettings) configuration() (cloud.Configuration, error) {
 	}, nil
 }
 
-// open verifies the credentials with one call, which reads the resource group.
-func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Cloud, error) {
+// open finds credentials as every Azure tool does, and verifies them with one call, which reads the resource group.
+func open(ctx context.Context, env drivers.Env, settings providerSettings) (drivers.Cloud, error) {
 	if env.Log == nil {
 		env.Log = slog.New(slog.DiscardHandler)
 	}

@@ -36,8 +36,8 @@ var (
 	_ drivers.Console  = (*Cloud)(nil)
 )
 
-// open verifies the credentials, the project and the region with one call.
-func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Cloud, error) {
+// open finds Google's application default credentials, and verifies them, the project and the region with one call.
+func open(ctx context.Context, env drivers.Env, settings providerSettings) (drivers.Cloud, error) {
 	api, idle, err := connect(ctx, env, settings)
 	if err != nil {
 		return nil, err

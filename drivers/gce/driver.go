@@ -5,34 +5,9 @@
 package gce
 
 import (
-	"context"
-
-	"github.com/zclconf/go-cty/cty"
-
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/cloudkit"
-	"github.com/npctl/npctl/resources/schema"
 )
 
-// Driver opens regions of Google Cloud projects.
-type Driver struct{}
-
-var _ drivers.Driver = (*Driver)(nil)
-
 // New returns the driver.
-func New() *Driver { return &Driver{} }
-
-// Kind implements drivers.Driver.
-func (*Driver) Kind() string { return "gce" }
-
-// Schema implements drivers.Driver.
-func (*Driver) Schema() schema.Driver { return driverSchema() }
-
-// Open implements drivers.Driver: it finds Google's application default credentials and reads the region with them.
-func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
-	var settings providerSettings
-	if err := cloudkit.Decode(config, &settings); err != nil {
-		return nil, err
-	}
-	return open(ctx, env, settings)
-}
+func New() drivers.Driver { return cloudkit.NewDriver("gce", driverSchema, open) }

@@ -39,8 +39,8 @@ var (
 	_ drivers.Sweeper    = (*Cloud)(nil)
 )
 
-// open reads the VPCs of the region, which verifies the credentials, the region and the name of the VPC.
-func open(ctx context.Context, env drivers.Env, settings providerSettings) (*Cloud, error) {
+// open reads the configuration of IBM's libraries, and the VPCs of the region, which verifies the credentials, the region and the name of the VPC.
+func open(ctx context.Context, env drivers.Env, settings providerSettings) (drivers.Cloud, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // of net/http
 	used := http.RoundTripper(transport)
 	if env.WrapTransport != nil {

@@ -7,34 +7,9 @@
 package ibmvpc
 
 import (
-	"context"
-
-	"github.com/zclconf/go-cty/cty"
-
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/cloudkit"
-	"github.com/npctl/npctl/resources/schema"
 )
 
-// Driver opens VPCs.
-type Driver struct{}
-
-var _ drivers.Driver = (*Driver)(nil)
-
 // New returns the driver.
-func New() *Driver { return &Driver{} }
-
-// Kind implements drivers.Driver.
-func (*Driver) Kind() string { return "ibmvpc" }
-
-// Schema implements drivers.Driver.
-func (*Driver) Schema() schema.Driver { return driverSchema() }
-
-// Open implements drivers.Driver: it reads the configuration of IBM's libraries, and the VPC.
-func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
-	var settings providerSettings
-	if err := cloudkit.Decode(config, &settings); err != nil {
-		return nil, err
-	}
-	return open(ctx, env, settings)
-}
+func New() drivers.Driver { return cloudkit.NewDriver("ibmvpc", driverSchema, open) }

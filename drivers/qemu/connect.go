@@ -32,7 +32,11 @@ var (
 	_ drivers.Locator    = (*Cloud)(nil)
 )
 
-func open(env drivers.Env, s providerSettings) (*Cloud, error) {
+// open finds the programs, and changes no files.
+func open(ctx context.Context, env drivers.Env, s providerSettings) (drivers.Cloud, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if runtime.GOOS == "windows" {
 		return nil, drivers.Rejectf("the driver qemu does not support Windows")
 	}

@@ -15,49 +15,9 @@
 package qemu
 
 import (
-	"context"
-
-	"github.com/zclconf/go-cty/cty"
-
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/cloudkit"
-	"github.com/npctl/npctl/resources/schema"
 )
 
-// Driver opens directories of virtual machines.
-type Driver struct{}
-
-var _ drivers.Driver = (*Driver)(nil)
-
 // New returns the driver.
-func New() *Driver { return &Driver{} }
-
-// Kind implements drivers.Driver.
-func (*Driver) Kind() string { return "qemu" }
-
-// Schema implements drivers.Driver.
-func (*Driver) Schema() schema.Driver {
-	pool := schema.Of[poolSettings]("", map[string]schema.Check{"ssh_keys": checkKeys, "user": checkUser})
-	return schema.Driver{
-		Doc:            driverDoc,
-		Provider:       schema.Of[providerSettings]("", nil),
-		Pool:           pool,
-		Label:          schema.ForLabels[poolSettings](pool, nil),
-		HasLabels:      true,
-		HasImages:      true,
-		HasCloudImages: true,
-		Formats:        []string{formatQcow2, formatRaw},
-	}
-}
-
-// Open implements drivers.Driver. It finds the programs, and changes no files.
-func (*Driver) Open(ctx context.Context, env drivers.Env, config cty.Value) (drivers.Cloud, error) {
-	var settings providerSettings
-	if err := cloudkit.Decode(config, &settings); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return open(env, settings)
-}
+func New() drivers.Driver { return cloudkit.NewDriver("qemu", driverSchema, open) }

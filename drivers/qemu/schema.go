@@ -9,10 +9,25 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/cloudkit"
+	"github.com/npctl/npctl/resources/schema"
 )
 
 const driverDoc = "Nodes are virtual machines of QEMU on the host of npctl, with user networking and a cloud-init seed; images are " +
 	"files. It needs no account and no root. Machines run on when npctl ends."
+
+func driverSchema() schema.Driver {
+	pool := schema.Of[poolSettings]("", map[string]schema.Check{"ssh_keys": checkKeys, "user": checkUser})
+	return schema.Driver{
+		Doc:            driverDoc,
+		Provider:       schema.Of[providerSettings]("", nil),
+		Pool:           pool,
+		Label:          schema.ForLabels[poolSettings](pool, nil),
+		HasLabels:      true,
+		HasImages:      true,
+		HasCloudImages: true,
+		Formats:        []string{formatQcow2, formatRaw},
+	}
+}
 
 // The formats of images.
 const (
