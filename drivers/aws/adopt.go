@@ -164,7 +164,7 @@ func (c *Cloud) Release(ctx context.Context, id string, marks resources.OwnerTag
 
 // isOwnerTag reports whether a tag names the owner of an object. The others of npctl describe the object.
 func isOwnerTag(name string) bool {
-	if name == tagInterface || name == tagVolume || name == tagFormat || name == tagSize || name == tagSHA256 {
+	if name == cloudkit.TagInterface || name == tagVolume || name == cloudkit.TagFormat || name == cloudkit.TagSize || name == cloudkit.TagSHA256 {
 		return false
 	}
 	return strings.HasPrefix(name, tagPrefix)

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -191,10 +192,10 @@ func instanceTags(spec drivers.Spec, s labelSettings) map[string]string {
 	tags := map[string]string{}
 	maps.Copy(tags, s.Tags)
 	for key, value := range spec.Properties {
-		tags[key] = cutTag(value)
+		tags[key] = cloudkit.CutValue(value, maxTagValue)
 	}
 	if s.UseInternalIP {
-		tags[tagInterface] = interfacePrivate
+		tags[cloudkit.TagInterface] = cloudkit.PrivateInterface
 	}
 	maps.Copy(tags, drivers.EncodeTags(spec.Marks))
 	tags[tagName] = spec.Hostname

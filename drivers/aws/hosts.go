@@ -28,12 +28,7 @@ func (c *Cloud) runOnHost(ctx context.Context, spec drivers.Spec, in ec2.RunInst
 	if err == nil || !drivers.IsNothingDone(err) {
 		return made, err
 	}
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
-	defer cancel()
-	if left := c.releaseHost(cleanup, host); left != nil {
-		err = fmt.Errorf("%w (host %s was not released: %w)", err, host, left)
-	}
-	return resources.Instance{}, err
+	return resources.Instance{}, cloudkit.CleanUp(ctx, cleanupLimit, err, "host "+host+" was not released", func(ctx context.Context) error { return c.releaseHost(ctx, host) })
 }
 
 // anyZone returns a zone of an offer that has some.

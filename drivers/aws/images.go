@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -79,13 +78,13 @@ func remoteImage(i types.Image) resources.RemoteImage {
 	tags := tagMap(i.Tags)
 	r := resources.RemoteImage{
 		ID: aws.ToString(i.ImageId), Name: aws.ToString(i.Name), Marks: drivers.OwnerOf(tags, drivers.OfImage, aws.ToString(i.ImageId)), Status: imageStatus(i.State),
-		Format: tags[tagFormat], SHA256: tags[tagSHA256], Properties: userTags(tags),
+		Format: tags[cloudkit.TagFormat], SHA256: tags[cloudkit.TagSHA256], Properties: userTags(tags),
 		Architecture: string(i.Architecture),
 	}
 	if name := tags[tagName]; name != "" && r.Marks.Installation != "" {
 		r.Name = name
 	}
-	r.Size, _ = strconv.ParseInt(tags[tagSize], 10, 64)
+	r.Size, _ = strconv.ParseInt(tags[cloudkit.TagSize], 10, 64)
 	r.Created, _ = time.Parse(time.RFC3339, aws.ToString(i.CreationDate))
 	return r
 }
@@ -169,24 +168,19 @@ func (st *imageStore) snapshot(ctx context.Context, id string) (types.Snapshot, 
 
 // waitSnapshot waits until a snapshot is complete.
 func (st *imageStore) waitSnapshot(ctx context.Context, id string) error {
-	for pause := 250 * time.Millisecond; ; pause = min(pause*2, maxPause) {
+	return cloudkit.Poll(ctx, "snapshot "+id, func() (bool, error) {
 		s, found, err := st.snapshot(ctx, id)
 		switch {
-		case err != nil && (errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil):
-			return err
+		case cloudkit.IsFinal(ctx, err):
+			return false, err
 		case err != nil: // transient; all blocks are stored
+			return false, nil //nolint:nilerr // see IsFinal
 		case !found:
-			return fmt.Errorf("snapshot %s was deleted during the upload", id)
-		case s.State == types.SnapshotStateCompleted:
-			return nil
+			return false, fmt.Errorf("snapshot %s was deleted during the upload", id)
 		case s.State == types.SnapshotStateError:
-			return fmt.Errorf("snapshot %s: %s", id, clean(aws.ToString(s.StateMessage)))
+			return false, fmt.Errorf("snapshot %s: %s", id, clean(aws.ToString(s.StateMessage)))
+		default:
+			return s.State == types.SnapshotStateCompleted, nil
 		}
-		if err := cloudkit.Sleep(ctx, pause); err != nil {
-			return fmt.Errorf("wait for snapshot %s: %w", id, err)
-		}
-	}
+	})
 }
-
-// maxPause is the longest pause between two reads of a status.
-const maxPause = 10 * time.Second

@@ -178,24 +178,21 @@ func ownerOfTask(tags []types.Tag) resources.OwnerTags {
 
 // waitImport waits until an import task is complete and returns the IDs of its results.
 func waitImport(ctx context.Context, list func(context.Context, ...string) ([]importTask, error), id string) (made []string, err error) {
-	for pause := 250 * time.Millisecond; ; pause = min(pause*2, maxPause) {
+	err = cloudkit.Poll(ctx, "import task "+id, func() (bool, error) {
 		tasks, err := list(ctx, id)
-		if err != nil && (errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil) {
-			return nil, err
+		switch {
+		case cloudkit.IsFinal(ctx, err):
+			return false, err
+		case err != nil || len(tasks) == 0 || tasks[0].status == importActive || tasks[0].status == "":
+			return false, nil //nolint:nilerr // see IsFinal
+		case tasks[0].status == importCompleted:
+			made = tasks[0].made
+			return true, nil
+		default:
+			return false, fmt.Errorf("import task %s is %s: %s", id, tasks[0].status, clean(tasks[0].message))
 		}
-		if err == nil && len(tasks) > 0 {
-			switch t := tasks[0]; t.status {
-			case importCompleted:
-				return t.made, nil
-			case importActive, "":
-			default:
-				return nil, fmt.Errorf("import task %s is %s: %s", id, t.status, clean(t.message))
-			}
-		}
-		if err := cloudkit.Sleep(ctx, pause); err != nil {
-			return nil, fmt.Errorf("wait for import task %s: %w", id, err)
-		}
-	}
+	})
+	return made, err
 }
 
 // States of import tasks. All others are failures.

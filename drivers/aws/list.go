@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -75,7 +75,7 @@ func instanceOf(i types.Instance) resources.Instance {
 	tags := tagMap(i.Tags)
 	one := resources.Instance{
 		ID: aws.ToString(i.InstanceId), Name: tags[tagName], Marks: ownerOf(i), Status: statusOf(i.State),
-		Flavor: string(i.InstanceType), Addresses: addressesOf(i, tags[tagInterface]), Created: aws.ToTime(i.LaunchTime),
+		Flavor: string(i.InstanceType), Addresses: addressesOf(i, tags[cloudkit.TagInterface]), Created: aws.ToTime(i.LaunchTime),
 	}
 	if i.Placement != nil {
 		one.Zone, one.HostID = aws.ToString(i.Placement.AvailabilityZone), aws.ToString(i.Placement.HostId)
@@ -103,9 +103,6 @@ func statusOf(state *types.InstanceState) resources.Status {
 	}
 }
 
-// interfacePrivate is the value of tagInterface for instances that npctl connects to at their private address.
-const interfacePrivate = "private"
-
 func addressesOf(i types.Instance, choice string) resources.Addresses {
 	a := resources.Addresses{PublicIPv4: aws.ToString(i.PublicIpAddress), PrivateIPv4: aws.ToString(i.PrivateIpAddress), PublicIPv6: aws.ToString(i.Ipv6Address)}
 	for _, n := range i.NetworkInterfaces {
@@ -113,13 +110,7 @@ func addressesOf(i types.Instance, choice string) resources.Addresses {
 			a.PublicIPv6 = aws.ToString(n.Ipv6Addresses[0].Ipv6Address)
 		}
 	}
-	candidates := []string{a.PublicIPv4, a.PublicIPv6, a.PrivateIPv4}
-	if choice == interfacePrivate {
-		candidates = []string{a.PrivateIPv4, a.PublicIPv6, a.PublicIPv4}
-	}
-	if n := slices.IndexFunc(candidates, func(s string) bool { return s != "" }); n >= 0 {
-		a.Interface = candidates[n]
-	}
+	a.Interface = cloudkit.ConnectTo(a, choice)
 	return a
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -37,7 +38,7 @@ func TestAddressIsChosen(t *testing.T) {
 	if got := addressesOf(i, "").Interface; got != "192.0.2.1" {
 		t.Errorf("interface is %s", got)
 	}
-	if got := addressesOf(i, interfacePrivate).Interface; got != "10.0.0.1" {
+	if got := addressesOf(i, cloudkit.PrivateInterface).Interface; got != "10.0.0.1" {
 		t.Errorf("internal interface is %s", got)
 	}
 	i.PublicIpAddress = nil

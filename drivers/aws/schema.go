@@ -2,7 +2,6 @@ package aws
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,13 +18,13 @@ const driverDoc = "Nodes are EC2 instances, images are AMIs. Credentials come fr
 	"tool reads; `AWS_ENDPOINT_URL` selects another endpoint."
 
 func driverSchema() schema.Driver {
-	checks := map[string]schema.Check{"userdata": checkUserdata, "tags": checkTags, "request_properties": requestvalues.CheckMap(checkTags)}
+	checks := map[string]schema.Check{"userdata": cloudkit.CheckBytes("user data", "EC2", maxUserdata), "tags": checkTags, "request_properties": requestvalues.CheckMap(checkTags)}
 	pool := schema.Of[poolSettings]("", checks)
 	return schema.Driver{
 		Doc:            driverDoc,
 		Provider:       schema.Of[providerSettings]("", nil),
 		Pool:           pool,
-		Label:          schema.ForLabels[labelSettings](pool, map[string]schema.Check{"instance_types": checkInstanceTypes}),
+		Label:          schema.ForLabels[labelSettings](pool, map[string]schema.Check{"instance_types": cloudkit.CheckFilled("instance type such as t3.micro")}),
 		Image:          schema.Of[imageSettings]("", nil),
 		HasLabels:      true,
 		HasImages:      true,
@@ -93,22 +92,8 @@ type imageSettings struct {
 	Throughput   int64  `config:"throughput,replacing" min:"125" doc:"Throughput of the root volume in MiB/s ('gp3')."`
 }
 
-func checkInstanceTypes(v cty.Value) error {
-	if v.LengthInt() == 0 {
-		return errors.New("the list is empty; write at least one instance type such as t3.micro")
-	}
-	return nil
-}
-
 // maxUserdata is EC2's limit on user data before its encoding.
 const maxUserdata = 16384
-
-func checkUserdata(v cty.Value) error {
-	if n := len(v.AsString()); n > maxUserdata {
-		return fmt.Errorf("user data has %d bytes, EC2 accepts %d; download the rest from the node instead", n, maxUserdata)
-	}
-	return nil
-}
 
 // EC2's limits on tags. npctl needs up to reservedTags tags of an object.
 const (

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -29,12 +29,8 @@ const (
 	tagName   = "Name"
 
 	tagInstallation = drivers.TagInstallation
-	tagInterface    = tagPrefix + "interface"
 	tagVolume       = tagPrefix + "volume"
 	tagTemplate     = tagPrefix + "launch_template"
-	tagFormat       = tagPrefix + "format"
-	tagSize         = tagPrefix + "size"
-	tagSHA256       = tagPrefix + "sha256"
 )
 
 // tagMap converts the SDK's list of tags.
@@ -83,24 +79,11 @@ func filter(name string, values ...string) types.Filter {
 	return types.Filter{Name: aws.String(name), Values: values}
 }
 
-// userTags returns the tags without npctl's own.
+// userTags returns the tags without those that npctl sets.
 func userTags(values map[string]string) map[string]string {
-	result := map[string]string{}
-	for key, value := range values {
-		if !strings.HasPrefix(key, tagPrefix) && key != tagName {
-			result[key] = value
-		}
-	}
-	return result
-}
-
-// cutTag shortens a value that a request determines, so that its size fails no launch.
-func cutTag(value string) string {
-	value = strings.ToValidUTF8(value, "\uFFFD")
-	if len(value) <= maxTagValue {
-		return value
-	}
-	return strings.ToValidUTF8(value[:maxTagValue], "")
+	values = cloudkit.UserTags(values)
+	delete(values, tagName)
+	return values
 }
 
 // validateTags rejects tags that EC2 would reject, before anything is created.

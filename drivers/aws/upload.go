@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -59,12 +58,7 @@ func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, c
 	if drivers.IsNothingDone(err) && id == "" && !isImport {
 		return resources.RemoteImage{}, err
 	}
-	// The caller's context may be done; the cleanup still runs, with a time limit.
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
-	defer cancel()
-	if left := st.deleteEarlier(cleanup, spec.Marks); left != nil {
-		err = fmt.Errorf("%w (the snapshot was not deleted: %w)", err, left)
-	}
+	err = cloudkit.CleanUp(ctx, cleanupLimit, err, "the snapshot was not deleted", func(ctx context.Context) error { return st.deleteEarlier(ctx, spec.Marks) })
 	return resources.RemoteImage{}, fmt.Errorf("%s: %w", doing, err)
 }
 
@@ -135,19 +129,10 @@ func (st *imageStore) snapshots(ctx context.Context, filters []types.Filter) (fo
 	return found, err
 }
 
-// imageTags returns the tags of the snapshot and the AMI: the user's, overridden by npctl's. A tag of the language is a
-// tag without a value.
+// imageTags returns the tags of the snapshot and the AMI.
 func imageTags(spec drivers.ImageSpec, format string) (map[string]string, error) {
-	tags := map[string]string{}
-	for _, name := range spec.Tags {
-		tags[name] = ""
-	}
-	maps.Copy(tags, spec.Properties)
-	maps.Copy(tags, drivers.EncodeTags(spec.Marks))
-	tags[tagName], tags[tagFormat], tags[tagSize] = spec.Name, format, strconv.FormatInt(spec.Size, 10)
-	if spec.SHA256 != "" {
-		tags[tagSHA256] = spec.SHA256
-	}
+	tags := cloudkit.ImageTags(spec, format)
+	tags[tagName] = spec.Name
 	tags[drivers.TagObject] = "" // counts: tagObjects sets it
 	defer delete(tags, drivers.TagObject)
 	return tags, validateTags(tags)
@@ -245,23 +230,20 @@ func (st *imageStore) register(ctx context.Context, spec drivers.ImageSpec, s im
 }
 
 // waitImage waits until instances can boot from an AMI, usually right after its registration.
-func (st *imageStore) waitImage(ctx context.Context, id string) (resources.RemoteImage, error) {
-	for pause := 250 * time.Millisecond; ; pause = min(pause*2, maxPause) {
+func (st *imageStore) waitImage(ctx context.Context, id string) (made resources.RemoteImage, err error) {
+	err = cloudkit.Poll(ctx, "AMI "+id, func() (bool, error) {
 		i, found, err := st.image(ctx, id)
-		if err != nil {
-			return resources.RemoteImage{}, err
+		if err != nil || !found {
+			return false, err
 		}
-		if r := remoteImage(i); found && r.Status == resources.StatusReady {
-			return r, nil
-		} else if found && r.Status != resources.StatusPending {
-			reason := ""
-			if i.StateReason != nil {
-				reason = ": " + clean(aws.ToString(i.StateReason.Message))
-			}
-			return resources.RemoteImage{}, fmt.Errorf("AMI %s is %s%s", id, i.State, reason)
+		if made = remoteImage(i); made.Status == resources.StatusReady || made.Status == resources.StatusPending {
+			return made.Status == resources.StatusReady, nil
 		}
-		if err := cloudkit.Sleep(ctx, pause); err != nil {
-			return resources.RemoteImage{}, fmt.Errorf("wait for AMI %s: %w", id, err)
+		reason := ""
+		if i.StateReason != nil {
+			reason = ": " + clean(aws.ToString(i.StateReason.Message))
 		}
-	}
+		return false, fmt.Errorf("AMI %s is %s%s", id, i.State, reason)
+	})
+	return made, err
 }

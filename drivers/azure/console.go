@@ -10,10 +10,8 @@ import (
 	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
-const (
-	consoleBytes    = 64 << 10 // of the returned console output
-	maxConsoleBytes = 8 << 20  // of the log that Azure keeps
-)
+// maxConsoleBytes is the limit of the log that Azure keeps.
+const maxConsoleBytes = 8 << 20
 
 // ConsoleLog implements drivers.Console with the boot diagnostics: Azure returns an address of the log, which contains its
 // authorization.

@@ -132,10 +132,10 @@ func vmTags(spec drivers.Spec, s labelSettings) map[string]string {
 	tags := map[string]string{}
 	maps.Copy(tags, s.Tags)
 	for key, value := range spec.Properties {
-		tags[key] = cutTag(value)
+		tags[key] = cloudkit.CutValue(value, maxTagValue)
 	}
 	if s.UseInternalIP {
-		tags[tagInterface] = interfacePrivate
+		tags[cloudkit.TagInterface] = cloudkit.PrivateInterface
 	}
 	maps.Copy(tags, drivers.EncodeTags(spec.Marks))
 	tags[tagName], tags[tagTagDisk] = spec.Hostname, "true"

@@ -95,7 +95,7 @@ func (st *imageStore) ResolveImage(ctx context.Context, spec resources.CloudImag
 	newest := slices.MinFunc(ready, func(a, b resources.RemoteImage) int {
 		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID))
 	})
-	newest.Properties = userTags(newest.Properties)
+	newest.Properties = cloudkit.UserTags(newest.Properties)
 	return newest, nil, nil
 }
 

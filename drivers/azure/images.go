@@ -86,7 +86,7 @@ func (st *imageStore) remoteImage(i *armcompute.Image) resources.RemoteImage {
 	tags := tagMap(i.Tags)
 	r := resources.RemoteImage{
 		ID: st.id(imageKind, deref(i.Name)), Name: deref(i.Name), Marks: ownerOf(tags, drivers.OfImage, i.Name), Status: resources.StatusPending,
-		Format: tags[tagFormat], SHA256: tags[tagSHA256], Properties: userTags(tags),
+		Format: tags[cloudkit.TagFormat], SHA256: tags[cloudkit.TagSHA256], Properties: cloudkit.UserTags(tags),
 	}
 	if i.Properties != nil {
 		r.Status = statusFrom(deref(i.Properties.ProvisioningState))
@@ -94,7 +94,7 @@ func (st *imageStore) remoteImage(i *armcompute.Image) resources.RemoteImage {
 	if name := tags[tagName]; name != "" && r.Marks.Installation != "" {
 		r.Name = name
 	}
-	r.Size, _ = strconv.ParseInt(tags[tagSize], 10, 64)
+	r.Size, _ = strconv.ParseInt(tags[cloudkit.TagSize], 10, 64)
 	r.Created, _ = time.Parse(time.RFC3339Nano, tags[tagCreated])
 	if i.SystemData != nil && r.Created.IsZero() {
 		r.Created = deref(i.SystemData.CreatedAt)
@@ -123,7 +123,7 @@ func (st *imageStore) startDeletion(ctx context.Context, id string, expected res
 
 // await polls a long-running operation to its end. Azure suggests pauses that only matter for minutes of work.
 func await[T any](ctx context.Context, doing string, poller *runtime.Poller[T], err error) (result T, _ error) {
-	for pause := 250 * time.Millisecond; err == nil && !poller.Done(); pause = min(pause*2, maxPause) {
+	for pause := cloudkit.FirstPause; err == nil && !poller.Done(); pause = min(pause*2, cloudkit.MaxPause) {
 		if err := cloudkit.Sleep(ctx, pause); err != nil {
 			return result, wrap(doing, err)
 		}
@@ -139,6 +139,3 @@ func await[T any](ctx context.Context, doing string, poller *runtime.Poller[T], 
 	}
 	return result, wrap(doing, err)
 }
-
-// maxPause is the longest pause between two reads of a status.
-const maxPause = 10 * time.Second

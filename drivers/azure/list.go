@@ -104,7 +104,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 		}
 		addPower(&one, all.power[strings.ToLower(deref(vm.ID))])
 		one.Addresses = addresses[strings.ToLower(one.ID)]
-		one.Addresses.Interface = connectTo(one.Addresses, deref(vm.Tags[tagInterface]))
+		one.Addresses.Interface = cloudkit.ConnectTo(one.Addresses, deref(vm.Tags[cloudkit.TagInterface]))
 		if one.Status == resources.StatusReady && (one.Addresses.Interface == "" || untagged[one.ID].disk != "") {
 			one.Status = resources.StatusPending
 		}
@@ -219,22 +219,6 @@ func (all inventory) addressesByServer() map[string]resources.Addresses {
 		found[server] = a
 	}
 	return found
-}
-
-// interfacePrivate is the value of tagInterface for machines that npctl connects to at their private address.
-const interfacePrivate = "private"
-
-func connectTo(a resources.Addresses, choice string) string {
-	candidates := []string{a.PublicIPv4, a.PublicIPv6, a.PrivateIPv4}
-	if choice == interfacePrivate {
-		candidates = []string{a.PrivateIPv4, a.PublicIPv6, a.PublicIPv4}
-	}
-	for _, address := range candidates {
-		if address != "" {
-			return address
-		}
-	}
-	return ""
 }
 
 // diskTags are the tags that a disk lacks.

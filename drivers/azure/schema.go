@@ -2,7 +2,6 @@ package azure
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,13 +18,14 @@ const driverDoc = "Nodes are virtual machines, images are managed images of one 
 	"identities that every Azure tool reads: `AZURE_TENANT_ID`, `AZURE_CLIENT_ID` and `AZURE_CLIENT_SECRET`, a workload or managed identity, or `az login`."
 
 func driverSchema() schema.Driver {
+	checkUserdata := cloudkit.CheckBytes("the text", "Azure", maxUserdata)
 	checks := map[string]schema.Check{"userdata": checkUserdata, "custom_data": checkUserdata, "tags": checkTags, "request_properties": requestvalues.CheckMap(checkTags)}
 	pool := schema.Of[poolSettings]("", checks)
 	return schema.Driver{
 		Doc:            driverDoc,
 		Provider:       schema.Of[providerSettings]("", nil),
 		Pool:           pool,
-		Label:          schema.ForLabels[labelSettings](pool, map[string]schema.Check{"vm_sizes": checkSizes}),
+		Label:          schema.ForLabels[labelSettings](pool, map[string]schema.Check{"vm_sizes": cloudkit.CheckFilled("size such as Standard_D2s_v5")}),
 		Image:          schema.Of[imageSettings]("", nil),
 		HasLabels:      true,
 		HasImages:      true,
@@ -85,22 +85,8 @@ type imageSettings struct {
 	ZoneResilient bool   `config:"zone_resilient,replacing" default:"true" doc:"Azure stores the image in all zones; only locations with zones support it."`
 }
 
-func checkSizes(v cty.Value) error {
-	if v.LengthInt() == 0 {
-		return errors.New("the list is empty; write at least one size such as Standard_D2s_v5")
-	}
-	return nil
-}
-
 // maxUserdata is the limit of 65536 bytes after the encoding, which Azure also documents as 64 KiB.
 const maxUserdata = 49149
-
-func checkUserdata(v cty.Value) error {
-	if n := len(v.AsString()); n > maxUserdata {
-		return fmt.Errorf("the text has %d bytes, Azure accepts %d; download the rest from the node instead", n, maxUserdata)
-	}
-	return nil
-}
 
 // Azure's limits on tags. npctl needs up to reservedTags tags of an object.
 const (

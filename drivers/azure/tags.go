@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -25,16 +26,12 @@ const (
 
 	tagInstallation = drivers.TagInstallation
 	tagName         = tagPrefix + "name"
-	tagInterface    = tagPrefix + "interface"
 	tagTagDisk      = tagPrefix + "tag_disk" // the OS disk gets the tags of the machine
-	tagFormat       = tagPrefix + "format"
-	tagSize         = tagPrefix + "size"
-	tagSHA256       = tagPrefix + "sha256"
 	tagCreated      = tagPrefix + "created"
 )
 
 // describing are npctl's tags that do not name the owner of an object.
-var describing = map[string]bool{tagName: true, tagInterface: true, tagFormat: true, tagSize: true, tagSHA256: true, tagCreated: true}
+var describing = map[string]bool{tagName: true, cloudkit.TagInterface: true, cloudkit.TagFormat: true, cloudkit.TagSize: true, cloudkit.TagSHA256: true, tagCreated: true}
 
 // ownerOf returns the ownership tags of an object.
 func ownerOf(tags map[string]string, of drivers.ObjectType, name *string) resources.OwnerTags {
@@ -72,26 +69,6 @@ func deref[T any](p *T) (value T) {
 		value = *p
 	}
 	return value
-}
-
-// userTags returns the tags without npctl's own.
-func userTags(values map[string]string) map[string]string {
-	result := map[string]string{}
-	for key, value := range values {
-		if !strings.HasPrefix(key, tagPrefix) {
-			result[key] = value
-		}
-	}
-	return result
-}
-
-// cutTag shortens a value that a request determines, so that its size fails no launch.
-func cutTag(value string) string {
-	value = strings.ToValidUTF8(value, "\uFFFD")
-	if len(value) <= maxTagValue {
-		return value
-	}
-	return strings.ToValidUTF8(value[:maxTagValue], "")
 }
 
 // validateTags rejects tags that Azure would reject, before anything is created.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"strconv"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
@@ -43,12 +41,7 @@ func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, c
 	if err == nil {
 		return made, nil
 	}
-	// The caller's context may be done; the cleanup still runs, with a time limit.
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
-	defer cancel()
-	if left := st.deleteEarlier(cleanup, spec.Marks); left != nil {
-		err = fmt.Errorf("%w (its disk was not deleted: %w)", err, left)
-	}
+	err = cloudkit.CleanUp(ctx, cleanupLimit, err, "its disk was not deleted", func(ctx context.Context) error { return st.deleteEarlier(ctx, spec.Marks) })
 	return resources.RemoteImage{}, fmt.Errorf("%s: %w", doing, err)
 }
 
@@ -95,21 +88,11 @@ func (a *account) deleteDisk(ctx context.Context, name string) error {
 	return cloudkit.UnlessMissing(err)
 }
 
-// imageTags returns the tags of the disk and the image: the user's, overridden by npctl's. A tag of the language is a tag
-// without a value.
+// imageTags returns the tags of the disk and the image.
 func imageTags(spec drivers.ImageSpec) (map[string]string, error) {
-	tags := map[string]string{}
-	for _, name := range spec.Tags {
-		tags[name] = ""
-	}
-	maps.Copy(tags, spec.Properties)
-	maps.Copy(tags, drivers.EncodeTags(spec.Marks))
-	tags[tagName], tags[tagFormat], tags[tagSize] = spec.Name, spec.Format, strconv.FormatInt(spec.Size, 10)
-	tags[drivers.TagObject] = imageName(spec)
+	tags := cloudkit.ImageTags(spec, spec.Format)
+	tags[tagName], tags[drivers.TagObject] = spec.Name, imageName(spec)
 	tags[tagCreated] = time.Now().UTC().Format(time.RFC3339Nano)
-	if spec.SHA256 != "" {
-		tags[tagSHA256] = spec.SHA256
-	}
 	return tags, validateTags(tags)
 }
 

@@ -120,19 +120,6 @@ func Limits(instances, cores, ram *int64) resources.ResourceAmounts {
 	return limits
 }
 
-// Sleep waits for d, or returns the error of ctx when it ends before.
-func Sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
-}
-
 // CheckQuota returns an ErrQuota if the amounts exceed a limit.
 func CheckQuota(limits, sum resources.ResourceAmounts) error {
 	for i, name := range resources.Dimensions {

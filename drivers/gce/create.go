@@ -12,6 +12,7 @@ import (
 	"google.golang.org/api/compute/v1"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -191,7 +192,7 @@ func instanceLabels(spec drivers.Spec, s labelSettings, zone string) (map[string
 		labels[key] = sanitize(value)
 	}
 	if s.UseInternalIP {
-		labels[tagInterface] = interfacePrivate
+		labels[cloudkit.TagInterface] = cloudkit.PrivateInterface
 	}
 	owner, err := ownerLabels(spec.Marks)
 	maps.Copy(labels, owner)

@@ -85,9 +85,6 @@ func statusOf(status string) resources.Status {
 	}
 }
 
-// interfacePrivate is the value of tagInterface for instances that npctl connects to at their private address.
-const interfacePrivate = "private"
-
 func addressesOf(i *compute.Instance) resources.Addresses {
 	a := resources.Addresses{}
 	for _, n := range i.NetworkInterfaces {
@@ -100,7 +97,7 @@ func addressesOf(i *compute.Instance) resources.Addresses {
 			}
 		}
 	}
-	if a.Interface = a.PublicIPv4; a.Interface == "" || i.Labels[tagInterface] == interfacePrivate {
+	if a.Interface = a.PublicIPv4; a.Interface == "" || i.Labels[cloudkit.TagInterface] == cloudkit.PrivateInterface {
 		a.Interface = a.PrivateIPv4
 	}
 	return a

@@ -1,7 +1,6 @@
 package gce
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,14 +16,14 @@ import (
 const driverDoc = "Nodes are instances of Google Compute Engine in one region of a project. Credentials are Google's application default credentials."
 
 func driverSchema() schema.Driver {
-	checks := map[string]schema.Check{"userdata": checkUserdata, "labels": checkLabels, "metadata": checkMetadata, "ssh_keys": checkSSHKeys,
+	checks := map[string]schema.Check{"userdata": cloudkit.CheckBytes("user data", "Google", maxMetadataValue), "labels": checkLabels, "metadata": checkMetadata, "ssh_keys": checkSSHKeys,
 		"request_properties": requestvalues.CheckMap(checkLabelKeys)}
 	pool := schema.Of[poolSettings]("", checks)
 	return schema.Driver{
 		Doc:            driverDoc,
 		Provider:       schema.Of[providerSettings]("", nil),
 		Pool:           pool,
-		Label:          schema.ForLabels[labelSettings](pool, map[string]schema.Check{"machine_types": checkMachineTypes}),
+		Label:          schema.ForLabels[labelSettings](pool, map[string]schema.Check{"machine_types": cloudkit.CheckFilled("machine type such as e2-standard-2")}),
 		HasLabels:      true,
 		HasCloudImages: true,
 		Nodepool:       nodepoolKeys(),
@@ -69,22 +68,8 @@ type poolSettings struct {
 
 func (s poolSettings) isSpot() bool { return s.ProvisioningModel == "spot" }
 
-func checkMachineTypes(v cty.Value) error {
-	if v.LengthInt() == 0 {
-		return errors.New("the list is empty; write at least one machine type such as e2-standard-2")
-	}
-	return nil
-}
-
 // maxMetadataValue is the limit on one value of metadata.
 const maxMetadataValue = 262144
-
-func checkUserdata(v cty.Value) error {
-	if n := len(v.AsString()); n > maxMetadataValue {
-		return fmt.Errorf("user data has %d bytes, Google accepts %d; download the rest from the node instead", n, maxMetadataValue)
-	}
-	return nil
-}
 
 var metadataKey = drivers.Pattern(`^[a-zA-Z0-9_-]{1,128}$`)
 

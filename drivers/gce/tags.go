@@ -25,7 +25,6 @@ import (
 const (
 	tagPrefix       = drivers.TagPrefix
 	tagInstallation = drivers.TagInstallation
-	tagInterface    = tagPrefix + "interface"
 )
 
 // ownerLabels encodes ownership labels.

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/cloudkit"
@@ -83,19 +82,12 @@ func (a *api) call(ctx context.Context, doing, method, path string, query url.Va
 // get reads one object; false means that it does not exist.
 func (a *api) get(ctx context.Context, doing, path string, out any) (bool, error) {
 	err := a.call(ctx, doing, http.MethodGet, path, nil, nil, out)
-	if cloudkit.IsMissing(err) {
-		return false, nil
-	}
-	return err == nil, err
+	return err == nil, cloudkit.UnlessMissing(err)
 }
 
 // remove deletes one object; a missing one is no error.
 func (a *api) remove(ctx context.Context, doing, path string) error {
-	err := a.call(ctx, doing, http.MethodDelete, path, nil, nil, nil)
-	if cloudkit.IsMissing(err) {
-		return nil
-	}
-	return err
+	return cloudkit.UnlessMissing(a.call(ctx, doing, http.MethodDelete, path, nil, nil, nil))
 }
 
 // pageSize is the largest page of all lists.
@@ -146,6 +138,3 @@ func decodeField(page map[string]json.RawMessage, field string, into any) error 
 	}
 	return nil
 }
-
-// maxPause is the longest pause between two reads of a status.
-const maxPause = 10 * time.Second

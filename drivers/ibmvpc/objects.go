@@ -60,10 +60,7 @@ func (b *bucket) remove(ctx context.Context, o object) error {
 		query.Set("uploadId", o.Upload)
 	}
 	_, _, err := b.do(ctx, "delete object "+o.Key, http.MethodDelete, o.Key, query, nil, nil)
-	if cloudkit.IsMissing(err) {
-		return nil
-	}
-	return err
+	return cloudkit.UnlessMissing(err)
 }
 
 // list lists the objects with a prefix of their keys.
@@ -164,12 +161,9 @@ func (b *bucket) upload(ctx context.Context, key string, spec drivers.ImageSpec,
 	if err == nil {
 		return nil
 	}
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
-	defer cancel()
-	if left := b.remove(cleanup, object{Key: key, Upload: started.UploadID}); left != nil {
-		err = fmt.Errorf("%w (the parts were not deleted: %w)", err, left)
-	}
-	return err
+	return cloudkit.CleanUp(ctx, cleanupLimit, err, "the parts were not deleted", func(ctx context.Context) error {
+		return b.remove(ctx, object{Key: key, Upload: started.UploadID})
+	})
 }
 
 func (b *bucket) parts(ctx context.Context, doing, key, upload string, spec drivers.ImageSpec, content io.Reader) (parts []part, err error) {

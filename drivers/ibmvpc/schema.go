@@ -1,7 +1,6 @@
 package ibmvpc
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,13 +17,13 @@ const driverDoc = "Nodes are virtual server instances in a VPC of IBM Cloud, ima
 	"variables and the file that IBM's libraries read: `VPC_APIKEY`, or `IBM_CREDENTIALS_FILE`; `VPC_URL` selects another endpoint."
 
 func driverSchema() schema.Driver {
-	checks := map[string]schema.Check{"user_data": checkUserData, "tags": checkTags, "request_properties": requestvalues.CheckMap(checkTagNames)}
+	checks := map[string]schema.Check{"user_data": cloudkit.CheckBytes("user data", "the VPC API", maxUserData), "tags": checkTags, "request_properties": requestvalues.CheckMap(checkTagNames)}
 	pool := schema.Of[poolSettings]("", checks)
 	return schema.Driver{
 		Doc:            driverDoc,
 		Provider:       schema.Of[providerSettings]("", nil),
 		Pool:           pool,
-		Label:          schema.ForLabels[labelSettings](pool, map[string]schema.Check{"profiles": checkProfiles}),
+		Label:          schema.ForLabels[labelSettings](pool, map[string]schema.Check{"profiles": cloudkit.CheckFilled("instance profile such as cx2-2x4")}),
 		Image:          schema.Of[imageSettings]("", nil),
 		HasLabels:      true,
 		HasImages:      true,
@@ -82,22 +81,8 @@ type imageSettings struct {
 	OperatingSystem string `config:"operating_system,required,replacing" doc:"Name of the operating system in IBM Cloud, such as 'debian-12-amd64'; 'ibmcloud is operating-systems' lists them."`
 }
 
-func checkProfiles(v cty.Value) error {
-	if v.LengthInt() == 0 {
-		return errors.New("the list is empty; write at least one instance profile such as cx2-2x4")
-	}
-	return nil
-}
-
 // maxUserData is the limit of the VPC API.
 const maxUserData = 65536
-
-func checkUserData(v cty.Value) error {
-	if n := len(v.AsString()); n > maxUserData {
-		return fmt.Errorf("user data has %d bytes, the VPC API accepts %d; download the rest from the node instead", n, maxUserData)
-	}
-	return nil
-}
 
 func checkTags(v cty.Value) error {
 	for name, value := range v.AsValueMap() {

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/cloudkit"
@@ -40,18 +39,13 @@ func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, c
 	if err == nil {
 		return made, nil
 	}
-	// The caller's context may be done; the cleanup still runs, with a time limit.
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
-	defer cancel()
-	if left := st.deleteEarlier(cleanup, name); left != nil {
-		err = fmt.Errorf("%w (the objects of the attempt were not deleted: %w)", err, left)
-	}
+	err = cloudkit.CleanUp(ctx, cleanupLimit, err, "the objects of the attempt were not deleted", func(ctx context.Context) error { return st.deleteEarlier(ctx, name) })
 	return resources.RemoteImage{}, fmt.Errorf("%s: %w", doing, err)
 }
 
 // deleteEarlier deletes the image with a name and its objects, and waits until the name is free.
 func (st *imageStore) deleteEarlier(ctx context.Context, name string) error {
-	for pause := 250 * time.Millisecond; ; pause = min(pause*2, maxPause) {
+	for pause := cloudkit.FirstPause; ; pause = min(pause*2, cloudkit.MaxPause) {
 		found, err := st.find(ctx, name)
 		if err != nil {
 			return err
@@ -121,30 +115,31 @@ func (st *imageStore) explainSystem(ctx context.Context, name string, rejection 
 }
 
 // wait waits until instances can boot from an image, and compares the checksum of the file that the service has read.
-func (st *imageStore) wait(ctx context.Context, id string, spec drivers.ImageSpec) (cloudImage, error) {
-	for pause := 250 * time.Millisecond; ; pause = min(pause*2, maxPause) {
-		var now cloudImage
+func (st *imageStore) wait(ctx context.Context, id string, spec drivers.ImageSpec) (now cloudImage, err error) {
+	err = cloudkit.Poll(ctx, "image "+id, func() (bool, error) {
+		now = cloudImage{}
 		found, err := st.api.get(ctx, "read image "+id, "/images/"+url.PathEscape(id), &now)
 		switch {
-		case err != nil && (errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil):
-			return now, err
+		case cloudkit.IsFinal(ctx, err):
+			return false, err
 		case err != nil: // transient; the import continues
+			return false, nil //nolint:nilerr // see IsFinal
 		case !found:
-			return now, fmt.Errorf("image %s was deleted during the import", id)
+			return false, fmt.Errorf("image %s was deleted during the import", id)
 		case now.Status == "available":
 			if sum := now.File.Checksums.SHA256; sum != "" && spec.SHA256 != "" && !strings.EqualFold(sum, spec.SHA256) {
-				return now, fmt.Errorf("image %s has the checksum %s, expected %s", id, sum, spec.SHA256)
+				return false, fmt.Errorf("image %s has the checksum %s, expected %s", id, sum, spec.SHA256)
 			}
-			return now, nil
+			return true, nil
 		case imageStatus(now.Status) != resources.StatusPending:
 			reason := now.Status
 			if len(now.Reasons) > 0 {
 				reason += ": " + cloudkit.Clean(now.Reasons[0].Message)
 			}
-			return now, fmt.Errorf("image %s is %s", id, reason)
+			return false, fmt.Errorf("image %s is %s", id, reason)
+		default:
+			return false, nil
 		}
-		if err := cloudkit.Sleep(ctx, pause); err != nil {
-			return now, fmt.Errorf("wait for image %s: %w", id, err)
-		}
-	}
+	})
+	return now, err
 }

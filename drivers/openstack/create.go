@@ -15,6 +15,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -78,7 +79,7 @@ func serverMetadata(spec drivers.Spec, settings labelSettings) map[string]string
 	values := map[string]string{}
 	maps.Copy(values, settings.InstanceProperties)
 	for key, value := range spec.Properties {
-		values[key] = cutMetadata(value)
+		values[key] = cloudkit.CutValue(value, maxMetadata)
 	}
 	if settings.AutoFloatingIP {
 		values[keyFloating] = "true"

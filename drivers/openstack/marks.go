@@ -69,15 +69,6 @@ func marksIn(text string) resources.OwnerTags {
 	}
 }
 
-// cutMetadata shortens a value that a request determines, so that its size fails no launch.
-func cutMetadata(value string) string {
-	value = strings.ToValidUTF8(value, "\uFFFD")
-	if len(value) <= maxMetadata {
-		return value
-	}
-	return strings.ToValidUTF8(value[:maxMetadata], "")
-}
-
 // checkMetadata rejects metadata that Nova would reject, before anything is created.
 func checkMetadata(values map[string]string) error {
 	for key, value := range values {

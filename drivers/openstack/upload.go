@@ -41,13 +41,7 @@ func (st *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, c
 	if err == nil {
 		return uploaded.remote(), nil
 	}
-	// The caller's context may be done; the cleanup still runs, with a time limit.
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
-	defer cancel()
-	if left := st.removeImage(cleanup, created.ID); left != nil {
-		err = fmt.Errorf("%w (image %s was not deleted: %w)", err, created.ID, left)
-	}
-	return resources.RemoteImage{}, err
+	return resources.RemoteImage{}, cloudkit.CleanUp(ctx, cleanupLimit, err, "image "+created.ID+" was not deleted", func(ctx context.Context) error { return st.removeImage(ctx, created.ID) })
 }
 
 // deleteMarkedImages deletes the images with these ownership tags.
@@ -124,37 +118,34 @@ func (st *imageStore) fill(ctx context.Context, doing, id string, spec drivers.I
 	if err := sent.check(spec); err != nil {
 		return image{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	active, err := st.waitActive(ctx, doing, id)
-	if err != nil {
-		return image{}, err
+	active, err := st.waitActive(ctx, id)
+	if err == nil {
+		err = sent.verify(ctx, active, content)
 	}
-	if err := sent.verify(ctx, active, content); err != nil {
+	if err != nil {
 		return image{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	return active, nil
 }
 
 // waitActive waits until Glance has stored the image, usually right after the last byte.
-func (st *imageStore) waitActive(ctx context.Context, doing, id string) (image, error) {
-	for pause := 250 * time.Millisecond; ; pause = min(pause*2, 10*time.Second) {
-		now, found, err := st.image(ctx, id)
+func (st *imageStore) waitActive(ctx context.Context, id string) (now image, err error) {
+	err = cloudkit.Poll(ctx, "the image to become active", func() (found bool, err error) {
+		now, found, err = st.image(ctx, id)
 		switch {
-		case err != nil && (errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil):
-			return image{}, fmt.Errorf("%s: %w", doing, err)
+		case cloudkit.IsFinal(ctx, err):
+			return false, err
 		case err != nil: // transient error; the content is stored, so polling is cheaper than another upload
+			return false, nil //nolint:nilerr // see IsFinal
 		case !found:
-			return image{}, fmt.Errorf("%s: the image was deleted during the upload", doing)
-		case now.Status == "active":
-			return now, nil
-		case imageStatus(now.Status) != resources.StatusPending:
-			return image{}, fmt.Errorf("%s: Glance reports the image as %s%s", doing, now.Status, importFailure(now))
+			return false, errors.New("the image was deleted during the upload")
+		case now.Status != "active" && imageStatus(now.Status) != resources.StatusPending:
+			return false, fmt.Errorf("Glance reports the image as %s%s", now.Status, importFailure(now)) //nolint:revive,staticcheck // a name
+		default:
+			return now.Status == "active", nil
 		}
-		select {
-		case <-ctx.Done():
-			return image{}, fmt.Errorf("%s: wait for the image to become active: %w", doing, context.Cause(ctx))
-		case <-time.After(pause):
-		}
-	}
+	})
+	return now, err
 }
 
 func importFailure(i image) string {

@@ -1,0 +1,29 @@
+package cloudkit
+
+import (
+	"fmt"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/npctl/npctl/resources/schema"
+)
+
+// CheckFilled returns the check of a list that needs an element, such as "instance type such as t3.micro".
+func CheckFilled(element string) schema.Check {
+	return func(v cty.Value) error {
+		if v.LengthInt() == 0 {
+			return fmt.Errorf("the list is empty; write at least one %s", element)
+		}
+		return nil
+	}
+}
+
+// CheckBytes returns the check of the length of a text, such as "user data", which a node receives.
+func CheckBytes(what, service string, limit int) schema.Check {
+	return func(v cty.Value) error {
+		if n := len(v.AsString()); n > limit {
+			return fmt.Errorf("%s has %d bytes, %s accepts %d; download the rest from the node instead", what, n, service, limit)
+		}
+		return nil
+	}
+}
