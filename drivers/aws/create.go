@@ -22,14 +22,8 @@ import (
 // offer with an allocation strategy; cached lists resolve the names.
 // Its client token makes a repetition of the same request return the same instance.
 func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
-	if spec.MaybeCreated {
-		found, ok, err := c.find(ctx, spec)
-		if err != nil {
-			return resources.Instance{}, drivers.Unsent(err)
-		}
-		if ok {
-			return found, nil
-		}
+	if found, done, err := cloudkit.Earlier(spec, func() (resources.Instance, bool, error) { return c.find(ctx, spec) }); done {
+		return found, err
 	}
 	o, err := c.offer(ctx, spec.Config)
 	if err != nil {

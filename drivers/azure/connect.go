@@ -106,13 +106,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (driv
 	if err != nil {
 		return nil, drivers.Unsent(err)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = maxWriters
-	used := http.RoundTripper(transport)
-	if env.WrapTransport != nil {
-		used = env.WrapTransport(transport)
-	}
-	used = drivers.BoundBodies(used)
+	used, closeIdle := cloudkit.Transport(env, func(t *http.Transport) { t.MaxIdleConnsPerHost = maxWriters })
 	options := azcore.ClientOptions{Cloud: where, Transport: roundTripper{used}, Retry: policy.RetryOptions{MaxRetries: -1}, Telemetry: policy.TelemetryOptions{ApplicationID: "npctl"}}
 	newest, err := drivers.NewRenewable(func() (azcore.TokenCredential, error) {
 		return azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: settings.Endpoint != ""})
@@ -128,10 +122,10 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (driv
 		return nil, drivers.Rejectf("%w", err)
 	}
 	if err := a.verify(ctx, settings.Location); err != nil {
-		transport.CloseIdleConnections()
+		closeIdle()
 		return nil, err
 	}
-	return &Cloud{account: a, imageStore: &imageStore{account: a, format: settings.ImageFormat}, log: env.Log, idle: transport.CloseIdleConnections, names: newNames(a)}, nil
+	return &Cloud{account: a, imageStore: &imageStore{account: a, format: settings.ImageFormat}, log: env.Log, idle: closeIdle, names: newNames(a)}, nil
 }
 
 // connect makes the clients.

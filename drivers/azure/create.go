@@ -25,14 +25,8 @@ import (
 // ownership tags and the PUT never changes an existing machine, so a repetition finds the same one.
 func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
 	name := vmName(spec)
-	if spec.MaybeCreated {
-		found, ok, err := c.find(ctx, name, spec)
-		if err != nil {
-			return resources.Instance{}, drivers.Unsent(err)
-		}
-		if ok {
-			return found, nil
-		}
+	if found, done, err := cloudkit.Earlier(spec, func() (resources.Instance, bool, error) { return c.find(ctx, name, spec) }); done {
+		return found, err
 	}
 	o, err := c.offer(ctx, spec.Config)
 	if err != nil {

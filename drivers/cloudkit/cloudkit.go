@@ -120,6 +120,17 @@ func Limits(instances, cores, ram *int64) resources.ResourceAmounts {
 	return limits
 }
 
+// Earlier searches with Spec.MaybeCreated for the instance of an earlier call of Create. done means that Create returns the results.
+func Earlier(spec drivers.Spec, find func() (resources.Instance, bool, error)) (found resources.Instance, done bool, err error) {
+	if !spec.MaybeCreated {
+		return resources.Instance{}, false, nil
+	}
+	if found, done, err = find(); err != nil {
+		return resources.Instance{}, true, drivers.Unsent(err)
+	}
+	return found, done, nil
+}
+
 // CheckQuota returns an ErrQuota if the amounts exceed a limit.
 func CheckQuota(limits, sum resources.ResourceAmounts) error {
 	for i, name := range resources.Dimensions {

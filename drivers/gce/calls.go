@@ -75,109 +75,84 @@ func (c *calls) readNames(s *compute.Service, project string) {
 		r, err := s.Regions.Get(project, region).Context(ctx).Do()
 		return r, wrap("read region "+region+" of project "+project, err)
 	}
-	c.regions = func(ctx context.Context) (all []string, err error) {
-		var listed drivers.Pages
-		err = s.Regions.List(project).Fields("nextPageToken", "items/name").MaxResults(pageSize).Pages(ctx, func(page *compute.RegionList) error {
-			for _, r := range page.Items {
-				all = append(all, r.Name)
-			}
-			return listed.Next(page.NextPageToken, len(page.Items))
+	c.regions = func(ctx context.Context) ([]string, error) {
+		list := s.Regions.List(project).Fields("nextPageToken", "items/name").MaxResults(pageSize)
+		found, err := collect(ctx, "list regions", list.Pages, func(p *compute.RegionList) ([]*compute.Region, string, []string) {
+			return p.Items, p.NextPageToken, nil
 		})
-		return all, wrap("list regions", err)
+		return drivers.NamesOf(found, func(i *compute.Region) string { return i.Name }), err
 	}
 	c.machineType = func(ctx context.Context, zone, name string) (*compute.MachineType, error) {
 		m, err := s.MachineTypes.Get(project, zone, name).Fields("name", "guestCpus", "memoryMb").Context(ctx).Do()
 		return m, wrap("read machine type "+name+" in "+zone, err)
 	}
-	c.machineTypes = func(ctx context.Context, zone string) (all []string, err error) {
-		var listed drivers.Pages
-		err = s.MachineTypes.List(project, zone).Fields("nextPageToken", "items/name").MaxResults(pageSize).Pages(ctx, func(page *compute.MachineTypeList) error {
-			for _, m := range page.Items {
-				all = append(all, m.Name)
-			}
-			return listed.Next(page.NextPageToken, len(page.Items))
+	c.machineTypes = func(ctx context.Context, zone string) ([]string, error) {
+		list := s.MachineTypes.List(project, zone).Fields("nextPageToken", "items/name").MaxResults(pageSize)
+		found, err := collect(ctx, "list machine types in "+zone, list.Pages, func(p *compute.MachineTypeList) ([]*compute.MachineType, string, []string) {
+			return p.Items, p.NextPageToken, nil
 		})
-		return all, wrap("list machine types in "+zone, err)
+		return drivers.NamesOf(found, func(i *compute.MachineType) string { return i.Name }), err
 	}
 	c.diskType = func(ctx context.Context, zone, name string) error {
 		_, err := s.DiskTypes.Get(project, zone, name).Fields("name").Context(ctx).Do()
 		return wrap("read disk type "+name+" in "+zone, err)
 	}
-	c.diskTypes = func(ctx context.Context, zone string) (all []string, err error) {
-		var listed drivers.Pages
-		err = s.DiskTypes.List(project, zone).Fields("nextPageToken", "items/name").MaxResults(pageSize).Pages(ctx, func(page *compute.DiskTypeList) error {
-			for _, d := range page.Items {
-				all = append(all, d.Name)
-			}
-			return listed.Next(page.NextPageToken, len(page.Items))
+	c.diskTypes = func(ctx context.Context, zone string) ([]string, error) {
+		list := s.DiskTypes.List(project, zone).Fields("nextPageToken", "items/name").MaxResults(pageSize)
+		found, err := collect(ctx, "list disk types in "+zone, list.Pages, func(p *compute.DiskTypeList) ([]*compute.DiskType, string, []string) {
+			return p.Items, p.NextPageToken, nil
 		})
-		return all, wrap("list disk types in "+zone, err)
+		return drivers.NamesOf(found, func(i *compute.DiskType) string { return i.Name }), err
 	}
-	c.networks = func(ctx context.Context) (all []string, err error) {
-		var listed drivers.Pages
-		err = s.Networks.List(project).Fields("nextPageToken", "items/name").MaxResults(pageSize).Pages(ctx, func(page *compute.NetworkList) error {
-			for _, n := range page.Items {
-				all = append(all, n.Name)
-			}
-			return listed.Next(page.NextPageToken, len(page.Items))
+	c.networks = func(ctx context.Context) ([]string, error) {
+		list := s.Networks.List(project).Fields("nextPageToken", "items/name").MaxResults(pageSize)
+		found, err := collect(ctx, "list networks", list.Pages, func(p *compute.NetworkList) ([]*compute.Network, string, []string) {
+			return p.Items, p.NextPageToken, nil
 		})
-		return all, wrap("list networks", err)
+		return drivers.NamesOf(found, func(i *compute.Network) string { return i.Name }), err
 	}
-	c.subnetworks = func(ctx context.Context, region string) (all []string, err error) {
-		var listed drivers.Pages
-		err = s.Subnetworks.List(project, region).Fields("nextPageToken", "items/name").MaxResults(pageSize).Pages(ctx, func(page *compute.SubnetworkList) error {
-			for _, n := range page.Items {
-				all = append(all, n.Name)
-			}
-			return listed.Next(page.NextPageToken, len(page.Items))
+	c.subnetworks = func(ctx context.Context, region string) ([]string, error) {
+		list := s.Subnetworks.List(project, region).Fields("nextPageToken", "items/name").MaxResults(pageSize)
+		found, err := collect(ctx, "list subnetworks in "+region, list.Pages, func(p *compute.SubnetworkList) ([]*compute.Subnetwork, string, []string) {
+			return p.Items, p.NextPageToken, nil
 		})
-		return all, wrap("list subnetworks in "+region, err)
+		return drivers.NamesOf(found, func(i *compute.Subnetwork) string { return i.Name }), err
 	}
 }
 
 // readObjects sets the calls that list and read instances and disks. A list without a zone that does not respond is an
 // error: its instances still exist.
 func (c *calls) readObjects(s *compute.Service, project string) {
-	c.instances = func(ctx context.Context, filter string) (found []*compute.Instance, err error) {
-		var listed drivers.Pages
-		call := s.Instances.AggregatedList(project).MaxResults(pageSize)
+	c.instances = func(ctx context.Context, filter string) ([]*compute.Instance, error) {
+		list := s.Instances.AggregatedList(project).MaxResults(pageSize).
+			Fields("nextPageToken", "unreachables", "items/*/warning/code", "items/*/instances("+instanceFields+")")
 		if filter != "" {
-			call.Filter(filter)
+			list.Filter(filter)
 		}
-		err = call.Fields("nextPageToken", "unreachables", "items/*/warning/code", "items/*/instances("+instanceFields+")").
-			Pages(ctx, func(page *compute.InstanceAggregatedList) error {
-				before, missing := len(found), page.Unreachables
-				for _, scope := range slices.Sorted(maps.Keys(page.Items)) {
-					if w := page.Items[scope].Warning; w != nil && w.Code == unreachable {
-						missing = append(missing, scope)
-					}
-					found = append(found, page.Items[scope].Instances...)
+		return collect(ctx, "list instances", list.Pages, func(p *compute.InstanceAggregatedList) (found []*compute.Instance, next string, missing []string) {
+			missing = p.Unreachables
+			for _, scope := range slices.Sorted(maps.Keys(p.Items)) {
+				if w := p.Items[scope].Warning; w != nil && w.Code == unreachable {
+					missing = append(missing, scope)
 				}
-				if err := listed.Next(page.NextPageToken, len(found)-before); err != nil {
-					return err
-				}
-				return incomplete(missing)
-			})
-		return found, wrap("list instances", err)
+				found = append(found, p.Items[scope].Instances...)
+			}
+			return found, p.NextPageToken, missing
+		})
 	}
-	c.disks = func(ctx context.Context, filter string) (found []*compute.Disk, err error) {
-		var listed drivers.Pages
-		err = s.Disks.AggregatedList(project).Filter(filter).MaxResults(pageSize).
-			Fields("nextPageToken", "unreachables", "items/*/warning/code", "items/*/disks("+diskFields+")").
-			Pages(ctx, func(page *compute.DiskAggregatedList) error {
-				before, missing := len(found), page.Unreachables
-				for _, scope := range slices.Sorted(maps.Keys(page.Items)) {
-					if w := page.Items[scope].Warning; w != nil && w.Code == unreachable {
-						missing = append(missing, scope)
-					}
-					found = append(found, page.Items[scope].Disks...)
+	c.disks = func(ctx context.Context, filter string) ([]*compute.Disk, error) {
+		list := s.Disks.AggregatedList(project).Filter(filter).MaxResults(pageSize).
+			Fields("nextPageToken", "unreachables", "items/*/warning/code", "items/*/disks("+diskFields+")")
+		return collect(ctx, "list disks", list.Pages, func(p *compute.DiskAggregatedList) (found []*compute.Disk, next string, missing []string) {
+			missing = p.Unreachables
+			for _, scope := range slices.Sorted(maps.Keys(p.Items)) {
+				if w := p.Items[scope].Warning; w != nil && w.Code == unreachable {
+					missing = append(missing, scope)
 				}
-				if err := listed.Next(page.NextPageToken, len(found)-before); err != nil {
-					return err
-				}
-				return incomplete(missing)
-			})
-		return found, wrap("list disks", err)
+				found = append(found, p.Items[scope].Disks...)
+			}
+			return found, p.NextPageToken, missing
+		})
 	}
 	c.instance = func(ctx context.Context, at place) (*compute.Instance, error) {
 		i, err := s.Instances.Get(project, at.zone, at.name).Fields(instanceFields).Context(ctx).Do()
@@ -199,11 +174,20 @@ func (c *calls) readObjects(s *compute.Service, project string) {
 // unreachable is the code of the warning about a zone that is missing in a list.
 const unreachable = "UNREACHABLE"
 
-func incomplete(missing []string) error {
-	if len(missing) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: the list lacks %s", drivers.ErrUnavailable, strings.Join(missing, ", "))
+// collect returns the items of all pages. read returns the items of a page, the token of the next one, and the zones that are missing
+// in the list.
+func collect[P, T any](ctx context.Context, doing string, pages func(context.Context, func(P) error) error, read func(P) ([]T, string, []string)) (all []T, err error) {
+	var listed drivers.Pages
+	err = pages(ctx, func(page P) error {
+		items, next, missing := read(page)
+		all = append(all, items...)
+		err := listed.Next(next, len(items))
+		if err == nil && len(missing) > 0 {
+			err = fmt.Errorf("%w: the list lacks %s", drivers.ErrUnavailable, strings.Join(missing, ", "))
+		}
+		return err
+	})
+	return all, wrap(doing, err)
 }
 
 // changes sets the calls that change something.
@@ -236,13 +220,8 @@ func (c *calls) readImages(s *compute.Service) {
 		i, err := s.Images.GetFromFamily(project, name).Fields(imageFields).Context(ctx).Do()
 		return i, wrap("read image family "+name+" of project "+project, err)
 	}
-	c.images = func(ctx context.Context, project string) (found []*compute.Image, err error) {
-		var listed drivers.Pages
-		err = s.Images.List(project).MaxResults(pageSize).Fields("nextPageToken", "items("+imageFields+")").
-			Pages(ctx, func(page *compute.ImageList) error {
-				found = append(found, page.Items...)
-				return listed.Next(page.NextPageToken, len(page.Items))
-			})
-		return found, wrap("list images of project "+project, err)
+	c.images = func(ctx context.Context, project string) ([]*compute.Image, error) {
+		list := s.Images.List(project).MaxResults(pageSize).Fields("nextPageToken", "items("+imageFields+")")
+		return collect(ctx, "list images of project "+project, list.Pages, func(p *compute.ImageList) ([]*compute.Image, string, []string) { return p.Items, p.NextPageToken, nil })
 	}
 }

@@ -59,12 +59,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (driv
 
 // connect returns the calls of an authorized client. Its transport sends each call once.
 func connect(ctx context.Context, env drivers.Env, settings providerSettings) (*calls, func(), error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // of package net/http
-	used := http.RoundTripper(transport)
-	if env.WrapTransport != nil {
-		used = env.WrapTransport(transport)
-	}
-	used = drivers.BoundBodies(used)
+	used, closeIdle := cloudkit.Transport(env, nil)
 	lasting := context.WithoutCancel(ctx) // also requests tokens later
 	authorized, err := drivers.Reauthorize(func() (http.RoundTripper, error) {
 		return htransport.NewTransport(lasting, used, option.WithScopes(compute.CloudPlatformScope), option.WithUserAgent("npctl"), option.WithTelemetryDisabled())
@@ -80,7 +75,7 @@ func connect(ctx context.Context, env drivers.Env, settings providerSettings) (*
 	if err != nil {
 		return nil, nil, drivers.Rejectf("open Compute Engine: %w", err)
 	}
-	return newCalls(service, settings.Project), transport.CloseIdleConnections, nil
+	return newCalls(service, settings.Project), closeIdle, nil
 }
 
 // unknownRegion completes the error of a region that does not exist.

@@ -20,14 +20,8 @@ import (
 // the operation shows that the zone has no capacity. The name of the instance depends on the node and the installation, so
 // a repetition in the same zone returns the same instance.
 func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
-	if spec.MaybeCreated {
-		found, ok, err := c.find(ctx, spec)
-		if err != nil {
-			return resources.Instance{}, drivers.Unsent(err)
-		}
-		if ok {
-			return found, nil
-		}
+	if found, done, err := cloudkit.Earlier(spec, func() (resources.Instance, bool, error) { return c.find(ctx, spec) }); done {
+		return found, err
 	}
 	zone, types, request, err := c.prepare(ctx, spec)
 	if err != nil {

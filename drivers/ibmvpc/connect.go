@@ -41,12 +41,7 @@ var (
 
 // open reads the configuration of IBM's libraries, and the VPCs of the region, which verifies the credentials, the region and the name of the VPC.
 func open(ctx context.Context, env drivers.Env, settings providerSettings) (drivers.Cloud, error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // of net/http
-	used := http.RoundTripper(transport)
-	if env.WrapTransport != nil {
-		used = env.WrapTransport(transport)
-	}
-	used = drivers.BoundBodies(used)
+	used, closeIdle := cloudkit.Transport(env, nil)
 	base := ""
 	authorized, err := drivers.Reauthorize(func() (http.RoundTripper, error) {
 		authenticator, address, err := credentials(settings, &http.Client{Transport: used, Timeout: tokenLimit})
@@ -57,7 +52,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (driv
 		return nil, drivers.Rejectf("read the credentials of IBM Cloud: %w", err)
 	}
 	a := &api{client: &http.Client{Transport: authorized, CheckRedirect: keepToken}, base: base}
-	c := &Cloud{settings: settings, idle: transport.CloseIdleConnections, api: a, imageStore: newImageStore(a, settings)}
+	c := &Cloud{settings: settings, idle: closeIdle, api: a, imageStore: newImageStore(a, settings)}
 	if err := c.findVPC(ctx); err != nil {
 		return nil, err
 	}

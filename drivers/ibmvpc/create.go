@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -18,14 +19,8 @@ func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instan
 	if err != nil {
 		return resources.Instance{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	if spec.MaybeCreated {
-		found, ok, err := c.find(ctx, spec, name)
-		if err != nil {
-			return resources.Instance{}, drivers.Unsent(err)
-		}
-		if ok {
-			return found, nil
-		}
+	if found, done, err := cloudkit.Earlier(spec, func() (resources.Instance, bool, error) { return c.find(ctx, spec, name) }); done {
+		return found, err
 	}
 	o, err := c.offer(ctx, spec.Config)
 	if err != nil {

@@ -21,14 +21,8 @@ import (
 
 // Create implements drivers.Cloud with one POST; cached lists resolve the names.
 func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
-	if spec.MaybeCreated {
-		found, ok, err := c.find(ctx, spec)
-		if err != nil {
-			return resources.Instance{}, drivers.Unsent(err)
-		}
-		if ok {
-			return found, nil
-		}
+	if found, done, err := cloudkit.Earlier(spec, func() (resources.Instance, bool, error) { return c.find(ctx, spec) }); done {
+		return found, err
 	}
 	o, err := c.offers.resolve(ctx, spec.Config)
 	if err != nil {
