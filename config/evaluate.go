@@ -208,9 +208,7 @@ func (e *evaluator) namesOf(root string, ctx *hcl.EvalContext) []string {
 	}
 	var names []string
 	if value := lookup(ctx, root); value != cty.NilVal && value.Type().IsObjectType() {
-		for name := range value.Type().AttributeTypes() {
-			names = append(names, name)
-		}
+		names = slices.Collect(maps.Keys(value.Type().AttributeTypes()))
 	}
 	return names
 }
@@ -218,10 +216,7 @@ func (e *evaluator) namesOf(root string, ctx *hcl.EvalContext) []string {
 // rootHint suggests a replacement for an unknown root.
 func (e *evaluator) rootHint(expr hcl.Expression, traversal hcl.Traversal) string {
 	root := traversal.RootName()
-	roots := []string{"path", "each"}
-	for name := range referable {
-		roots = append(roots, name)
-	}
+	roots := slices.AppendSeq([]string{"path", "each"}, maps.Keys(referable))
 	if len(traversal) > 1 {
 		return didYouMean(root, roots)
 	}

@@ -1,9 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -143,7 +143,7 @@ func (x *expander) listElements(value cty.Value, at *hcl.Range) ([]element, bool
 		}
 		all = append(all, element{key: key, value: v})
 	}
-	sort.SliceStable(all, func(i, j int) bool { return keyText(all[i].key) < keyText(all[j].key) })
+	slices.SortStableFunc(all, func(a, b element) int { return cmp.Compare(keyText(a.key), keyText(b.key)) })
 	return all, true
 }
 

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"maps"
+
 	"github.com/hashicorp/go-cty-funcs/cidr"
 	"github.com/hashicorp/go-cty-funcs/crypto"
 	"github.com/hashicorp/go-cty-funcs/encoding"
@@ -43,15 +45,10 @@ var functionGroups = []struct {
 // configuration's directory.
 func functions(dir fileReader, lookupEnv func(string) (string, bool), m *meter) map[string]function.Function {
 	all := plainFunctions()
-	for name, f := range dir.fileFunctions() {
-		all[name] = f
-	}
+	maps.Copy(all, dir.fileFunctions())
 	all["env"] = envFunction(lookupEnv)
 	// Templates have every function except templatefile, so that a template cannot include itself.
-	templates := make(map[string]function.Function, len(all))
-	for name, f := range all {
-		templates[name] = f
-	}
+	templates := maps.Clone(all)
 	all["templatefile"] = templateFunction(dir, templates, m)
 	return all
 }

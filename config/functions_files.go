@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
@@ -132,7 +132,7 @@ func (d fileReader) fileSet(dir, pattern string) (cty.Value, error) {
 	if err != nil {
 		return cty.UnknownVal(cty.Set(cty.String)), function.NewArgErrorf(1, "the pattern is not valid")
 	}
-	sort.Strings(matches)
+	slices.Sort(matches)
 	var found []cty.Value
 	for _, match := range matches {
 		if info, err := os.Stat(match); err != nil || !info.Mode().IsRegular() || d.boundary.check(match) != nil {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -120,9 +121,7 @@ func (r *providerReader) offer(pool *parsedPool, one instance, ctx *hcl.EvalCont
 			}
 		}
 	}
-	for name, text := range around.shown {
-		made.Static[name] = text
-	}
+	maps.Copy(made.Static, around.shown)
 	showStatic(made.Static, "", offerBlockOf(s.Driver), all)
 	showStatic(made.Static, "", s.Label, all)
 	made.Values = plannedValues(s.label, all)
@@ -163,9 +162,7 @@ func (r *providerReader) node(pool *parsedPool, one instance, ctx *hcl.EvalConte
 	}}
 	all.decode(&made.StaticNode)
 	made.Login.ConnectionPort = portOf(made.Login)
-	if made.Address == "" {
-		made.Address = one.name
-	}
+	made.Address = cmp.Or(made.Address, one.name)
 	if !all["labels"].IsWhollyKnown() || !all["slots"].IsKnown() {
 		r.incomplete["pool label"] = true
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
@@ -78,10 +79,7 @@ func (s *sourceFiles) hideRange(r hcl.Range) { s.hidden = append(s.hidden, r) }
 
 // shownFiles returns the files with the hidden ranges masked byte for byte, so that positions stay valid.
 func (s *sourceFiles) shownFiles() map[string]*hcl.File {
-	shown := map[string]*hcl.File{}
-	for name, file := range s.files {
-		shown[name] = file
-	}
+	shown := maps.Clone(s.files)
 	for _, r := range s.hidden {
 		file := shown[r.Filename]
 		if file == nil || r.End.Byte > len(file.Bytes) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -176,10 +177,7 @@ func (c *ruleChecker) checkLabel(p *parsedProvider, name string, at hcl.Range) {
 		return
 	}
 	names := slices.Collect(maps.Keys(c.config.labels))
-	hint := didYouMean(name, names)
-	if hint == "" {
-		hint = fmt.Sprintf(" Declare it with: label %q {}", name)
-	}
+	hint := cmp.Or(didYouMean(name, names), fmt.Sprintf(" Declare it with: label %q {}", name))
 	p.in.problem(at.Ptr(), "Unknown label", fmt.Sprintf("There is no label %q.%s", name, hint))
 }
 

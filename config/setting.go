@@ -226,8 +226,7 @@ func checkNoNulls(collection cty.Value) error {
 
 // conversionError adds the path of the wrong part and the expected type to an error.
 func conversionError(err error, want cty.Type) error {
-	var inner cty.PathError
-	if errors.As(err, &inner) && len(inner.Path) > 0 {
+	if inner, ok := errors.AsType[cty.PathError](err); ok && len(inner.Path) > 0 {
 		return fmt.Errorf("in %s, %s", pathText(inner.Path), inner.Error())
 	}
 	if strings.Contains(err.Error(), "required") {

@@ -152,9 +152,7 @@ func (p *testParser) run(block *hclsyntax.Block, shared hcl.Attributes, names ma
 		return
 	}
 	names[run.Name] = block.DefRange()
-	for name, attr := range shared {
-		run.Values[name] = attr
-	}
+	maps.Copy(run.Values, shared)
 	for _, name := range sortedKeys(block.Body.Attributes) {
 		p.runAttribute(&run, block.Body.Attributes[name])
 	}
@@ -167,9 +165,7 @@ func (p *testParser) run(block *hclsyntax.Block, shared hcl.Attributes, names ma
 				p.problem(inner.DefRange().Ptr(), "Duplicate block", "The run has more than one variables block.")
 			}
 			seen = true
-			for name, attr := range p.values(inner) {
-				run.Values[name] = attr
-			}
+			maps.Copy(run.Values, p.values(inner))
 		case inner.Type == "assert" && p.checkLabels(inner):
 			p.rule(&run, inner)
 		case !slices.Contains(known, inner.Type):

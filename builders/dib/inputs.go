@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,7 +57,7 @@ func local(elements, paths []string) ([]string, error) {
 		todo = append(todo, deps...)
 	}
 	var dirs []string
-	for _, name := range sorted(found) {
+	for _, name := range slices.Sorted(maps.Keys(found)) {
 		dirs = append(dirs, found[name])
 	}
 	return dirs, nil
@@ -93,13 +94,4 @@ func dependencies(dir string) ([]string, error) {
 		names = append(names, strings.Fields(line)...)
 	}
 	return names, lines.Err()
-}
-
-func sorted(m map[string]string) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

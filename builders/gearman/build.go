@@ -1,6 +1,7 @@
 package gearman
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,10 +96,7 @@ func (b *Builder) found(ctx context.Context, id string, w *watch) (builders.Arti
 }
 
 func orUnknown(host string) string {
-	if host == "" {
-		return "a build host without a name"
-	}
-	return host
+	return cmp.Or(host, "a build host without a name")
 }
 
 // failure is the reason why a host could not do a job.

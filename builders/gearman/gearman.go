@@ -6,6 +6,7 @@
 package gearman
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,9 +51,7 @@ var (
 
 // New returns a Builder. It connects when it sends its first job.
 func New(s Settings) *Builder {
-	if s.HostTimeout == 0 {
-		s.HostTimeout = 2 * time.Minute
-	}
+	s.HostTimeout = cmp.Or(s.HostTimeout, 2*time.Minute)
 	log := s.Gearman.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)

@@ -1,6 +1,7 @@
 package gearman
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -141,9 +142,7 @@ func readBuildRequest(data []byte) (buildRequest, error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return r, fmt.Errorf("arguments %s: %w", excerpt(data), err)
 	}
-	if r.ID == "" {
-		r.ID = r.OldID
-	}
+	r.ID = cmp.Or(r.ID, r.OldID)
 	if err := checkName(string(r.ID)); err != nil {
 		return r, fmt.Errorf("%w: image-id %q: %w", errRefused, r.ID, err)
 	}

@@ -2,6 +2,7 @@ package zuul
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,9 +41,7 @@ var (
 )
 
 func newAPI(s settings, transport http.RoundTripper, wait time.Duration) *api {
-	if wait == 0 {
-		wait = apiWait
-	}
+	wait = cmp.Or(wait, apiWait)
 	client := fetch.NewClient(transport)
 	client.CheckRedirect = sameHost
 	return &api{client: client, token: tokens{source: s.token}, shown: fetch.Redacted(s.root), timeout: s.APITimeout, wait: wait}
@@ -76,8 +75,7 @@ func (a *api) get(ctx context.Context, c call, into any) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	var permanent *backoff.PermanentError
-	if errors.As(err, &permanent) {
+	if permanent, ok := errors.AsType[*backoff.PermanentError](err); ok {
 		err = permanent.Unwrap()
 	}
 	if err == nil {

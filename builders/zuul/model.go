@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,15 +109,7 @@ func (b *build) branch() string  { return cmp.Or(b.Ref.Branch, b.Branch) }
 
 // unmerged reports whether the build, or another in its buildset, tested a change.
 func (b *build) unmerged() bool {
-	if isSet(b.Change) || isSet(b.Ref.Change) {
-		return true
-	}
-	for _, other := range b.Buildset.Refs {
-		if isSet(other.Change) {
-			return true
-		}
-	}
-	return false
+	return isSet(b.Change) || isSet(b.Ref.Change) || slices.ContainsFunc(b.Buildset.Refs, func(r ref) bool { return isSet(r.Change) })
 }
 
 func isSet(value json.RawMessage) bool {

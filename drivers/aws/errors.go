@@ -21,8 +21,7 @@ func wrap(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var answer smithy.APIError
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[smithy.APIError](err); ok {
 		return newAPIError(doing, answer, err)
 	}
 	if text := err.Error(); strings.Contains(text, "get credentials") || strings.Contains(text, "refresh cached credentials") {
@@ -34,8 +33,7 @@ func wrap(doing string, err error) error {
 // wrapLogin is wrap for the call that verifies the credentials. A region that does not exist has no host name.
 func wrapLogin(region string, err error) error {
 	wrapped := wrap("log in to AWS", err)
-	var lookup *net.DNSError
-	if errors.As(err, &lookup) && lookup.IsNotFound {
+	if lookup, ok := errors.AsType[*net.DNSError](err); ok && lookup.IsNotFound {
 		return drivers.Unsent(fmt.Errorf("log in to AWS: %w: no service at %s; check region %q and the network%s", drivers.ErrUnavailable, lookup.Name, region, didYouMean(region, regions())))
 	}
 	return wrapped
@@ -43,8 +41,7 @@ func wrapLogin(region string, err error) error {
 
 // shortCause removes the SDK's prefixes.
 func shortCause(err error) error {
-	var operation *smithy.OperationError
-	if errors.As(err, &operation) {
+	if operation, ok := errors.AsType[*smithy.OperationError](err); ok {
 		return operation.Err
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -209,13 +210,7 @@ func (w *sweeper) leftTemplates(ctx context.Context, filters []types.Filter) (fo
 	for _, i := range instances {
 		used[tagMap(i.Tags)[tagTemplate]] = true
 	}
-	var unused []resources.Leftover
-	for _, l := range found {
-		if !used[l.Name] {
-			unused = append(unused, l)
-		}
-	}
-	return unused, err
+	return slices.DeleteFunc(found, func(l resources.Leftover) bool { return used[l.Name] }), err
 }
 
 // maxTemplates is the largest page of launch templates.

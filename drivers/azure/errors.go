@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,9 +77,7 @@ func newAPIError(doing string, answer *azcore.ResponseError) error {
 		e.Request = answer.RawResponse.Header.Get("X-Ms-Request-Id")
 		e.After = cloudkit.RetryAfter(answer.RawResponse.Header.Get("Retry-After"))
 	}
-	if e.Code == "" {
-		e.Code = http.StatusText(e.Status)
-	}
+	e.Code = cmp.Or(e.Code, http.StatusText(e.Status))
 	if action := forbiddenAction().FindStringSubmatch(e.Message); action != nil {
 		e.Message = fmt.Sprintf("the credentials lack the permission %s (%s)", action[1], e.Message)
 	}

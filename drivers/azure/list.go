@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -205,9 +206,7 @@ func (all inventory) addressesByServer() map[string]resources.Addresses {
 			var ignored string
 			if configuration.Properties.Version == "IPv6" {
 				private, outside = &ignored, &a.PublicIPv6
-				if a.PublicIPv6 == "" {
-					a.PublicIPv6 = configuration.Properties.Address
-				}
+				a.PublicIPv6 = cmp.Or(a.PublicIPv6, configuration.Properties.Address)
 			}
 			if *private == "" {
 				*private = configuration.Properties.Address

@@ -100,12 +100,10 @@ func WrapHTTP(doing, hint string, err error) error {
 	if isUnconnected(err) {
 		return drivers.Unsent(fmt.Errorf("%s: %w", doing, Unanswered(err)))
 	}
-	var certificate *tls.CertificateVerificationError
-	if errors.As(err, &certificate) {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return drivers.Unsent(fmt.Errorf("%s: %w: %w; %s", doing, drivers.ErrRejected, err, hint))
 	}
-	var transport *url.Error
-	if errors.As(err, &transport) {
+	if _, ok := errors.AsType[*url.Error](err); ok {
 		err = Unanswered(err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)

@@ -1,6 +1,7 @@
 package external
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -75,7 +76,7 @@ func (g *garm) bootstrap(name string, spec *specJSON) (garmBootstrap, error) {
 	specs, err := extraSpecs(spec.Settings)
 	params := garmBootstrap{
 		Name: name, RepoURL: nowhere + "npctl/nodes", CallbackURL: nowhere, MetadataURL: nowhere, Token: "none", ExtraSpecs: specs,
-		Arch: orText(spec.Settings["arch"], "amd64"), OSType: orText(spec.Settings["os_type"], "linux"), Flavor: spec.Settings["flavor"],
+		Arch: cmp.Or(spec.Settings["arch"], "amd64"), OSType: cmp.Or(spec.Settings["os_type"], "linux"), Flavor: spec.Settings["flavor"],
 		Image: spec.Settings["image"], PoolID: g.pool, JIT: true,
 	}
 	if spec.Tags != nil {
@@ -110,13 +111,6 @@ func extraSpecs(settings map[string]string) (json.RawMessage, error) {
 		specs[installScript] = base64.StdEncoding.EncodeToString([]byte(script))
 	}
 	return json.Marshal(specs)
-}
-
-func orText(value, fallback string) string {
-	if value == "" {
-		return fallback
-	}
-	return value
 }
 
 // garmInstance is an instance on stdout.
@@ -154,15 +148,13 @@ func (i garmInstance) check() error {
 // instance converts an instance. An unknown status stays as it is, and is an error later.
 func (i garmInstance) instance() instanceJSON {
 	result := instanceJSON{ID: i.ProviderID, Name: i.Name, Status: i.status(), Addresses: i.addresses()}
-	if result.Status == "" {
-		result.Status = resources.Status(i.Status)
-	}
+	result.Status = cmp.Or(result.Status, resources.Status(i.Status))
 	if result.Status == resources.StatusFailed {
 		fault := i.Fault
 		if decoded, err := base64.StdEncoding.DecodeString(fault); err == nil && len(decoded) > 0 {
 			fault = string(decoded) // providers in Go encode it
 		}
-		result.Fault = orText(fault, "the provider reports the status "+i.Status)
+		result.Fault = cmp.Or(fault, "the provider reports the status "+i.Status)
 	}
 	return result
 }
@@ -188,7 +180,7 @@ func (i garmInstance) addresses() resources.Addresses {
 		}
 	}
 	for _, address := range []string{a.PublicIPv4, a.PrivateIPv4, a.PublicIPv6, a.PrivateIPv6} {
-		a.Interface = orText(a.Interface, address)
+		a.Interface = cmp.Or(a.Interface, address)
 	}
 	return a
 }

@@ -21,8 +21,7 @@ func wrap(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var answer *googleapi.Error
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*googleapi.Error](err); ok {
 		return newAPIError(doing, answer)
 	}
 	var token *oauth2.RetrieveError

@@ -1,6 +1,7 @@
 package gce
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -88,13 +89,9 @@ func statusOf(status string) resources.Status {
 func addressesOf(i *compute.Instance) resources.Addresses {
 	a := resources.Addresses{}
 	for _, n := range i.NetworkInterfaces {
-		if a.PrivateIPv4 == "" {
-			a.PrivateIPv4 = n.NetworkIP
-		}
+		a.PrivateIPv4 = cmp.Or(a.PrivateIPv4, n.NetworkIP)
 		for _, access := range n.AccessConfigs {
-			if a.PublicIPv4 == "" {
-				a.PublicIPv4 = access.NatIP
-			}
+			a.PublicIPv4 = cmp.Or(a.PublicIPv4, access.NatIP)
 		}
 	}
 	if a.Interface = a.PublicIPv4; a.Interface == "" || i.Labels[cloudkit.TagInterface] == cloudkit.PrivateInterface {

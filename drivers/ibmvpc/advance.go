@@ -1,6 +1,7 @@
 package ibmvpc
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -31,9 +32,7 @@ func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.I
 	}
 	c.waiting.remove(seen.ID)
 	seen.Addresses.PublicIPv4 = made.Address
-	if seen.Addresses.Interface == "" {
-		seen.Addresses.Interface = made.Address
-	}
+	seen.Addresses.Interface = cmp.Or(seen.Addresses.Interface, made.Address)
 	seen.Status = resources.StatusReady
 	return seen, nil
 }

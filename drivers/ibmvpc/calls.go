@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 
@@ -57,9 +58,7 @@ func (a *api) send(ctx context.Context, doing, method, address string, header ht
 // call calls the VPC API. It decodes the response into out, unless out is nil.
 func (a *api) call(ctx context.Context, doing, method, path string, query url.Values, body, out any) error {
 	all := url.Values{"version": {apiVersion}, "generation": {"2"}}
-	for name, values := range query {
-		all[name] = values
-	}
+	maps.Copy(all, query)
 	header := http.Header{"Accept": {"application/json"}}
 	var content []byte
 	if body != nil {
@@ -102,9 +101,7 @@ func list[T any](ctx context.Context, a *api, doing, path string, query url.Valu
 		if start != "" {
 			paged.Set("start", start)
 		}
-		for name, values := range query {
-			paged[name] = values
-		}
+		maps.Copy(paged, query)
 		var page map[string]json.RawMessage
 		if err := a.call(ctx, doing, http.MethodGet, path, paged, nil, &page); err != nil {
 			return nil, err

@@ -135,8 +135,7 @@ func (c *Cloud) findVPC(ctx context.Context) error {
 
 // explainRegion adds similar regions to the error of a host name that does not exist.
 func (c *Cloud) explainRegion(doing string, err error) error {
-	var lookup *net.DNSError
-	if errors.As(err, &lookup) && lookup.IsNotFound {
+	if lookup, ok := errors.AsType[*net.DNSError](err); ok && lookup.IsNotFound {
 		near := ""
 		if names := drivers.Suggestions(c.settings.Region, regions()); len(names) > 0 {
 			near = "; did you mean " + strings.Join(names, ", ") + "?"

@@ -73,8 +73,7 @@ func isUsedName(err error) bool {
 // wrapLogin classifies the cause of a loginError.
 func wrapLogin(doing string, err error) error {
 	kind := drivers.ErrUnavailable
-	var answer *core.AuthenticationError
-	if errors.As(err, &answer) && answer.HTTPProblem != nil && answer.Response != nil && answer.Response.StatusCode >= 400 && answer.Response.StatusCode < 500 {
+	if answer, ok := errors.AsType[*core.AuthenticationError](err); ok && answer.HTTPProblem != nil && answer.Response != nil && answer.Response.StatusCode >= 400 && answer.Response.StatusCode < 500 {
 		kind = drivers.ErrRejected
 		if answer.Response.StatusCode == http.StatusTooManyRequests {
 			kind = drivers.ErrThrottled

@@ -3,6 +3,7 @@ package ibmvpc
 import (
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -83,9 +84,7 @@ func markFields(m *resources.OwnerTags) map[string]*string {
 func instanceTags(spec drivers.Spec, s labelSettings) ([]string, error) {
 	user := map[string]string{}
 	for _, values := range []map[string]string{s.Tags, spec.Properties} {
-		for name, value := range values {
-			user[name] = value
-		}
+		maps.Copy(user, values)
 	}
 	var tags []string
 	for name, value := range user {

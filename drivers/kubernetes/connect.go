@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -63,9 +64,7 @@ func connect(env drivers.Env, settings providerSettings) (connection, error) {
 	if err != nil {
 		return connection{}, fmt.Errorf("%w: context %s: %w", drivers.ErrRejected, name, err)
 	}
-	if name == "" {
-		name = inCluster
-	}
+	name = cmp.Or(name, inCluster)
 	c, err := dial(env, config)
 	c.context, c.namespace, c.provider = name, namespace, env.Provider
 	return c, err

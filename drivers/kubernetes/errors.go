@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,15 +66,7 @@ func kindOf(s metav1.Status) error {
 }
 
 func hasCause(s metav1.Status, cause metav1.CauseType) bool {
-	if s.Details == nil {
-		return false
-	}
-	for _, c := range s.Details.Causes {
-		if c.Type == cause {
-			return true
-		}
-	}
-	return false
+	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == cause })
 }
 
 // isStatus reports whether the API server responded with that status.

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,9 +102,7 @@ func (s labelSettings) amounts() resources.ResourceAmounts {
 func settingsOf(config cty.Value) (labelSettings, error) {
 	var s labelSettings
 	err := cloudkit.Decode(config, &s)
-	if s.Type == "" {
-		s.Type = typePod
-	}
+	s.Type = cmp.Or(s.Type, typePod)
 	return s, err
 }
 

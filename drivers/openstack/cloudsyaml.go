@@ -2,6 +2,7 @@ package openstack
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -190,9 +191,7 @@ func inRegion(name string, raw map[string]any, region string) (map[string]any, e
 	var names []string
 	for _, r := range regions {
 		regionName, values := regionOf(r)
-		if region == "" {
-			region = regionName
-		}
+		region = cmp.Or(region, regionName)
 		if regionName == region {
 			raw = merge(values, raw)
 			raw["region_name"] = region

@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"net/http"
@@ -152,9 +153,7 @@ func drop(m map[string]any, keys ...string) {
 // "default".
 func addDomains(auth map[string]any) {
 	fallback, _ := auth["default_domain"].(string)
-	if fallback == "" {
-		fallback = "default"
-	}
+	fallback = cmp.Or(fallback, "default")
 	delete(auth, "default_domain")
 	shared := auth["domain_id"] != nil || auth["domain_name"] != nil
 	if auth["username"] != nil && auth["user_domain_id"] == nil && auth["user_domain_name"] == nil && !shared {
@@ -246,10 +245,7 @@ func endpointEntry(e Endpoint) (entry, error) {
 	if e.AuthURL == "" || e.Username == "" {
 		return entry{}, fmt.Errorf("%w: endpoint without auth URL or user name", drivers.ErrRejected)
 	}
-	domain := e.Domain
-	if domain == "" {
-		domain = "Default"
-	}
+	domain := cmp.Or(e.Domain, "Default")
 	auth := gophercloud.AuthOptions{
 		IdentityEndpoint: identityURL(e.AuthURL), Username: e.Username, Password: e.Password, DomainName: domain, AllowReauth: true,
 	}

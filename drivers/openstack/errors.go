@@ -21,15 +21,13 @@ func wrap(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var again *gophercloud.ErrUnableToReauthenticate
-	if errors.As(err, &again) {
+	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
 		if gophercloud.ResponseCodeIs(again.ErrReauth, http.StatusUnauthorized) {
 			return fmt.Errorf("%s: %w: Keystone no longer accepts the credentials", doing, drivers.ErrRejected)
 		}
 		return wrap(doing+": renew token", again.ErrReauth)
 	}
-	var answer gophercloud.ErrUnexpectedResponseCode
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err); ok {
 		return newAPIError(doing, answer.Actual, answer.Body, answer.ResponseHeader)
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {

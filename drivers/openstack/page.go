@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -95,18 +96,12 @@ func hasNext(answer map[string]json.RawMessage, key string) bool {
 		var link string
 		return json.Unmarshal(raw, &link) == nil && link != ""
 	}
-	var links []struct {
+	type link struct {
 		Rel string `json:"rel"`
 	}
-	if json.Unmarshal(answer[key+"_links"], &links) != nil {
-		return false
-	}
-	for _, l := range links {
-		if strings.EqualFold(l.Rel, "next") {
-			return true
-		}
-	}
-	return false
+	var links []link
+	err := json.Unmarshal(answer[key+"_links"], &links)
+	return err == nil && slices.ContainsFunc(links, func(l link) bool { return strings.EqualFold(l.Rel, "next") })
 }
 
 // get reads one document.

@@ -62,8 +62,7 @@ func (s *session) loginError(err error) error {
 		return fmt.Errorf("%s: %w: Keystone rejects the credentials; check user, password, project and domains of the entry in clouds.yaml and secure.yaml",
 			doing, drivers.ErrRejected)
 	}
-	var missing gophercloud.ErrMissingInput
-	if errors.As(err, &missing) {
+	if _, ok := errors.AsType[gophercloud.ErrMissingInput](err); ok {
 		return fmt.Errorf("%s: %w: %w", doing, drivers.ErrRejected, err)
 	}
 	return wrap(doing, err)

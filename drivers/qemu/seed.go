@@ -1,6 +1,7 @@
 package qemu
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -26,10 +27,7 @@ func seedFiles(m machine, o poolSettings) map[string]string {
 	case len(keys) > 0:
 		vendor += "ssh_authorized_keys:\n  - " + strings.Join(keys, "\n  - ") + "\n"
 	}
-	user := o.UserData
-	if user == "" {
-		user = "#cloud-config\n{}\n"
-	}
+	user := cmp.Or(o.UserData, "#cloud-config\n{}\n")
 	return map[string]string{"meta-data": meta, "vendor-data": vendor, "user-data": user}
 }
 

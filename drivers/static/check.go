@@ -1,6 +1,7 @@
 package static
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -53,10 +54,7 @@ func dial(ctx context.Context, name, address string, limit time.Duration) error 
 
 // addressOf returns the address to dial. The default ports are those of SSH and WinRM over HTTPS.
 func addressOf(node resources.StaticNode) string {
-	host := node.Address
-	if host == "" {
-		host = node.Name
-	}
+	host := cmp.Or(node.Address, node.Name)
 	port := node.Login.ConnectionPort
 	switch {
 	case port != 0:

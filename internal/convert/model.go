@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -250,10 +251,7 @@ func format(a schema.Attribute, v any) string {
 		}
 		return none
 	case string:
-		if v == "" {
-			return none
-		}
-		return v
+		return cmp.Or(v, none)
 	case float64:
 		return strconv.FormatFloat(v, 'g', 9, 64)
 	case []string:

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"io"
@@ -37,9 +38,7 @@ func Markdown(w io.Writer, p plan.Plan, limit int) error {
 
 // writeMarkdown writes the text of at most limit bytes.
 func writeMarkdown(w io.Writer, what string, limit, least int, within func(limit int) string) error {
-	if limit == 0 {
-		limit = markdownLimit
-	}
+	limit = cmp.Or(limit, markdownLimit)
 	if limit < least {
 		return fmt.Errorf("%s as Markdown in %d bytes: at least %d are needed", what, limit, least)
 	}
