@@ -48,18 +48,12 @@ func (st *imageStore) ListImages(ctx context.Context) ([]resources.RemoteImage, 
 }
 
 // describe lists AMIs.
-func (st *imageStore) describe(ctx context.Context, in *ec2.DescribeImagesInput) (found []types.Image, err error) {
+func (st *imageStore) describe(ctx context.Context, in *ec2.DescribeImagesInput) ([]types.Image, error) {
 	in.MaxResults = aws.Int32(pageSize)
-	err = pages("list images", func(token *string) (*string, int, error) {
+	return list("list images", func(token *string) (*ec2.DescribeImagesOutput, error) {
 		in.NextToken = token
-		answer, err := st.ec2.DescribeImages(ctx, in)
-		if err != nil {
-			return nil, 0, err
-		}
-		found = append(found, answer.Images...)
-		return answer.NextToken, len(answer.Images), nil
-	})
-	return found, err
+		return st.ec2.DescribeImages(ctx, in)
+	}, func(p *ec2.DescribeImagesOutput) ([]types.Image, *string) { return p.Images, p.NextToken })
 }
 
 // image reads one AMI; false means that it does not exist.

@@ -43,6 +43,20 @@ func newNames(api *calls) *names {
 	return n
 }
 
+// list returns the items of all pages. fetch reads the page with a token; read returns its items and the token of the next one.
+func list[Page, T any](doing string, fetch func(token *string) (*Page, error), read func(*Page) ([]T, *string)) (all []T, err error) {
+	err = pages(doing, func(token *string) (*string, int, error) {
+		page, err := fetch(token)
+		if err != nil {
+			return nil, 0, err
+		}
+		items, next := read(page)
+		all = append(all, items...)
+		return next, len(items), nil
+	})
+	return all, err
+}
+
 // pages calls fetch with the token of each page until there is no next one. fetch also returns the number of items; doing is for
 // errors.
 func pages(doing string, fetch func(token *string) (next *string, items int, err error)) error {
@@ -65,18 +79,13 @@ func pages(doing string, fetch func(token *string) (next *string, items int, err
 // pageSize is the largest page of most lists of EC2.
 const pageSize = 1000
 
-func (n *names) fetchTypeNames(ctx context.Context) (found []string, err error) {
-	err = pages("list instance types", func(token *string) (*string, int, error) {
-		answer, err := n.ec2.DescribeInstanceTypeOfferings(ctx, &ec2.DescribeInstanceTypeOfferingsInput{MaxResults: aws.Int32(pageSize), NextToken: token})
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, o := range answer.InstanceTypeOfferings {
-			found = append(found, string(o.InstanceType))
-		}
-		return answer.NextToken, len(answer.InstanceTypeOfferings), nil
+func (n *names) fetchTypeNames(ctx context.Context) ([]string, error) {
+	found, err := list("list instance types", func(token *string) (*ec2.DescribeInstanceTypeOfferingsOutput, error) {
+		return n.ec2.DescribeInstanceTypeOfferings(ctx, &ec2.DescribeInstanceTypeOfferingsInput{MaxResults: aws.Int32(pageSize), NextToken: token})
+	}, func(p *ec2.DescribeInstanceTypeOfferingsOutput) ([]types.InstanceTypeOffering, *string) {
+		return p.InstanceTypeOfferings, p.NextToken
 	})
-	return found, err
+	return drivers.NamesOf(found, func(o types.InstanceTypeOffering) string { return string(o.InstanceType) }), err
 }
 
 func (n *names) fetchSubnets(ctx context.Context) (found []subnet, err error) {
@@ -93,29 +102,21 @@ func (n *names) fetchSubnets(ctx context.Context) (found []subnet, err error) {
 	return found, err
 }
 
-func (n *names) fetchSecurityGroups(ctx context.Context) (found []string, err error) {
-	err = pages("list security groups", func(token *string) (*string, int, error) {
-		answer, err := n.ec2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{MaxResults: aws.Int32(pageSize), NextToken: token})
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, g := range answer.SecurityGroups {
-			found = append(found, aws.ToString(g.GroupId))
-		}
-		return answer.NextToken, len(answer.SecurityGroups), nil
+func (n *names) fetchSecurityGroups(ctx context.Context) ([]string, error) {
+	found, err := list("list security groups", func(token *string) (*ec2.DescribeSecurityGroupsOutput, error) {
+		return n.ec2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{MaxResults: aws.Int32(pageSize), NextToken: token})
+	}, func(p *ec2.DescribeSecurityGroupsOutput) ([]types.SecurityGroup, *string) {
+		return p.SecurityGroups, p.NextToken
 	})
-	return found, err
+	return drivers.NamesOf(found, func(g types.SecurityGroup) string { return aws.ToString(g.GroupId) }), err
 }
 
-func (n *names) fetchKeys(ctx context.Context) (found []string, err error) {
+func (n *names) fetchKeys(ctx context.Context) ([]string, error) {
 	answer, err := n.ec2.DescribeKeyPairs(ctx, &ec2.DescribeKeyPairsInput{})
 	if err != nil {
 		return nil, wrap("list key pairs", err)
 	}
-	for _, k := range answer.KeyPairs {
-		found = append(found, aws.ToString(k.KeyName))
-	}
-	return found, nil
+	return drivers.NamesOf(answer.KeyPairs, func(k types.KeyPairInfo) string { return aws.ToString(k.KeyName) }), nil
 }
 
 func (n *names) fetchZones(ctx context.Context) (found []string, err error) {

@@ -117,16 +117,10 @@ func (st *imageStore) deleteEarlier(ctx context.Context, marks resources.OwnerTa
 }
 
 // snapshots lists the account's own snapshots.
-func (st *imageStore) snapshots(ctx context.Context, filters []types.Filter) (found []types.Snapshot, err error) {
-	err = pages("list snapshots", func(token *string) (*string, int, error) {
-		answer, err := st.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
-		if err != nil {
-			return nil, 0, err
-		}
-		found = append(found, answer.Snapshots...)
-		return answer.NextToken, len(answer.Snapshots), nil
-	})
-	return found, err
+func (st *imageStore) snapshots(ctx context.Context, filters []types.Filter) ([]types.Snapshot, error) {
+	return list("list snapshots", func(token *string) (*ec2.DescribeSnapshotsOutput, error) {
+		return st.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
+	}, func(p *ec2.DescribeSnapshotsOutput) ([]types.Snapshot, *string) { return p.Snapshots, p.NextToken })
 }
 
 // imageTags returns the tags of the snapshot and the AMI.

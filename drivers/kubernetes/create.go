@@ -66,11 +66,8 @@ func (s spaces) at(name string) string { return s.path + "/" + name }
 // Create implements drivers.Cloud: it creates the namespace, and Advance its content. The name of the namespace follows
 // from the node, so that a second Create finds that of the first one.
 func (c *Cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
-	s, err := settingsOf(spec.Config)
+	s, err := checkedOffer(spec.Config)
 	if err != nil {
-		return resources.Instance{}, err
-	}
-	if err := s.checkPod(); err != nil {
 		return resources.Instance{}, err
 	}
 	r, name := recordOf(spec, s), nameOf(spec)

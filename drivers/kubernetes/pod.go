@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
@@ -149,10 +151,11 @@ func (p podObject) fault() string {
 	return fmt.Sprintf("pod is %s: %s", p.Status.Phase, p.Status.Message)
 }
 
-// checkPod reports an offer of which no pod can be made.
-func (s labelSettings) checkPod() error {
-	for _, p := range s.problems() {
-		return drivers.Rejectf("%s: %s", p.Attribute, p.Detail)
+// checkedOffer reads the configuration of an offer, and rejects one of which no pod can be made.
+func checkedOffer(config cty.Value) (labelSettings, error) {
+	s, err := settingsOf(config)
+	if problems := s.problems(); err == nil && len(problems) > 0 {
+		err = drivers.Rejectf("%s: %s", problems[0].Attribute, problems[0].Detail)
 	}
-	return nil
+	return s, err
 }

@@ -32,20 +32,15 @@ func newPodCloud(shared base, project string) (*PodCloud, error) {
 
 func (c *PodCloud) path() string { return inNamespace(coreAPI, c.project, "pods") }
 
-func (c *PodCloud) verify(ctx context.Context) error {
-	return c.send(ctx, "list "+shortPath(c.path()), c.rest.Get().AbsPath(c.path()).Param("limit", "1"), nil)
-}
+func (c *PodCloud) verify(ctx context.Context) error { return c.probe(ctx, c.path()) }
 
 // Location implements drivers.Locator.
 func (c *PodCloud) Location() string { return "project " + c.project + " of " + c.base.Location() }
 
 // Create implements drivers.Cloud.
 func (c *PodCloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
-	s, err := settingsOf(spec.Config)
+	s, err := checkedOffer(spec.Config)
 	if err != nil {
-		return resources.Instance{}, err
-	}
-	if err := s.checkPod(); err != nil {
 		return resources.Instance{}, err
 	}
 	r, name := recordOf(spec, s), nameOf(spec)

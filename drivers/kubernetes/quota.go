@@ -50,9 +50,11 @@ func (c *base) Location() string {
 	return "cluster " + host
 }
 
-// verify sends one request, which shows whether the credentials are accepted.
-func (c *Cloud) verify(ctx context.Context) error {
-	return c.send(ctx, "list "+shortPath(c.spaces.path), c.rest.Get().AbsPath(c.spaces.path).Param("limit", "1"), nil)
+func (c *Cloud) verify(ctx context.Context) error { return c.probe(ctx, c.spaces.path) }
+
+// probe sends one request, which shows whether the credentials are accepted.
+func (c client) probe(ctx context.Context, path string) error {
+	return c.send(ctx, "list "+shortPath(path), c.rest.Get().AbsPath(path).Param("limit", "1"), nil)
 }
 
 // isProject reports whether the spaces are projects of OpenShift.

@@ -58,14 +58,23 @@ func limit(n int64) int64 {
 	return n
 }
 
-func (s *session) networkQuota(ctx context.Context, q *resources.Quota) error {
-	if !s.hasService(serviceNetwork) {
-		return nil
+// getLimits reads the limits of a service. Without the service, its limits or the permission to read them, found is false.
+func (s *session) getLimits(ctx context.Context, doing, service string, path []string, into any) (found bool, err error) {
+	if !s.hasService(service) {
+		return false, nil
 	}
-	client, err := s.service(serviceNetwork)
+	client, err := s.service(service)
 	if err != nil {
-		return err
+		return false, err
 	}
+	err = wrap(doing, get(ctx, client, client.ServiceURL(path...), into))
+	if isStatus(err, http.StatusForbidden) || isStatus(err, http.StatusNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (s *session) networkQuota(ctx context.Context, q *resources.Quota) error {
 	var answer struct {
 		Quota struct {
 			FloatingIP struct {
@@ -74,24 +83,14 @@ func (s *session) networkQuota(ctx context.Context, q *resources.Quota) error {
 			} `json:"floatingip"`
 		} `json:"quota"`
 	}
-	err = wrap("read network quota", get(ctx, client, client.ServiceURL("quotas", s.project, "details"), &answer))
-	if isStatus(err, http.StatusForbidden) || isStatus(err, http.StatusNotFound) {
-		return nil
-	}
-	if err == nil {
+	found, err := s.getLimits(ctx, "read network quota", serviceNetwork, []string{"quotas", s.project, "details"}, &answer)
+	if found {
 		q.Limit.Addresses, q.Used.Addresses = limit(answer.Quota.FloatingIP.Limit), answer.Quota.FloatingIP.Used
 	}
 	return err
 }
 
 func (s *session) volumeQuota(ctx context.Context, q *resources.Quota) error {
-	if !s.hasService(serviceVolume) {
-		return nil
-	}
-	client, err := s.service(serviceVolume)
-	if err != nil {
-		return err
-	}
 	var answer struct {
 		Limits struct {
 			Absolute struct {
@@ -102,11 +101,8 @@ func (s *session) volumeQuota(ctx context.Context, q *resources.Quota) error {
 			} `json:"absolute"`
 		} `json:"limits"`
 	}
-	err = wrap("read volume limits", get(ctx, client, client.ServiceURL("limits"), &answer))
-	if isStatus(err, http.StatusForbidden) || isStatus(err, http.StatusNotFound) {
-		return nil
-	}
-	if err != nil {
+	found, err := s.getLimits(ctx, "read volume limits", serviceVolume, []string{"limits"}, &answer)
+	if err != nil || !found {
 		return err
 	}
 	a := answer.Limits.Absolute

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -146,7 +145,12 @@ func (s Set) files(ctx context.Context) ([]string, error) {
 			return nil, fmt.Errorf("inputs %q match no file in %s: correct the pattern or remove it", pattern, s.Base)
 		}
 	}
-	return slices.Sorted(maps.Keys(found)), nil
+	names := make([]string, 0, len(found))
+	for name := range found {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 // place splits a pattern into a directory and a pattern below it. The name of a directory includes all its content.

@@ -39,19 +39,11 @@ func (g Gitea) attempt(ctx context.Context, c *client, repository string, r Repo
 	if err != nil {
 		return Outcome{}, err
 	}
-	if p.State != "open" || p.Head.SHA != g.Commit {
-		return Outcome{Result: Outdated, URL: webAddress(p.URL)}, nil
-	}
 	number, _ := g.change() // pullByNumber has checked it
-	author, err := g.account(ctx, c)
-	if err != nil {
-		return Outcome{}, err
-	}
-	t := thread{client: c, list: repository + "/issues/" + number + "/comments", edited: repository + "/issues/comments/",
-		method: http.MethodPatch, author: author}
-	outcome, err := t.put(ctx, g.marker(r), body)
-	if err != nil {
-		return Outcome{}, err
+	list := repository + "/issues/" + number + "/comments"
+	outcome, err := g.comment(ctx, p, r, body, thread{client: c, list: list, edited: repository + "/issues/comments/"})
+	if err != nil || outcome.Result == Outdated {
+		return outcome, err
 	}
 	return outcome, g.setStatus(ctx, c, repository, r)
 }

@@ -95,16 +95,21 @@ func (g GitHub) postComment(ctx context.Context, c *client, repository string, r
 	if err != nil {
 		return Outcome{}, err
 	}
-	if p.State != "open" || p.Head.SHA != g.Commit {
+	list := fmt.Sprintf("%s/issues/%d/comments", repository, p.Number)
+	return g.comment(ctx, p, r, body, thread{client: c, list: list, edited: repository + "/issues/comments/", paged: true})
+}
+
+// comment keeps npctl's comment on a pull request of GitHub or Gitea up to date, while the pull request is open and has the commit.
+func (t Target) comment(ctx context.Context, p pull, r Report, body string, on thread) (Outcome, error) {
+	if p.State != "open" || p.Head.SHA != t.Commit {
 		return Outcome{Result: Outdated, URL: webAddress(p.URL)}, nil
 	}
-	author, err := g.account(ctx, c)
+	author, err := t.account(ctx, on.client)
 	if err != nil {
 		return Outcome{}, err
 	}
-	t := thread{client: c, list: fmt.Sprintf("%s/issues/%d/comments", repository, p.Number), edited: repository + "/issues/comments/",
-		method: http.MethodPatch, paged: true, author: author}
-	return t.put(ctx, g.marker(r), body)
+	on.method, on.author = http.MethodPatch, author
+	return on.put(ctx, t.marker(r), body)
 }
 
 // pull returns the pull request by its number or its branch.
