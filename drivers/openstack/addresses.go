@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -46,14 +47,14 @@ func (a addressChoice) pick(from resources.Addresses) string {
 	}
 	switch a.version {
 	case 4:
-		return firstOf(public4, from.PrivateIPv4)
+		return cmp.Or(public4, from.PrivateIPv4)
 	case 6:
-		return firstOf(public6, from.PrivateIPv6)
+		return cmp.Or(public6, from.PrivateIPv6)
 	}
 	if a.internal {
-		return firstOf(from.PrivateIPv4, from.PrivateIPv6, from.PublicIPv4, from.PublicIPv6)
+		return cmp.Or(from.PrivateIPv4, from.PrivateIPv6, from.PublicIPv4, from.PublicIPv6)
 	}
-	return firstOf(public4, public6, from.PrivateIPv4, from.PrivateIPv6)
+	return cmp.Or(public4, public6, from.PrivateIPv4, from.PrivateIPv6)
 }
 
 // externalNetworks are the names of networks with public addresses.
@@ -72,7 +73,7 @@ func addressesOf(s server, external externalNetworks, choice addressChoice) reso
 		}
 	}
 	found.Interface = choice.pick(chosen)
-	found.PrivateIPv4 = firstOf(found.PrivateIPv4, found.PublicIPv4) // as Nodepool does; jobs with several nodes rely on it
+	found.PrivateIPv4 = cmp.Or(found.PrivateIPv4, found.PublicIPv4) // as Nodepool does; jobs with several nodes rely on it
 	return found
 }
 

@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -44,7 +45,7 @@ func open(ctx context.Context, env drivers.Env, e entry, settings sharedSettings
 	if env.Log == nil {
 		env.Log = slog.New(slog.DiscardHandler)
 	}
-	format := resources.ImageFormat(firstOf(settings.ImageFormat, strings.ToLower(e.imageFormat), uploadFormats()[0]))
+	format := resources.ImageFormat(cmp.Or(settings.ImageFormat, strings.ToLower(e.imageFormat), uploadFormats()[0]))
 	if !slices.Contains(uploadFormats(), format) {
 		return nil, fmt.Errorf("%w: image format %q of cloud %q%s", drivers.ErrRejected, format, e.name, suggestionText(format, uploadFormats()))
 	}
@@ -66,15 +67,6 @@ func open(ctx context.Context, env drivers.Env, e entry, settings sharedSettings
 		session: s, imageStore: &imageStore{s, format}, compute: compute, microversion: version, names: names,
 		offers: &offerResolver{names, version}, network: &networking{s, names},
 	}, nil
-}
-
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 // Location implements drivers.Locator. It does not depend on credentials or the name of the entry.

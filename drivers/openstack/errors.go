@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func newAPIError(doing string, status int, body []byte, header http.Header) *clo
 	message, after := messageOf(body), cloudkit.RetryAfter(header.Get("Retry-After"))
 	e := &cloudkit.Error{
 		Doing: doing, Status: status, Message: fmt.Sprintf("%s (%d)", message, status), After: after, Kind: kindOf(status, message, after),
-		Request: firstOf(header.Get("X-Openstack-Request-Id"), header.Get("X-Compute-Request-Id")),
+		Request: cmp.Or(header.Get("X-Openstack-Request-Id"), header.Get("X-Compute-Request-Id")),
 	}
 	if message == "" {
 		e.Message = fmt.Sprintf("%d %s", status, http.StatusText(status))

@@ -157,11 +157,7 @@ func (i image) marks() resources.OwnerTags {
 }
 
 func (st *imageStore) listImages(ctx context.Context, filter url.Values) ([]image, error) {
-	client, err := st.service(serviceImage)
-	if err != nil {
-		return nil, err
-	}
-	return all(ctx, listing{client: client, path: "images", query: filter, key: "images", doing: "list images"},
+	return allIn(ctx, st.session, serviceImage, listing{path: "images", query: filter, key: "images", doing: "list images"},
 		func(i image) string { return i.ID })
 }
 

@@ -72,12 +72,8 @@ func (nm *names) fetchFlavors(ctx context.Context) ([]flavor, error) {
 }
 
 func (nm *names) fetchNetworks(ctx context.Context) ([]network, error) {
-	client, err := nm.service(serviceNetwork)
-	if err != nil {
-		return nil, err
-	}
 	fields := url.Values{"fields": {"id", "name", "router:external", "shared", "is_default", "project_id"}}
-	found, err := all(ctx, listing{client: client, path: "networks", query: fields, key: "networks", doing: "list networks"},
+	found, err := allIn(ctx, nm.session, serviceNetwork, listing{path: "networks", query: fields, key: "networks", doing: "list networks"},
 		func(n network) string { return n.ID })
 	if err != nil {
 		return nil, err
@@ -92,12 +88,8 @@ func (nm *names) fetchNetworks(ctx context.Context) ([]network, error) {
 }
 
 func (nm *names) fetchSecurityGroups(ctx context.Context) ([]securityGroup, error) {
-	client, err := nm.service(serviceNetwork)
-	if err != nil {
-		return nil, err
-	}
 	query := url.Values{"fields": {"id", "name", "project_id"}}
-	return all(ctx, listing{client: client, path: "security-groups", query: query, key: "security_groups", doing: "list security groups"},
+	return allIn(ctx, nm.session, serviceNetwork, listing{path: "security-groups", query: query, key: "security_groups", doing: "list security groups"},
 		func(g securityGroup) string { return g.ID })
 }
 
@@ -142,12 +134,8 @@ func (nm *names) fetchZones(ctx context.Context) ([]string, error) {
 }
 
 func (nm *names) fetchVolumeTypes(ctx context.Context) ([]string, error) {
-	client, err := nm.service(serviceVolume)
-	if err != nil {
-		return nil, err
-	}
 	type volumeType struct{ ID, Name string }
-	found, err := all(ctx, listing{client: client, path: "types", key: "volume_types", doing: "list volume types"},
+	found, err := allIn(ctx, nm.session, serviceVolume, listing{path: "types", key: "volume_types", doing: "list volume types"},
 		func(t volumeType) string { return t.ID })
 	if err != nil {
 		return nil, err

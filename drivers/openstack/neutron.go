@@ -44,13 +44,9 @@ type networking struct {
 
 // listPorts lists ports of the project; without the filter administrators would see all projects.
 func (nw *networking) listPorts(ctx context.Context, filter url.Values) ([]port, error) {
-	client, err := nw.service(serviceNetwork)
-	if err != nil {
-		return nil, err
-	}
 	filter.Set("project_id", nw.project)
 	filter["fields"] = []string{"id", "name", "network_id", "device_id", "device_owner", "description", "fixed_ips"}
-	return all(ctx, listing{client: client, path: "ports", query: filter, key: "ports", doing: "list ports"},
+	return allIn(ctx, nw.session, serviceNetwork, listing{path: "ports", query: filter, key: "ports", doing: "list ports"},
 		func(p port) string { return p.ID })
 }
 
@@ -61,12 +57,8 @@ func (nw *networking) portsOf(ctx context.Context, server string) ([]port, error
 }
 
 func (nw *networking) listFloatingIPs(ctx context.Context, filter url.Values) ([]floatingIP, error) {
-	client, err := nw.service(serviceNetwork)
-	if err != nil {
-		return nil, err
-	}
 	filter.Set("project_id", nw.project)
-	return all(ctx, listing{client: client, path: "floatingips", query: filter, key: "floatingips", doing: "list floating IPs"},
+	return allIn(ctx, nw.session, serviceNetwork, listing{path: "floatingips", query: filter, key: "floatingips", doing: "list floating IPs"},
 		func(f floatingIP) string { return f.ID })
 }
 

@@ -28,6 +28,14 @@ type listing struct {
 	doing  string     // for errors
 }
 
+// allIn is all for a service of the catalog, which sets the client of the listing.
+func allIn[T any](ctx context.Context, s *session, service string, l listing, id func(T) string) (items []T, err error) {
+	if l.client, err = s.service(service); err != nil {
+		return nil, err
+	}
+	return all(ctx, l, id)
+}
+
 // all returns all items. It requests pages by marker and ignores the links in responses, which may be unreachable
 // behind proxies.
 func all[T any](ctx context.Context, l listing, id func(T) string) ([]T, error) {

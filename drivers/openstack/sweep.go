@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -70,15 +71,11 @@ func leftoverOfFloatingIP(f floatingIP) resources.Leftover {
 }
 
 func leftoverOfVolume(v volume) resources.Leftover {
-	return resources.Leftover{Type: resources.LeftoverVolume, ID: v.ID, Name: firstOf(v.Name, v.ID), Marks: drivers.OwnerOf(v.Metadata, drivers.OfServer, v.ID), InUse: len(v.Attachments) > 0}
+	return resources.Leftover{Type: resources.LeftoverVolume, ID: v.ID, Name: cmp.Or(v.Name, v.ID), Marks: drivers.OwnerOf(v.Metadata, drivers.OfServer, v.ID), InUse: len(v.Attachments) > 0}
 }
 
 func (c *Cloud) listVolumes(ctx context.Context) ([]volume, error) {
-	client, err := c.service(serviceVolume)
-	if err != nil {
-		return nil, err
-	}
-	return all(ctx, listing{client: client, path: "volumes/detail", key: "volumes", doing: "list volumes"},
+	return allIn(ctx, c.session, serviceVolume, listing{path: "volumes/detail", key: "volumes", doing: "list volumes"},
 		func(v volume) string { return v.ID })
 }
 
