@@ -14,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ebs"
 	ebstypes "github.com/aws/aws-sdk-go-v2/service/ebs/types"
-	"github.com/cenkalti/backoff/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/npctl/npctl/drivers"
@@ -39,15 +38,12 @@ type blockWriter struct {
 	ebs      *ebs.Client
 	snapshot string
 	buffers  sync.Pool
-
-	mu       sync.Mutex
-	progress func(int64) // guarded by mu; may be nil
-	sent     int64       // guarded by mu; bytes that are stored or zero
+	sent     cloudkit.Sent
 }
 
 // writeBlocks reads the content once: one goroutine reads and hashes it, others send its blocks.
 func (st *imageStore) writeBlocks(ctx context.Context, spec drivers.ImageSpec, snapshot string, content io.Reader) (writtenBlocks, error) {
-	w := &blockWriter{ebs: st.ebs, snapshot: snapshot, progress: spec.Progress, buffers: sync.Pool{New: func() any { return new([blockSize]byte) }}}
+	w := &blockWriter{ebs: st.ebs, snapshot: snapshot, sent: cloudkit.Sent{Report: spec.Progress}, buffers: sync.Pool{New: func() any { return new([blockSize]byte) }}}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxWriters)
 	sums := cloudkit.NewFileSums()
@@ -67,13 +63,13 @@ func (st *imageStore) writeBlocks(ctx context.Context, spec drivers.ImageSpec, s
 			clear(block[n:])
 			if n == 0 || isZero(block[:]) {
 				w.buffers.Put(block)
-				w.report(n)
+				w.sent.Add(n)
 			} else {
 				sum := new([sha256.Size]byte)
 				all = append(all, sum)
 				group.Go(func() error {
 					defer w.buffers.Put(block)
-					defer w.report(n)
+					defer w.sent.Add(n)
 					*sum = sha256.Sum256(block[:])
 					return w.put(ctx, index, block[:], *sum)
 				})
@@ -104,36 +100,11 @@ var zeros [blockSize]byte
 
 func isZero(block []byte) bool { return bytes.Equal(block, zeros[:len(block)]) }
 
-func (w *blockWriter) report(n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.sent += int64(n); w.progress != nil && n > 0 {
-		w.progress(w.sent)
-	}
-}
-
-// Retries of one block: EBS throttles large uploads, and an upload of gigabytes must not start again for one block.
-const (
-	blockRetries = 8
-	blockTimeout = time.Minute // of one attempt
-)
-
-// repeat sends a part of an upload, again after errors that may be transient.
-func repeat(ctx context.Context, limit time.Duration, send func(context.Context) error) error {
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		limited, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		err := send(limited)
-		if err != nil && (errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil) {
-			err = backoff.Permanent(err)
-		}
-		return struct{}{}, err
-	}, backoff.WithMaxTries(blockRetries))
-	return err
-}
+// blockTimeout is the limit of one attempt.
+const blockTimeout = time.Minute
 
 func (w *blockWriter) put(ctx context.Context, index int32, block []byte, sum [sha256.Size]byte) error {
-	return repeat(ctx, blockTimeout, func(ctx context.Context) error {
+	return cloudkit.SendPart(ctx, blockTimeout, func(ctx context.Context) error {
 		_, err := w.ebs.PutSnapshotBlock(ctx, &ebs.PutSnapshotBlockInput{
 			SnapshotId: aws.String(w.snapshot), BlockIndex: aws.Int32(index), BlockData: bytes.NewReader(block), DataLength: aws.Int32(blockSize),
 			Checksum: aws.String(base64.StdEncoding.EncodeToString(sum[:])), ChecksumAlgorithm: ebstypes.ChecksumAlgorithmChecksumAlgorithmSha256,

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -72,10 +72,9 @@ func (c *Cloud) DeleteBatch(ctx context.Context, expected map[string]resources.O
 	return failed
 }
 
-// endedInstances remembers what the instances leave that this process has deleted. Its zero value is usable.
+// endedInstances remembers by ID what the instances leave that this process has deleted. Its zero value is usable.
 type endedInstances struct {
-	mu   sync.Mutex
-	byID map[string]endedInstance // guarded by mu
+	cloudkit.Table[string, endedInstance]
 }
 
 type endedInstance struct {
@@ -91,29 +90,12 @@ func (e *endedInstances) add(i types.Instance) {
 	if one.marks.Installation == "" || one.host == "" && one.template == "" {
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.byID == nil {
-		e.byID = map[string]endedInstance{}
-	}
-	e.byID[aws.ToString(i.InstanceId)] = one
-}
-
-func (e *endedInstances) get(id string) endedInstance {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.byID[id]
-}
-
-func (e *endedInstances) forget(id string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.byID, id)
+	e.Set(aws.ToString(i.InstanceId), one)
 }
 
 // FinishDeletion implements drivers.Finisher: it releases the dedicated host and deletes a launch template that nothing uses.
 func (c *Cloud) FinishDeletion(ctx context.Context, id string) error {
-	ended := c.ended.get(id)
+	ended, _ := c.ended.Get(id)
 	if ended.host != "" {
 		if err := c.deleteHost(ctx, ended.host, id, ended.marks); err != nil && !errors.Is(err, drivers.ErrNotOurs) {
 			return err
@@ -124,7 +106,7 @@ func (c *Cloud) FinishDeletion(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	c.ended.forget(id)
+	c.ended.Delete(id)
 	return nil
 }
 

@@ -13,7 +13,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -238,8 +237,7 @@ func (st *imageStore) putParts(ctx context.Context, spec drivers.ImageSpec, key,
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxSenders)
 	sums := cloudkit.NewFileSums()
-	var mu sync.Mutex // guards sent and the calls of Progress
-	var sent int64
+	sent := &cloudkit.Sent{Report: spec.Progress}
 	var parts []*s3types.CompletedPart
 	for last := false; !last && ctx.Err() == nil; {
 		part := make([]byte, size)
@@ -256,11 +254,9 @@ func (st *imageStore) putParts(ctx context.Context, spec drivers.ImageSpec, key,
 		group.Go(func() error {
 			sum := sha256.Sum256(part)
 			done.ChecksumSHA256 = aws.String(base64.StdEncoding.EncodeToString(sum[:]))
-			err := repeat(ctx, partTimeout, func(ctx context.Context) error { return st.putPart(ctx, key, upload, part, done) })
-			mu.Lock()
-			defer mu.Unlock()
-			if sent += int64(len(part)); err == nil && spec.Progress != nil {
-				spec.Progress(sent)
+			err := cloudkit.SendPart(ctx, partTimeout, func(ctx context.Context) error { return st.putPart(ctx, key, upload, part, done) })
+			if err == nil {
+				sent.Add(len(part))
 			}
 			return err
 		})

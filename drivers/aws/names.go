@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
 // names are the lists that resolve the names in the configuration.
@@ -33,8 +33,6 @@ type subnet struct{ id, zone string }
 
 func newNames(api *calls) *names {
 	n := &names{ec2: api}
-	n.types.known = map[string]instanceType{}
-	n.images.known = map[string]bootImage{}
 	n.typeNames.Fetch = n.fetchTypeNames
 	n.subnets.Fetch = n.fetchSubnets
 	n.securityGroups.Fetch = n.fetchSecurityGroups
@@ -139,18 +137,15 @@ type instanceType struct {
 	runs       []string // architectures
 }
 
-// typeCache keeps instance types, which never change.
+// typeCache keeps instance types, which never change, by name.
 type typeCache struct {
-	mu    sync.Mutex
-	known map[string]instanceType // guarded by mu
+	cloudkit.Table[string, instanceType]
 }
 
 func (c *typeCache) split(wanted []string) (found map[string]instanceType, missing []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	found = map[string]instanceType{}
 	for _, name := range wanted {
-		if t, ok := c.known[name]; ok {
+		if t, ok := c.Get(name); ok {
 			found[name] = t
 		} else if !slices.Contains(missing, name) {
 			missing = append(missing, name)
@@ -160,8 +155,6 @@ func (c *typeCache) split(wanted []string) (found map[string]instanceType, missi
 }
 
 func (c *typeCache) add(list []types.InstanceTypeInfo) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, t := range list {
 		one := instanceType{name: string(t.InstanceType)}
 		if t.VCpuInfo != nil {
@@ -175,7 +168,7 @@ func (c *typeCache) add(list []types.InstanceTypeInfo) {
 				one.runs = append(one.runs, string(a))
 			}
 		}
-		c.known[one.name] = one
+		c.Set(one.name, one)
 	}
 }
 
@@ -217,23 +210,13 @@ type bootImage struct {
 
 // imageCache keeps AMIs by ID. Its entries expire, because AMIs can be deleted.
 type imageCache struct {
+	cloudkit.Table[string, bootImage]
 	flight singleflight.Group
-
-	mu    sync.Mutex
-	known map[string]bootImage // guarded by mu
 }
 
 func (c *imageCache) get(id string) (bootImage, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i, ok := c.known[id]
+	i, ok := c.Get(id)
 	return i, ok && time.Since(i.fetched) < drivers.CacheAge
-}
-
-func (c *imageCache) set(id string, i bootImage) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.known[id] = i
 }
 
 // bootImage reads an AMI. Concurrent callers share one call.
@@ -271,7 +254,7 @@ func (n *names) fetchBootImage(ctx context.Context, id string) (bootImage, error
 		return bootImage{}, missing
 	}
 	i := bootImageOf(answer.Images[0])
-	n.images.set(id, i)
+	n.images.Set(id, i)
 	return i, nil
 }
 

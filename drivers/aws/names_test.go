@@ -56,11 +56,12 @@ func TestImageNamesAreValid(t *testing.T) {
 }
 
 func TestArchitecturesOfTypesAndImagesAreRead(t *testing.T) {
-	c := typeCache{known: map[string]instanceType{}}
+	c := typeCache{}
 	c.add([]types.InstanceTypeInfo{{InstanceType: "t4g.small", ProcessorInfo: &types.ProcessorInfo{
 		SupportedArchitectures: []types.ArchitectureType{types.ArchitectureTypeArm64}}}})
 	want := map[string][]string{"t4g.small": {"arm64"}}
-	if diff := cmp.Diff(want, architectures([]instanceType{c.known["t4g.small"]})); diff != "" {
+	known, _ := c.Get("t4g.small")
+	if diff := cmp.Diff(want, architectures([]instanceType{known})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got := remoteImage(types.Image{Architecture: types.ArchitectureValuesArm64}).Architecture; got != "arm64" {

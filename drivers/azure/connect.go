@@ -30,7 +30,7 @@ type Cloud struct {
 	idle      func() // closes idle connections
 	names     *names
 	recent    recentList
-	faults    faults
+	faults    cloudkit.Table[string, fault] // by virtual machine
 	shortages drivers.Shortages
 	quotas    drivers.Optional
 	warnPower sync.Once

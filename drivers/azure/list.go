@@ -309,42 +309,10 @@ func (r *recentList) tagDisk(id string, tag func(diskTags) error) error {
 	return err
 }
 
-// faults are the reasons of failed virtual machines. Its zero value is usable.
-type faults struct {
-	mu    sync.Mutex
-	known map[string]fault // guarded by mu; by virtual machine
-}
-
+// fault is the reason of a failed virtual machine.
 type fault struct {
 	text string
 	kind resources.FaultKind
-}
-
-func (f *faults) get(id string) (fault, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	found, ok := f.known[id]
-	return found, ok
-}
-
-func (f *faults) set(id string, reason fault) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.known == nil {
-		f.known = map[string]fault{}
-	}
-	f.known[id] = reason
-}
-
-// keep forgets the reasons of machines that are gone.
-func (f *faults) keep(list []resources.Instance) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for id := range f.known {
-		if !slices.ContainsFunc(list, func(i resources.Instance) bool { return i.ID == id && i.Status == resources.StatusFailed }) {
-			delete(f.known, id)
-		}
-	}
 }
 
 // addFaults adds the reasons of failures, which lists omit: one call for each machine of npctl that has failed since.
@@ -354,7 +322,7 @@ func (c *Cloud) addFaults(ctx context.Context, list []resources.Instance, all in
 		if i.Status != resources.StatusFailed || i.Marks.Installation == "" || i.Fault != "" {
 			continue
 		}
-		reason, ok := c.faults.get(i.ID)
+		reason, ok := c.faults.Get(i.ID)
 		if !ok {
 			view, err := c.vms.InstanceView(ctx, c.group, i.ID, nil)
 			if err = wrap("read the state of virtual machine "+i.ID, err); cloudkit.IsMissing(err) {
@@ -364,14 +332,16 @@ func (c *Cloud) addFaults(ctx context.Context, list []resources.Instance, all in
 				return err
 			}
 			reason = faultOf(view.Statuses)
-			c.faults.set(i.ID, reason)
+			c.faults.Set(i.ID, reason)
 			if reason.kind == resources.FaultCapacity { // Azure reports some shortages after it has accepted the machine
 				c.shortages.Add(all.scope(i.ID), i.Flavor)
 			}
 		}
 		i.Fault, i.FaultKind = reason.text, reason.kind
 	}
-	c.faults.keep(list)
+	c.faults.DeleteUnless(func(id string) bool {
+		return slices.ContainsFunc(list, func(i resources.Instance) bool { return i.ID == id && i.Status == resources.StatusFailed })
+	})
 	return nil
 }
 

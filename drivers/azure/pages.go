@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/npctl/npctl/drivers"
@@ -34,17 +33,13 @@ type pageWriter struct {
 	access    string // the address, a secret
 	disk      string
 	buffers   sync.Pool
-
-	mu       sync.Mutex
-	progress func(int64) // guarded by mu; may be nil
-	size     int64       // of the image without the tail
-	sent     int64       // guarded by mu; bytes that are stored or zero
+	sent      cloudkit.Sent // without the tail
 }
 
 // writePages reads the content once: one goroutine reads and hashes it, others send its ranges. It verifies the content
 // before it returns.
 func writePages(ctx context.Context, transport http.RoundTripper, access, disk string, spec drivers.ImageSpec, content io.Reader, tail []byte) error {
-	w := &pageWriter{transport: transport, access: access, disk: disk, progress: spec.Progress, size: spec.Size, buffers: sync.Pool{New: func() any { return new([rangeSize]byte) }}}
+	w := &pageWriter{transport: transport, access: access, disk: disk, sent: cloudkit.Sent{Report: spec.Progress, Size: spec.Size}, buffers: sync.Pool{New: func() any { return new([rangeSize]byte) }}}
 	sums := cloudkit.NewFileSums()
 	file := io.MultiReader(io.TeeReader(content, sums), bytes.NewReader(tail))
 	group, ctx := errgroup.WithContext(ctx)
@@ -75,14 +70,14 @@ func (w *pageWriter) read(ctx context.Context, group *errgroup.Group, file io.Re
 		pages := buffer[:n-n%sectorSize] // only a file that changed ends within a page
 		if bytes.Equal(pages, zeros[:len(pages)]) {
 			w.buffers.Put(buffer)
-			w.report(n)
+			w.sent.Add(n)
 		} else {
 			group.Go(func() error {
 				defer w.buffers.Put(buffer)
 				if err := w.put(ctx, offset, pages); err != nil {
 					return err
 				}
-				w.report(n)
+				w.sent.Add(n)
 				return nil
 			})
 		}
@@ -94,33 +89,13 @@ func (w *pageWriter) read(ctx context.Context, group *errgroup.Group, file io.Re
 
 var zeros [rangeSize]byte
 
-func (w *pageWriter) report(n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.sent = min(w.sent+int64(n), w.size); w.progress != nil && n > 0 {
-		w.progress(w.sent)
-	}
-}
-
-// Retries of one range: Azure throttles large uploads, and an upload of gigabytes must not start again for one range.
-const (
-	rangeRetries = 8
-	rangeTimeout = 2 * time.Minute // of one attempt
-)
+// rangeTimeout is the limit of one attempt.
+const rangeTimeout = 2 * time.Minute
 
 func (w *pageWriter) put(ctx context.Context, offset int64, pages []byte) error {
 	sum := md5.Sum(pages) //nolint:gosec // Azure's checksum of a request
 	checksum := base64.StdEncoding.EncodeToString(sum[:])
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		limited, cancel := context.WithTimeout(ctx, rangeTimeout)
-		defer cancel()
-		err := w.send(limited, offset, pages, checksum)
-		if errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil {
-			return struct{}{}, backoff.Permanent(err)
-		}
-		return struct{}{}, err
-	}, backoff.WithMaxTries(rangeRetries))
-	return err
+	return cloudkit.SendPart(ctx, rangeTimeout, func(ctx context.Context) error { return w.send(ctx, offset, pages, checksum) })
 }
 
 // send writes one range. Errors of the transport contain the address, so they do not appear.

@@ -204,3 +204,107 @@ func TestDecodeErrorIsRejected(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestPollEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		err := Poll(t.Context(), "image i", func() (bool, error) { reads++; return reads == 3, nil })
+		if err != nil || reads != 3 {
+			t.Errorf("%d reads, %v", reads, err)
+		}
+		late, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err = Poll(late, "image i", func() (bool, error) { return false, nil })
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "wait for image i: ") {
+			t.Errorf("got %v", err)
+		}
+		transient := errors.New("reset")
+		if IsFinal(t.Context(), nil) || IsFinal(t.Context(), transient) || !IsFinal(t.Context(), drivers.Rejectf("no")) || !IsFinal(late, transient) {
+			t.Error("only rejections, and errors after the end of the context, are final")
+		}
+	})
+}
+
+func TestCleanUpRunsAfterTheEndOfItsContext(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	attempt := errors.New("upload failed")
+	err := CleanUp(ended, time.Minute, attempt, "its disk was not deleted", func(ctx context.Context) error { return ctx.Err() })
+	if err != attempt { //nolint:errorlint // unchanged
+		t.Errorf("got %v", err)
+	}
+	err = CleanUp(ended, time.Minute, attempt, "its disk was not deleted", func(context.Context) error { return errors.New("in use") })
+	if !errors.Is(err, attempt) || err.Error() != "upload failed (its disk was not deleted: in use)" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPartsAreRepeatedUnlessRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for want, failure := range map[int]error{partTries: errors.New("reset"), 1: drivers.Rejectf("no")} {
+			tries := 0
+			err := SendPart(t.Context(), time.Minute, func(context.Context) error { tries++; return failure })
+			if tries != want || !errors.Is(err, failure) {
+				t.Errorf("%d tries, want %d: %v", tries, want, err)
+			}
+		}
+	})
+}
+
+func TestSentBytesDoNotExceedTheSize(t *testing.T) {
+	var reported []int64
+	s := &Sent{Report: func(n int64) { reported = append(reported, n) }, Size: 5}
+	for _, n := range []int{3, 0, 4} {
+		s.Add(n)
+	}
+	(&Sent{}).Add(1)
+	if !reflect.DeepEqual(reported, []int64{3, 5}) {
+		t.Errorf("got %v", reported)
+	}
+}
+
+func TestTableKeepsWhatIsNeeded(t *testing.T) {
+	var table Table[string, int]
+	table.Delete("a")
+	table.Set("a", 1)
+	table.Set("b", 2)
+	table.DeleteUnless(func(key string) bool { return key == "b" })
+	_, a := table.Get("a")
+	if b, ok := table.Get("b"); a || !ok || b != 2 {
+		t.Errorf("a: %t, b: %d", a, b)
+	}
+	table.Replace(map[string]int{"c": 3})
+	if _, ok := table.Get("b"); ok {
+		t.Error("Replace keeps an earlier key")
+	}
+}
+
+func TestAddressToConnectToIsChosen(t *testing.T) {
+	all := resources.Addresses{PublicIPv4: "192.0.2.1", PublicIPv6: "2001:db8::1", PrivateIPv4: "10.0.0.1"}
+	if ConnectTo(all, "") != "192.0.2.1" || ConnectTo(all, PrivateInterface) != "10.0.0.1" || ConnectTo(resources.Addresses{PublicIPv6: "2001:db8::1"}, "") != "2001:db8::1" ||
+		ConnectTo(resources.Addresses{}, "") != "" {
+		t.Error("another address than the first that exists")
+	}
+}
+
+func TestValuesOfTagsAreCutToWholeCharacters(t *testing.T) {
+	for value, want := range map[string]string{"abc": "abc", "abcde": "abcd", "abc\u00e9": "abc", "a\xff": "a\uFFFD"} {
+		if got := CutValue(value, 4); got != want {
+			t.Errorf("%q: got %q, want %q", value, got, want)
+		}
+	}
+}
+
+func TestEarlierInstanceIsSearchedAfterALostResponse(t *testing.T) {
+	lost := errors.New("reset")
+	for name, test := range map[string]struct {
+		maybe, found bool
+		err          error
+		done         bool
+	}{"first call": {false, true, nil, false}, "found": {true, true, nil, true}, "none": {true, false, nil, false}, "error": {true, false, lost, true}} {
+		_, done, err := Earlier(drivers.Spec{MaybeCreated: test.maybe}, func() (resources.Instance, bool, error) { return resources.Instance{}, test.found, test.err })
+		if done != test.done || !errors.Is(err, test.err) || err != nil && !drivers.IsNothingDone(err) {
+			t.Errorf("%s: done %t, %v", name, done, err)
+		}
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/cloudkit"
@@ -16,10 +15,9 @@ type names struct {
 	networks    drivers.Names[string]
 	subnetworks drivers.Names[string]
 
-	mu        sync.Mutex             // guards the fields below
-	known     map[string]machineType // by zone and name
-	sizes     map[string]machineType // by name; a type has the same size in all zones
-	diskTypes map[string]bool        // by zone and name
+	known     cloudkit.Table[string, machineType] // by zone and name
+	sizes     cloudkit.Table[string, machineType] // by name; a type has the same size in all zones
+	diskTypes cloudkit.Table[string, bool]        // by zone and name
 }
 
 // machineType is the part of a machine type that npctl needs.
@@ -29,7 +27,7 @@ type machineType struct {
 }
 
 func newNames(api *calls, region string) *names {
-	n := &names{api: api, known: map[string]machineType{}, sizes: map[string]machineType{}, diskTypes: map[string]bool{}}
+	n := &names{api: api}
 	n.networks.Fetch = api.networks
 	n.subnetworks.Fetch = func(ctx context.Context) ([]string, error) { return api.subnetworks(ctx, region) }
 	return n
@@ -37,10 +35,7 @@ func newNames(api *calls, region string) *names {
 
 // machineType reads a machine type of a zone; false means that the zone does not have it.
 func (n *names) machineType(ctx context.Context, zone, name string) (machineType, bool, error) {
-	n.mu.Lock()
-	t, ok := n.known[zone+"/"+name]
-	n.mu.Unlock()
-	if ok {
+	if t, ok := n.known.Get(zone + "/" + name); ok {
 		return t, true, nil
 	}
 	answer, err := n.api.machineType(ctx, zone, name)
@@ -50,27 +45,21 @@ func (n *names) machineType(ctx context.Context, zone, name string) (machineType
 	if err != nil {
 		return machineType{}, false, err
 	}
-	t = machineType{name, answer.GuestCpus, answer.MemoryMb}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.known[zone+"/"+name], n.sizes[name] = t, t
+	t := machineType{name, answer.GuestCpus, answer.MemoryMb}
+	n.known.Set(zone+"/"+name, t)
+	n.sizes.Set(name, t)
 	return t, true, nil
 }
 
 // size returns a machine type of an instance. A type without a description at Google has no size.
 func (n *names) size(ctx context.Context, zone, name string) (machineType, error) {
-	n.mu.Lock()
-	t, ok := n.sizes[name]
-	n.mu.Unlock()
-	if ok {
+	if t, ok := n.sizes.Get(name); ok {
 		return t, nil
 	}
 	t, ok, err := n.machineType(ctx, zone, name)
 	if err == nil && !ok {
 		t = machineType{name: name}
-		n.mu.Lock()
-		n.sizes[name] = t
-		n.mu.Unlock()
+		n.sizes.Set(name, t)
 	}
 	return t, err
 }
@@ -120,10 +109,7 @@ func (n *names) checkDiskType(ctx context.Context, name string, zones []string) 
 		return nil
 	}
 	for _, zone := range zones {
-		n.mu.Lock()
-		known := n.diskTypes[zone+"/"+name]
-		n.mu.Unlock()
-		if known {
+		if known, _ := n.diskTypes.Get(zone + "/" + name); known {
 			continue
 		}
 		err := n.api.diskType(ctx, zone, name)
@@ -137,9 +123,7 @@ func (n *names) checkDiskType(ctx context.Context, name string, zones []string) 
 		if err != nil {
 			return err
 		}
-		n.mu.Lock()
-		n.diskTypes[zone+"/"+name] = true
-		n.mu.Unlock()
+		n.diskTypes.Set(zone+"/"+name, true)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"sync"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
@@ -13,7 +12,7 @@ import (
 // Advance implements drivers.Cloud: it creates the floating IP of an instance that runs without. The floating IP has the name
 // of the instance, so a repetition creates no second one.
 func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.Instance) (resources.Instance, error) {
-	target, ok := c.waiting.get(seen.ID)
+	target, ok := c.waiting.Get(seen.ID)
 	if !ok {
 		return seen, nil
 	}
@@ -30,34 +29,9 @@ func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.I
 	if err != nil {
 		return seen, err
 	}
-	c.waiting.remove(seen.ID)
+	c.waiting.Delete(seen.ID)
 	seen.Addresses.PublicIPv4 = made.Address
 	seen.Addresses.Interface = cmp.Or(seen.Addresses.Interface, made.Address)
 	seen.Status = resources.StatusReady
 	return seen, nil
-}
-
-// waitingList contains the running instances of the newest list that need a floating IP. Its zero value is usable.
-type waitingList struct {
-	mu         sync.Mutex
-	interfaces map[string]string // guarded by mu; ID of the network interface by that of the instance
-}
-
-func (w *waitingList) set(interfaces map[string]string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.interfaces = interfaces
-}
-
-func (w *waitingList) get(instance string) (string, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	id, ok := w.interfaces[instance]
-	return id, ok
-}
-
-func (w *waitingList) remove(instance string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.interfaces, instance)
 }

@@ -20,14 +20,16 @@ import (
 // Cloud is one VPC in one region of one account.
 type Cloud struct {
 	*imageStore
-	settings  providerSettings
-	account   string
-	vpc       reference
-	idle      func() // closes idle connections
-	api       *api
-	names     *names
-	recent    cloudkit.RecentList
-	waiting   waitingList
+	settings providerSettings
+	account  string
+	vpc      reference
+	idle     func() // closes idle connections
+	api      *api
+	names    *names
+	recent   cloudkit.RecentList
+	// waiting contains the running instances of the newest list that need a floating IP: the ID of the network interface by that of
+	// the instance.
+	waiting   cloudkit.Table[string, string]
 	shortages drivers.Shortages
 }
 

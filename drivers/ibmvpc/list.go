@@ -44,7 +44,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 		}
 		all = append(all, one)
 	}
-	c.waiting.set(waiting)
+	c.waiting.Replace(waiting)
 	c.recent.Set(all)
 	return all, nil
 }
