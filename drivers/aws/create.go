@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -81,7 +80,8 @@ func (c *Cloud) request(ctx context.Context, spec drivers.Spec, o offer) (ec2.Ru
 	if err != nil {
 		return ec2.RunInstancesInput{}, err
 	}
-	tags := instanceTags(spec, o.settings)
+	tags := cloudkit.ServerTags(spec, o.settings.Tags, o.settings.UseInternalIP, maxTagValue)
+	tags[tagName] = spec.Hostname
 	volumes := rootVolume(image, o.settings.poolSettings)
 	if disk := diskOf(volumes); disk.kind != "" {
 		tags[tagVolume] = disk.String()
@@ -179,21 +179,6 @@ func diskOf(volumes []types.BlockDeviceMapping) rootDisk {
 	}
 	v := volumes[0].Ebs
 	return rootDisk{string(v.VolumeType), int64(aws.ToInt32(v.VolumeSize)), int64(aws.ToInt32(v.Iops))}
-}
-
-// instanceTags returns the user's tags, overridden by npctl's.
-func instanceTags(spec drivers.Spec, s labelSettings) map[string]string {
-	tags := map[string]string{}
-	maps.Copy(tags, s.Tags)
-	for key, value := range spec.Properties {
-		tags[key] = cloudkit.CutValue(value, maxTagValue)
-	}
-	if s.UseInternalIP {
-		tags[cloudkit.TagInterface] = cloudkit.PrivateInterface
-	}
-	maps.Copy(tags, drivers.EncodeTags(spec.Marks))
-	tags[tagName] = spec.Hostname
-	return tags
 }
 
 // tagSpecifications tags all objects that the call creates.

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
 
@@ -83,7 +82,8 @@ func (c *Cloud) vm(ctx context.Context, name string) (*armcompute.VirtualMachine
 
 // request returns the virtual machine to create, without its size.
 func (c *Cloud) request(spec drivers.Spec, name string, o offer) (armcompute.VirtualMachine, error) {
-	tags := withObject(vmTags(spec, o.settings), name)
+	tags := cloudkit.ServerTags(spec, o.settings.Tags, o.settings.UseInternalIP, maxTagValue)
+	tags[tagName], tags[tagTagDisk], tags[drivers.TagObject] = spec.Hostname, "true", name
 	if err := validateTags(tags); err != nil {
 		return armcompute.VirtualMachine{}, err
 	}
@@ -119,21 +119,6 @@ func (c *Cloud) request(spec drivers.Spec, name string, o offer) (armcompute.Vir
 		}
 	}
 	return vm, nil
-}
-
-// vmTags returns the user's tags, overridden by npctl's.
-func vmTags(spec drivers.Spec, s labelSettings) map[string]string {
-	tags := map[string]string{}
-	maps.Copy(tags, s.Tags)
-	for key, value := range spec.Properties {
-		tags[key] = cloudkit.CutValue(value, maxTagValue)
-	}
-	if s.UseInternalIP {
-		tags[cloudkit.TagInterface] = cloudkit.PrivateInterface
-	}
-	maps.Copy(tags, drivers.EncodeTags(spec.Marks))
-	tags[tagName], tags[tagTagDisk] = spec.Hostname, "true"
-	return tags
 }
 
 func osDisk(name string, s poolSettings) *armcompute.OSDisk {

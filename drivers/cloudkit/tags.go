@@ -34,6 +34,21 @@ func ConnectTo(a resources.Addresses, choice string) string {
 	return ""
 }
 
+// ServerTags returns the tags of a server: the user's, those of the request, and npctl's, which override the others. private selects
+// the PrivateInterface, limit is the maximum length of a value.
+func ServerTags(spec drivers.Spec, user map[string]string, private bool, limit int) map[string]string {
+	tags := map[string]string{}
+	maps.Copy(tags, user)
+	for key, value := range spec.Properties {
+		tags[key] = CutValue(value, limit)
+	}
+	if private {
+		tags[TagInterface] = PrivateInterface
+	}
+	maps.Copy(tags, drivers.EncodeTags(spec.Marks))
+	return tags
+}
+
 // ImageTags returns the tags of an image: the user's, overridden by npctl's. A tag of the language is a tag without a value.
 func ImageTags(spec drivers.ImageSpec, format string) map[string]string {
 	tags := map[string]string{}
