@@ -19,6 +19,19 @@ type OwnerTags struct {
 	Hash         Hash
 }
 
+// OwnerJSON is the form of ownership tags in files, annotations and messages to other programs, which later versions have to read.
+type OwnerJSON struct {
+	Installation string `json:"installation,omitempty"`
+	Kind         Kind   `json:"kind,omitempty"`
+	ID           string `json:"id,omitempty"`
+	Provider     string `json:"provider,omitempty"`
+	Pool         string `json:"pool,omitempty"`
+	Label        string `json:"label,omitempty"`
+	Image        string `json:"image,omitempty"`
+	Build        string `json:"build,omitempty"`
+	Hash         Hash   `json:"hash,omitempty"`
+}
+
 // SameRecord reports whether both sets of tags name the same record of the same installation. The tags of objects
 // that npctl did not create are empty and equal to each other.
 func (m OwnerTags) SameRecord(other OwnerTags) bool {

@@ -10,12 +10,13 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	protocol "github.com/npctl/npctl/internal/gearman"
+	"github.com/npctl/npctl/resources"
 )
 
 // Upload implements builders.Remote.
 func (b *Builder) Upload(ctx context.Context, s builders.UploadJob) (string, error) {
 	data := toJSON(sendRequest{Provider: s.Provider, Image: s.Image, Npctl: &sendExtra{
-		Format: s.Format, Name: s.Name, Marks: marks(s.Marks), Properties: s.Properties, Tags: s.Tags, Reports: true,
+		Format: s.Format, Name: s.Name, Marks: resources.OwnerJSON(s.Marks), Properties: s.Properties, Tags: s.Tags, Reports: true,
 	}})
 	var why failure
 	answer, err := b.client.Do(ctx, protocol.Job{

@@ -57,25 +57,12 @@ type sendRequest struct {
 }
 
 type sendExtra struct {
-	Format     string            `json:"format,omitempty"`
-	Name       string            `json:"name,omitempty"`
-	Marks      marks             `json:"marks"`
-	Properties map[string]string `json:"properties,omitempty"`
-	Tags       []string          `json:"tags,omitempty"`
-	Reports    bool              `json:"reports,omitempty"`
-}
-
-// marks is the JSON form of resources.OwnerTags.
-type marks struct {
-	Installation string         `json:"installation,omitempty"`
-	Kind         resources.Kind `json:"kind,omitempty"`
-	ID           string         `json:"id,omitempty"`
-	Provider     string         `json:"provider,omitempty"`
-	Pool         string         `json:"pool,omitempty"`
-	Label        string         `json:"label,omitempty"`
-	Image        string         `json:"image,omitempty"`
-	Build        string         `json:"build,omitempty"`
-	Hash         resources.Hash `json:"hash,omitempty"`
+	Format     string              `json:"format,omitempty"`
+	Name       string              `json:"name,omitempty"`
+	Marks      resources.OwnerJSON `json:"marks"`
+	Properties map[string]string   `json:"properties,omitempty"`
+	Tags       []string            `json:"tags,omitempty"`
+	Reports    bool                `json:"reports,omitempty"`
 }
 
 // sendAnswer is the result of image-upload.

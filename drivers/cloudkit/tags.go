@@ -1,6 +1,7 @@
 package cloudkit
 
 import (
+	"cmp"
 	"maps"
 	"strconv"
 	"strings"
@@ -22,16 +23,10 @@ const PrivateInterface = "private"
 
 // ConnectTo returns the address of a server to which npctl connects; choice is the value of TagInterface.
 func ConnectTo(a resources.Addresses, choice string) string {
-	candidates := []string{a.PublicIPv4, a.PublicIPv6, a.PrivateIPv4}
 	if choice == PrivateInterface {
-		candidates = []string{a.PrivateIPv4, a.PublicIPv6, a.PublicIPv4}
+		return cmp.Or(a.PrivateIPv4, a.PublicIPv6, a.PublicIPv4)
 	}
-	for _, address := range candidates {
-		if address != "" {
-			return address
-		}
-	}
-	return ""
+	return cmp.Or(a.PublicIPv4, a.PublicIPv6, a.PrivateIPv4)
 }
 
 // ServerTags returns the tags of a server: the user's, those of the request, and npctl's, which override the others. private selects

@@ -125,7 +125,7 @@ func (g *garm) instance(i garmInstance) instanceJSON {
 	if !ours {
 		return result
 	}
-	tags := &tagsJSON{Installation: g.installation, Kind: resources.KindNode, ID: name.id, Provider: g.provider}
+	tags := &resources.OwnerJSON{Installation: g.installation, Kind: resources.KindNode, ID: name.id, Provider: g.provider}
 	if stored, found := readFacts(g.factsFile(i.Name), name); found {
 		if stored.isOfAnother(i.ProviderID) {
 			return result
@@ -257,7 +257,7 @@ func (g *garm) get(ctx context.Context, id string) (garmInstance, bool, error) {
 // garmFacts are what npctl knows about an instance and the provider does not keep.
 type garmFacts struct {
 	Object    string                    `json:"object,omitempty"` // the instance's ID, once its create has returned
-	Tags      *tagsJSON                 `json:"tags"`
+	Tags      *resources.OwnerJSON      `json:"tags"`
 	Zone      string                    `json:"zone,omitempty"`
 	Flavor    string                    `json:"flavor,omitempty"`
 	Resources resources.ResourceAmounts `json:"resources,omitzero"`

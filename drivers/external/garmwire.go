@@ -216,7 +216,7 @@ func decodeName(name string) (garmName, bool) {
 }
 
 // isOf reports whether the tags are those of the record.
-func (n garmName) isOf(tags *tagsJSON) bool {
+func (n garmName) isOf(tags *resources.OwnerJSON) bool {
 	return tags != nil && tags.Kind == resources.KindNode && tags.ID == n.id && installationHash(tags.Installation) == n.installation
 }
 

@@ -61,21 +61,8 @@ type providerJSON struct {
 
 // ownerJSON are ownership tags with their short form.
 type ownerJSON struct {
-	Owner string    `json:"owner"`
-	Tags  *tagsJSON `json:"tags,omitempty"`
-}
-
-// tagsJSON are resources.OwnerTags.
-type tagsJSON struct {
-	Installation string         `json:"installation"`
-	Kind         resources.Kind `json:"kind"`
-	ID           string         `json:"id"`
-	Provider     string         `json:"provider,omitempty"`
-	Pool         string         `json:"pool,omitempty"`
-	Label        string         `json:"label,omitempty"`
-	Image        string         `json:"image,omitempty"`
-	Build        string         `json:"build,omitempty"`
-	Hash         resources.Hash `json:"hash,omitempty"`
+	Owner string               `json:"owner"`
+	Tags  *resources.OwnerJSON `json:"tags,omitempty"`
 }
 
 type specJSON struct {
@@ -144,7 +131,7 @@ func (l *listJSON[T]) UnmarshalJSON(doc []byte) error {
 type instanceJSON struct {
 	ID        string                    `json:"id"`
 	Name      string                    `json:"name,omitempty"`
-	Tags      *tagsJSON                 `json:"tags,omitempty"`
+	Tags      *resources.OwnerJSON      `json:"tags,omitempty"`
 	Status    resources.Status          `json:"status"`
 	Fault     string                    `json:"fault,omitempty"`
 	FaultKind resources.FaultKind       `json:"fault_kind,omitempty"`
@@ -184,7 +171,7 @@ func ownerOf(marks resources.OwnerTags) ownerJSON {
 	if marks == (resources.OwnerTags{}) {
 		return ownerJSON{}
 	}
-	tags := tagsJSON(marks)
+	tags := resources.OwnerJSON(marks)
 	return ownerJSON{Owner: strings.Join([]string{marks.Installation, string(marks.Kind), marks.ID}, "/"), Tags: &tags}
 }
 

@@ -34,41 +34,30 @@ const (
 
 // record is the part of a node that its objects have to show, because List knows no configuration.
 type record struct {
-	Object       string                    `json:"object,omitempty"`  // the name of the namespace or pod: others have copied the annotation
-	Project      string                    `json:"project,omitempty"` // of a pod of openshiftpods, which others may have copied to another one
-	Installation string                    `json:"installation"`
-	Kind         resources.Kind            `json:"kind"`
-	ID           string                    `json:"id"`
-	Provider     string                    `json:"provider,omitempty"`
-	Pool         string                    `json:"pool,omitempty"`
-	Label        string                    `json:"label,omitempty"`
-	Image        string                    `json:"image,omitempty"`
-	Build        string                    `json:"build,omitempty"`
-	Hash         resources.Hash            `json:"hash,omitempty"`
-	Hostname     string                    `json:"hostname"`
-	Type         string                    `json:"type"`
-	Flavor       string                    `json:"flavor,omitempty"`
-	Resources    resources.ResourceAmounts `json:"resources"`
-	Login        resources.Login           `json:"login"`
+	Object  string `json:"object,omitempty"`  // the name of the namespace or pod: others have copied the annotation
+	Project string `json:"project,omitempty"` // of a pod of openshiftpods, which others may have copied to another one
+
+	resources.OwnerJSON
+
+	Hostname  string                    `json:"hostname"`
+	Type      string                    `json:"type"`
+	Flavor    string                    `json:"flavor,omitempty"`
+	Resources resources.ResourceAmounts `json:"resources"`
+	Login     resources.Login           `json:"login"`
 }
 
 func recordOf(spec drivers.Spec, s labelSettings) record {
-	m := spec.Marks
 	connection := s.Type // namespace or project
 	if s.Type == typePod {
 		connection = "kubectl"
 	}
 	return record{
-		Object: nameOf(spec), Installation: m.Installation, Kind: m.Kind, ID: m.ID, Provider: m.Provider, Pool: m.Pool, Label: m.Label, Image: m.Image,
-		Build: m.Build, Hash: m.Hash, Hostname: spec.Hostname, Type: s.Type, Flavor: s.flavor(), Resources: s.amounts(),
+		Object: nameOf(spec), OwnerJSON: resources.OwnerJSON(spec.Marks), Hostname: spec.Hostname, Type: s.Type, Flavor: s.flavor(), Resources: s.amounts(),
 		Login: resources.Login{PythonPath: s.PythonPath, ShellType: s.ShellType, ConnectionType: connection},
 	}
 }
 
-func (r record) marks() resources.OwnerTags {
-	return resources.OwnerTags{Installation: r.Installation, Kind: r.Kind, ID: r.ID, Provider: r.Provider, Pool: r.Pool,
-		Label: r.Label, Image: r.Image, Build: r.Build, Hash: r.Hash}
-}
+func (r record) marks() resources.OwnerTags { return resources.OwnerTags(r.OwnerJSON) }
 
 // text is the JSON of the record.
 func (r record) text() string { return string(bodyOf(r)) }

@@ -110,7 +110,7 @@ func (c *Cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.I
 	if !found || c.isLocked(m.ID) || c.hasRun(m.ID) {
 		return seen, nil
 	}
-	if !m.Tags.owner().SameRecord(spec.Marks) {
+	if !resources.OwnerTags(m.Tags).SameRecord(spec.Marks) {
 		return seen, fmt.Errorf("start machine %s: %w", m.ID, drivers.ErrNotOurs)
 	}
 	return c.Create(ctx, spec)

@@ -65,7 +65,7 @@ func (c *Cloud) bootOf(spec drivers.Spec) (boot, error) {
 		return boot{}, drivers.Rejectf("%s: %s", p.Attribute, p.Detail)
 	}
 	return boot{offer: o, image: image, machine: machine{
-		ID: idOf(spec.Marks), Name: spec.Hostname, Tags: ownerTags(spec.Marks), Created: time.Now().UTC().Round(0),
+		ID: idOf(spec.Marks), Name: spec.Hostname, Tags: resources.OwnerJSON(spec.Marks), Created: time.Now().UTC().Round(0),
 		Cores: o.Cores, RAM: o.RAM, Username: o.User, Image: spec.ImageID,
 	}}, nil
 }

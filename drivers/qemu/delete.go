@@ -23,7 +23,7 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 	if err != nil || !found {
 		return err
 	}
-	if !m.Tags.owner().SameRecord(expected) {
+	if !resources.OwnerTags(m.Tags).SameRecord(expected) {
 		return fmt.Errorf("%s: %w", doing, drivers.ErrNotOurs)
 	}
 	lock, err := c.stop(ctx, id)

@@ -31,20 +31,20 @@ const imageDescription = ".json"
 
 // image is the description of an uploaded image.
 type image struct {
-	ID         string            `json:"id"`
-	Name       string            `json:"name"`
-	Tags       ownerTags         `json:"tags"`
-	Ready      bool              `json:"ready"`
-	Format     string            `json:"format"`
-	Size       int64             `json:"size"`
-	SHA256     string            `json:"sha256"`
-	Created    time.Time         `json:"created"`
-	Properties map[string]string `json:"properties,omitempty"`
-	ImageTags  []string          `json:"image_tags,omitempty"`
+	ID         string              `json:"id"`
+	Name       string              `json:"name"`
+	Tags       resources.OwnerJSON `json:"tags"`
+	Ready      bool                `json:"ready"`
+	Format     string              `json:"format"`
+	Size       int64               `json:"size"`
+	SHA256     string              `json:"sha256"`
+	Created    time.Time           `json:"created"`
+	Properties map[string]string   `json:"properties,omitempty"`
+	ImageTags  []string            `json:"image_tags,omitempty"`
 }
 
 func (i image) remote() resources.RemoteImage {
-	r := resources.RemoteImage{ID: i.ID, Name: i.Name, Marks: i.Tags.owner(), Status: resources.StatusPending, Format: i.Format, Size: i.Size,
+	r := resources.RemoteImage{ID: i.ID, Name: i.Name, Marks: resources.OwnerTags(i.Tags), Status: resources.StatusPending, Format: i.Format, Size: i.Size,
 		SHA256: i.SHA256, Created: i.Created, Properties: maps.Clone(i.Properties)}
 	if i.Ready {
 		r.Status = resources.StatusReady
@@ -59,7 +59,7 @@ func (s *imageStore) read(id string) (i image, found bool, err error) {
 		return image{}, false, nil
 	}
 	found, err = readJSON(s.path(id)+imageDescription, id, &i)
-	return i, found && i.ID == id && i.Tags.isOf(id), err
+	return i, found && i.ID == id && isOf(i.Tags, id), err
 }
 
 func (s *imageStore) write(i image) error { return writeJSON(s.path(i.ID)+imageDescription, i) }
@@ -115,7 +115,7 @@ func (s *imageStore) DeleteImage(ctx context.Context, id string, expected resour
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: %w", doing, err)
-	case !found && s.isForeign(id), found && !i.Tags.owner().SameRecord(expected):
+	case !found && s.isForeign(id), found && !resources.OwnerTags(i.Tags).SameRecord(expected):
 		return fmt.Errorf("%s: %w", doing, drivers.ErrNotOurs)
 	case !found:
 		return nil

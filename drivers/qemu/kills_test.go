@@ -84,7 +84,9 @@ func (m mortal) UploadImage(ctx context.Context, spec drivers.ImageSpec, content
 		id := idOf(spec.Marks)
 		if err := m.within("UploadImage",
 			func() error { return os.MkdirAll(m.imageStore.dir, 0o700) },
-			func() error { return m.imageStore.write(image{ID: id, Name: spec.Name, Tags: ownerTags(spec.Marks)}) },
+			func() error {
+				return m.imageStore.write(image{ID: id, Name: spec.Name, Tags: resources.OwnerJSON(spec.Marks)})
+			},
 			func() error { return os.WriteFile(partName(m.path(id)), []byte("half"), 0o600) },
 			func() error { return os.Rename(partName(m.path(id)), m.path(id)) },
 		); err != nil {

@@ -29,7 +29,7 @@ func (c *Cloud) List(ctx context.Context) ([]resources.Instance, error) {
 // instance returns the machine with the current state of its process.
 func (c *Cloud) instance(m machine) resources.Instance {
 	i := resources.Instance{
-		ID: m.ID, Name: m.Name, Marks: m.Tags.owner(), Status: resources.StatusPending, Created: m.Created, Flavor: flavorOf(m.amounts()),
+		ID: m.ID, Name: m.Name, Marks: resources.OwnerTags(m.Tags), Status: resources.StatusPending, Created: m.Created, Flavor: flavorOf(m.amounts()),
 		Resources: m.amounts(), Addresses: resources.Addresses{Interface: loopback, PrivateIPv4: loopback},
 		Login: resources.Login{Username: m.Username, ConnectionPort: int64(m.Port)},
 	}

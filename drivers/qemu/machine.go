@@ -31,35 +31,22 @@ const (
 
 // machine is the description of a machine.
 type machine struct {
-	ID       string    `json:"id"`
-	Name     string    `json:"name"`
-	Tags     ownerTags `json:"tags,omitzero"`
-	Created  time.Time `json:"created"`
-	Cores    int64     `json:"cores"`
-	RAM      int64     `json:"ram"` // MiB
-	Port     int       `json:"port"`
-	Username string    `json:"username,omitempty"`
-	Image    string    `json:"image"` // ID
-	Accel    string    `json:"accel,omitempty"`
+	ID       string              `json:"id"`
+	Name     string              `json:"name"`
+	Tags     resources.OwnerJSON `json:"tags,omitzero"`
+	Created  time.Time           `json:"created"`
+	Cores    int64               `json:"cores"`
+	RAM      int64               `json:"ram"` // MiB
+	Port     int                 `json:"port"`
+	Username string              `json:"username,omitempty"`
+	Image    string              `json:"image"` // ID
+	Accel    string              `json:"accel,omitempty"`
 }
 
-// ownerTags are ownership tags as JSON.
-type ownerTags struct {
-	Installation string         `json:"installation,omitempty"`
-	Kind         resources.Kind `json:"kind,omitempty"`
-	ID           string         `json:"id,omitempty"`
-	Provider     string         `json:"provider,omitempty"`
-	Pool         string         `json:"pool,omitempty"`
-	Label        string         `json:"label,omitempty"`
-	Image        string         `json:"image,omitempty"`
-	Build        string         `json:"build,omitempty"`
-	Hash         resources.Hash `json:"hash,omitempty"`
+// isOf reports whether ownership tags are those of the object with an ID, or empty. A copy has those of another object.
+func isOf(tags resources.OwnerJSON, id string) bool {
+	return tags == (resources.OwnerJSON{}) || idOf(resources.OwnerTags(tags)) == id
 }
-
-func (t ownerTags) owner() resources.OwnerTags { return resources.OwnerTags(t) }
-
-// isOf reports whether the tags are those of the object with an ID, or empty. A copy has those of another object.
-func (t ownerTags) isOf(id string) bool { return t == (ownerTags{}) || idOf(t.owner()) == id }
 
 // idOf returns the ID of the object of a record. It is the same in each call, and differs between installations that use
 // the same directory.
@@ -99,7 +86,7 @@ func (c *Cloud) read(id string) (m machine, found bool, err error) {
 		return machine{}, false, nil
 	}
 	found, err = readJSON(c.file(id, fileDescription), id, &m)
-	return m, found && m.ID == id && m.Tags.isOf(id), err
+	return m, found && m.ID == id && isOf(m.Tags, id), err
 }
 
 func (c *Cloud) write(m machine) error { return writeJSON(c.file(m.ID, fileDescription), m) }

@@ -25,7 +25,7 @@ func (s *imageStore) UploadImage(ctx context.Context, spec drivers.ImageSpec, co
 	if spec.Format != formatQcow2 && spec.Format != formatRaw {
 		return resources.RemoteImage{}, drivers.Rejectf("%s: QEMU boots from qcow2 and raw, not from %s", doing, spec.Format)
 	}
-	i := image{ID: idOf(spec.Marks), Name: spec.Name, Tags: ownerTags(spec.Marks), Format: spec.Format, Size: spec.Size, SHA256: spec.SHA256,
+	i := image{ID: idOf(spec.Marks), Name: spec.Name, Tags: resources.OwnerJSON(spec.Marks), Format: spec.Format, Size: spec.Size, SHA256: spec.SHA256,
 		Created: time.Now().UTC().Round(0), Properties: spec.Properties, ImageTags: spec.Tags}
 	if err := s.fill(ctx, &i, spec, content); err != nil {
 		return resources.RemoteImage{}, errors.Join(fmt.Errorf("%s: %w", doing, err), s.remove(i.ID))
