@@ -19,14 +19,15 @@ import (
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 )
 
 // Cloud is one region of one account.
 type Cloud struct {
 	*sweeper
+	cloudkit.CloseIdle
 	region    string
 	account   string
-	idle      func() // closes idle connections
 	names     *names
 	quotas    *quotas
 	endings   endings
@@ -78,7 +79,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (driv
 	}
 	api := newCalls(ec2.NewFromConfig(cfg))
 	c := &Cloud{
-		region: cfg.Region, account: aws.ToString(identity.Account), idle: idle,
+		region: cfg.Region, account: aws.ToString(identity.Account), CloseIdle: idle,
 		names:   newNames(api),
 		quotas:  newQuotas(servicequotas.NewFromConfig(cfg), env.Log),
 		sweeper: &sweeper{&imageStore{ec2: api, ebs: ebs.NewFromConfig(cfg), bucket: newBucket(settings.Bucket, s3.NewFromConfig(cfg)), format: settings.Format}, env.Log},
@@ -88,12 +89,6 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (driv
 
 // Location implements drivers.Locator.
 func (c *Cloud) Location() string { return fmt.Sprintf("account %s, region %s", c.account, c.region) }
-
-// Close implements drivers.Cloud.
-func (c *Cloud) Close() error {
-	c.idle()
-	return nil
-}
 
 // renewal is the retryer of the SDK. It repeats a request once with new credentials if AWS no longer accepts the cached ones,
 // such as those of a role or of a credential_process. Package drivers repeats requests after all other errors.

@@ -26,8 +26,8 @@ import (
 type Cloud struct {
 	*imageStore
 	*account
+	cloudkit.CloseIdle
 	log       *slog.Logger
-	idle      func() // closes idle connections
 	names     *names
 	recent    recentList
 	faults    cloudkit.Table[string, fault] // by virtual machine
@@ -125,7 +125,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (driv
 		closeIdle()
 		return nil, err
 	}
-	return &Cloud{account: a, imageStore: &imageStore{account: a, format: settings.ImageFormat}, log: env.Log, idle: closeIdle, names: newNames(a)}, nil
+	return &Cloud{account: a, imageStore: &imageStore{account: a, format: settings.ImageFormat}, log: env.Log, CloseIdle: closeIdle, names: newNames(a)}, nil
 }
 
 // connect makes the clients.
@@ -190,12 +190,6 @@ func (a *account) network(group, kind string) string {
 // Location implements drivers.Locator.
 func (c *Cloud) Location() string {
 	return fmt.Sprintf("subscription %s, resource group %s, location %s", c.subscription, c.group, c.location)
-}
-
-// Close implements drivers.Cloud.
-func (c *Cloud) Close() error {
-	c.idle()
-	return nil
 }
 
 // roundTripper is a transport as a client of the SDK.

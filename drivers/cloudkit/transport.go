@@ -19,3 +19,12 @@ func Transport(env drivers.Env, tune func(*http.Transport)) (http.RoundTripper, 
 	}
 	return drivers.BoundBodies(used), transport.CloseIdleConnections
 }
+
+// CloseIdle closes the idle connections of a Cloud, which embeds it.
+type CloseIdle func()
+
+// Close implements drivers.Cloud.
+func (c CloseIdle) Close() error {
+	c()
+	return nil
+}

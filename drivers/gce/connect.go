@@ -17,10 +17,11 @@ import (
 
 // Cloud is one region of one project.
 type Cloud struct {
+	cloudkit.CloseIdle
+
 	project string
 	region  string
 	zones   []string // of the region
-	idle    func()   // closes idle connections
 	api     *calls
 	names   *names
 	recent  cloudkit.RecentList
@@ -42,7 +43,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (driv
 	if err != nil {
 		return nil, err
 	}
-	c := &Cloud{project: settings.Project, region: settings.Region, idle: idle, api: api, names: newNames(api, settings.Region)}
+	c := &Cloud{project: settings.Project, region: settings.Region, CloseIdle: idle, api: api, names: newNames(api, settings.Region)}
 	region, err := api.region(ctx, settings.Region)
 	if cloudkit.IsMissing(err) {
 		return nil, c.unknownRegion(ctx, err)
@@ -89,12 +90,6 @@ func (c *Cloud) unknownRegion(ctx context.Context, missing error) error {
 
 // Location implements drivers.Locator.
 func (c *Cloud) Location() string { return fmt.Sprintf("project %s, region %s", c.project, c.region) }
-
-// Close implements drivers.Cloud.
-func (c *Cloud) Close() error {
-	c.idle()
-	return nil
-}
 
 // base returns the last part of a URL or path, which is a name.
 func base(url string) string { return url[strings.LastIndexByte(url, '/')+1:] }

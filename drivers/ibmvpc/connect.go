@@ -20,10 +20,10 @@ import (
 // Cloud is one VPC in one region of one account.
 type Cloud struct {
 	*imageStore
+	cloudkit.CloseIdle
 	settings providerSettings
 	account  string
 	vpc      reference
-	idle     func() // closes idle connections
 	api      *api
 	names    *names
 	recent   cloudkit.RecentList
@@ -54,7 +54,7 @@ func open(ctx context.Context, env drivers.Env, settings providerSettings) (driv
 		return nil, drivers.Rejectf("read the credentials of IBM Cloud: %w", err)
 	}
 	a := &api{client: &http.Client{Transport: authorized, CheckRedirect: keepToken}, base: base}
-	c := &Cloud{settings: settings, idle: closeIdle, api: a, imageStore: newImageStore(a, settings)}
+	c := &Cloud{settings: settings, CloseIdle: closeIdle, api: a, imageStore: newImageStore(a, settings)}
 	if err := c.findVPC(ctx); err != nil {
 		return nil, err
 	}
@@ -155,10 +155,4 @@ func regions() []string {
 // Location implements drivers.Locator.
 func (c *Cloud) Location() string {
 	return fmt.Sprintf("account %s, region %s", c.account, c.settings.Region)
-}
-
-// Close implements drivers.Cloud.
-func (c *Cloud) Close() error {
-	c.idle()
-	return nil
 }
