@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -152,11 +153,8 @@ func (w *sweeper) DeleteLeftover(ctx context.Context, l resources.Leftover) erro
 		return err
 	}
 	now := found[0]
-	if !now.Marks.SameRecord(l.Marks) || l.Marks.Installation == "" {
-		return fmt.Errorf("delete %s %s: %w: its ownership tags changed after it was listed; npctl does not delete it", l.Type, l.ID, drivers.ErrNotOurs)
-	}
-	if now.InUse && (!l.InUse || now.Server != l.Server) {
-		return fmt.Errorf("delete %s %s: %w: it was attached after it was listed; npctl does not delete it", l.Type, l.ID, drivers.ErrNotOurs)
+	if err := cloudkit.CheckLeftover(l, now); err != nil {
+		return err
 	}
 	return kind.remove(ctx, l.ID)
 }

@@ -107,11 +107,8 @@ func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error 
 	if err != nil || !found {
 		return err
 	}
-	if !now.Marks.SameRecord(l.Marks) || l.Marks.Installation == "" {
-		return fmt.Errorf("delete %s %s: %w: its ownership tags changed after it was listed; npctl does not delete it", l.Type, l.ID, drivers.ErrNotOurs)
-	}
-	if now.InUse && !l.InUse {
-		return fmt.Errorf("delete %s %s: %w: it was attached after it was listed; npctl does not delete it", l.Type, l.ID, drivers.ErrNotOurs)
+	if err := cloudkit.CheckLeftover(l, now); err != nil {
+		return err
 	}
 	switch l.Type {
 	case resources.LeftoverVolume:

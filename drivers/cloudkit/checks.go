@@ -5,6 +5,8 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -26,4 +28,16 @@ func CheckBytes(what, service string, limit int) schema.Check {
 		}
 		return nil
 	}
+}
+
+// CheckLeftover returns ErrNotOurs if a leftover, as it is now, must not be deleted: since it was listed, it has lost its ownership tags
+// or was attached to a server.
+func CheckLeftover(listed, now resources.Leftover) error {
+	switch {
+	case !now.Marks.SameRecord(listed.Marks), listed.Marks.Installation == "":
+		return fmt.Errorf("delete %s %s: %w: its ownership tags changed after it was listed; npctl does not delete it", listed.Type, listed.ID, drivers.ErrNotOurs)
+	case now.InUse && (!listed.InUse || now.Server != listed.Server):
+		return fmt.Errorf("delete %s %s: %w: it was attached after it was listed; npctl does not delete it", listed.Type, listed.ID, drivers.ErrNotOurs)
+	}
+	return nil
 }

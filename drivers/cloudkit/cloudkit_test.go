@@ -308,3 +308,24 @@ func TestEarlierInstanceIsSearchedAfterALostResponse(t *testing.T) {
 		}
 	}
 }
+
+// TestChangedLeftoverIsRefused: a leftover that another object uses by now is not deleted, whatever it was attached to before.
+func TestChangedLeftoverIsRefused(t *testing.T) {
+	marks := resources.OwnerTags{Installation: "i", Kind: resources.KindNode, ID: "1"}
+	free := resources.Leftover{Type: resources.LeftoverVolume, ID: "v", Marks: marks}
+	used, elsewhere, foreign := free, free, free
+	used.InUse, used.Server = true, "a"
+	elsewhere.InUse, elsewhere.Server = true, "b"
+	foreign.Marks.ID = "2"
+	for _, c := range []struct {
+		listed, now resources.Leftover
+		refused     bool
+	}{
+		{free, free, false}, {used, used, false}, {used, free, false},
+		{free, used, true}, {used, elsewhere, true}, {free, foreign, true}, {resources.Leftover{ID: "v"}, resources.Leftover{ID: "v"}, true},
+	} {
+		if err := CheckLeftover(c.listed, c.now); errors.Is(err, drivers.ErrNotOurs) != c.refused {
+			t.Errorf("listed %+v, now %+v: %v", c.listed, c.now, err)
+		}
+	}
+}

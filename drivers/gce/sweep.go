@@ -2,7 +2,6 @@ package gce
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"google.golang.org/api/compute/v1"
@@ -47,11 +46,8 @@ func (c *Cloud) DeleteLeftover(ctx context.Context, l resources.Leftover) error 
 		return cloudkit.UnlessMissing(err)
 	}
 	now := leftoverOf(d)
-	if !now.Marks.SameRecord(l.Marks) || l.Marks.Installation == "" {
-		return fmt.Errorf("delete disk %s: %w: its ownership labels changed after it was listed; npctl does not delete it", at, drivers.ErrNotOurs)
-	}
-	if now.InUse && (!l.InUse || now.Server != l.Server) {
-		return fmt.Errorf("delete disk %s: %w: it was attached after it was listed; npctl does not delete it", at, drivers.ErrNotOurs)
+	if err := cloudkit.CheckLeftover(l, now); err != nil {
+		return err
 	}
 	return cloudkit.UnlessMissing(c.api.deleteDisk(ctx, at))
 }
