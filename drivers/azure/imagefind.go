@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"path"
 	"slices"
 	"strings"
 
@@ -101,24 +100,16 @@ func (st *imageStore) ResolveImage(ctx context.Context, spec resources.CloudImag
 
 // matches compares an image with filters. All tags of the image are in its properties.
 func matches(i resources.RemoteImage, filters map[string]resources.AnyOf) bool {
-	for name, patterns := range filters {
-		candidates := []string{i.Properties[name]}
+	return cloudkit.MatchesFilters(filters, func(name string) []string {
 		switch name {
 		case "name":
-			candidates = []string{i.Name, nameOf(i.ID)}
+			return []string{i.Name, nameOf(i.ID)}
 		case "tag":
-			candidates = slices.Collect(maps.Keys(i.Properties))
+			return slices.Collect(maps.Keys(i.Properties))
+		default:
+			return []string{i.Properties[name]}
 		}
-		if !slices.ContainsFunc(patterns, func(pattern string) bool {
-			return slices.ContainsFunc(candidates, func(value string) bool {
-				ok, err := path.Match(pattern, value)
-				return ok && err == nil
-			})
-		}) {
-			return false
-		}
-	}
-	return true
+	})
 }
 
 // imageByID checks that an image exists.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -110,23 +109,20 @@ func (c *Cloud) imageByFilters(ctx context.Context, filters map[string]resources
 }
 
 func matches(i *compute.Image, filters map[string]resources.AnyOf) bool {
-	for name, values := range filters {
-		value := i.Labels[name]
+	return cloudkit.MatchesFilters(filters, func(name string) []string {
 		switch name {
 		case "project":
-			continue
+			return filters[name] // the list of the project was read
 		case "family":
-			value = i.Family
+			return []string{i.Family}
 		case "name":
-			value = i.Name
+			return []string{i.Name}
 		case "architecture":
-			value = i.Architecture
+			return []string{i.Architecture}
+		default:
+			return []string{i.Labels[name]}
 		}
-		if !slices.ContainsFunc(values, func(pattern string) bool { ok, _ := path.Match(pattern, value); return ok }) {
-			return false
-		}
-	}
-	return true
+	})
 }
 
 // newestFirst orders images by time of creation, which has the zone of time of Google.

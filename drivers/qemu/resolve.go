@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/internal/text"
 	"github.com/npctl/npctl/resources"
 )
@@ -144,16 +144,10 @@ func imageAt(path string) (image, error) {
 
 // isMatch reports whether an image matches a pattern of each filter.
 func isMatch(i image, filters map[string]resources.AnyOf) bool {
-	for name, patterns := range filters {
-		values := map[string][]string{"name": {i.Name}, "id": {i.ID}, "format": {i.Format}, "tag": i.ImageTags}[name]
-		if values == nil {
-			values = []string{i.Properties[name]}
+	return cloudkit.MatchesFilters(filters, func(name string) []string {
+		if values, known := map[string][]string{"name": {i.Name}, "id": {i.ID}, "format": {i.Format}, "tag": i.ImageTags}[name]; known {
+			return values
 		}
-		if !slices.ContainsFunc(patterns, func(p string) bool {
-			return slices.ContainsFunc(values, func(v string) bool { ok, _ := path.Match(p, v); return ok })
-		}) {
-			return false
-		}
-	}
-	return true
+		return []string{i.Properties[name]}
+	})
 }
