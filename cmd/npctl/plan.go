@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"runtime/debug"
 	"os"
+	"runtime/debug"
 	"slices"
 
 	"github.com/urfave/cli/v3"
