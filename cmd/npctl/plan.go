@@ -9,12 +9,12 @@ import (
 	"io"
 	"maps"
 	"os"
-	"runtime/debug"
 	"slices"
 
 	"github.com/urfave/cli/v3"
 
 	"github.com/npctl/npctl/internal/host"
+	"github.com/npctl/npctl/internal/startup"
 	"github.com/npctl/npctl/internal/terminal"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/plan/planfile"
@@ -87,7 +87,7 @@ func (c *planCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := c.checkPlan(); err != nil {
 		return err
 	}
-	debug.SetGCPercent(200) // the process ends soon; a fifth less time for 10,000 nodes, with a sixth more memory
+	startup.CollectLess(200) // for 10,000 nodes a tenth less CPU time, with a sixth more memory
 	snap, err := c.readSnapshot(ctx)
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/npctl/npctl/internal/startup"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 	"github.com/npctl/npctl/state/bolt"
@@ -118,7 +118,7 @@ func (c *stateCommand) longList(entries []state.Entry) error {
 // entries reads the entries that the addresses select. The process ends soon after, so it collects little garbage:
 // collection takes a quarter of the time of a list of thousands of nodes.
 func (c *stateCommand) entries(ctx context.Context, addresses []string, all bool) ([]state.Entry, error) {
-	debug.SetGCPercent(400)
+	startup.CollectLess(400)
 	store, _, err := c.openFound(ctx, readState)
 	if err != nil {
 		return nil, err
