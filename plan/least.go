@@ -13,11 +13,9 @@ import (
 // is executed, in the worst order that the dependencies of the steps allow. It supposes that no new request arrives and that each step
 // succeeds.
 type LeastReady struct {
-	Label    string `json:"label,omitempty"` // of nodes
-	Image    string `json:"image,omitempty"` // of uploads
-	Provider string `json:"provider,omitempty"`
-	Ready    int    `json:"ready"` // before the first step
-	Least    int    `json:"least"`
+	Supply
+	Ready int `json:"ready"` // before the first step
+	Least int `json:"least"`
 	// Empty is the time without a ready node or upload, in seconds, by the estimates: at least this long in the worst order. 0 if one is
 	// always ready, or if an estimate is missing.
 	Empty float64 `json:"empty_seconds,omitempty"`
@@ -25,8 +23,12 @@ type LeastReady struct {
 	Stays bool `json:"stays_empty,omitempty"`
 }
 
-// supply names a label or an image in a provider: a LeastReady without numbers.
-type supply = LeastReady
+// Supply is that of a label with nodes, or of a provider with uploads of an image.
+type Supply struct {
+	Label    string `json:"label,omitempty"` // otherwise Image and Provider are set
+	Image    string `json:"image,omitempty"`
+	Provider string `json:"provider,omitempty"`
+}
 
 // worstMoment is a moment with the least number of a supply.
 type worstMoment struct {
@@ -44,7 +46,7 @@ func LeastReadyOf(p Plan, r Records) (all []LeastReady) {
 }
 
 func worstMoments(p Plan, r Records) (all []worstMoment) {
-	ready, free := map[supply]int{}, map[resources.Key][]supply{} // free has the supplies to which a ready node or upload belongs
+	ready, free := map[Supply]int{}, map[resources.Key][]Supply{} // free has the supplies to which a ready node or upload belongs
 	nodes := map[resources.Key]*resources.Node{}
 	for _, n := range r.Nodes {
 		nodes[n.Key()] = n
@@ -54,7 +56,7 @@ func worstMoments(p Plan, r Records) (all []worstMoment) {
 	}
 	for _, u := range r.Uploads {
 		if u.State == resources.StateReady {
-			free[u.Key()] = []supply{{Image: u.Image, Provider: u.Provider}}
+			free[u.Key()] = []Supply{{Image: u.Image, Provider: u.Provider}}
 		}
 	}
 	for _, supplies := range free {
@@ -63,7 +65,7 @@ func worstMoments(p Plan, r Records) (all []worstMoment) {
 		}
 	}
 	g := newStepGraph(p.Steps)
-	takes, adds := map[supply][]int{}, map[supply][]int{} // positions of steps, once for each node or upload
+	takes, adds := map[Supply][]int{}, map[Supply][]int{} // positions of steps, once for each node or upload
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		for _, key := range s.takes() {
@@ -84,10 +86,10 @@ func worstMoments(p Plan, r Records) (all []worstMoment) {
 	return all
 }
 
-func ofLabels(labels []string) []supply {
-	supplies := make([]supply, len(labels))
+func ofLabels(labels []string) []Supply {
+	supplies := make([]Supply, len(labels))
 	for i, label := range labels {
-		supplies[i] = supply{Label: label}
+		supplies[i] = Supply{Label: label}
 	}
 	return supplies
 }
@@ -107,13 +109,13 @@ func (s *Step) takes() (keys []resources.Key) {
 }
 
 // addsTo returns the supplies that have one more ready node or upload after the end of the step.
-func (s *Step) addsTo(nodes map[resources.Key]*resources.Node) []supply {
+func (s *Step) addsTo(nodes map[resources.Key]*resources.Node) []Supply {
 	n := nodes[s.Record]
 	switch {
 	case s.Kind == KindLaunch && s.Request == "", s.Kind == KindRegisterSlot, s.Kind == KindImportNode && s.Becomes == resources.StateReady:
 		return ofLabels(strings.Split(s.Label, ","))
 	case s.Kind == KindUpload, s.Kind == KindImportImage:
-		return []supply{{Image: s.Image, Provider: s.Provider}}
+		return []Supply{{Image: s.Image, Provider: s.Provider}}
 	case s.Kind == KindCheckSlot && n != nil,
 		s.Kind == KindUpdateNode && s.Reason == ReasonRequestGone && n != nil && n.State == resources.StateReady:
 		return ofLabels(n.Labels)
@@ -158,7 +160,7 @@ func (g *stepGraph) ancestors(step int, to map[int]bool) {
 // nodes beyond the added ones. A maximum matching pairs each taken node with an added node whose step has to end before. A pair
 // leaves the number as it is, so the unmatched taken nodes are the decrease, and alternating paths from them give the set (the
 // theorem of Kőnig).
-func (g *stepGraph) least(of supply, ready int, takes, adds []int) worstMoment {
+func (g *stepGraph) least(of Supply, ready int, takes, adds []int) worstMoment {
 	addsAt := map[int][]int{} // by step: positions in adds
 	for j, add := range adds {
 		addsAt[add] = append(addsAt[add], j)
@@ -191,8 +193,7 @@ func (g *stepGraph) least(of supply, ready int, takes, adds []int) worstMoment {
 		}
 		return false
 	}
-	of.Ready, of.Least = ready, ready
-	l := worstMoment{of, map[int]bool{}}
+	l := worstMoment{LeastReady{Supply: of, Ready: ready, Least: ready}, map[int]bool{}}
 	var start func(i int)
 	start = func(i int) {
 		if !l.started[takes[i]] {

@@ -17,30 +17,30 @@ type overlapping struct {
 	starting map[string]bool // also those that have ended
 	ended    map[string]bool
 	busy     map[resources.Key]bool
-	least    map[supply]int
+	least    map[Supply]int
 }
 
 func newOverlapping(m *model, d resources.Desired, p Plan) *overlapping {
 	m.uploaded, m.built, m.current = map[imageAt]string{}, map[string]string{}, p
-	o := &overlapping{m, d, p.Steps, map[string]bool{}, map[string]bool{}, map[resources.Key]bool{}, map[supply]int{}}
+	o := &overlapping{m, d, p.Steps, map[string]bool{}, map[string]bool{}, map[resources.Key]bool{}, map[Supply]int{}}
 	for _, l := range d.Labels {
-		o.least[supply{Label: l.Name}] = o.ready(supply{Label: l.Name})
+		o.least[Supply{Label: l.Name}] = o.ready(Supply{Label: l.Name})
 	}
 	for _, u := range m.Records.Uploads {
-		of := supply{Image: u.Image, Provider: u.Provider}
+		of := Supply{Image: u.Image, Provider: u.Provider}
 		o.least[of] = o.ready(of)
 	}
 	return o
 }
 
-func (o *overlapping) ready(of supply) (count int) {
+func (o *overlapping) ready(of Supply) (count int) {
 	for _, n := range o.model.Records.Nodes {
 		if n.State == resources.StateReady && slices.Contains(n.Labels, of.Label) && !o.busy[n.Key()] {
 			count++
 		}
 	}
 	for _, u := range o.model.Records.Uploads {
-		if u.State == resources.StateReady && of == (supply{Image: u.Image, Provider: u.Provider}) && !o.busy[u.Key()] {
+		if u.State == resources.StateReady && of == (Supply{Image: u.Image, Provider: u.Provider}) && !o.busy[u.Key()] {
 			count++
 		}
 	}
@@ -101,9 +101,8 @@ func TestLeastReadyIsTheWorstOfAllOrders(t *testing.T) {
 			}
 		}
 		for _, l := range worst {
-			of := supply{Label: l.Label, Image: l.Image, Provider: l.Provider}
-			if observed, known := random.least[of]; known && observed < l.Least {
-				t.Fatalf("%+v had %d ready, the plan says %d at least:\n%s", of, observed, l.Least, lines(p))
+			if observed, known := random.least[l.Supply]; known && observed < l.Least {
+				t.Fatalf("%+v had %d ready, the plan says %d at least:\n%s", l.Supply, observed, l.Least, lines(p))
 			}
 			if l.Least < l.Ready {
 				falls++
@@ -121,13 +120,13 @@ func TestLeastReadyIsTheWorstOfAllOrders(t *testing.T) {
 					}
 				}
 				if !order.runnable(s) {
-					t.Fatalf("%s cannot start before the worst moment of %+v:\n%s", s.ID, of, lines(p))
+					t.Fatalf("%s cannot start before the worst moment of %+v:\n%s", s.ID, l.Supply, lines(p))
 				}
 				order.start(s)
 				running = append(running, s)
 			}
-			if got := order.ready(of); got != l.Least {
-				t.Fatalf("%+v has %d ready at its worst moment, the plan says %d:\n%s", of, got, l.Least, lines(p))
+			if got := order.ready(l.Supply); got != l.Least {
+				t.Fatalf("%+v has %d ready at its worst moment, the plan says %d:\n%s", l.Supply, got, l.Least, lines(p))
 			}
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,16 +106,11 @@ func (c *auditCommand) run(ctx context.Context, _ *cli.Command) error {
 		return err
 	}
 	defer store.Close() //nolint:errcheck // read-only file
-	entries, err := store.List(ctx, resources.KindAudit)
+	found, err := audit.List(ctx, store, c.after)
 	if err != nil {
 		return err
 	}
-	var found []*resources.Audit
-	for _, e := range entries {
-		if r := e.Record.(*resources.Audit); !r.Time.Before(since) && r.ID > c.after {
-			found = append(found, r)
-		}
-	}
+	found = slices.DeleteFunc(found, func(r *resources.Audit) bool { return r.Time.Before(since) })
 	if c.limit > 0 {
 		found = found[max(0, len(found)-c.limit):]
 	}

@@ -143,13 +143,7 @@ func (k *kills) settle() {
 	copies := k.copies(builds)
 	k.everywhereWith(builds, copies)
 	k.equal("files of npctl itself", k.onDisk("main"), []string{})
-	want := offers("a b c", idsOf(builds)...)
-	for _, c := range copies {
-		for _, function := range []string{"image-upload:" + c.id, "image-delete:" + c.id} {
-			want[function] = jobs{Workers: want[function].Workers + uploadWorkers}
-		}
-	}
-	k.offered(want)
+	k.offered(withCopies(offers("a b c", idsOf(builds)...), copies))
 }
 
 // copies returns the builds that a second host has, too: its answer was lost because it or the job server was killed just after

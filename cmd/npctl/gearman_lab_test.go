@@ -392,6 +392,16 @@ func (s *shop) everywhereWith(builds map[string]build, copies []copyOf) {
 // copyOf is a build on a host that is not the host of its record.
 type copyOf struct{ id, host string }
 
+// withCopies adds the functions of the further hosts of builds.
+func withCopies(want map[string]jobs, copies []copyOf) map[string]jobs {
+	for _, c := range copies {
+		for _, function := range []string{"image-upload:" + c.id, "image-delete:" + c.id} {
+			want[function] = jobs{Workers: want[function].Workers + uploadWorkers}
+		}
+	}
+	return want
+}
+
 // build is a ready build.
 type build struct{ image, host string }
 

@@ -205,14 +205,23 @@ func (s *shop) building(image, host string, args ...string) (b ongoing) {
 	return b
 }
 
-func killedBuilding(s *shop) {
+// buildingOnEither starts the build hosts a and b and a build of debian on one of them, and returns the name of that host.
+func (s *shop) buildingOnEither() (b ongoing, first string) {
+	s.t.Helper()
 	s.configure("debian")
 	hosts := map[string]*program{"a": s.host("a"), "b": s.host("b")}
 	s.offered(offers("a b"))
-	release := s.hold("debian")
-	apply := s.apply()
-	id, first := s.begun(1)
-	hosts[first].kill()
+	b.release = s.hold("debian")
+	b.apply = s.apply()
+	b.id, first = s.begun(1)
+	b.host = hosts[first]
+	return b, first
+}
+
+func killedBuilding(s *shop) {
+	b, first := s.buildingOnEither()
+	id := b.id
+	b.host.kill()
 	again, second := s.begun(2)
 	if again != id || second == first {
 		s.t.Fatalf("build %s, lost with %s, was begun again as %s on %s", id, first, again, second)
@@ -221,8 +230,8 @@ func killedBuilding(s *shop) {
 	during["image-build:debian"] = jobs{Running: 1, Workers: 1}
 	during["image-delete:"+id] = jobs{Workers: uploadWorkers}
 	s.offered(during)
-	release()
-	apply.succeeds()
+	b.release()
+	b.apply.succeeds()
 	if !slices.Contains(s.lines("made"), id+" "+second) { // the script of the killed host may or may not have ended
 		s.t.Errorf("made is %v", s.lines("made"))
 	}
@@ -429,23 +438,18 @@ func mainKilledUploading(s *shop) {
 
 // killedWithABuild: the answer of the host reaches a job server that is suspended and never reads it.
 func killedWithABuild(s *shop) {
-	s.configure("debian")
-	hosts := map[string]*program{"a": s.host("a"), "b": s.host("b")}
-	s.offered(offers("a b"))
-	release := s.hold("debian")
-	apply := s.apply()
-	id, first := s.begun(1)
-	b := build{"debian", first}
+	b, first := s.buildingOnEither()
+	id := b.id
 	s.gearman.Stop()
-	release()
+	b.release()
 	s.until("the files of the first build", func() (bool, any) {
 		files := s.onDisk(first)
-		return slices.Equal(files, b.files(id)), files
+		return slices.Equal(files, build{"debian", first}.files(id)), files
 	})
-	hosts[first].kill()
+	b.host.kill()
 	s.gearman.Kill()
 	s.gearman.Start()
-	apply.succeeds()
+	b.apply.succeeds()
 	second := map[string]string{"a": "b", "b": "a"}[first]
 	kept := map[string]build{id: {"debian", second}}
 	if got := s.kept("debian"); !maps.Equal(got, kept) {
@@ -453,12 +457,9 @@ func killedWithABuild(s *shop) {
 	}
 
 	s.host(first)
-	want := offers("a b", id)
-	for _, function := range []string{"image-upload:" + id, "image-delete:" + id} {
-		want[function] = jobs{Workers: 2 * uploadWorkers}
-	}
-	s.offered(want)
-	s.everywhereWith(kept, []copyOf{{id, first}})
+	copies := []copyOf{{id, first}}
+	s.offered(withCopies(offers("a b", id), copies))
+	s.everywhereWith(kept, copies)
 	s.settled()
 
 	s.npctlMain("apply", "-auto-approve", "-replace=diskimage.debian").succeeds() // deletes the build on both hosts

@@ -234,7 +234,7 @@ type Reloaded struct {
 
 // AuditRecords is a part of the audit records, oldest first.
 type AuditRecords struct {
-	Records []resources.Audit `json:"records"`
+	Records []*resources.Audit `json:"records"`
 }
 
 // Why explains the state of an object.

@@ -47,7 +47,7 @@ var arrows = map[string][]string{
 	"inspect":              {"resources", "resources/schema", "plan", "state", "inspect/wire"},
 	"inspect/wire":         {"resources", "state"}, // what the API and its clients say to each other; clients need nothing else of the daemon
 	"watch/*":              {"watch", "inspect", "resources", "plan", "state", "reconcile", "internal/*"},
-	"watch/httpapi":        {"watch", "inspect", "inspect/wire", "resources", "plan", "plan/render", "state", "reconcile", "internal/*"},
+	"watch/httpapi":        {"watch", "inspect", "inspect/wire", "resources", "plan", "plan/render", "state", "state/audit", "reconcile", "internal/*"},
 	"watch/httpapi/client": {"inspect/wire", "resources", "state"},
 	"internal/*":           {"internal/*", "resources", "resources/schema"},
 	// shows a saved plan in code reviews

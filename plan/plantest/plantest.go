@@ -103,9 +103,12 @@ func Leak() plan.Step {
 
 // Least has a label that is never empty, an empty one with a successor, and an empty one without.
 func Least(name string) []plan.LeastReady {
-	return []plan.LeastReady{{Label: "debian-large" + name, Ready: 2, Empty: 95}, {Label: "debian-old" + name, Ready: 1, Stays: true},
-		{Label: "debian-small" + name, Ready: 3, Least: 1},
-		{Image: "debian" + name, Provider: "vexxhost" + name, Ready: 1, Empty: 40}, {Image: "debian" + name, Provider: "rax" + name, Ready: 2, Least: 1}}
+	of := func(label string) plan.Supply { return plan.Supply{Label: label + name} }
+	in := func(provider string) plan.Supply {
+		return plan.Supply{Image: "debian" + name, Provider: provider + name}
+	}
+	return []plan.LeastReady{{Supply: of("debian-large"), Ready: 2, Empty: 95}, {Supply: of("debian-old"), Ready: 1, Stays: true},
+		{Supply: of("debian-small"), Ready: 3, Least: 1}, {Supply: in("vexxhost"), Ready: 1, Empty: 40}, {Supply: in("rax"), Ready: 2, Least: 1}}
 }
 
 // Cost is a cost in which name is part of each name.

@@ -65,6 +65,18 @@ func (o *Operation) write(ctx context.Context) error {
 	return nil
 }
 
+// List returns the records after the one with an ID, oldest first.
+func List(ctx context.Context, store state.Store, after string) ([]*resources.Audit, error) {
+	entries, err := store.List(ctx, resources.KindAudit)
+	var found []*resources.Audit
+	for _, e := range entries {
+		if r := e.Record.(*resources.Audit); r.ID > after {
+			found = append(found, r)
+		}
+	}
+	return found, err
+}
+
 // limited shortens words, and a list of too many.
 func limited(words []string) (some []string) {
 	for i, word := range words {

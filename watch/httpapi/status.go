@@ -18,6 +18,7 @@ import (
 	"github.com/npctl/npctl/plan/render"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
+	"github.com/npctl/npctl/state/audit"
 	"github.com/npctl/npctl/watch"
 )
 
@@ -140,21 +141,13 @@ type reporter interface {
 
 // audit lists audit records.
 func (r statusRoutes) audit(ctx context.Context, in *listAudit) (wire.AuditRecords, error) {
-	found := wire.AuditRecords{Records: []resources.Audit{}}
-	entries, err := r.daemon.Engine.Store.List(ctx, resources.KindAudit)
-	for _, e := range entries {
-		if one := e.Record.(*resources.Audit); one.ID > in.After {
-			found.Records = append(found.Records, *one)
-		}
+	found, err := audit.List(ctx, r.daemon.Engine.Store, in.After)
+	if n := min(in.Limit, len(found)); in.After != "" {
+		found = found[:n]
+	} else {
+		found = found[len(found)-n:]
 	}
-	if n := len(found.Records); n > in.Limit {
-		from := n - in.Limit
-		if in.After != "" {
-			from = 0
-		}
-		found.Records = found.Records[from : from+in.Limit]
-	}
-	return found, err
+	return wire.AuditRecords{Records: append([]*resources.Audit{}, found...)}, err
 }
 
 // actor returns who calls: the name of the token and what the client says. Callers on the unix socket have all rights anyway.
