@@ -113,6 +113,12 @@ func (h *Host) remove(ctx context.Context, task *protocol.Task) ([]byte, error) 
 	return nil, nil
 }
 
+// failWithdrawn fails a job that a server sent before this host withdrew its function.
+func (h *Host) failWithdrawn(_ context.Context, task *protocol.Task) ([]byte, error) {
+	err := fmt.Errorf("%s no longer offers %s: %w", h.name, task.Function, builders.ErrHostUnavailable)
+	return nil, h.talk(task, requestsReports(task.Data)).fail(err)
+}
+
 // refuse answers an invalid request: with WORK_FAIL where the original did so, otherwise with an exception.
 func (h *Host) refuse(task *protocol.Task, err error) error {
 	h.log.Warn("gearman job rejected", "function", task.Function, "error", err)

@@ -178,6 +178,7 @@ func NewHost(o ServeOptions) (*Host, error) {
 		service: o.BuildService, servers: strings.Join(o.Gearman.Servers, ", "), name: name, kinds: allKinds(o.Kinds), log: o.Log, every: orElse(o.Refresh, time.Minute),
 		offered: map[string]bool{}, runningBuilds: map[string]context.CancelCauseFunc{},
 	}
+	o.Gearman.Withdrawn = h.failWithdrawn
 	builds, uploads := named(o.Gearman, name, building), named(o.Gearman, name, uploading)
 	builds.Settle = orElse(o.Settle, 5*time.Second)
 	uploads.Retry = builds.Settle / 3 // up to 1.5 times as long with jitter: every host that is up has offered by then

@@ -239,6 +239,27 @@ func (noListing) ListBuilds(context.Context) ([]string, error) {
 	return nil, errors.New("disk is gone")
 }
 
+func TestUploadOfABuildThatHasJustDisappearedFindsNoHost(t *testing.T) {
+	server := gearmantest.Start(t, gearmantest.Gearmand)
+	o := quick(t, server.Addr())
+	shop := newWorkshop(t, "debian")
+	serve(t, o, "h1", shop)
+	b := newBuilder(o)
+	if _, err := b.Build(withTimeout(t), job("debian"), &bytes.Buffer{}); err != nil {
+		t.Fatal(err)
+	}
+	server.IgnoreWithdrawals()
+	testutil.Must(t, os.Remove(shop.path(id, "raw")))
+	testutil.Await(t, "the host to withdraw the build", func() bool {
+		return strings.Count(strings.Join(server.Log(), "\n"), "CANT_DO image-upload:"+id) == 2 // its workers
+	}, func() string { return strings.Join(server.Log(), "\n") })
+	_, err := b.Upload(withTimeout(t), sending())
+	want := "h1 no longer offers image-upload:" + id + ": no available host has it"
+	if !errors.Is(err, builders.ErrHostUnavailable) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func TestRemovalThatFailsSaysWhy(t *testing.T) {
 	o := quick(t, gearmantest.Start(t, gearmantest.Gearmand).Addr())
 	shop := newWorkshop(t)

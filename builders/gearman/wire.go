@@ -124,6 +124,16 @@ func checkName(name string) error {
 	return nil
 }
 
+// requestsReports reports whether the client of a build or an upload requests reports.
+func requestsReports(request []byte) bool {
+	var r struct {
+		Npctl struct {
+			Reports bool `json:"reports"`
+		} `json:"npctl"`
+	}
+	return json.Unmarshal(request, &r) == nil && r.Npctl.Reports
+}
+
 func readBuildRequest(data []byte) (buildRequest, error) {
 	var r buildRequest
 	if err := json.Unmarshal(data, &r); err != nil {

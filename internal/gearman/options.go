@@ -1,6 +1,7 @@
 package gearman
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -31,6 +32,9 @@ type Options struct {
 	Retry time.Duration
 	// Settle is the time that a worker waits after a reconnection before it offers its functions.
 	Settle time.Duration
+	// Withdrawn handles jobs that a server had already sent when the worker withdrew their function. When it is nil,
+	// they fail.
+	Withdrawn Handler
 }
 
 // defaultPort is the default port of servers.
@@ -42,6 +46,9 @@ func (o Options) withDefaults() Options {
 	o.Check = orElse(o.Check, 15*time.Second)
 	o.Retry = orElse(o.Retry, o.Check)
 	o.MaxPacket = orElse(o.MaxPacket, 16<<20)
+	if o.Withdrawn == nil {
+		o.Withdrawn = func(context.Context, *Task) ([]byte, error) { return nil, ErrFailed }
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

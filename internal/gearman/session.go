@@ -188,17 +188,14 @@ func (s *session) release() {
 	}
 }
 
-// begin starts a job. It fails a job of a function that was withdrawn during the transit.
+// begin starts a job.
 func (s *session) begin(ctx context.Context, handle, function, unique, data string) error {
 	if s.phase != requesting {
 		return &serverError{s.conn.server, errors.New("it assigned a job without a request")}
 	}
 	s.phase = working
 	s.task = &Task{Function: function, Unique: unique, Data: []byte(data), handle: handle, conn: s.conn}
-	handler, known := s.worker.handler(function)
-	if !known {
-		return s.answer(handlerResult{err: ErrFailed})
-	}
+	handler := s.worker.handler(function)
 	ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.abort()
 	s.tick = time.NewTicker(time.Second)
@@ -207,11 +204,14 @@ func (s *session) begin(ctx context.Context, handle, function, unique, data stri
 	return nil
 }
 
-func (w *Worker) handler(function string) (Handler, bool) {
+// handler returns the handler of a function, or the one for functions that were withdrawn during the transit of a job.
+func (w *Worker) handler(function string) Handler {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	handler, ok := w.functions[function]
-	return handler, ok
+	if handler := w.functions[function]; handler != nil {
+		return handler
+	}
+	return w.options.Withdrawn
 }
 
 // report sends a task's progress.

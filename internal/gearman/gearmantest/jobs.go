@@ -18,7 +18,9 @@ func (p *peer) take(packet gearman.Packet) {
 	case gearman.CanDo:
 		p.functions[args[0]], s.names[args[0]] = true, true
 	case gearman.CantDo:
-		p.cantDo(args[0])
+		if !s.ignoreWithdrawals {
+			p.cantDo(args[0])
+		}
 	case gearman.OptionReq:
 		if s.kind == Gearmand { // the Python server does not answer
 			p.options = true

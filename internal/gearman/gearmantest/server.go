@@ -43,6 +43,8 @@ type Server struct {
 	last   int             // guarded by mu: number of the last handle
 	closed bool            // guarded by mu
 	log    []string        // guarded by mu
+
+	ignoreWithdrawals bool // guarded by mu
 }
 
 type job struct {
@@ -118,6 +120,14 @@ func (s *Server) Drop(name string) {
 func (s *Server) Hold() (release func()) {
 	s.mu.Lock()
 	return s.mu.Unlock
+}
+
+// IgnoreWithdrawals makes the server assign jobs of functions that their workers have withdrawn, as if both packets were
+// in transit at the same time.
+func (s *Server) IgnoreWithdrawals() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ignoreWithdrawals = true
 }
 
 // Log lists the packets that connections with a name have sent, each as "name PACKET argument".
