@@ -265,6 +265,22 @@ func (l *lab) workAndDie(t *testing.T) {
 	_, _ = w.Upload(ctx, builders.UploadJob{BuildID: askedID, Image: "debian", Provider: "one"})
 }
 
+// A build host with finished builds needs no cloud before the first upload.
+func TestWorkshopStartsWithoutItsClouds(t *testing.T) {
+	l := newLab(t, host, emulator.Options{})
+	for range 2 {
+		w, end := l.workshop(t)
+		_, err := w.Build(t.Context(), builders.RemoteBuild{Image: "debian", BuildID: askedID, Formats: []string{"raw"}})
+		testutil.Must(t, err)
+		end()
+	}
+	for name, cloud := range l.driver.Clouds {
+		if n := cloud.Calls()["total"]; n != 0 {
+			t.Errorf("%d calls to %s: %v", n, name, cloud.Calls())
+		}
+	}
+}
+
 func TestWorkshopUsesAnotherConfiguration(t *testing.T) {
 	l := newLab(t, host, emulator.Options{})
 	e, end := l.engine()

@@ -105,3 +105,41 @@ func TestNodeIsReadyAlthoughItsRequestHasChanged(t *testing.T) {
 		t.Errorf("node: %+v", got)
 	}
 }
+
+func TestRestartOfARequestReleasesOnlyItsNodes(t *testing.T) {
+	store, err := bolt.Open(bolt.Options{Path: filepath.Join(t.TempDir(), "npctl.db")})
+	testutil.Must(t, err)
+	defer func() { testutil.Must(t, store.Close()) }()
+	r, err := NewRunner(t.Context(), New(Options{Store: store}))
+	testutil.Must(t, err)
+	put := func(record resources.Record) { testutil.Must(t, r.cache.put(t.Context(), record)) }
+	pending := &resources.Request{State: resources.StateRequested, Labels: []string{"a", "a"}}
+	put(pending)
+	pending.State = resources.StatePending
+	put(pending)
+	node := func(request string, states ...resources.State) string {
+		n := &resources.Node{Labels: []string{"a"}, Request: request, Tenant: "t"}
+		for _, s := range states {
+			n.State = s
+			put(n)
+		}
+		return n.ID
+	}
+	ready := node(pending.ID, resources.StateBuilding, resources.StateReady)
+	building := node(pending.ID, resources.StateBuilding)
+	other := node("another", resources.StateBuilding)
+	now := time.Unix(1000, 0)
+	step := plan.Step{Kind: plan.KindRestartRequest, Record: pending.Key(), Nodes: []string{ready, building, other, "gone"}}
+	testutil.Must(t, requestRecords{r.cache, func() time.Time { return now }}.restartRequest(t.Context(), step))
+	got := map[string]string{}
+	for _, n := range all[resources.Node](r.cache) {
+		got[n.ID] = string(n.State) + " " + n.Request + " " + n.Tenant
+	}
+	want := map[string]string{ready: "ready  ", building: "deleting  ", other: "building another t"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	if again, _ := get[resources.Request](r.cache, pending.Key()); again.State != resources.StateRequested {
+		t.Errorf("the request is %s", again.State)
+	}
+}

@@ -43,7 +43,6 @@ const inCluster = "in-cluster"
 // connect reads the kubeconfig. It sends no request.
 func connect(env drivers.Env, settings providerSettings) (connection, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.WarnIfAllMissing = false
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: settings.Context})
 	raw, err := loader.RawConfig()
 	if err != nil {

@@ -53,7 +53,7 @@ func TestOpenStackMetastaticSlots(t *testing.T) {
 	before := p.things()
 	p.quota(map[string]int{lab.Instances: 40, lab.Cores: 80, lab.FloatingIPs: 40})
 	p.serveNodes(at)
-	d := at.watch("-refresh=1s")
+	d := at.watch("-refresh=3s")
 
 	g.Set(nil, nil)
 	nodes := at.takeNodes("slot", "slot", "slot")
@@ -69,7 +69,7 @@ func TestOpenStackMetastaticSlots(t *testing.T) {
 	}
 
 	d.Kill()
-	at.watch("-refresh=1s")
+	at.watch("-refresh=3s")
 	more := at.takeNodes("slot", "slot")
 	p.mustHave(before, map[string]int{"server": 2, "floating IP": 2})
 	at.eventuallyCensus("in-use:7")

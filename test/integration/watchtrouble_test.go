@@ -25,7 +25,7 @@ func TestOpenStackWatchRespectsQuota(t *testing.T) {
 	before := p.things()
 	p.quota(map[string]int{lab.Instances: 4, lab.FloatingIPs: 2})
 	serializeCalls(g, "POST network /floatingips") // of two concurrent creates Neutron counts one twice, as itself and as its reservation
-	d := at.watch("-refresh=2s")                   // so that listings contain many unfinished servers
+	d := at.watch("-refresh=5s")                   // so that listings contain many unfinished servers
 
 	first := at.takeNodes("small", "small")
 	address := at.requests("small")

@@ -10,7 +10,7 @@
 // Every 20 mutations hold 6 of plan, 6 of reconcile, 5 of drivers and 3 of state (with state/bolt). A longer list
 // begins with the shorter one of the same seed. A mutation that does not compile is replaced by the next one of its
 // group. A draw depends on the whole tree, so a list that a later tree has to answer is kept in a file:
-// testdata/seed21.txt is one, and testdata/seed21.results.txt has the results so far.
+// testdata/seed21.txt is one, and testdata/seed21.results.txt has its results.
 //
 // A line is "file:line: operator function#ordinal: before → after". The package, the function, the operator and the
 // text find the place again after other code changed; the ordinal decides between equal texts of one function. With
