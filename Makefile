@@ -13,7 +13,7 @@ UNIT := GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=$$(test/lib/tmpdir.sh) go test -timeout
 NO_RACE := cmd/npctl|config|drivers/qemu|inspect|packaging|plan|plan/.*|resources|resources/schema|test/.*|internal/(arrows|convert|doctest|hints|host|startup|syntax|text)
 # Permutations of one sequence of steps execute at each point what other tests execute once; endless lists read many megabytes;
 # counts of calls are the same without the race detector.
-NO_RACE_TESTS := ^(TestKilledAnywhere|TestTenRebuildsWithEveryMishap|TestRebuildsWithRandomMishaps|TestHooksAndKills|TestKilledWhileAFailedAttemptIsCleared|TestKilledAtEachCommitOfASlot|TestEndlessListsAreErrors|TestKilledForgetIsRepeated|TestNodeOfAnUnlistedProviderKeepsItsRecord|TestFaultsOfABuildInstance|TestKilledDuringABuildInstance|TestKilledImportIsResumed|TestKilledImportThatIsTakenBack|TestSlotsCostFewerCalls)$$|/^(Kills|ImageKills)$$|//^(Kills|ImageKills)$$
+NO_RACE_TESTS := ^(TestKilledAnywhere|TestTenRebuildsWithEveryMishap|TestRebuildsWithRandomMishaps|TestHooksAndKills|TestKilledWhileAFailedAttemptIsCleared|TestKilledAtEachCommitOfASlot|TestEndlessListsAreErrors|TestKilledForgetIsRepeated|TestNodeOfAnUnlistedProviderKeepsItsRecord|TestFaultsOfABuildInstance|TestKilledDuringABuildInstance|TestKilledImportIsResumed|TestKilledImportThatIsTakenBack|TestKilledDuringAReturn|TestSlotsCostFewerCalls)$$|/^(Kills|ImageKills)$$|//^(Kills|ImageKills)$$
 RACE_COMMANDS := Watch|Builder|Interrupt|Bars|Progress|Completion|Console|Sessions/(daemonstate|external|import_watch|interrupt|metastatic|request|state_zookeeper)
 
 INTEGRATION := $(addprefix integration-,newcomer emulator clouds kubernetes external qemu arm64 completion images gearman zuul zuul-jobs \

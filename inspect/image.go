@@ -101,6 +101,15 @@ type ImageUpload struct {
 	ExternalID string          `json:"cloud_id,omitempty"`
 	Nodes      int             `json:"nodes"` // booted from it
 	Error      string          `json:"error,omitempty"`
+	Launches   *ImageLaunches  `json:"launches,omitempty"` // nil: none has been counted
+}
+
+// ImageLaunches is what the launches from an upload have shown.
+type ImageLaunches struct {
+	Succeeded time.Time `json:"last_success,omitzero"` // updated at most once per hour
+	Failures  int       `json:"failures"`              // since then, in a row, that the image may have caused
+	Failed    time.Time `json:"last_failure,omitzero"`
+	Error     string    `json:"error,omitempty"` // of the last failure
 }
 
 // ImageProvider is a provider that uses the image or still has an upload of it.
@@ -276,13 +285,15 @@ func (w ImageInput) addUploads(f *Image) {
 		}
 	}
 	f.Uploads = []ImageUpload{}
-	current := map[string]bool{} // by provider
+	launches := map[string]*ImageLaunches{}
+	for _, t := range w.Observed.Records.Trials {
+		launches[t.Upload] = &ImageLaunches{Succeeded: t.Launched, Failures: t.Failures, Failed: t.Failed, Error: t.Error}
+	}
 	for _, u := range UploadsOf(w.Observed.Records, f.Name) {
 		told := ImageUpload{ID: u.ID, Provider: u.Provider, Build: u.Build, State: u.State, Created: u.Created, Since: u.StateTime,
 			Seconds: u.Seconds, Format: u.Format, Size: u.Size, Name: u.Name, ExternalID: u.ExternalID, Nodes: nodes[u.ID], Error: u.Error}
-		if u.State == resources.StateReady && !current[u.Provider] {
-			told.Current, current[u.Provider] = true, true
-		}
+		told.Current = w.BootChoice(f.Name, u.Provider).Upload == u
+		told.Launches = launches[u.ID]
 		f.Uploads = append(f.Uploads, told)
 	}
 }

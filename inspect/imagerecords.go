@@ -80,7 +80,7 @@ func NewestReadyBuild(builds []*resources.Build) *resources.Build {
 }
 
 // UploadsOf returns the uploads of an image by provider, the newest build first. New nodes of a provider boot from its
-// first ready upload.
+// first ready upload, see BootChoice.
 func UploadsOf(r plan.Records, image string) []*resources.Upload {
 	builds := BuildsByID(r)
 	var uploads []*resources.Upload
@@ -95,27 +95,25 @@ func UploadsOf(r plan.Records, image string) []*resources.Upload {
 	return uploads
 }
 
-// CurrentUpload returns the upload from which new nodes in a provider boot, or nil.
-func CurrentUpload(r plan.Records, image, provider string) *resources.Upload {
-	for _, u := range UploadsOf(r, image) {
-		if u.Provider == provider && u.State == resources.StateReady {
-			return u
+// BootChoices returns the choice of the upload from which new nodes boot, for each image and provider with a ready
+// upload.
+func (w *Fleet) BootChoices() []plan.BootChoice {
+	type place struct{ image, provider string }
+	known := map[place]bool{}
+	var choices []plan.BootChoice
+	for _, u := range w.Observed.Records.Uploads {
+		at := place{u.Image, u.Provider}
+		if u.State == resources.StateReady && !known[at] {
+			known[at] = true
+			choices = append(choices, w.BootChoice(at.image, at.provider))
 		}
 	}
-	return nil
+	return choices
 }
 
-// CurrentUploads returns the upload of each image from which new nodes in each provider boot.
-func CurrentUploads(r plan.Records) []*resources.Upload {
-	builds := BuildsByID(r)
-	current := map[[2]string]*resources.Upload{}
-	for _, u := range r.Uploads {
-		at := [2]string{u.Image, u.Provider}
-		if other := current[at]; u.State == resources.StateReady && (other == nil || resources.CompareUploads(u, other, byID(builds)) < 0) {
-			current[at] = u
-		}
-	}
-	return slices.Collect(maps.Values(current))
+// BootChoice returns the choice of the upload from which new nodes of an image boot in a provider.
+func (w *Fleet) BootChoice(image, provider string) plan.BootChoice {
+	return plan.BootChoiceOf(w.Desired, w.Observed.Records, image, provider)
 }
 
 // BuildsByID returns the builds by their ID.
@@ -240,7 +238,7 @@ func (r Removal) Consequences(want resources.Desired, seen plan.Observed, p plan
 			continue
 		}
 		told[u.Provider] = true
-		was, is := CurrentUpload(seen.Records, r.Image, u.Provider), CurrentUpload(after.Records, r.Image, u.Provider)
+		was, is := plan.BootChoiceOf(want, seen.Records, r.Image, u.Provider).Upload, plan.BootChoiceOf(want, after.Records, r.Image, u.Provider).Upload
 		labels := []string{}
 		for _, p := range ImageUsers(want, img) {
 			if p.Name == u.Provider {

@@ -27,10 +27,11 @@ func TestLateUploadOfAnOldBuildIsNotCurrent(t *testing.T) {
 	if got := inspect.NewestReadyBuilds(records)["debian"]; got == nil || got.ID != "new" {
 		t.Errorf("newest ready build is %+v", got)
 	}
-	if got := inspect.CurrentUpload(records, "debian", "acme"); got == nil || got.ID != "1" {
+	if got := plan.BootChoiceOf(resources.Desired{}, records, "debian", "acme").Upload; got == nil || got.ID != "1" {
 		t.Errorf("current upload is %+v", got)
 	}
-	if got := inspect.CurrentUploads(records); len(got) != 1 || got[0].ID != "1" {
+	fleet := inspect.Fleet{Observed: plan.Observed{Records: records}}
+	if got := fleet.BootChoices(); len(got) != 1 || got[0].Upload.ID != "1" {
 		t.Errorf("current uploads are %+v", got)
 	}
 }

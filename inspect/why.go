@@ -251,7 +251,7 @@ func (e *explanation) requested(r *resources.Request) {
 	for _, label := range slices.Compact(slices.Sorted(slices.Values(r.Labels))) {
 		for _, o := range e.offers(label) {
 			e.relate("provider/" + o.Provider)
-			if image := uploadedImage(o); image != "" && CurrentUpload(e.Observed.Records, image, o.Provider) == nil {
+			if image := uploadedImage(o); image != "" && e.BootChoice(image, o.Provider).Upload == nil {
 				e.relate("image/" + image)
 			}
 			troubled = e.providerProblems(o.Provider) || troubled

@@ -103,11 +103,9 @@ func (ip *imagePlanner) image(img *resources.Image) {
 	ip.uploadedFiles(img, users, build)
 	for _, p := range users {
 		ip.logins(img, p)
-		ready := ip.draft.readyUploads(img.Name, p.Name)
-		older := slices.DeleteFunc(slices.Clone(ready), func(u *resources.Upload) bool { return u.Build == ready[0].Build })
-		if count := ip.draft.readyOn(p.Name, older...); count > 0 {
+		if count := ip.draft.readyOn(p.Name, ip.olderThan(ip.noteReturn(img, p))...); count > 0 {
 			ip.draft.note(Info, "older-build", uploadAddress(p.Name, img.Name), img.Source,
-				"%s of %s in %s: an older build; used nodes are replaced from the newest one", text.Count(count, "ready node", "ready nodes"), img.Name, p.Name)
+				"%s of %s in %s: an older build; used nodes are replaced from a newer one", text.Count(count, "ready node", "ready nodes"), img.Name, p.Name)
 		}
 	}
 }

@@ -50,12 +50,20 @@ func (pl *placement) offerBlocker(at *poolOffer) *blocker {
 		return why
 	}
 	ref := at.offer.Image
-	missing := ref.IsUploaded() && pl.plannedUploads[imageAt{ref.Name, at.at.provider}] == "" &&
-		len(pl.draft.readyUploads(ref.Name, at.at.provider)) == 0
+	boot := BootChoice{}
+	missing := ref.IsUploaded() && pl.plannedUploads[imageAt{ref.Name, at.at.provider}] == ""
+	if missing {
+		boot = pl.draft.boot(ref.Name, at.at.provider)
+		missing = boot.Upload == nil
+	}
 	if why = pl.world.unreachable(at.at.provider); why == nil {
 		why = pl.world.breaker(at)
 	}
-	if why == nil && missing {
+	switch {
+	case why != nil || !missing:
+	case len(boot.Bad) > 0:
+		why = &blocker{text: fmt.Sprintf("image %s: %s", ref, whyBad(boot.Bad[0]))}
+	default:
 		why = &blocker{text: fmt.Sprintf("image %s is missing and is not being uploaded", ref)}
 	}
 	pl.blockers[at] = why
@@ -78,16 +86,19 @@ func (pl *placement) imageOf(s *Step, at *poolOffer) {
 	if !ref.IsUploaded() {
 		return
 	}
-	coming, ready := pl.plannedUploads[imageAt{ref.Name, s.Provider}], pl.draft.readyUploads(ref.Name, s.Provider)
-	if len(ready) > 0 {
-		s.Upload = ready[0].ID
-		if update := pl.loginUpdates[ready[0].Key()]; update != "" {
+	coming, boot := pl.plannedUploads[imageAt{ref.Name, s.Provider}], pl.draft.boot(ref.Name, s.Provider)
+	if boot.Upload != nil {
+		s.Upload = boot.Upload.ID
+		if update := pl.loginUpdates[boot.Upload.Key()]; update != "" {
 			s.Needs = append(s.Needs, update)
 		}
 	}
+	if boot.IsReturn() {
+		s.Evidence = append(s.Evidence, Fact{"build", boot.Upload.Build}, Fact{"instead of build", boot.Bad[0].Build})
+	}
 	switch {
 	case coming == "":
-	case len(ready) == 0:
+	case boot.Upload == nil:
 		s.Needs = append(s.Needs, coming)
 	default:
 		s.After = append(s.After, coming)

@@ -281,6 +281,7 @@ type Records struct {
 	Templates []*resources.Template
 	Sightings []*resources.Sighting
 	Histories []*resources.History
+	Trials    []*resources.Trial
 	Revisions map[resources.Key]uint64
 }
 

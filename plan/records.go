@@ -33,6 +33,7 @@ func (r *Records) Clone() Records {
 	return Records{Providers: slices.Clone(r.Providers), Images: slices.Clone(r.Images), Builds: slices.Clone(r.Builds),
 		Uploads: slices.Clone(r.Uploads), Nodes: slices.Clone(r.Nodes), Requests: slices.Clone(r.Requests),
 		Templates: slices.Clone(r.Templates), Sightings: slices.Clone(r.Sightings), Histories: slices.Clone(r.Histories),
+		Trials:    slices.Clone(r.Trials),
 		Revisions: maps.Clone(r.Revisions)}
 }
 
@@ -66,6 +67,8 @@ func (r *Records) access(key resources.Key, what access, record resources.Record
 		return accessByID(&r.Sightings, key.ID, what, record)
 	case resources.KindHistory:
 		return accessByID(&r.Histories, key.ID, what, record)
+	case resources.KindTrial:
+		return accessByID(&r.Trials, key.ID, what, record)
 	default:
 		return nil
 	}

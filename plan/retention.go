@@ -46,7 +46,7 @@ func (ip *imagePlanner) superseded(img *resources.Image, users []*resources.Prov
 		if id := ip.plannedUploads[imageAt{img.Name, name}]; id != "" {
 			keep, needs, planned = keep-1, []string{id}, ip.draft.step(id).Build
 		}
-		kept := 0
+		kept, fallback := 0, ip.keepsForReturn(img, name)
 		for _, u := range ip.draft.readyUploads(img.Name, name) {
 			switch {
 			case ip.replacedUploads[u.Key()] && len(needs) > 0:
@@ -55,7 +55,7 @@ func (ip *imagePlanner) superseded(img *resources.Image, users []*resources.Prov
 				if id := ip.deleteUpload(u, ReasonConfigChanged, needs...); id != "" {
 					ip.draft.step(id).Replaces = true
 				}
-			case kept >= keep:
+			case kept >= keep && u != fallback:
 				ip.deleteUpload(u, ReasonSuperseded, needs...)
 			default:
 				kept++

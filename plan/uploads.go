@@ -61,6 +61,15 @@ func (d *draft) readyUploads(image, provider string) []*resources.Upload {
 	return ready
 }
 
+// olderThan lists the usable uploads of older builds in the provider of an upload, which may be nil.
+func (ip *imagePlanner) olderThan(u *resources.Upload) []*resources.Upload {
+	if u == nil {
+		return nil
+	}
+	ready := ip.draft.readyUploads(u.Image, u.Provider)
+	return slices.DeleteFunc(ready[slices.Index(ready, u)+1:], func(other *resources.Upload) bool { return other.Build == u.Build })
+}
+
 func (ip *imagePlanner) uploadOf(image, provider, build string) *resources.Upload {
 	for _, u := range ip.draft.readyUploads(image, provider) {
 		if u.Build == build && !ip.replacedUploads[u.Key()] && !ip.world.isOutdated(u) {

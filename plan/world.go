@@ -29,6 +29,7 @@ type world struct {
 	node         map[string]*resources.Node     // by ID
 	upload       map[string]*resources.Upload   // by ID
 	image        map[string]*resources.ImageRecord
+	trials       map[imageAt]Trials
 	instances    map[string]*resources.Instance // of nodes, by node ID
 	remote       map[string]resources.RemoteImage
 	leaks        []leak            // with our ownership tags, without a record
@@ -76,6 +77,7 @@ func newWorld(declared resources.Desired, seen Observed, opt Options) *world {
 		upload:       map[string]*resources.Upload{},
 		views:        map[string]*ProviderView{},
 		image:        map[string]*resources.ImageRecord{},
+		trials:       map[imageAt]Trials{},
 		instances:    make(map[string]*resources.Instance, len(seen.Records.Nodes)),
 		remote:       map[string]resources.RemoteImage{},
 		files:        map[string]bool{},
@@ -172,6 +174,13 @@ func (w *world) indexRecords(r Records) {
 	}
 	for _, i := range r.Images {
 		w.image[i.Name] = i
+	}
+	for _, t := range r.Trials {
+		at := imageAt{t.Image, t.Provider}
+		if w.trials[at] == nil {
+			w.trials[at] = Trials{}
+		}
+		w.trials[at][t.Upload] = t
 	}
 	for _, q := range r.Requests {
 		w.requests[q.ID] = q

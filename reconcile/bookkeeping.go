@@ -181,6 +181,11 @@ func (k *bookkeeping) unused(e *Engine) []resources.Key {
 		hashes[u.Settings] = true
 	}
 	var keys []resources.Key
+	for _, t := range all[resources.Trial](k.cache) {
+		if _, uploaded := get[resources.Upload](k.cache, resources.Key{Kind: resources.KindUpload, ID: t.Upload}); !uploaded {
+			keys = append(keys, t.Key())
+		}
+	}
 	for _, t := range all[resources.Template](k.cache) {
 		if !hashes[t.Hash] {
 			keys = append(keys, t.Key())

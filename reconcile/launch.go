@@ -157,20 +157,42 @@ func (l *nodeLaunch) run(ctx context.Context) error {
 		if path := l.console(ctx); path != "" {
 			err = fmt.Errorf("%w (console: %s)", err, path)
 		}
-		made := l.node.Attempt - l.node.UnansweredAttempts
-		level := slog.LevelDebug // the events of an apply report the failure
-		if l.x.continuous {
-			level = slog.LevelWarn
-		}
-		l.x.Log.Log(context.Background(), level, "launch attempt failed", "node", l.node.ID, "attempt", made, "error", err)
-		if made >= l.attempts || rejected(err) || errors.Is(err, drivers.ErrQuota) {
-			return l.giveUp(ctx, fmt.Errorf("launch node %s, attempt %d of %d: %w", l.node.ID, made, l.attempts, err))
-		}
-		l.x.report(Event{Kind: EventRetry, Step: l.step, ID: l.node.ID, Err: err, Done: made, Total: l.attempts})
-		if err := l.continueWithNewNode(ctx, err); err != nil {
+		made := l.node.Attempt - l.node.UnansweredAttempts - l.node.ReturnedAttempts
+		l.log("launch attempt failed", "node", l.node.ID, "attempt", made, "error", err)
+		if err := l.failed(ctx, err, made); err != nil {
 			return err
 		}
 	}
+}
+
+// log logs a warning of a daemon. The events of an apply report the same.
+func (l *nodeLaunch) log(message string, facts ...any) {
+	level := slog.LevelDebug
+	if l.x.continuous {
+		level = slog.LevelWarn
+	}
+	l.x.Log.Log(context.Background(), level, message, facts...)
+}
+
+// failed ends a failed attempt, and the launch without an error if another attempt is to follow. When launches return to an
+// older build, attempts from the newer one do not count.
+func (l *nodeLaunch) failed(ctx context.Context, cause error, made int64) error {
+	trial := l.countLaunch(ctx, cause)
+	defer trial.release()
+	returns := trial.boot.IsReturn() && trial.boot.Upload.ID != l.node.Upload
+	if !returns && (made >= l.attempts || rejected(cause) || errors.Is(cause, drivers.ErrQuota)) {
+		return l.giveUp(ctx, fmt.Errorf("launch node %s, attempt %d of %d: %w", l.node.ID, made, l.attempts, cause), trial.changed...)
+	}
+	event := Event{Kind: EventRetry, Step: l.step, ID: l.node.ID, Err: cause, Done: made, Total: l.attempts}
+	next := *l.node
+	if returns {
+		event.Return, event.Step.Image = trial.boot.Upload.Build, trial.boot.Upload.Image
+		l.log("launches return to an older build", "image", event.Step.Image, "provider", l.provider.Name, "build", event.Return, "failed", trial.boot.Bad[0].Build)
+		bootFrom(&next, trial.boot.Upload)
+		next.ReturnedAttempts = next.Attempt - next.UnansweredAttempts
+	}
+	l.x.report(event)
+	return l.continueWithNewNode(ctx, next, cause, trial.changed...)
 }
 
 // intend writes the record of the node, which identifies its instance as ours from now on.
@@ -223,7 +245,7 @@ func (l *nodeLaunch) chooseImage(ctx context.Context) (err error) {
 	if !ok {
 		return fmt.Errorf("image %s is not in provider %s", ref, l.provider.Name)
 	}
-	l.node.ImageID, l.node.Upload, l.node.Login = upload.ExternalID, upload.ID, upload.Login
+	bootFrom(l.node, upload)
 	return nil
 }
 
@@ -283,14 +305,14 @@ func (l *nodeLaunch) attempt(ctx context.Context) (err error) {
 	l.node.Phases.Boot = l.x.Now().Sub(l.acceptedAt).Seconds()
 	l.node.Login = instance.Login.WithDefaults(l.node.Login)
 	if err := l.awaitReachable(ctx, &instance); err != nil {
-		return errors.Join(err, l.reportUnreachable(ctx, instance.ID, err))
+		return errors.Join(l.nodeError(ctx, instance.ID, err), l.reportUnreachable(ctx, instance.ID, err))
 	}
 	node := l.described(instance)
 	if node.Access, err = access(ctx, l.cloud, instance.ID); err != nil {
 		return err
 	}
 	if err := l.x.hooks().runFor(ctx, hookLaunched, &node); err != nil {
-		return err
+		return l.nodeError(ctx, instance.ID, err)
 	}
 	if err := l.ready(ctx, node); err != nil {
 		return err
@@ -367,14 +389,16 @@ func (l *nodeLaunch) ready(ctx context.Context, described resources.Node) error 
 	*l.node = described
 	n := l.node
 	n.State, n.StateTime, n.Seconds, n.Error = resources.StateReady, now, now.Sub(l.started).Seconds(), ""
-	op := l.x.cache.ops([]resources.Record{n})[0]
-	op.Release = l.x.cache.claims.store != nil
+	trial := l.countLaunch(ctx, nil)
+	defer trial.release()
+	ops := l.x.cache.ops(append([]resources.Record{n}, trial.changed...))
+	ops[0].Release = l.x.cache.claims.store != nil
 	if r, ok := get[resources.Request](l.x.cache, resources.Key{Kind: resources.KindRequest, ID: n.Request}); ok && len(r.Labels) > 1 {
 		l.x.joint.Lock() // nodes often become ready at the same moment, and the last one must see the others
 		defer l.x.joint.Unlock()
 	}
 	if request, serve, ok := (requestRecords{l.x.cache, l.x.Now}).fulfillment(n); ok && l.x.continuous {
-		_, err := l.x.cache.commit(ctx, "", []state.Op{op, request})
+		_, err := l.x.cache.commit(ctx, "", slices.Concat(ops, []state.Op{request}))
 		if err == nil {
 			l.x.report(Event{Kind: EventStart, Step: serve})
 			l.x.reportEnd(serve, serve.Request, nil, l.x.Now().Sub(now), 0)
@@ -383,7 +407,7 @@ func (l *nodeLaunch) ready(ctx context.Context, described resources.Node) error 
 			return err
 		}
 	} // otherwise the request has changed; the next plan serves it
-	_, err := l.x.cache.commit(ctx, "", []state.Op{op})
+	_, err := l.x.cache.commit(ctx, "", ops)
 	return err
 }
 
@@ -397,12 +421,12 @@ func (l *nodeLaunch) postpone(ctx context.Context, cause error) error {
 
 // giveUp ends the launch and passes the instance of the last attempt to cleanUp. The record of a node for a request
 // shows the planner that another pool has to serve the request or, in state aborted, that the provider had no capacity.
-func (l *nodeLaunch) giveUp(ctx context.Context, cause error) error {
+func (l *nodeLaunch) giveUp(ctx context.Context, cause error, counted ...resources.Record) error {
 	l.node.State, l.node.StateTime, l.node.Error = resources.StateFailed, l.x.Now(), cause.Error()
 	if errors.Is(cause, drivers.ErrQuota) {
 		l.node.State = resources.StateAborted
 	}
-	if err := l.x.cache.put(ctx, l.node); err != nil {
+	if err := l.x.cache.put(ctx, append(counted, l.node)...); err != nil {
 		return errors.Join(cause, err)
 	}
 	switch {
@@ -447,9 +471,9 @@ const (
 
 // continueWithNewNode passes the record of a failed attempt to cleanUp and continues the launch with a new record, so
 // that the next attempt does not wait for the deletion. One commit writes both: the request always has a node.
-func (l *nodeLaunch) continueWithNewNode(ctx context.Context, cause error) error {
+func (l *nodeLaunch) continueWithNewNode(ctx context.Context, next resources.Node, cause error, counted ...resources.Record) error {
 	now := l.x.Now()
-	left, next := *l.node, *l.node
+	left := *l.node
 	left.State, left.StateTime, left.Error = resources.StateDeleting, now, cause.Error()
 	left.Request, left.Tenant, left.Requestor = "", "", ""
 	next.ID, next.StateTime, next.Created, next.Error = "", now, now, cause.Error()
@@ -458,7 +482,7 @@ func (l *nodeLaunch) continueWithNewNode(ctx context.Context, cause error) error
 	if l.x.cache.claims.store != nil {
 		next.State = resources.StateInit // create claims it; other processes ignore it until then
 	}
-	if err := l.x.cache.putFor(ctx, l.step.ID, &left, &next); err != nil {
+	if err := l.x.cache.putFor(ctx, l.step.ID, append([]resources.Record{&left, &next}, counted...)...); err != nil {
 		return err
 	}
 	l.node = &next

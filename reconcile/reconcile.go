@@ -138,6 +138,8 @@ type Event struct {
 	Took  time.Duration // of done and failed steps
 	Err   error         // why it failed, was skipped or is retried
 	ID    string        // of the record that the step created
+	// Return is the older build from which the next attempt of a launch boots, because launches from the newer one fail.
+	Return string
 }
 
 // ExitCode returns the exit code of the program that ended the step: 0 if the step is done, 1 if it failed without one.

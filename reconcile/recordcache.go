@@ -117,10 +117,15 @@ func (l *recordCache) ops(records []resources.Record) []state.Op {
 	defer l.mu.Unlock()
 	ops := make([]state.Op, len(records))
 	for i, r := range records {
-		_, same := r.(*resources.Template) // named by its content, so writing it twice changes nothing
-		ops[i] = state.Op{Record: r, Revision: l.revisions[r.Key()], Force: same}
+		ops[i] = state.Op{Record: r, Revision: l.revisions[r.Key()], Force: isForced(r.Key().Kind)}
 	}
 	return ops
+}
+
+// isForced reports whether records of a kind are written whatever their revision: a template is named by its content, and the
+// result of a launch must not fail because a person has rejected or promoted the build at the same time.
+func isForced(kind resources.Kind) bool {
+	return kind == resources.KindTemplate || kind == resources.KindTrial
 }
 
 // claim writes the record of a node that was read at that revision, and claims it for a step, unless the step has claimed
@@ -199,8 +204,7 @@ func (l *recordCache) drop(ctx context.Context, keys ...resources.Key) error {
 	var ops []state.Op
 	for _, key := range keys {
 		if revision, ok := l.revisions[key]; ok {
-			// templates are written without a revision check, so the cached revision may be outdated
-			ops = append(ops, state.Op{Key: key, Revision: revision, Force: key.Kind == resources.KindTemplate})
+			ops = append(ops, state.Op{Key: key, Revision: revision, Force: isForced(key.Kind)})
 		}
 	}
 	l.mu.Unlock()

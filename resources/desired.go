@@ -247,6 +247,7 @@ type Image struct {
 	DeleteAfterUpload bool              `config:"delete_after_upload" default:"false" doc:"Whether npctl deletes the file of a format after its upload to all providers that use it."`
 	RebuildAge        time.Duration     `config:"rebuild_age" doc:"Age of the newest ready build at which npctl builds the image again; '\"0s\"' means never by age."`
 	Keep              int               `config:"keep" default:"2" min:"1" doc:"Number of newest ready builds to keep."`
+	AutoRevert        bool              `config:"auto_revert" default:"true" doc:"Whether launches return to the newest build that has launched, after 'launch_attempts' launches in a row from a newer one have failed in a provider and the image may be the cause."`
 	BuildTimeout      time.Duration     `config:"build_timeout" default:"8h" doc:"Time limit of a build; '\"0s\"' means no limit."`
 	Pause             bool              `config:"pause" default:"false" doc:"Whether builds are paused. Existing builds are kept and uploaded."`
 	PreventDestroy    bool              `config:"prevent_destroy" default:"false" doc:"Whether npctl rejects a plan that would delete the image with all its builds. This also applies after the block is removed."`

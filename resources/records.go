@@ -22,6 +22,7 @@ const (
 	KindTemplate Kind = "template"
 	KindSighting Kind = "sighting"
 	KindHistory  Kind = "history"
+	KindTrial    Kind = "trial"
 	KindJournal  Kind = "journal"
 	KindAudit    Kind = "audit"
 	KindUse      Kind = "use"
@@ -34,7 +35,7 @@ func Kinds() []Kind {
 
 // PlannedKinds returns the kinds that plans depend on.
 func PlannedKinds() []Kind {
-	return []Kind{KindProvider, KindImage, KindBuild, KindUpload, KindNode, KindRequest, KindTemplate, KindSighting, KindHistory}
+	return []Kind{KindProvider, KindImage, KindBuild, KindUpload, KindNode, KindRequest, KindTemplate, KindSighting, KindHistory, KindTrial}
 }
 
 // Key names a record. npctl generates the IDs of builds; the store assigns those of uploads, nodes, requests,
@@ -47,7 +48,7 @@ type Key struct {
 func (k Key) String() string { return string(k.Kind) + "/" + k.ID }
 
 // Record is an object that a store keeps: *ProviderRecord, *ImageRecord, *Build, *Upload, *Node, *Request, *Template,
-// *Sighting, *History, *Journal, *Audit, *Use.
+// *Sighting, *History, *Trial, *Journal, *Audit, *Use.
 type Record interface {
 	Key() Key
 }
@@ -73,6 +74,8 @@ func NewRecord(kind Kind) Record {
 		return &Sighting{}
 	case KindHistory:
 		return &History{}
+	case KindTrial:
+		return &Trial{}
 	case KindJournal:
 		return &Journal{}
 	case KindAudit:
@@ -259,6 +262,7 @@ type Node struct {
 	Upload             string    `json:"upload,omitempty"`      // upload record, if npctl uploaded the image
 	Attempt            int64     `json:"attempt,omitempty"`     // number of launch attempts
 	UnansweredAttempts int64     `json:"unanswered,omitempty"`  // attempts that failed because the cloud did not respond
+	ReturnedAttempts   int64     `json:"returned,omitempty"`    // attempts from newer builds that launches have returned from
 	Addresses          Addresses `json:"addresses,omitzero"`
 	Zone               string    `json:"zone,omitempty"`
 	Cloud              string    `json:"cloud,omitempty"`
@@ -434,6 +438,34 @@ type History struct {
 
 // Key implements Record.
 func (h *History) Key() Key { return Key{KindHistory, h.Subject} }
+
+// Trial is what the launches from an upload have shown. Only failures that the image may have caused count: the instance
+// was active and did not become a usable node. Quotas, capacity, outages and errors of the cloud say nothing about it.
+type Trial struct {
+	Upload   string    `json:"upload"` // ID
+	Image    string    `json:"image"`
+	Build    string    `json:"build"`
+	Provider string    `json:"provider"`
+	Launched time.Time `json:"launched,omitzero"` // a successful launch; updated at most once per hour
+	// Failures counts the failed launches since the newest successful one. Since and Failed are the times of the first
+	// and of the newest of them, Error is the reason of the newest.
+	Failures int       `json:"failures,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
+	Failed   time.Time `json:"failed,omitzero"`
+	Error    string    `json:"error,omitempty"`
+	// Rejected is set while a person forbids launches from the upload.
+	Rejected *Rejection `json:"rejected,omitempty"`
+}
+
+// Rejection says who rejected a build, and why.
+type Rejection struct {
+	Time   time.Time `json:"time"`
+	Actor  string    `json:"actor"` // as in Audit
+	Reason string    `json:"reason,omitempty"`
+}
+
+// Key implements Record.
+func (t *Trial) Key() Key { return Key{KindTrial, t.Upload} }
 
 // CompareBuilds orders builds by age, the newest first. It defines the newest build of an image.
 func CompareBuilds(a, b *Build) int {

@@ -312,6 +312,8 @@ func journaled(event reconcile.Event) (e resources.Event, ok bool) {
 	s := &event.Step
 	switch event.Kind {
 	case reconcile.EventStart, reconcile.EventDone, reconcile.EventFailed:
+	case reconcile.EventRetry:
+		return returned(event), event.Return != ""
 	default:
 		return e, false
 	}
@@ -322,6 +324,15 @@ func journaled(event reconcile.Event) (e resources.Event, ok bool) {
 	e.Related = relatedTo(s, e.Subject)
 	e.Text = stepText(event)
 	return e, true
+}
+
+// returned is the event of a launch that boots from an older build in its next attempt.
+func returned(event reconcile.Event) resources.Event {
+	s := &event.Step
+	e := resources.Event{Time: event.Time, Code: "image-returned", Subject: "image/" + s.Image, EventID: s.EventID}
+	e.Related = relatedTo(s, e.Subject)
+	e.Text = fmt.Sprintf("nodes in %s boot from the older build %s, because launches in a row from the newest one failed: %s", s.Provider, event.Return, plan.FirstLine(event.Err.Error()))
+	return e
 }
 
 // stepText describes a step event.

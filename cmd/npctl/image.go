@@ -26,7 +26,7 @@ func newImageCommand(a *app) *cli.Command {
 		Commands: []*cli.Command{
 			newImageListCommand(a), newImageShowCommand(a), newImageLogCommand(a),
 			newImageBuildCommand(a), newImageUploadCommand(a), newImageDeleteCommand(a),
-			newImagePauseCommand(a), newImageUnpauseCommand(a),
+			newImagePauseCommand(a), newImageUnpauseCommand(a), newImageRejectCommand(a), newImagePromoteCommand(a),
 		},
 	}
 }

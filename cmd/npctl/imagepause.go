@@ -111,14 +111,7 @@ func (c *imagePauseCommand) change(ctx context.Context, cmd *cli.Command) ([]pau
 }
 
 func (c *imagePauseCommand) write(ctx context.Context, world imageState, refs []resources.ImageRef) (told []pauseFacts, err error) {
-	place, err := c.stateOf(world.Desired.Settings)
-	if world.configError != nil {
-		place, err = c.findState()
-	}
-	if err != nil {
-		return nil, err
-	}
-	store, err := place.open(ctx, writeState)
+	store, err := c.openForImages(ctx, world)
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +134,18 @@ func (c *imagePauseCommand) write(ctx context.Context, world imageState, refs []
 		c.ui.Message("%s has been running since %s and finishes its plan.", visibleLine(holder.Operation), holder.Since.Local().Format(time.DateTime))
 	}
 	return told, nil
+}
+
+// openForImages opens the state of a loaded configuration for writing, or the state in this directory if the configuration has errors.
+func (c *imageCommand) openForImages(ctx context.Context, world imageState) (stateStore, error) {
+	place, err := c.stateOf(world.Desired.Settings)
+	if world.configError != nil {
+		place, err = c.findState()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return place.open(ctx, writeState)
 }
 
 // sentence describes the state of the image after the command.

@@ -59,6 +59,7 @@ func (c *imageCommand) show(ctx context.Context, cmd *cli.Command) error {
 	page.files()
 	page.uploads()
 	page.failures()
+	page.launches()
 	page.notes()
 	return c.ui.Write(page.String())
 }
@@ -123,6 +124,9 @@ func (p *imagePage) uploads() {
 		if u.Current {
 			status += ", current"
 		}
+		if u.Launches != nil && u.Launches.Failures > 0 {
+			status += ", " + text.Count(u.Launches.Failures, "launch failed", "launches failed")
+		}
 		return []string{u.ID, u.Provider, short(u.Build), status, age(u.Created, p.now), secondsText(u.Seconds), text.Bytes(u.Size),
 			fmt.Sprint(u.Nodes), u.Name, u.ExternalID}
 	}), "uploads")
@@ -138,6 +142,17 @@ func (p *imagePage) failures() {
 		}
 		if f.Log != "" {
 			fmt.Fprintf(p, "  Log: %s (npctl image log %s -build=%s)\n", visibleLine(f.Log), visibleLine(p.facts.Name), short(f.Build))
+		}
+	}
+}
+
+// launches describes the failed launches from uploads.
+func (p *imagePage) launches() {
+	for i := range p.facts.Uploads {
+		u := &p.facts.Uploads[i]
+		if l := u.Launches; l != nil && l.Failures > 0 {
+			fmt.Fprintf(p, "\n%s in a row from build %s in %s failed, the last %s ago (%s):\n  %s\n", text.Count(l.Failures, "launch", "launches"), short(u.Build), u.Provider,
+				age(l.Failed, p.now), l.Failed.Local().Format(time.DateTime), visible(indented(l.Error)))
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (wish imageUploadOptions) decide(want resources.Desired, seen plan.Observed
 	if wish.again && made.plan.Summary().Empty() && len(made.plan.Problems) == 0 {
 		return imagePlan{}, notAgain(made.plan.Notes)
 	}
-	made.plan.Notes = append(made.plan.Notes, wish.standsBy(seen, b, made.plan)...)
+	made.plan.Notes = append(made.plan.Notes, wish.standsBy(want, seen, b, made.plan)...)
 	return made, nil
 }
 
@@ -147,13 +147,13 @@ func (wish imageUploadOptions) targetProviders(want resources.Desired, img *reso
 }
 
 // standsBy adds a note for each provider in which new nodes continue to boot from a newer build.
-func (wish imageUploadOptions) standsBy(seen plan.Observed, b *resources.Build, p plan.Plan) []plan.Note {
+func (wish imageUploadOptions) standsBy(want resources.Desired, seen plan.Observed, b *resources.Build, p plan.Plan) []plan.Note {
 	var notes []plan.Note
 	for _, s := range p.Steps {
 		if s.Kind != plan.KindUpload {
 			continue
 		}
-		current := inspect.CurrentUpload(seen.Records, b.Image, s.Provider)
+		current := plan.BootChoiceOf(want, seen.Records, b.Image, s.Provider).Upload
 		if current == nil || current.Build == b.ID || !newerThan(seen.Records, current.Build, b) {
 			continue
 		}

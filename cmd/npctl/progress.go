@@ -74,7 +74,7 @@ func (p *progress) event(e reconcile.Event) {
 	case reconcile.EventProgress:
 		p.phase(id, e)
 	case reconcile.EventRetry:
-		p.line("%s: attempt %d of %d failed: %s; retrying", title, e.Done, e.Total, visible(firstLine(e.Err)))
+		p.line("%s: attempt %d of %d failed: %s; %s", title, e.Done, e.Total, visible(firstLine(e.Err)), nextAttempt(e))
 	case reconcile.EventDone:
 		p.end(id)
 		p.line("%s: %s", title, p.ui.Style(terminal.StyleGood, "done"+tookText(e.Took)+madeText(e)))
@@ -88,6 +88,14 @@ func (p *progress) event(e reconcile.Event) {
 	case reconcile.EventSkipped:
 		p.end(id) // the result lists all skipped steps
 	}
+}
+
+// nextAttempt describes the attempt after a failed one.
+func nextAttempt(e reconcile.Event) string {
+	if e.Return == "" {
+		return "retrying"
+	}
+	return "retrying from the older build " + short(e.Return)
 }
 
 func (p *progress) phase(id string, e reconcile.Event) {

@@ -73,6 +73,9 @@ func record(kind resources.Kind, i int) resources.Record {
 		return &resources.Sighting{Provider: "vexxhost", Type: "server", External: fmt.Sprintf("x-%02d", i), First: moment, Last: moment, Count: 2}
 	case resources.KindHistory:
 		return &resources.History{Subject: fmt.Sprintf("build/debian-%02d", i), Seconds: []float64{1, 2.5, 1e9}}
+	case resources.KindTrial:
+		return &resources.Trial{Upload: fmt.Sprintf("%010d", i), Image: "debian", Build: "b", Provider: "vexxhost", Launched: moment, Failures: 2, Since: moment,
+			Failed: moment, Error: "no answer"}
 	default:
 		panic("statetest: no sample of kind " + kind)
 	}
@@ -124,6 +127,10 @@ func touched(r resources.Record) resources.Record {
 	case *resources.Use:
 		c := *r
 		c.Seconds++
+		return &c
+	case *resources.Trial:
+		c := *r
+		c.Failures++
 		return &c
 	case *resources.History:
 		c := *r

@@ -278,7 +278,7 @@ func (s scrape) records() {
 	r := &s.Observed.Records
 	for kind, n := range map[resources.Kind]int{resources.KindProvider: len(r.Providers), resources.KindImage: len(r.Images), resources.KindBuild: len(r.Builds),
 		resources.KindUpload: len(r.Uploads), resources.KindNode: len(r.Nodes), resources.KindRequest: len(r.Requests),
-		resources.KindTemplate: len(r.Templates), resources.KindSighting: len(r.Sightings), resources.KindHistory: len(r.Histories)} {
+		resources.KindTemplate: len(r.Templates), resources.KindSighting: len(r.Sightings), resources.KindHistory: len(r.Histories), resources.KindTrial: len(r.Trials)} {
 		s.gauge("npctl_state_records", float64(n), string(kind))
 	}
 }
@@ -366,7 +366,10 @@ func builtAt(b *resources.Build) time.Time {
 // uploads exports the age of the upload from which new nodes in each provider boot.
 func (s scrape) uploads() {
 	builds := inspect.BuildsByID(s.Observed.Records)
-	for _, u := range inspect.CurrentUploads(s.Observed.Records) {
+	fleet := inspect.Fleet{Desired: s.Desired, Observed: s.Observed}
+	for _, choice := range fleet.BootChoices() {
+		u := choice.Upload
+		s.gauge("npctl_image_returned", number(choice.IsReturn()), u.Image, u.Provider)
 		at := u.Created
 		if b := builds[u.Build]; b != nil {
 			at = builtAt(b)

@@ -116,6 +116,8 @@ var families = []Family{
 		Help: "1 when npctl image build, or another program, has requested a build of the image and no build is running.", Watch: "1 for longer than a build takes"},
 	{Name: "npctl_image_upload_age_seconds", Kind: Gauge, Labels: []string{"image", "provider"},
 		Help: "Age of the build of the newest ready upload of an image in a provider. Nodes boot from this upload.", Watch: "twice its rebuild_age"},
+	{Name: "npctl_image_returned", Kind: Gauge, Labels: []string{"image", "provider"},
+		Help: "1 when launches have returned to an older build of the image, because launches in a row from the newest one failed.", Watch: "1: see npctl why image/NAME"},
 	{Name: "npctl_image_failures", Kind: Gauge, Labels: []string{"image"},
 		Help: "Consecutive failed builds of the image.", Watch: "more than 2"},
 	{Name: "npctl_image_paused", Kind: Gauge, Labels: []string{"image"},

@@ -1,0 +1,204 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/resources"
+)
+
+// outageSlack is the time around the failed launches from an upload in which failures from an older one show that not the
+// image is the cause.
+const outageSlack = 10 * time.Minute
+
+// Trials are the trials of the uploads of an image in a provider, by upload ID.
+type Trials map[string]*resources.Trial
+
+// TrialsOf returns the trials of an image in a provider.
+func TrialsOf(all []*resources.Trial, image, provider string) Trials {
+	trials := Trials{}
+	for _, t := range all {
+		if t.Image == image && t.Provider == provider {
+			trials[t.Upload] = t
+		}
+	}
+	return trials
+}
+
+// RevertLimit returns the number of launches in a row that have to fail before launches in a provider return to an older
+// build of the image, or 0 if they never do.
+func RevertLimit(img *resources.Image, p *resources.Provider) int {
+	if img == nil || p == nil || !img.AutoRevert {
+		return 0
+	}
+	return max(int(p.LaunchAttempts), 1)
+}
+
+// BootChoice is the upload from which nodes boot.
+type BootChoice struct {
+	Upload *resources.Upload // nil without a ready upload that is not rejected
+	// Bad are the trials of uploads that are rejected or from which launches fail, the newest first: of newer uploads than Upload,
+	// and of Upload itself if there is no older one to return to.
+	Bad []*resources.Trial
+}
+
+// IsReturn reports whether nodes do not boot from the newest ready upload.
+func (c BootChoice) IsReturn() bool {
+	return c.Upload != nil && len(c.Bad) > 0 && c.Bad[0].Upload != c.Upload.ID
+}
+
+// Choose selects the upload from which nodes boot. ready are the ready uploads of the image in the provider, the newest build
+// first. The first one is used, without the rejected ones, unless limit launches in a row from it have failed. Then the choice
+// is the next one with a successful launch and without such failures, if any.
+func (ts Trials) Choose(ready []*resources.Upload, limit int) (c BootChoice) {
+	for _, u := range ready {
+		t := ts[u.ID]
+		switch {
+		case t != nil && t.Rejected != nil:
+			c.Bad = append(c.Bad, t)
+		case ts.fails(t, limit) && !ts.isOutage(t, limit):
+			c.Bad = append(c.Bad, t)
+			if c.Upload == nil {
+				c.Upload = u
+			}
+		case c.Upload == nil || t != nil && !t.Launched.IsZero():
+			c.Upload = u
+			return c
+		}
+	}
+	return c
+}
+
+func (ts Trials) fails(t *resources.Trial, limit int) bool {
+	return t != nil && limit > 0 && t.Failures >= limit
+}
+
+// isOutage reports whether launches from another upload that has launched before failed at the same time.
+func (ts Trials) isOutage(t *resources.Trial, limit int) bool {
+	for _, other := range ts {
+		if other.Upload != t.Upload && !other.Launched.IsZero() && other.Failures >= min(2, limit) && overlap(t, other) {
+			return true
+		}
+	}
+	return false
+}
+
+func overlap(a, b *resources.Trial) bool {
+	return a.Failures > 0 && b.Failures > 0 &&
+		!b.Since.After(a.Failed.Add(outageSlack)) && !b.Failed.Before(a.Since.Add(-outageSlack))
+}
+
+// BootChoiceOf returns the upload from which new nodes of an image boot in a provider.
+func BootChoiceOf(want resources.Desired, r Records, image, provider string) BootChoice {
+	p, _ := want.Provider(provider)
+	return TrialsOf(r.Trials, image, provider).Choose(ReadyUploads(r, image, provider), RevertLimit(want.Image(image), p))
+}
+
+// ReadyUploads returns the ready uploads of an image in a provider, the newest build first.
+func ReadyUploads(r Records, image, provider string) []*resources.Upload {
+	builds := make(map[string]*resources.Build, len(r.Builds))
+	for _, b := range r.Builds {
+		builds[b.ID] = b
+	}
+	var ready []*resources.Upload
+	for _, u := range r.Uploads {
+		if u.Image == image && u.Provider == provider && u.State == resources.StateReady {
+			ready = append(ready, u)
+		}
+	}
+	slices.SortFunc(ready, func(a, b *resources.Upload) int {
+		return resources.CompareUploads(a, b, func(id string) *resources.Build { return builds[id] })
+	})
+	return ready
+}
+
+// trialError is the maximum length of the error in a trial, in characters.
+const trialError = 2000
+
+// refreshTrial is the age at which the time of a successful launch is updated.
+const refreshTrial = time.Hour
+
+// Count returns the trials that change by the result of a launch from an upload: nil for a success, otherwise an error
+// that the image may have caused. It changes no trial of ts.
+func (ts Trials) Count(u *resources.Upload, now time.Time, cause error, limit int) (changed []*resources.Trial) {
+	t := resources.Trial{Upload: u.ID, Image: u.Image, Build: u.Build, Provider: u.Provider}
+	before := ts[u.ID]
+	if before != nil {
+		t = *before
+	}
+	if cause != nil {
+		if t.Failures == 0 || ts.isOutage(&t, limit) { // failures of an outage say nothing
+			t.Failures, t.Since = 0, now
+		}
+		t.Failures, t.Failed, t.Error = t.Failures+1, now, text.Shorten(cause.Error(), trialError)
+		return []*resources.Trial{&t}
+	}
+	if t.Failures == 0 && now.Sub(t.Launched) < refreshTrial && !t.Launched.After(now.Add(clockSlack)) {
+		return nil
+	}
+	if t.Failures >= min(2, limit) { // the end of an outage: failures from other uploads said nothing either
+		for _, other := range ts {
+			if other.Upload != t.Upload && overlap(other, &t) {
+				reset := *other
+				reset.Failures, reset.Since, reset.Failed, reset.Error = 0, time.Time{}, time.Time{}, ""
+				changed = append(changed, &reset)
+			}
+		}
+		slices.SortFunc(changed, func(a, b *resources.Trial) int { return strings.Compare(a.Upload, b.Upload) })
+	}
+	t.Launched, t.Failures, t.Since, t.Failed, t.Error = now, 0, time.Time{}, time.Time{}, ""
+	return append(changed, &t)
+}
+
+// boot returns the upload from which nodes of an image boot in a provider. A plan for single objects ignores trials.
+func (d *draft) boot(image, provider string) BootChoice {
+	w := d.world
+	return w.trials[imageAt{image, provider}].Choose(d.readyUploads(image, provider), RevertLimit(w.images[image], w.providers[provider]))
+}
+
+// noteReturn notes that launches do not use the newest upload of an image, or that they fail and cannot use an older one. It
+// returns the upload that they use.
+func (ip *imagePlanner) noteReturn(img *resources.Image, p *resources.Provider) *resources.Upload {
+	c := ip.draft.boot(img.Name, p.Name)
+	if len(c.Bad) == 0 {
+		return c.Upload
+	}
+	at := uploadAddress(p.Name, img.Name)
+	switch {
+	case c.IsReturn():
+		ip.draft.note(Warning, "returned", at, img.Source, "nodes of %s in %s boot from the older build %s: %s; the next build is tried, and npctl image promote %s tries this one again",
+			img.Name, p.Name, c.Upload.Build, whyBad(c.Bad[0]), img.Name)
+	case c.Upload == nil:
+		ip.draft.note(Warning, "no-return", at, img.Source, "no node of %s is launched in %s: %s, and there is no other build", img.Name, p.Name, whyBad(c.Bad[0]))
+	default:
+		own := slices.IndexFunc(c.Bad, func(t *resources.Trial) bool { return t.Upload == c.Upload.ID })
+		ip.draft.note(Warning, "no-return", at, img.Source, "%s has no older build in %s that has launched, and %s", img.Name, p.Name, whyBad(c.Bad[own]))
+	}
+	return c.Upload
+}
+
+// whyBad describes why launches leave an upload.
+func whyBad(t *resources.Trial) string {
+	if r := t.Rejected; r != nil {
+		return strings.TrimSuffix(fmt.Sprintf("build %s was rejected by %s at %s: %s", t.Build, r.Actor, clock(r.Time), r.Reason), ": ")
+	}
+	return fmt.Sprintf("%s in a row from build %s failed, the last at %s: %s", text.Count(t.Failures, "launch", "launches"), t.Build, clock(t.Failed), FirstLine(t.Error))
+}
+
+// keepsForReturn returns the upload that launches may have to return to: the newest that has launched, unless the newest
+// upload has launched itself.
+func (ip *imagePlanner) keepsForReturn(img *resources.Image, provider string) *resources.Upload {
+	trials := ip.world.trials[imageAt{img.Name, provider}]
+	if RevertLimit(img, ip.world.providers[provider]) == 0 {
+		return nil
+	}
+	for _, u := range ip.draft.readyUploads(img.Name, provider) {
+		if t := trials[u.ID]; t != nil && !t.Launched.IsZero() && t.Failures == 0 {
+			return u
+		}
+	}
+	return nil
+}
