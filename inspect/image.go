@@ -285,15 +285,13 @@ func (w ImageInput) addUploads(f *Image) {
 		}
 	}
 	f.Uploads = []ImageUpload{}
-	launches := map[string]*ImageLaunches{}
-	for _, t := range w.Observed.Records.Trials {
-		launches[t.Upload] = &ImageLaunches{Succeeded: t.Launched, Failures: t.Failures, Failed: t.Failed, Error: t.Error}
-	}
 	for _, u := range UploadsOf(w.Observed.Records, f.Name) {
 		told := ImageUpload{ID: u.ID, Provider: u.Provider, Build: u.Build, State: u.State, Created: u.Created, Since: u.StateTime,
 			Seconds: u.Seconds, Format: u.Format, Size: u.Size, Name: u.Name, ExternalID: u.ExternalID, Nodes: nodes[u.ID], Error: u.Error}
 		told.Current = w.BootChoice(f.Name, u.Provider).Upload == u
-		told.Launches = launches[u.ID]
+		if t := plan.TrialsOf(w.Observed.Records, f.Name, u.Provider)[u.ID]; t != nil {
+			told.Launches = &ImageLaunches{Succeeded: t.Launched, Failures: t.Failures, Failed: t.Failed, Error: t.Error}
+		}
 		f.Uploads = append(f.Uploads, told)
 	}
 }

@@ -275,7 +275,8 @@ func drawDesired(t *rapid.T) resources.Desired {
 		d.Images = append(d.Images, resources.Image{Name: fmt.Sprintf("image%d", i), Kind: resources.DiskImage, Builder: "exec",
 			Keep: rapid.IntRange(1, 3).Draw(t, "keep"), RebuildAge: time.Duration(rapid.IntRange(0, 2).Draw(t, "rebuild")) * time.Hour,
 			DeleteAfterUpload: rapid.Bool().Draw(t, "delete_after_upload"), Pause: rapid.IntRange(0, 5).Draw(t, "pause") == 0,
-			Hashes: resources.Hashes{drawHash(t)}, Formats: rapid.SampledFrom([][]string{nil, {"raw"}}).Draw(t, "formats")})
+			AutoRevert: rapid.Bool().Draw(t, "auto_revert"),
+			Hashes:     resources.Hashes{drawHash(t)}, Formats: rapid.SampledFrom([][]string{nil, {"raw"}}).Draw(t, "formats")})
 	}
 	for i := range rapid.IntRange(0, 4).Draw(t, "labels") {
 		d.Labels = append(d.Labels, resources.Label{Name: fmt.Sprintf("label%d", i), MinReady: rapid.Int64Range(0, 4).Draw(t, "min_ready"),
@@ -380,6 +381,7 @@ func (m *model) drawView(t *rapid.T, provider string) ProviderView {
 				u.ExternalID = "image-" + u.ID
 			}
 			m.Records.Uploads = append(m.Records.Uploads, u)
+			m.drawTrial(t, u)
 			if rapid.Bool().Draw(t, "there") {
 				view.Images = append(view.Images, resources.RemoteImage{ID: "image-" + u.ID, Status: resources.StatusReady,
 					Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindUpload, ID: u.ID}})
@@ -391,6 +393,25 @@ func (m *model) drawView(t *rapid.T, provider string) ProviderView {
 			Marks: resources.OwnerTags{Installation: rapid.SampledFrom([]string{"", "here", "elsewhere"}).Draw(t, "installation"), ID: "9999999999"}})
 	}
 	return view
+}
+
+// drawTrial draws what launches from an upload have shown.
+func (m *model) drawTrial(t *rapid.T, u *resources.Upload) {
+	if !rapid.Bool().Draw(t, "tried") {
+		return
+	}
+	one := &resources.Trial{Upload: u.ID, Build: u.Build, Failures: rapid.IntRange(0, 2).Draw(t, "failures")}
+	if rapid.Bool().Draw(t, "launched") {
+		one.Launched = drawTime(t)
+	}
+	if one.Failures > 0 {
+		one.Failed = drawTime(t)
+		one.Since = one.Failed.Add(-time.Minute)
+	}
+	if rapid.IntRange(0, 5).Draw(t, "rejected") == 0 {
+		one.Rejected = &resources.Rejection{Time: drawTime(t), Actor: "anna@host"}
+	}
+	m.Records.Trials = append(m.Records.Trials, one)
 }
 
 // foreign lists the IDs of foreign objects.

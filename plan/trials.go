@@ -18,14 +18,26 @@ const outageSlack = 10 * time.Minute
 type Trials map[string]*resources.Trial
 
 // TrialsOf returns the trials of an image in a provider.
-func TrialsOf(all []*resources.Trial, image, provider string) Trials {
+func TrialsOf(r Records, image, provider string) Trials {
 	trials := Trials{}
-	for _, t := range all {
-		if t.Image == image && t.Provider == provider {
-			trials[t.Upload] = t
+	for _, u := range r.Uploads {
+		if u.Image == image && u.Provider == provider {
+			trials.add(u, r)
 		}
 	}
 	return trials
+}
+
+// add adds the trial of an upload, if it has one.
+func (ts Trials) add(u *resources.Upload, r Records) {
+	for _, id := range append([]string{u.ID}, u.Former...) {
+		if t, ok := r.Get(resources.Key{Kind: resources.KindTrial, ID: id}).(*resources.Trial); ok {
+			one := *t
+			one.Upload = u.ID
+			ts[u.ID] = &one
+			return
+		}
+	}
 }
 
 // RevertLimit returns the number of launches in a row that have to fail before launches in a provider return to an older
@@ -94,7 +106,7 @@ func overlap(a, b *resources.Trial) bool {
 // BootChoiceOf returns the upload from which new nodes of an image boot in a provider.
 func BootChoiceOf(want resources.Desired, r Records, image, provider string) BootChoice {
 	p, _ := want.Provider(provider)
-	return TrialsOf(r.Trials, image, provider).Choose(ReadyUploads(r, image, provider), RevertLimit(want.Image(image), p))
+	return TrialsOf(r, image, provider).Choose(ReadyUploads(r, image, provider), RevertLimit(want.Image(image), p))
 }
 
 // ReadyUploads returns the ready uploads of an image in a provider, the newest build first.
@@ -124,7 +136,7 @@ const refreshTrial = time.Hour
 // Count returns the trials that change by the result of a launch from an upload: nil for a success, otherwise an error
 // that the image may have caused. It changes no trial of ts.
 func (ts Trials) Count(u *resources.Upload, now time.Time, cause error, limit int) (changed []*resources.Trial) {
-	t := resources.Trial{Upload: u.ID, Image: u.Image, Build: u.Build, Provider: u.Provider}
+	t := resources.Trial{Upload: u.ID, Build: u.Build}
 	before := ts[u.ID]
 	if before != nil {
 		t = *before

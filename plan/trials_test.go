@@ -103,7 +103,7 @@ func (l *launchHistory) tell(t *testing.T, word, story string) {
 		l.now = l.now.Add(time.Second)
 		l.end(last, strings.HasSuffix(word, "+"))
 	case word[len(word)-1] == '!':
-		c := resources.Trial{Upload: last, Image: "debian", Provider: "cloud"}
+		c := resources.Trial{Upload: last}
 		if before := l.trials[last]; before != nil {
 			c = *before
 		}
@@ -186,7 +186,7 @@ func secondBuild(d *resources.Desired, o *Observed) {
 }
 
 func trial(upload string, build int, failures int) *resources.Trial {
-	t := &resources.Trial{Upload: upload, Image: "debian", Build: buildID(build), Provider: "cloud", Failures: failures}
+	t := &resources.Trial{Upload: upload, Build: buildID(build), Failures: failures}
 	if failures == 0 {
 		t.Launched = now.Add(-time.Hour)
 	} else {
@@ -234,8 +234,8 @@ func TestPlanReturnsToTheOlderBuild(t *testing.T) {
 			note: "nodes of debian in cloud boot from the older build " + buildID(1)},
 		"keep = 1 after a launch":      {trials: []*resources.Trial{trial("1", 1, 0), trial("2", 2, 0)}, keep: 1, want: "2", deleted: true},
 		"keep = 1 without auto_revert": {trials: []*resources.Trial{trial("1", 1, 0)}, keep: 1, disable: true, want: "2", deleted: true},
-		"both are rejected": {trials: []*resources.Trial{{Upload: "1", Image: "debian", Build: buildID(1), Provider: "cloud", Rejected: &resources.Rejection{Time: now, Actor: "anna@host"}},
-			{Upload: "2", Image: "debian", Build: buildID(2), Provider: "cloud", Rejected: &resources.Rejection{Time: now, Actor: "anna@host", Reason: "no network"}}}, unlaunched: true,
+		"both are rejected": {trials: []*resources.Trial{{Upload: "1", Build: buildID(1), Rejected: &resources.Rejection{Time: now, Actor: "anna@host"}},
+			{Upload: "2", Build: buildID(2), Rejected: &resources.Rejection{Time: now, Actor: "anna@host", Reason: "no network"}}}, unlaunched: true,
 			note: "no node of debian is launched in cloud: build " + buildID(2) + " was rejected by anna@host at 2026-11-20T12:00:00Z: no network, and there is no other build"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -156,6 +156,11 @@ func (w *world) indexRecords(r Records) {
 	for _, u := range r.Uploads {
 		w.uploads[u.Image] = append(w.uploads[u.Image], u)
 		w.upload[u.ID] = u
+		at := imageAt{u.Image, u.Provider}
+		if w.trials[at] == nil {
+			w.trials[at] = Trials{}
+		}
+		w.trials[at].add(u, r)
 	}
 	for _, list := range w.uploads {
 		slices.SortFunc(list, func(a, b *resources.Upload) int {
@@ -174,13 +179,6 @@ func (w *world) indexRecords(r Records) {
 	}
 	for _, i := range r.Images {
 		w.image[i.Name] = i
-	}
-	for _, t := range r.Trials {
-		at := imageAt{t.Image, t.Provider}
-		if w.trials[at] == nil {
-			w.trials[at] = Trials{}
-		}
-		w.trials[at][t.Upload] = t
 	}
 	for _, q := range r.Requests {
 		w.requests[q.ID] = q

@@ -177,12 +177,16 @@ func (k *bookkeeping) unused(e *Engine) []resources.Key {
 	for _, n := range all[resources.Node](k.cache) {
 		hashes[n.Hash] = true
 	}
+	uploads := map[string]bool{}
 	for _, u := range all[resources.Upload](k.cache) {
 		hashes[u.Settings] = true
+		for _, id := range append([]string{u.ID}, u.Former...) {
+			uploads[id] = true
+		}
 	}
 	var keys []resources.Key
 	for _, t := range all[resources.Trial](k.cache) {
-		if _, uploaded := get[resources.Upload](k.cache, resources.Key{Kind: resources.KindUpload, ID: t.Upload}); !uploaded {
+		if !uploads[t.Upload] {
 			keys = append(keys, t.Key())
 		}
 	}

@@ -55,7 +55,7 @@ func (l *nodeLaunch) countLaunch(ctx context.Context, cause error) trialCount {
 	}
 	limit := plan.RevertLimit(l.x.Desired.Image(u.Image), l.provider)
 	records, _ := l.x.cache.snapshot()
-	trials := plan.TrialsOf(records.Trials, u.Image, u.Provider)
+	trials := plan.TrialsOf(records, u.Image, u.Provider)
 	result := trialCount{release: release}
 	for _, t := range trials.Count(u, l.x.Now(), cause, limit) {
 		trials[t.Upload] = t

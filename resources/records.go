@@ -442,10 +442,8 @@ func (h *History) Key() Key { return Key{KindHistory, h.Subject} }
 // Trial is what the launches from an upload have shown. Only failures that the image may have caused count: the instance
 // was active and did not become a usable node. Quotas, capacity, outages and errors of the cloud say nothing about it.
 type Trial struct {
-	Upload   string    `json:"upload"` // ID
-	Image    string    `json:"image"`
+	Upload   string    `json:"upload"` // ID; that of Upload.Former after a move in a shared store
 	Build    string    `json:"build"`
-	Provider string    `json:"provider"`
 	Launched time.Time `json:"launched,omitzero"` // a successful launch; updated at most once per hour
 	// Failures counts the failed launches since the newest successful one. Since and Failed are the times of the first
 	// and of the newest of them, Error is the reason of the newest.

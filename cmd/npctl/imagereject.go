@@ -156,11 +156,9 @@ func (c *imageVerdictCommand) write(ctx context.Context, store state.Store, worl
 	told := []verdictFacts{}
 	records := world.Observed.Records
 	for _, u := range uploads {
-		trial, changed := resources.Trial{Upload: u.ID, Image: u.Image, Build: u.Build, Provider: u.Provider}, false
-		if entry, err := store.Get(ctx, trial.Key()); err == nil {
-			trial = *entry.Record.(*resources.Trial)
-		} else if !errors.Is(err, state.ErrNotFound) {
-			return nil, err
+		trial, changed := resources.Trial{Upload: u.ID, Build: u.Build}, false
+		if before := plan.TrialsOf(records, u.Image, u.Provider)[u.ID]; before != nil {
+			trial = *before
 		}
 		if c.reject {
 			now := c.auditNow(resources.Audit{})

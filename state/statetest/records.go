@@ -74,7 +74,7 @@ func record(kind resources.Kind, i int) resources.Record {
 	case resources.KindHistory:
 		return &resources.History{Subject: fmt.Sprintf("build/debian-%02d", i), Seconds: []float64{1, 2.5, 1e9}}
 	case resources.KindTrial:
-		return &resources.Trial{Upload: fmt.Sprintf("%010d", i), Image: "debian", Build: "b", Provider: "vexxhost", Launched: moment, Failures: 2, Since: moment,
+		return &resources.Trial{Upload: fmt.Sprintf("%010d", i), Build: "b", Launched: moment, Failures: 2, Since: moment,
 			Failed: moment, Error: "no answer"}
 	default:
 		panic("statetest: no sample of kind " + kind)
