@@ -30,14 +30,14 @@ func CheckBytes(what, service string, limit int) schema.Check {
 	}
 }
 
-// CheckLeftover returns ErrNotOurs if a leftover, as it is now, must not be deleted: since it was listed, it has lost its ownership tags
-// or was attached to a server.
+// CheckLeftover returns ErrNotOurs if a leftover, as it is now, must not be deleted: it has lost its ownership tags since it was listed, or
+// it is in use, except by the server that the list named, of which a plan knows that it is gone.
 func CheckLeftover(listed, now resources.Leftover) error {
 	switch {
 	case !now.Marks.SameRecord(listed.Marks), listed.Marks.Installation == "":
 		return fmt.Errorf("delete %s %s: %w: its ownership tags changed after it was listed; npctl does not delete it", listed.Type, listed.ID, drivers.ErrNotOurs)
-	case now.InUse && (!listed.InUse || now.Server != listed.Server):
-		return fmt.Errorf("delete %s %s: %w: it was attached after it was listed; npctl does not delete it", listed.Type, listed.ID, drivers.ErrNotOurs)
+	case now.InUse && (!listed.InUse || now.Server == "" || now.Server != listed.Server):
+		return fmt.Errorf("delete %s %s: %w: another object uses it; npctl does not delete it", listed.Type, listed.ID, drivers.ErrNotOurs)
 	}
 	return nil
 }

@@ -313,7 +313,8 @@ func TestEarlierInstanceIsSearchedAfterALostResponse(t *testing.T) {
 func TestChangedLeftoverIsRefused(t *testing.T) {
 	marks := resources.OwnerTags{Installation: "i", Kind: resources.KindNode, ID: "1"}
 	free := resources.Leftover{Type: resources.LeftoverVolume, ID: "v", Marks: marks}
-	used, elsewhere, foreign := free, free, free
+	used, elsewhere, unnamed, foreign := free, free, free, free
+	unnamed.InUse = true
 	used.InUse, used.Server = true, "a"
 	elsewhere.InUse, elsewhere.Server = true, "b"
 	foreign.Marks.ID = "2"
@@ -322,7 +323,7 @@ func TestChangedLeftoverIsRefused(t *testing.T) {
 		refused     bool
 	}{
 		{free, free, false}, {used, used, false}, {used, free, false},
-		{free, used, true}, {used, elsewhere, true}, {free, foreign, true}, {resources.Leftover{ID: "v"}, resources.Leftover{ID: "v"}, true},
+		{free, used, true}, {used, elsewhere, true}, {free, foreign, true}, {unnamed, unnamed, true}, {used, unnamed, true}, {resources.Leftover{ID: "v"}, resources.Leftover{ID: "v"}, true},
 	} {
 		if err := CheckLeftover(c.listed, c.now); errors.Is(err, drivers.ErrNotOurs) != c.refused {
 			t.Errorf("listed %+v, now %+v: %v", c.listed, c.now, err)
