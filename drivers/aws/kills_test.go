@@ -47,7 +47,7 @@ func killSetup(t *testing.T, offer map[string]cty.Value) drivertest.Setup {
 	s.Kill = func(t *testing.T, k *testutil.Killer) drivers.Cloud {
 		return open(t, func(next http.RoundTripper) http.RoundTripper { return k.Transport(w.wrap(next), awstest.ChangeOf) })
 	}
-	s.Objects, s.Neighbours = objectsOf, neighbours
+	s.Objects, s.Neighbours, s.Omits = objectsOf, neighbours, nil
 	return s
 }
 

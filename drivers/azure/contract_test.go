@@ -85,6 +85,7 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 	logIn(t)
 	a := azuretest.New()
 	c := mustOpen(t, a)
+	uses := 0
 	return drivertest.Setup{
 		Cloud:   c,
 		Reopen:  func(t *testing.T) drivers.Cloud { return mustOpen(t, a) },
@@ -139,9 +140,10 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 			testutil.Must(t, err)
 			return resources.Leftover{Type: resources.LeftoverVolume, ID: name, Marks: m}
 		},
-		Use: func(t *testing.T, l resources.Leftover) {
-			a.AttachDisk(l.ID, "foreign")
-			t.Cleanup(func() { a.AttachDisk(l.ID, "") })
+		Use: func(_ *testing.T, l resources.Leftover) func() {
+			uses++
+			a.AttachDisk(l.ID, fmt.Sprint("foreign-", uses))
+			return func() { a.AttachDisk(l.ID, "") }
 		},
 		Kill:    func(t *testing.T, k *testutil.Killer) drivers.Cloud { return mustOpen(t, k.Transport(a, changes)) },
 		Objects: func(*testing.T) []string { return slices.Sorted(maps.Keys(a.Objects())) },

@@ -12,7 +12,7 @@ import (
 )
 
 func catalogueTests() []test {
-	reads := func(s *suite) bool { return s.FromCatalogue != nil }
+	reads := []string{"catalogue"}
 	return []test{
 		{"AbilityMatchesSetup", nil, func(t *testing.T, s *suite) {
 			if _, ok := drivers.CataloguerOf(s.Cloud); ok && s.FromCatalogue == nil {

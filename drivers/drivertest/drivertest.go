@@ -2,8 +2,8 @@
 // here.
 //
 // A Setup gives access to a project and describes legitimate differences: durations, missing abilities, and the states
-// that a test can prepare. An unset field disables a test only if the contract has no means to prepare the state. Missing
-// abilities must be listed in Lacks, so that the suite detects an ability that was lost.
+// that a test can prepare. Missing abilities must be listed in Lacks, so that the suite detects an ability that was lost. A
+// field that a test needs may only be unset for a reason, which Omits contains, so that no driver skips a rule unnoticed.
 package drivertest
 
 import (
@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -69,8 +70,8 @@ type Setup struct {
 	// LeaveBehind creates an object other than an instance with these ownership tags, of a type that Leftovers lists. With zero
 	// tags it creates one of another user, which the test's end deletes.
 	LeaveBehind func(t *testing.T, marks resources.OwnerTags) resources.Leftover
-	// Use makes another object use a leftover until the test ends.
-	Use func(t *testing.T, l resources.Leftover)
+	// Use makes a new object of another user use a leftover, and returns the end of the use.
+	Use func(t *testing.T, l resources.Leftover) (end func())
 	// LoseNextAnswer makes the next Create return an error although its instance appears.
 	LoseNextAnswer func(t *testing.T)
 	// Kill opens the project for a client that k kills at its calls that change something.
@@ -98,6 +99,9 @@ type Setup struct {
 	// Lacks names abilities that the Cloud does not have: images, cloud images, resolver, sweeper, console, access,
 	// snapshots, adopter, amounts (instances have no cores and RAM of their own).
 	Lacks []string
+	// Omits has the reason of each unset field without which the suite cannot run a test: why the rule cannot be broken in this
+	// cloud, or which test checks it instead. Its keys are names of fields, from Rejected to Damage.
+	Omits map[string]string
 	// Settle is the time within which the cloud completes an accepted operation; default 30 s.
 	Settle time.Duration
 	// Many is the number of instances in the test of parallel calls; default 8.
@@ -161,9 +165,11 @@ func run(t *testing.T, setup func(t *testing.T) Setup, around func(*testing.T, f
 				t.Run(test.name, func(t *testing.T) {
 					around(t, func(t *testing.T) {
 						s := newSuite(t, setup(t))
-						if test.needs == nil || test.needs(s) {
-							test.run(t, s)
+						if missing := s.missing(t, test.needs); missing != "" {
+							t.Log("not run: " + missing)
+							return
 						}
+						test.run(t, s)
 					})
 				})
 			}
@@ -173,8 +179,46 @@ func run(t *testing.T, setup func(t *testing.T) Setup, around func(*testing.T, f
 
 type test struct {
 	name  string
-	needs func(*suite) bool // requirements of the test
+	needs []string // abilities, and names of fields of the Setup
 	run   func(*testing.T, *suite)
+}
+
+// missing returns what a test needs and the project does not have, with the reason, or "". An unset field without a reason is an error.
+func (s *suite) missing(t *testing.T, needs []string) string {
+	t.Helper()
+	for _, need := range needs {
+		field := reflect.ValueOf(s.Setup).FieldByName(need)
+		switch {
+		case !field.IsValid():
+			if !s.has(need) {
+				return "the driver has no " + need
+			}
+		case field.Kind() == reflect.Map && field.Len() > 0, field.Kind() != reflect.Map && !field.IsZero():
+			if s.Omits[need] != "" {
+				t.Errorf("Setup.Omits has a reason for %s, which is set", need)
+			}
+		case s.Omits[need] == "":
+			t.Errorf("Setup.%s is unset, and Setup.Omits has no reason for it", need)
+			return need
+		default:
+			return "Setup." + need + ": " + s.Omits[need]
+		}
+	}
+	return ""
+}
+
+// has reports an ability of the Cloud.
+func (s *suite) has(ability string) (ok bool) {
+	switch ability {
+	case "batches":
+		return drivers.DeletesInBatches(s.Cloud)
+	case "nodes":
+		_, ok = drivers.NodeUserOf(s.Cloud)
+		return ok
+	case "catalogue":
+		return s.FromCatalogue != nil
+	}
+	return !s.lacks(ability)
 }
 
 // suite is one test's project with a separate installation ID, so that tests do not see each other's objects.

@@ -17,9 +17,9 @@ const soon = 30 * time.Second
 
 func errorTests() []test {
 	return []test{
-		{"ImpossibleOrdersAreRejected", nil, rejected},
-		{"WrongPasswordIsRejected", func(s *suite) bool { return s.OpenWrong != nil }, wrongPassword},
-		{"WithdrawnCredentialIsRenewed", func(s *suite) bool { return s.Withdraw != nil }, credentialIsRenewed},
+		{"ImpossibleOrdersAreRejected", []string{"Rejected"}, rejected},
+		{"WrongPasswordIsRejected", []string{"OpenWrong"}, wrongPassword},
+		{"WithdrawnCredentialIsRenewed", []string{"Withdraw"}, credentialIsRenewed},
 		{"CallsEndWithTheirContext", nil, endWithContext},
 	}
 }

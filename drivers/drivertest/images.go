@@ -20,14 +20,14 @@ import (
 )
 
 func imageTests() []test {
-	has := func(s *suite) bool { return !s.lacks("images") }
+	has := []string{"images"}
 	return []test{
 		{"AbilityMatchesSetup", nil, func(t *testing.T, s *suite) { _, ok := drivers.ImagesOf(s.Cloud); s.checkAbility(t, "images", ok) }},
 		{"UploadedImageIsWhatWasSent", has, uploadedIsListed},
 		{"DeletedImageGoesAndMayBeDeletedAgain", has, deleteImageTwice},
 		{"RetriedUploadRemovesWhatTheEarlierOneLeft", has, retriedUpload},
 		{"ImageOfAnotherRecordIsLeftAlone", has, imageOfAnotherRecord},
-		{"ImageOfOthersIsLeftAlone", func(s *suite) bool { return has(s) && s.ForeignImage != nil }, imageOfOthers},
+		{"ImageOfOthersIsLeftAlone", []string{"images", "ForeignImage"}, imageOfOthers},
 		{"ContentWithAnotherSumIsRejected", has, wrongSum},
 		{"ContentThatEndsEarlyLeavesNothingUsable", has, endsEarly},
 		{"ContentThatFailsLeavesNothingUsable", has, readerFails},

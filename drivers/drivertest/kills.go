@@ -18,9 +18,7 @@ import (
 // killTests interrupt a client before and after the effect of each of its changing calls. What another client then does for
 // the same record must complete the work.
 func killTests() []test {
-	can := func(s *suite) bool { return s.Kill != nil }
-	adopts := func(s *suite) bool { return can(s) && s.Foreign != nil && !s.lacks("adopter") }
-	returns := func(s *suite) bool { _, ok := drivers.NodeUserOf(s.Cloud); return can(s) && ok }
+	can, adopts, returns := []string{"Kill"}, []string{"adopter", "Foreign", "Kill"}, []string{"nodes", "Kill"}
 	return []test{
 		{"KilledLaunchIsRepeated", can, killed(launch, launchAgain)},
 		{"KilledLaunchIsGivenUp", can, killed(launch, clean)},
@@ -34,7 +32,7 @@ func killTests() []test {
 }
 
 func imageKillTests() []test {
-	images := func(s *suite) bool { return s.Kill != nil && !s.lacks("images") }
+	images := []string{"images", "Kill"}
 	return []test{
 		{"KilledUploadIsRepeated", images, killed(upload, uploadAgain)},
 		{"KilledUploadIsGivenUp", images, killed(upload, clean)},

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/testutil"
@@ -19,8 +18,7 @@ import (
 )
 
 func snapshotTests() []test {
-	has := func(s *suite) bool { return !s.lacks("snapshots") }
-	damages := func(s *suite) bool { return has(s) && s.Damage != nil }
+	has, damages := []string{"snapshots"}, []string{"snapshots", "Damage"}
 	return []test{
 		{"AbilityMatchesSetup", nil, func(t *testing.T, s *suite) {
 			_, ok := drivers.SnapshotterOf(s.Cloud)
@@ -30,7 +28,7 @@ func snapshotTests() []test {
 		{"MarksOfABuildAreOnInstanceAndSnapshot", has, buildMarks},
 		{"InstanceWithASnapshotUnderWayGoes", has, deleteDuringSnapshot},
 		{"SnapshotOfNothingIsRejected", has, snapshotOfNothing},
-		{"OfferWithoutSnapshotsIsRejected", func(s *suite) bool { return has(s) && s.NoSnapshot != cty.NilVal }, noSnapshot},
+		{"OfferWithoutSnapshotsIsRejected", []string{"snapshots", "NoSnapshot"}, noSnapshot},
 		{"ImageThatIsNotThereCannotBeRead", has, readNothing},
 		{"ReadingEndsWithItsContext", has, readCancelled},
 		{"ContentThatIsCutIsAnError", damages, func(t *testing.T, s *suite) { readDamaged(t, s, "cut") }},

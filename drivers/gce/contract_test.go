@@ -147,17 +147,17 @@ func (o other) neighbours(s *gcetest.Server, name string) (all []drivertest.Fore
 	return all
 }
 
-// use attaches a disk to an instance until the test ends.
-func (o other) use(t *testing.T, l resources.Leftover) {
+// use attaches a disk to an instance.
+func (o other) use(t *testing.T, l resources.Leftover) (end func()) {
 	t.Helper()
 	instance := o.instance()
 	o.attach(instance, base(l.ID))
-	t.Cleanup(func() {
+	return func() {
 		_, err := o.Instances.Delete(gcetest.Project, gcetest.Zone, base(instance)).Do()
 		testutil.Must(t, err)
 		_, err = o.Instances.AggregatedList(gcetest.Project).Do() // the end of the deletion
 		testutil.Must(t, err)
-	})
+	}
 }
 
 // copiesOf makes a disk and an instance with the labels of an instance, as those of its machine image.
@@ -264,7 +264,7 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 			return o.copiesOf(t, original)
 		},
 		LeaveBehind: func(_ *testing.T, m resources.OwnerTags) resources.Leftover { return o.leave(m) },
-		Use:         func(t *testing.T, l resources.Leftover) { o.use(t, l) },
+		Use:         o.use,
 		Kill: func(t *testing.T, k *testutil.Killer) drivers.Cloud {
 			return mustOpen(t, s, func(http.RoundTripper) http.RoundTripper { return k.Transport(s.Transport(), changes) })
 		},

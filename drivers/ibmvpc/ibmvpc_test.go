@@ -187,7 +187,7 @@ func setup(t *testing.T, attributes map[string]cty.Value) drivertest.Setup {
 			}
 			return resources.Leftover{Type: resources.LeftoverFloatingIP, ID: l.FloatingIP(name, ""), Marks: m}
 		},
-		Use: func(_ *testing.T, left resources.Leftover) { l.use(left.ID) },
+		Use: func(_ *testing.T, left resources.Leftover) func() { return l.use(left.ID) },
 		Kill: func(t *testing.T, k *testutil.Killer) drivers.Cloud {
 			c, err := l.openBy(t.Context(), nil, func(next http.RoundTripper) http.RoundTripper { return k.Transport(l.wrap(next), changes) })
 			testutil.Must(t, err)
@@ -346,14 +346,18 @@ func (l *lab) floatingIP(instance string) (id string) {
 }
 
 // use binds a floating IP to another instance.
-func (l *lab) use(id string) {
-	instance := l.Instance("user")
+func (l *lab) use(id string) (end func()) {
+	instance := l.Instance(fmt.Sprint("user-", len(l.all())))
 	target := map[string]any{"id": "0716-x", "href": l.URL + "/v1/instances/" + instance + "/network_interfaces/0716-x"}
-	l.Modify("floating_ips", func(d map[string]any) {
-		if d["id"] == id {
-			d["target"] = target
-		}
-	})
+	bind := func(target any) {
+		l.Modify("floating_ips", func(d map[string]any) {
+			if d["id"] == id {
+				d["target"] = target
+			}
+		})
+	}
+	bind(target)
+	return func() { bind(nil) }
 }
 
 func TestContract(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -105,6 +106,19 @@ func (s *source) end(ctx context.Context, request string, becomes resources.Stat
 	return ctx.Err()
 }
 
+// change changes the backing node of a request, as others do. Readers have the old one.
+func (s *source) change(request string, how func(*resources.Node)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, n := range s.nodes {
+		if n.Request == request {
+			changed := *n
+			how(&changed)
+			s.nodes[id] = &changed
+		}
+	}
+}
+
 func (s *source) MarkIdle(ctx context.Context, request string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,30 +196,60 @@ func ready(t *testing.T, c drivers.Cloud, s drivers.Spec) resources.Instance {
 func TestSchema(t *testing.T) { drivertest.Schema(t, metastatic.New().Schema()) }
 
 func TestContract(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Setup { return setup(t, newSource(), nil) })
+}
+
+// Slots of one backing node are unusable together, so each one has a node of its own here.
+func TestContractOfUnusableBackingNodes(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Setup {
 		s := newSource()
-		s.wait = 10 * time.Millisecond
-		reopen := func(t *testing.T) drivers.Cloud { return recorder{open(t, s), s} }
-		return drivertest.Setup{Cloud: reopen(t), Reopen: reopen, Installation: "here", Config: offer(nil), Settle: 10 * time.Second,
-			Lacks: []string{"images", "cloud images", "sweeper", "console", "access", "snapshots", "adopter", "amounts"},
-			Rejected: map[string]func(*drivers.Spec){
-				"unknown label": func(s *drivers.Spec) { s.Config = offer(map[string]cty.Value{"backing_label": cty.StringVal("hosts")}) },
-				"max_age below retention": func(s *drivers.Spec) {
-					s.Config = offer(map[string]cty.Value{"max_age": cty.StringVal("1m"), "min_retention_time": cty.StringVal("1h")})
-				},
-			},
-			BadOffers: map[string]drivertest.BadOffer{
-				"near":      {Config: offer(map[string]cty.Value{"backing_label": cty.StringVal("hosts")}), Attribute: "backing_label", Near: "host"},
-				"its own":   {Config: offer(map[string]cty.Value{"backing_label": cty.StringVal("slot")}), Attribute: "backing_label"},
-				"retention": {Config: offer(map[string]cty.Value{"max_age": cty.StringVal("1m"), "min_retention_time": cty.StringVal("1h")}), Attribute: "max_age"},
-			},
-			Kill:    func(t *testing.T, k *testutil.Killer) drivers.Cloud { return recorder{open(t, mortal{s, k}), s} },
-			Objects: func(*testing.T) []string { return s.objects() },
-			// Foreign and Copies have no meaning here: a slot is a record in the state, of which others have none and nothing makes copies.
-			// Others have backing nodes: those of other requestors.
-			Neighbours: func(t *testing.T, _ drivers.Spec, _ drivers.ImageSpec) []drivertest.Foreign { return s.neighbours(t) },
+		one := setup(t, s, map[string]cty.Value{"max_parallel_jobs": cty.NumberIntVal(1)})
+		delete(one.Omits, "Spoil")
+		change := func(how func(*resources.Node)) func(*testing.T, resources.Instance) {
+			return func(_ *testing.T, i resources.Instance) { s.change(strings.TrimSuffix(i.ID, "-0"), how) }
 		}
-	})
+		one.Spoil = map[string]func(*testing.T, resources.Instance){
+			"its backing node ended":               change(func(n *resources.Node) { n.State = resources.StateUsed }),
+			"its backing node has another address": change(func(n *resources.Node) { n.Addresses.Interface = "192.0.2.2" }),
+		}
+		return one
+	}, "Instances")
+}
+
+func setup(t *testing.T, s *source, attributes map[string]cty.Value) drivertest.Setup {
+	t.Helper()
+	s.wait = 10 * time.Millisecond
+	reopen := func(t *testing.T) drivers.Cloud { return recorder{open(t, s), s} }
+	return drivertest.Setup{Cloud: reopen(t), Reopen: reopen, Installation: "here", Config: offer(attributes), Settle: 10 * time.Second,
+		Lacks: []string{"images", "cloud images", "sweeper", "console", "access", "snapshots", "adopter", "amounts"},
+		Rejected: map[string]func(*drivers.Spec){
+			"unknown label": func(s *drivers.Spec) { s.Config = offer(map[string]cty.Value{"backing_label": cty.StringVal("hosts")}) },
+			"max_age below retention": func(s *drivers.Spec) {
+				s.Config = offer(map[string]cty.Value{"max_age": cty.StringVal("1m"), "min_retention_time": cty.StringVal("1h")})
+			},
+		},
+		BadOffers: map[string]drivertest.BadOffer{
+			"near":      {Config: offer(map[string]cty.Value{"backing_label": cty.StringVal("hosts")}), Attribute: "backing_label", Near: "host"},
+			"its own":   {Config: offer(map[string]cty.Value{"backing_label": cty.StringVal("slot")}), Attribute: "backing_label"},
+			"retention": {Config: offer(map[string]cty.Value{"max_age": cty.StringVal("1m"), "min_retention_time": cty.StringVal("1h")}), Attribute: "max_age"},
+		},
+		Kill:    func(t *testing.T, k *testutil.Killer) drivers.Cloud { return recorder{open(t, mortal{s, k}), s} },
+		Objects: func(*testing.T) []string { return s.objects() },
+		// Others have backing nodes: those of other requestors.
+		Neighbours: func(t *testing.T, _ drivers.Spec, _ drivers.ImageSpec) []drivertest.Foreign { return s.neighbours(t) },
+		Omits: map[string]string{
+			"Foreign":        "a slot is a record in the state, of which others have none",
+			"Copies":         "a slot is a record in the state, of which nothing makes copies",
+			"Attach":         "a slot has no objects",
+			"Spoil":          "TestContractOfUnusableBackingNodes",
+			"Exhaust":        "an offer has one backing label",
+			"FillQuota":      "only backing nodes use a quota",
+			"LoseNextAnswer": "group Kills loses the response to each request for a backing node",
+			"Calls":          "a list reads the state once",
+			"OpenWrong":      "the state of the process needs no password",
+			"Withdraw":       "the state of the process needs no password",
+		},
+	}
 }
 
 func TestInstanceHasTheAttributesOfItsBackingNode(t *testing.T) {

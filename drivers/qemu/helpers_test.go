@@ -101,6 +101,15 @@ func (p place) setup(t *testing.T) drivertest.Setup {
 			testutil.Must(t, err)
 			testutil.Must(t, syscall.Kill(pid, syscall.SIGSTOP))
 		}},
+		Copies: p.copiesOf,
+		Omits: map[string]string{
+			"Attach":         "a machine has no objects but its files: TestFilesOfOthersInAMachineStay",
+			"Exhaust":        "an offer has no list of types",
+			"LoseNextAnswer": "groups Kills and ImageKills lose each response",
+			"Calls":          "a list reads the directory once",
+			"OpenWrong":      "the programs need no password",
+			"Withdraw":       "the programs need no password",
+		},
 		Alone: true,
 		Lacks: []string{"sweeper", "access", "snapshots", "adopter"},
 		Many:  4,

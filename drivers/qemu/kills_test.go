@@ -120,6 +120,33 @@ func (p place) objects(t *testing.T) (all []string) {
 	return all
 }
 
+// copiesOf copies the directory of a machine, or the files of an image: under names of others, and under names that npctl could give, of
+// which one is also the ID in the description.
+func (p place) copiesOf(t *testing.T, kind resources.Kind, original string) (all []drivertest.Foreign) {
+	t.Helper()
+	c := p.open(t, limits())
+	form := original[:len(original)-8]
+	for _, name := range []string{"backup", original + ".bak", form + "00000000", form + "00000001"} {
+		description := c.path(name) + imageDescription
+		if kind == resources.KindNode {
+			description = c.file(name, fileDescription)
+			testutil.Must(t, os.CopyFS(c.directoryOf(name), os.DirFS(c.directoryOf(original))))
+		} else {
+			testutil.WriteFile(t, c.path(name), testutil.ReadFile(t, c.path(original)))
+			testutil.WriteFile(t, description, testutil.ReadFile(t, c.path(original)+imageDescription))
+		}
+		if strings.HasSuffix(name, "1") {
+			testutil.WriteFile(t, description, strings.Replace(testutil.ReadFile(t, description), original, name, 1))
+		}
+		if kind == resources.KindNode {
+			all = append(all, drivertest.ForeignFile(t, c.directoryOf(name)))
+		} else {
+			all = append(all, drivertest.ForeignFile(t, c.path(name)), drivertest.ForeignFile(t, description))
+		}
+	}
+	return all
+}
+
 // neighbours are files of others in both directories.
 func (p place) neighbours(t *testing.T, node drivers.Spec, upload drivers.ImageSpec) (all []drivertest.Foreign) {
 	t.Helper()

@@ -122,27 +122,6 @@ func TestDirectoriesOfInterruptedCallsAreRemoved(t *testing.T) {
 	}
 }
 
-// A description that npctl did not write is foreign, as is a copy of a machine or of an image.
-func TestCopiesAreForeign(t *testing.T) {
-	p := fakePlace(t)
-	c := p.open(t, limits())
-	spec := p.spec("1", nil)
-	m := create(t, c, spec)
-	copied := c.directoryOf("node-1-00000000")
-	testutil.Must(t, os.CopyFS(copied, os.DirFS(c.directoryOf(m.ID))))
-	testutil.WriteFile(t, c.path("backup")+imageDescription, `{"id": "upload-1-00000000", "name": "x"}`)
-	if list, err := c.List(t.Context()); err != nil || len(list) != 1 || list[0].ID != m.ID {
-		t.Errorf("List = %+v, %v; want %s alone", list, err, m.ID)
-	}
-	if list, err := c.ListImages(t.Context()); err != nil || len(list) != 0 {
-		t.Errorf("ListImages = %+v, %v; want none", list, err)
-	}
-	testutil.Must(t, c.Delete(t.Context(), "node-1-00000000", spec.Marks))
-	if _, err := os.Stat(filepath.Join(copied, fileDescription)); err != nil {
-		t.Error(err)
-	}
-}
-
 // A description of npctl that cannot be read hides a machine, so that the list is incomplete.
 func TestDamagedDescriptionIsAnError(t *testing.T) {
 	p := fakePlace(t)

@@ -179,7 +179,20 @@ func (w *world) setup(t *testing.T) drivertest.Setup {
 		LoseNextAnswer: func(t *testing.T) {
 			w.fail(t, map[string]any{"operation": "server.create", "action": "lost", "times": 1})
 		},
-		Foreign:      func(t *testing.T) string { return w.server(t, "somebody-elses", nil).ID },
+		Foreign: func(t *testing.T) string { return w.server(t, "somebody-elses", nil).ID },
+		Spoil: map[string]func(*testing.T, resources.Instance){
+			"deleted": func(t *testing.T, i resources.Instance) {
+				testutil.Must(t, w.open(t).Delete(t.Context(), i.ID, i.Marks))
+			},
+		},
+		Copies: w.copiesOf,
+		Omits: map[string]string{
+			"Attach":    "a server has no objects but itself",
+			"Exhaust":   "an offer has one flavor",
+			"Calls":     "each call reads the file once",
+			"OpenWrong": "the file has no password",
+			"Withdraw":  "the file has no password",
+		},
 		ForeignImage: func(t *testing.T) drivertest.Foreign { return w.image(t, "somebody-elses", nil) },
 		Kill:         w.kill,
 		Objects:      w.objects,
@@ -193,6 +206,24 @@ func (w *world) setup(t *testing.T) drivertest.Setup {
 			return []drivertest.Foreign{w.server(t, node.Hostname, nil), w.server(t, node.Hostname+"-other", tags), w.image(t, upload.Name, nil)}
 		},
 	}
+}
+
+// copiesOf makes an object of the other type with the tags of an original. Those of its own type are not distinguished, as in OpenStack
+// nothing copies metadata to another server.
+func (w *world) copiesOf(t *testing.T, kind resources.Kind, original string) []drivertest.Foreign {
+	t.Helper()
+	object, found, err := w.open(t).(drivers.Adopter).LookUp(t.Context(), kind, original)
+	if err != nil || !found {
+		t.Fatalf("%s %s: found is %t, %v", kind, original, found, err)
+	}
+	tags := map[string]cty.Value{}
+	for key, value := range drivers.EncodeTags(object.Marks()) {
+		tags[key] = cty.StringVal(value)
+	}
+	if kind == resources.KindUpload {
+		return []drivertest.Foreign{w.server(t, "server-of-"+original, tags)}
+	}
+	return []drivertest.Foreign{w.image(t, "backup-of-"+original, tags)}
 }
 
 func (w *world) objects(t *testing.T) (all []string) {

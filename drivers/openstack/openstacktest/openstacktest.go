@@ -238,36 +238,36 @@ func (p *Project) LeaveVolume(t *testing.T, metadata map[string]string) string {
 	return p.volume(t, metadata)
 }
 
-// UsePort makes a server use a port, as far as Neutron knows, until the test ends.
-func (p *Project) UsePort(t *testing.T, port string) {
+// UsePort makes a new server use a port, as far as Neutron knows, until end.
+func (p *Project) UsePort(t *testing.T, port string) (end func()) {
 	t.Helper()
 	set := func(ctx context.Context, server string) error {
 		body := object{"port": object{"device_id": server, "device_owner": map[bool]string{true: "compute:nova"}[server != ""]}}
 		_, err := p.Network.Put(ctx, p.Network.ServiceURL("ports", port), body, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}}) //nolint:bodyclose // gophercloud has read and closed it
 		return err
 	}
-	if err := set(t.Context(), "11111111-2222-4333-8444-555555555555"); err != nil {
+	if err := set(t.Context(), fmt.Sprintf("11111111-2222-4333-8444-%012x", time.Now().UnixNano()&(1<<48-1))); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	return func() {
 		if err := set(context.WithoutCancel(t.Context()), ""); err != nil {
 			t.Errorf("free port %s: %v", port, err)
 		}
-	})
+	}
 }
 
-// UseVolume attaches a volume to a server until the test ends.
-func (p *Project) UseVolume(t *testing.T, volume, server string) {
+// UseVolume attaches a volume to a server until end.
+func (p *Project) UseVolume(t *testing.T, volume, server string) (end func()) {
 	t.Helper()
 	p.post(t, p.Compute, "servers/"+server+"/os-volume_attachments", object{"volumeAttachment": object{"volumeId": volume}}, nil)
 	p.until(t, "volume "+volume+" in use", func() error { return p.hasStatus(volume, "in-use") })
-	t.Cleanup(func() {
+	return func() {
 		address := p.Compute.ServiceURL("servers", server, "os-volume_attachments", volume)
 		if _, err := p.Compute.Delete(context.WithoutCancel(t.Context()), address, nil); err != nil { //nolint:bodyclose // gophercloud has read and closed it
 			t.Errorf("detach volume %s: %v", volume, err)
 		}
 		p.until(t, "volume "+volume+" free", func() error { return p.hasStatus(volume, "available") })
-	})
+	}
 }
 
 func (p *Project) volume(t *testing.T, metadata map[string]string) string {
