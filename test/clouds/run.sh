@@ -10,6 +10,7 @@
 # the temporary directory. Fails if anything is missing. Passes its arguments, such as -run, to go test.
 #
 #   NPCTL_AZURITE   directory of Azurite
+#   PKG             the packages to test, such as ./drivers/aws (default: all of these)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
@@ -60,4 +61,5 @@ export AWS_ENDPOINT_URL=http://127.0.0.1:$open NPCTL_TEST_AWS_AUTH=http://127.0.
 export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION=us-east-1
 export -n AWS_PROFILE
 export NPCTL_TEST_AZURITE=http://127.0.0.1:$blobs NPCTL_TEST_GCPLOCAL=http://127.0.0.1:$google
-go_test "$@" ./drivers/aws ./drivers/azure ./drivers/gce ./drivers/ibmvpc ./test/clouds
+read -ra packages <<<"${PKG:-./drivers/aws ./drivers/azure ./drivers/gce ./drivers/ibmvpc ./test/clouds}"
+go_test "$@" "${packages[@]}"

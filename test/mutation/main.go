@@ -4,7 +4,8 @@
 //
 //	go run ./test/mutation -seed 21 -n 20                     draw 20 mutations and list them
 //	go run ./test/mutation -seed 21 -n 20 -run                draw and run them
-//	go run ./test/mutation -ownership -run                    run all that take an object of others for npctl's
+//	go run ./test/mutation -ownership -run                    run all that take an object of others for npctl's: those of
+//	                                                          aws and kubernetes with their services, as root
 //	go run ./test/mutation -from LIST [-only N] -run          run those of a list (or only its Nth)
 //
 // Every 20 mutations hold 6 of plan, 6 of reconcile, 5 of drivers and 3 of state (with state/bolt). A longer list
@@ -32,6 +33,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -169,9 +171,14 @@ func (b bench) result(sites map[string][]mutation, line string) string {
 	if err := b.compile(m); err != nil {
 		return "does not compile"
 	}
+	goTest := []string{"go", "test", "-p=1", "-vet=off", "-failfast", "-timeout=" + b.timeout.String()}
 	for _, packages := range m.tests() {
-		arguments := append([]string{"test", "-p=1", "-vet=off", "-failfast", "-timeout=" + b.timeout.String()}, packages...)
-		if out, err := b.command(m, arguments...); err != nil {
+		if out, err := b.command(m, slices.Concat(goTest, packages)...); err != nil {
+			return "killed by " + killer(out)
+		}
+	}
+	if script := m.service(); script != nil {
+		if out, err := b.command(m, append(script, "-failfast")...); err != nil {
 			return "killed by " + killer(out)
 		}
 	}
@@ -179,12 +186,12 @@ func (b bench) result(sites map[string][]mutation, line string) string {
 }
 
 func (b bench) compile(m mutation) error {
-	_, err := b.command(m, "build", "./"+path.Dir(m.file))
+	_, err := b.command(m, "go", "build", "./"+path.Dir(m.file))
 	return err
 }
 
-// command runs the go command with an overlay of the mutation. The overlay is in GOFLAGS, so that tests that build
-// npctl themselves build the mutant.
+// command runs a command with an overlay of the mutation for go. The overlay is in GOFLAGS, so that tests that build npctl
+// themselves build the mutant.
 func (b bench) command(m mutation, arguments ...string) (string, error) {
 	mutant := filepath.Join(b.scratch, "mutant.go")
 	if err := os.WriteFile(mutant, m.mutant(), 0o600); err != nil {
@@ -195,7 +202,7 @@ func (b bench) command(m mutation, arguments ...string) (string, error) {
 	if err := os.WriteFile(overlay, []byte(text), 0o600); err != nil {
 		return "", err
 	}
-	command := exec.CommandContext(context.Background(), "go", arguments...)
+	command := exec.CommandContext(context.Background(), arguments[0], arguments[1:]...)
 	command.Dir = b.root
 	command.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	out, err := command.CombinedOutput()
