@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -32,8 +33,10 @@ func instanceIsAdopted(t *testing.T, s *suite) {
 	if err != nil || !found || object.ID() != id || object.Marks() != (resources.OwnerTags{}) || object.Name() == "" || object.Created().IsZero() {
 		t.Fatalf("LookUp = %+v, %t, %v", object, found, err)
 	}
+	s.isOfOthers(t, id, true)
 	s.adopt(t, id, marks, resources.OwnerTags{})
 	testutil.Must(t, adopter.Adopt(t.Context(), id, marks, resources.OwnerTags{}))
+	s.isOfOthers(t, id, false)
 	s.eventually(t, func() error { _, err := s.listed(t.Context(), s.reopened(t), marks.ID); return err })
 	now, _ := s.listed(t.Context(), s.Cloud, marks.ID)
 	if diff := cmp.Diff(marks, now.Marks); diff != "" || now.ID != id {
@@ -55,6 +58,19 @@ func (s *suite) adopt(t *testing.T, id string, marks, former resources.OwnerTags
 	s.eventually(t, func() error { return adopter.Adopt(t.Context(), id, marks, former) })
 }
 
+// isOfOthers waits until ListOthers lists an object, or does not.
+func (s *suite) isOfOthers(t *testing.T, id string, want bool) {
+	t.Helper()
+	adopter, _ := drivers.AdopterOf(s.Cloud)
+	s.eventually(t, func() error {
+		others, err := adopter.ListOthers(t.Context())
+		if is := slices.ContainsFunc(others, func(o resources.ExistingObject) bool { return o.ID() == id }); err == nil && is != want {
+			err = fmt.Errorf("ListOthers lists %s: %t, want %t", id, is, want)
+		}
+		return err
+	})
+}
+
 func imageIsAdopted(t *testing.T, s *suite) {
 	adopter, _ := drivers.AdopterOf(s.Cloud)
 	store := s.images(t)
@@ -63,9 +79,11 @@ func imageIsAdopted(t *testing.T, s *suite) {
 	if err != nil || !found || object.ID() != theirs.ID || object.Marks() != (resources.OwnerTags{}) {
 		t.Fatalf("LookUp = %+v, %t, %v", object, found, err)
 	}
+	s.isOfOthers(t, theirs.ID, true)
 	for range 2 {
 		testutil.Must(t, adopter.Adopt(t.Context(), theirs.ID, marks, resources.OwnerTags{}))
 	}
+	s.isOfOthers(t, theirs.ID, false)
 	other := marks
 	other.ID = "another"
 	if err := adopter.Adopt(t.Context(), theirs.ID, other, resources.OwnerTags{}); !errors.Is(err, drivers.ErrNotOurs) {
