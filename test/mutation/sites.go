@@ -49,13 +49,13 @@ func (m mutation) tests() [][]string {
 	return stages
 }
 
-// service returns the command of the tests that need a service and have to find a mutation of ownership, or nil. None of them runs npctl,
-// which the script would build as a mutant in bin.
+// service returns the command of the tests that need a service and have to find a mutation of ownership, or nil: the groups of the contract
+// about ownership, and the driver's own tests. None of them runs npctl, which the script would build as a mutant in bin.
 func (m mutation) service() []string {
 	own := path.Dir(m.file)
 	script, ok := map[string][]string{
-		"drivers/aws":        {"test/clouds/run.sh", "-run=^TestMoto"},
-		"drivers/kubernetes": {"test/kubernetes/run.sh", "-run=^TestContract$"},
+		"drivers/aws":        {"test/clouds/run.sh", "-run=^TestMoto/^(Instances|Images|Sweeper|Adopter|Copies|Foreign|snapshot|image)$"},
+		"drivers/kubernetes": {"test/kubernetes/run.sh", "-run=^TestContract$/^(kubernetes_pod|openshift_project|openshiftpods)$/^(Instances|Access|Copies|Foreign)$"},
 	}[own]
 	if !ok || m.operator != trustAll {
 		return nil
