@@ -24,7 +24,7 @@ import (
 
 // A node of an offer with an allocation strategy is an instant fleet of one instance. CreateFleet needs a launch template. The
 // name of a template is a hash of its content, so it never changes: nodes share it, and the node that finds none creates it.
-// Its ownership tags have that name as the ID, since it belongs to no single node. List deletes it after the last instance that
+// Its ownership tags have that name as the ID, since it belongs to no single node. FinishDeletion deletes it after the last instance that
 // this process has deleted; any other template without instances is a leftover.
 
 // launchTemplate are the settings of an offer for CreateFleet.

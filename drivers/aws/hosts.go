@@ -15,7 +15,7 @@ import (
 )
 
 // A node of an offer with dedicated_host has a host of its own, with the same ownership tags. EC2 releases a host only after its
-// instance has ended, so List releases the hosts of deleted instances; after a crash they are leftovers.
+// instance has ended, so FinishDeletion releases it; after a crash it is a leftover.
 
 // runOnHost allocates a host and requests an instance on it. The host of an earlier call is used again.
 func (c *Cloud) runOnHost(ctx context.Context, spec drivers.Spec, in ec2.RunInstancesInput, instanceType string) (resources.Instance, error) {
