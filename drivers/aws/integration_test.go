@@ -270,7 +270,7 @@ func useVolume(t *testing.T, id string) (end func()) {
 	_, err := sdk(t).AttachVolume(t.Context(), &ec2.AttachVolumeInput{InstanceId: aws.String(instance), VolumeId: aws.String(id), Device: aws.String("/dev/sdf")})
 	testutil.Must(t, err)
 	return func() {
-		_, err := sdk(t).DetachVolume(uncanceled(t), &ec2.DetachVolumeInput{VolumeId: aws.String(id)})
+		_, err := sdk(t).DetachVolume(uncanceled(t), &ec2.DetachVolumeInput{InstanceId: aws.String(instance), VolumeId: aws.String(id), Device: aws.String("/dev/sdf")})
 		testutil.Must(t, err)
 	}
 }

@@ -268,7 +268,7 @@ func (c *collector) read(f *ast.FuncDecl) {
 // trustAll takes every object for npctl's, or for one of the expected record: the operator of -ownership, which no draw has.
 const trustAll = "trust"
 
-// trust replaces a check of the owner of an object. The arguments stay, so that the mutant has no unused variables.
+// trust replaces a check of the owner of an object. Its operands stay, so that the mutant has no unused variables and imports.
 func (c *collector) trust(call *ast.CallExpr) {
 	name, receiver := "", ""
 	switch f := call.Fun.(type) {
@@ -282,7 +282,7 @@ func (c *collector) trust(call *ast.CallExpr) {
 	case "SameRecord":
 		c.add(trustAll, call, "func(...any) bool { return true }("+receiver+", "+arguments+")", "true")
 	case "CheckOwner", "CheckAdoptable", "CheckLeftover":
-		c.add(trustAll, call, "func(...any) error { return nil }("+arguments+")", "nil")
+		c.add(trustAll, call, "func(...any) error { return nil }("+c.at(call.Fun.Pos(), call.Fun.End())+", "+arguments+")", "nil")
 	case "OnlyOf":
 		c.add(trustAll, call, "func(_ any, marks resources.OwnerTags) resources.OwnerTags { return marks }("+arguments+")", "any type")
 	case "OwnerOf":
