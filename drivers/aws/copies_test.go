@@ -103,10 +103,7 @@ func (c *copier) host(tags []types.Tag) {
 	made, err := c.AllocateHosts(c.Context(), &ec2.AllocateHostsInput{InstanceType: aws.String("t3.small"), AvailabilityZone: aws.String(motoZone), Quantity: aws.Int32(1)})
 	testutil.Must(c.T, err)
 	id := made.HostIds[0]
-	c.add(id, tags, func(ctx context.Context) (bool, error) {
-		found, err := c.DescribeHosts(ctx, &ec2.DescribeHostsInput{HostIds: []string{id}})
-		return err == nil && (len(found.Hosts) == 0 || found.Hosts[0].State != types.AllocationStateAvailable), err
-	})
+	c.add(id, tags, func(context.Context) (bool, error) { return false, hostStays(c.T, id) })
 }
 
 func (c *copier) template(name string, tags []types.Tag) {
@@ -115,10 +112,7 @@ func (c *copier) template(name string, tags []types.Tag) {
 		TagSpecifications:  []types.TagSpecification{{ResourceType: types.ResourceTypeLaunchTemplate, Tags: tags}}}) // moto ignores later ones
 	testutil.Must(c.T, err)
 	id := aws.ToString(made.LaunchTemplate.LaunchTemplateId)
-	c.add(id, tags, func(ctx context.Context) (bool, error) {
-		found, err := c.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{LaunchTemplateIds: []string{id}})
-		return err == nil && len(found.LaunchTemplates) == 0, err
-	})
+	c.add(id, tags, func(context.Context) (bool, error) { return false, templateStays(c.T, id) })
 }
 
 // templateTags returns the tags of the launch template of an instance, or nil.

@@ -4,6 +4,7 @@ package aws
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,12 +145,17 @@ func motoSetup(t *testing.T, offer cty.Value) drivertest.Setup {
 			}
 			return offerConfig(map[string]cty.Value{"instance_types": words("t3.small", "t3.medium")}), w.refuse("t3.small", with)
 		},
-		Foreign:        foreignInstance,
-		ForeignImage:   func(t *testing.T) drivertest.Foreign { return foreignImage(t, c) },
-		Attach:         attach,
-		Copies:         copiesOf,
-		LeaveBehind:    leaveVolume,
-		Use:            func(t *testing.T, l resources.Leftover) func() { return useVolume(t, l.ID) },
+		Foreign:      foreignInstance,
+		ForeignImage: func(t *testing.T) drivertest.Foreign { return foreignImage(t, c) },
+		Attach:       attach,
+		Copies:       copiesOf,
+		Leftovers: map[string]drivertest.Leftover{
+			resources.LeftoverVolume:         {Leave: leaveVolume, Use: useVolume},
+			resources.LeftoverPort:           {Leave: leaveInterface, Use: useInterface},
+			resources.LeftoverSnapshot:       {Leave: leaveSnapshot, Unused: "only an AMI of npctl uses it, whose deletion deletes both"},
+			resources.LeftoverHost:           {Leave: leaveHost, Stays: hostStays, Unused: "moto places no instance on a host; TestMotoContractOfDedicatedHosts has one of its own"},
+			resources.LeftoverLaunchTemplate: {Leave: leaveTemplate, Stays: templateStays, Unused: "one that an instance uses is not listed"},
+		},
 		LoseNextAnswer: func(*testing.T) { w.loseNext(creates) },
 		Spoil: map[string]func(*testing.T, resources.Instance){
 			"stopped": func(t *testing.T, i resources.Instance) {
@@ -163,7 +169,9 @@ func motoSetup(t *testing.T, offer cty.Value) drivertest.Setup {
 		},
 		Omits: map[string]string{
 			"Kill": "TestMotoContractOfKills", "Neighbours": "TestMotoContractOfKills",
-			"Withdraw": "moto checks no credentials; TestExpiredCredentialsAreRenewedOnce",
+			resources.LeftoverFloatingIP: "the driver creates none",
+			resources.LeftoverObject:     "this Cloud has no bucket; TestMotoContractOfImports copies objects",
+			"Withdraw":                   "moto checks no credentials; TestExpiredCredentialsAreRenewedOnce",
 		},
 		Calls:  w.count,
 		Alone:  true,
@@ -264,8 +272,9 @@ func leaveVolume(t *testing.T, m resources.OwnerTags) resources.Leftover {
 	return resources.Leftover{Type: resources.LeftoverVolume, ID: id, Marks: m}
 }
 
-func useVolume(t *testing.T, id string) (end func()) {
+func useVolume(t *testing.T, l resources.Leftover) (end func()) {
 	t.Helper()
+	id := l.ID
 	instance := foreignInstance(t)
 	_, err := sdk(t).AttachVolume(t.Context(), &ec2.AttachVolumeInput{InstanceId: aws.String(instance), VolumeId: aws.String(id), Device: aws.String("/dev/sdf")})
 	testutil.Must(t, err)
@@ -273,6 +282,65 @@ func useVolume(t *testing.T, id string) (end func()) {
 		_, err := sdk(t).DetachVolume(uncanceled(t), &ec2.DetachVolumeInput{InstanceId: aws.String(instance), VolumeId: aws.String(id), Device: aws.String("/dev/sdf")})
 		testutil.Must(t, err)
 	}
+}
+
+func leaveInterface(t *testing.T, m resources.OwnerTags) resources.Leftover {
+	t.Helper()
+	subnets, err := sdk(t).DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{})
+	testutil.Must(t, err)
+	made, err := sdk(t).CreateNetworkInterface(t.Context(), &ec2.CreateNetworkInterfaceInput{SubnetId: subnets.Subnets[0].SubnetId,
+		TagSpecifications: specifications(types.ResourceTypeNetworkInterface, m)})
+	testutil.Must(t, err)
+	return resources.Leftover{Type: resources.LeftoverPort, ID: aws.ToString(made.NetworkInterface.NetworkInterfaceId), Marks: m}
+}
+
+func specifications(kind types.ResourceType, m resources.OwnerTags) []types.TagSpecification {
+	if m.Installation == "" {
+		return nil
+	}
+	return []types.TagSpecification{{ResourceType: kind, Tags: tagList(drivers.EncodeTags(m))}}
+}
+
+func useInterface(t *testing.T, l resources.Leftover) (end func()) {
+	t.Helper()
+	made, err := sdk(t).AttachNetworkInterface(t.Context(), &ec2.AttachNetworkInterfaceInput{DeviceIndex: aws.Int32(1), InstanceId: aws.String(foreignInstance(t)), NetworkInterfaceId: aws.String(l.ID)})
+	testutil.Must(t, err)
+	return func() {
+		_, err := sdk(t).DetachNetworkInterface(uncanceled(t), &ec2.DetachNetworkInterfaceInput{AttachmentId: made.AttachmentId})
+		testutil.Must(t, err)
+	}
+}
+
+func leaveSnapshot(t *testing.T, m resources.OwnerTags) resources.Leftover {
+	t.Helper()
+	made, err := sdk(t).CreateSnapshot(t.Context(), &ec2.CreateSnapshotInput{VolumeId: aws.String(newVolume(t, nil)), TagSpecifications: specifications(types.ResourceTypeSnapshot, m)})
+	testutil.Must(t, err)
+	return resources.Leftover{Type: resources.LeftoverSnapshot, ID: aws.ToString(made.SnapshotId), Marks: m}
+}
+
+func leaveHost(t *testing.T, m resources.OwnerTags) resources.Leftover {
+	t.Helper()
+	made, err := sdk(t).AllocateHosts(t.Context(), &ec2.AllocateHostsInput{InstanceType: aws.String("t3.small"), AvailabilityZone: aws.String(motoZone), Quantity: aws.Int32(1),
+		TagSpecifications: specifications(types.ResourceTypeDedicatedHost, m)})
+	testutil.Must(t, err)
+	return resources.Leftover{Type: resources.LeftoverHost, ID: made.HostIds[0], Marks: m}
+}
+
+func leaveTemplate(t *testing.T, m resources.OwnerTags) resources.Leftover {
+	t.Helper()
+	made, err := sdk(t).CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{LaunchTemplateName: aws.String(cmp.Or(m.ID, "theirs")),
+		LaunchTemplateData: &types.RequestLaunchTemplateData{InstanceType: "t3.small"}, TagSpecifications: specifications(types.ResourceTypeLaunchTemplate, m)})
+	testutil.Must(t, err)
+	return resources.Leftover{Type: resources.LeftoverLaunchTemplate, ID: aws.ToString(made.LaunchTemplate.LaunchTemplateId), Marks: m}
+}
+
+func templateStays(t *testing.T, id string) error {
+	t.Helper()
+	found, err := sdk(t).DescribeLaunchTemplates(t.Context(), &ec2.DescribeLaunchTemplatesInput{LaunchTemplateIds: []string{id}})
+	if err == nil && len(found.LaunchTemplates) == 0 {
+		err = errors.New("launch template " + id + " was deleted")
+	}
+	return err
 }
 
 func attach(t *testing.T, instance string) []drivertest.Foreign {

@@ -85,7 +85,6 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 	logIn(t)
 	a := azuretest.New()
 	c := mustOpen(t, a)
-	uses := 0
 	return drivertest.Setup{
 		Cloud:   c,
 		Reopen:  func(t *testing.T) drivers.Cloud { return mustOpen(t, a) },
@@ -133,20 +132,10 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 		Copies: func(t *testing.T, kind resources.Kind, original string) []drivertest.Foreign {
 			return copiesOf(t, a, c, kind, original)
 		},
-		LeaveBehind: func(t *testing.T, m resources.OwnerTags) resources.Leftover {
-			name := "disk-" + m.ID
-			_, err := c.disks.BeginCreateOrUpdate(t.Context(), azuretest.Group, name, armcompute.Disk{Location: to.Ptr(azuretest.Location), Tags: pointers(drivers.EncodeTags(m)),
-				Properties: &armcompute.DiskProperties{CreationData: &armcompute.CreationData{CreateOption: to.Ptr(armcompute.DiskCreateOptionEmpty)}}}, nil)
-			testutil.Must(t, err)
-			return resources.Leftover{Type: resources.LeftoverVolume, ID: name, Marks: m}
-		},
-		Use: func(_ *testing.T, l resources.Leftover) func() {
-			uses++
-			a.AttachDisk(l.ID, fmt.Sprint("foreign-", uses))
-			return func() { a.AttachDisk(l.ID, "") }
-		},
-		Kill:    func(t *testing.T, k *testutil.Killer) drivers.Cloud { return mustOpen(t, k.Transport(a, changes)) },
-		Objects: func(*testing.T) []string { return slices.Sorted(maps.Keys(a.Objects())) },
+		Leftovers: leftovers(a, c),
+		Omits:     drivertest.NotCreated(nil, resources.LeftoverSnapshot, resources.LeftoverObject, resources.LeftoverHost, resources.LeftoverLaunchTemplate),
+		Kill:      func(t *testing.T, k *testutil.Killer) drivers.Cloud { return mustOpen(t, k.Transport(a, changes)) },
+		Objects:   func(*testing.T) []string { return slices.Sorted(maps.Keys(a.Objects())) },
 		Neighbours: func(t *testing.T, node drivers.Spec, upload drivers.ImageSpec) []drivertest.Foreign {
 			return neighbours(t, a, c, vmName(node)+"-old", upload.Name+"-old")
 		},
@@ -260,6 +249,36 @@ func neighbours(t *testing.T, a *azuretest.Cloud, c *Cloud, vm, image string) (a
 
 // copiesOf makes a disk, an image, an interface and an address with the tags of an object, and another virtual machine, as a restored
 // backup.
+// leftovers are the types of objects that remain, which machines of others can use.
+func leftovers(a *azuretest.Cloud, c *Cloud) map[string]drivertest.Leftover {
+	uses := 0
+	attach := func(to func(name, vm string)) func(*testing.T, resources.Leftover) func() {
+		return func(_ *testing.T, l resources.Leftover) func() {
+			uses++
+			to(l.ID, fmt.Sprint("foreign-", uses))
+			return func() { to(l.ID, "") }
+		}
+	}
+	add := func(kind string, create func(map[string]string) string) func(*testing.T, resources.OwnerTags) resources.Leftover {
+		return func(_ *testing.T, m resources.OwnerTags) resources.Leftover {
+			return resources.Leftover{Type: kind, ID: create(drivers.EncodeTags(m)), Marks: m}
+		}
+	}
+	disk := func(t *testing.T, m resources.OwnerTags) resources.Leftover {
+		t.Helper()
+		name := "disk-" + m.ID
+		_, err := c.disks.BeginCreateOrUpdate(t.Context(), azuretest.Group, name, armcompute.Disk{Location: to.Ptr(azuretest.Location), Tags: pointers(drivers.EncodeTags(m)),
+			Properties: &armcompute.DiskProperties{CreationData: &armcompute.CreationData{CreateOption: to.Ptr(armcompute.DiskCreateOptionEmpty)}}}, nil)
+		testutil.Must(t, err)
+		return resources.Leftover{Type: resources.LeftoverVolume, ID: name, Marks: m}
+	}
+	return map[string]drivertest.Leftover{
+		resources.LeftoverVolume:     {Leave: disk, Use: attach(a.AttachDisk), OfAny: true},
+		resources.LeftoverPort:       {Leave: add(resources.LeftoverPort, a.AddInterface), Use: attach(a.AttachInterface)},
+		resources.LeftoverFloatingIP: {Leave: add(resources.LeftoverFloatingIP, a.AddAddress), Use: attach(a.AttachAddress)},
+	}
+}
+
 func copiesOf(t *testing.T, a *azuretest.Cloud, c *Cloud, kind resources.Kind, original string) (copies []drivertest.Foreign) {
 	t.Helper()
 	source := "vm " + original

@@ -3,8 +3,6 @@ package drivertest
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -113,121 +111,6 @@ func imageIsMissing(t *testing.T, s *suite) {
 		if err != nil || len(problems) != 1 || problems[0].Detail == "" {
 			t.Errorf("by %s: %s, %+v, %v; want one problem", name, got.ID, problems, err)
 		}
-	}
-}
-
-func sweeperTests() []test {
-	can := []string{"sweeper", "LeaveBehind"}
-	uses := append(slices.Clip(can), "Use")
-	return []test{
-		{"AbilityMatchesSetup", nil, func(t *testing.T, s *suite) { _, ok := drivers.SweeperOf(s.Cloud); s.checkAbility(t, "sweeper", ok) }},
-		{"WhatStaysBehindIsListedAndRemoved", can, leftoverGoes},
-		{"WhatCarriesOtherMarksIsLeftAlone", can, otherMarksStay},
-		{"WhatCarriesNoMarksIsLeftAlone", can, unmarkedStays},
-		{"WhatIsInUseByNowIsLeftAlone", uses, inUseStays},
-		{"WhatAnotherObjectUsesByNowIsLeftAlone", uses, movedStays},
-	}
-}
-
-func (s *suite) leftover(t *testing.T, sweeper drivers.Sweeper, id string) (resources.Leftover, error) {
-	t.Helper()
-	list, err := sweeper.Leftovers(t.Context())
-	if err != nil {
-		return resources.Leftover{}, err
-	}
-	i := slices.IndexFunc(list, func(l resources.Leftover) bool { return l.ID == id })
-	if i < 0 {
-		return resources.Leftover{}, fmt.Errorf("leftover %s is not listed", id)
-	}
-	return list[i], nil
-}
-
-func leftoverGoes(t *testing.T, s *suite) {
-	sweeper, _ := drivers.SweeperOf(s.Cloud)
-	marks := s.spec().Marks
-	left := s.LeaveBehind(t, marks)
-	var seen resources.Leftover
-	s.eventually(t, func() (err error) { seen, err = s.leftover(t, sweeper, left.ID); return err })
-	if seen.Type != left.Type || seen.Marks.Installation != marks.Installation || seen.Marks.ID != marks.ID || seen.Marks.Kind != marks.Kind {
-		t.Errorf("leftover is %+v, want a %s of node %s", seen, left.Type, marks.ID)
-	}
-	if !slices.Contains(resources.LeftoverTypes, seen.Type) {
-		t.Errorf("leftover has type %s, want one of %q", seen.Type, resources.LeftoverTypes)
-	}
-	if seen.InUse {
-		t.Error("leftover is in use")
-	}
-	for range 2 {
-		testutil.Must(t, sweeper.DeleteLeftover(t.Context(), seen))
-	}
-	s.eventually(t, func() error {
-		if _, err := s.leftover(t, sweeper, left.ID); err == nil {
-			return errors.New("it is still listed")
-		}
-		return nil
-	})
-}
-
-func otherMarksStay(t *testing.T, s *suite) {
-	sweeper, _ := drivers.SweeperOf(s.Cloud)
-	left := s.LeaveBehind(t, s.spec().Marks)
-	left.Marks.ID = "another"
-	if err := sweeper.DeleteLeftover(t.Context(), left); err == nil {
-		t.Error("DeleteLeftover deleted an object with other ownership tags than expected")
-	}
-	if _, err := s.leftover(t, sweeper, left.ID); err != nil {
-		t.Error(err)
-	}
-}
-
-// unmarkedStays asks for the deletion of another's object as a listing without ownership tags would name it.
-func unmarkedStays(t *testing.T, s *suite) {
-	sweeper, _ := drivers.SweeperOf(s.Cloud)
-	left := s.LeaveBehind(t, resources.OwnerTags{})
-	ours := s.LeaveBehind(t, s.spec().Marks)
-	s.eventually(t, func() error { _, err := s.leftover(t, sweeper, ours.ID); return err })
-	if _, err := s.leftover(t, sweeper, left.ID); err == nil {
-		t.Errorf("the %s %s is listed, without ownership tags", left.Type, left.ID)
-	}
-	if err := sweeper.DeleteLeftover(t.Context(), left); !errors.Is(err, drivers.ErrNotOurs) {
-		t.Errorf("DeleteLeftover of a %s without ownership tags: %v, want ErrNotOurs", left.Type, err)
-	}
-}
-
-func inUseStays(t *testing.T, s *suite) {
-	sweeper, _ := drivers.SweeperOf(s.Cloud)
-	left := s.LeaveBehind(t, s.spec().Marks)
-	var seen resources.Leftover
-	s.eventually(t, func() (err error) { seen, err = s.leftover(t, sweeper, left.ID); return err })
-	defer s.Use(t, seen)()
-	if err := sweeper.DeleteLeftover(t.Context(), seen); !errors.Is(err, drivers.ErrNotOurs) {
-		t.Errorf("DeleteLeftover of a %s that was attached after it was listed: %v, want ErrNotOurs", seen.Type, err)
-	}
-	if now, err := s.leftover(t, sweeper, left.ID); err != nil || !now.InUse {
-		t.Errorf("leftover is %+v, %v; want it still in use", now, err)
-	}
-}
-
-// movedStays attaches a leftover to one object before it is listed, and to another one afterwards. A plan deletes the first case if that
-// object is a server that is gone.
-func movedStays(t *testing.T, s *suite) {
-	sweeper, _ := drivers.SweeperOf(s.Cloud)
-	left := s.LeaveBehind(t, s.spec().Marks)
-	end := s.Use(t, left)
-	var seen resources.Leftover
-	s.eventually(t, func() (err error) {
-		if seen, err = s.leftover(t, sweeper, left.ID); err == nil && !seen.InUse {
-			err = fmt.Errorf("the %s %s is not in use", seen.Type, seen.ID)
-		}
-		return err
-	})
-	end()
-	defer s.Use(t, left)()
-	if err := sweeper.DeleteLeftover(t.Context(), seen); !errors.Is(err, drivers.ErrNotOurs) {
-		t.Errorf("DeleteLeftover of a %s that was attached to another object after it was listed: %v, want ErrNotOurs", seen.Type, err)
-	}
-	if now, err := s.leftover(t, sweeper, left.ID); err != nil || !now.InUse || now.Server == seen.Server && seen.Server != "" {
-		t.Errorf("leftover is %+v, %v; want it in use by another object than %q", now, err, seen.Server)
 	}
 }
 

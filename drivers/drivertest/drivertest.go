@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"sync/atomic"
@@ -67,11 +68,8 @@ type Setup struct {
 	// its ownership tags: an image, a disk and a clone of it, an instance like it. It omits kinds that the project does not
 	// support, and those that nothing distinguishes (docs/security.md). Stays accepts ownership tags.
 	Copies func(t *testing.T, kind resources.Kind, original string) []Foreign
-	// LeaveBehind creates an object other than an instance with these ownership tags, of a type that Leftovers lists. With zero
-	// tags it creates one of another user, which the test's end deletes.
-	LeaveBehind func(t *testing.T, marks resources.OwnerTags) resources.Leftover
-	// Use makes a new object of another user use a leftover, and returns the end of the use.
-	Use func(t *testing.T, l resources.Leftover) (end func())
+	// Leftovers are the types of objects other than instances that Sweeper.Leftovers lists.
+	Leftovers map[string]Leftover
 	// LoseNextAnswer makes the next Create return an error although its instance appears.
 	LoseNextAnswer func(t *testing.T)
 	// Kill opens the project for a client that k kills at its calls that change something.
@@ -100,7 +98,7 @@ type Setup struct {
 	// snapshots, adopter, amounts (instances have no cores and RAM of their own).
 	Lacks []string
 	// Omits has the reason of each unset field without which the suite cannot run a test: why the rule cannot be broken in this
-	// cloud, or which test checks it instead. Its keys are names of fields, from Rejected to Damage.
+	// cloud, or which test checks it instead. Its keys are names of fields, from Rejected to Damage, and types that Leftovers lacks.
 	Omits map[string]string
 	// Settle is the time within which the cloud completes an accepted operation; default 30 s.
 	Settle time.Duration
@@ -110,6 +108,29 @@ type Setup struct {
 	ImageSize int
 	// ImageFormat is the format of test images, which contain random bytes; default raw.
 	ImageFormat string
+}
+
+// NotCreated is the reason in Setup.Omits for types of leftovers that a driver never creates. It returns reasons, with others for some types.
+func NotCreated(others map[string]string, types ...string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, others)
+	for _, kind := range types {
+		all[kind] = "the driver creates none"
+	}
+	return all
+}
+
+// Leftover describes a type of resources.LeftoverTypes in a project.
+type Leftover struct {
+	// Leave creates an object with these ownership tags. With zero tags it creates one of another user, which the test's end deletes.
+	Leave func(t *testing.T, marks resources.OwnerTags) resources.Leftover
+	// Use makes a new object of another user use a leftover, and returns the end of the use. Nil needs Unused.
+	Use    func(t *testing.T, l resources.Leftover) (end func())
+	Unused string // why nothing uses such an object
+	OfAny  bool   // both nodes and uploads have objects of the type
+	// Stays returns an error when an object is gone. It is for types that the cloud selects by ownership tags only: to DeleteLeftover,
+	// an object without them does not exist.
+	Stays func(t *testing.T, id string) error
 }
 
 // Foreign is an object in the project that npctl did not create.

@@ -44,9 +44,7 @@ func readingChangesNothing(t *testing.T, s *suite) {
 		_, err := s.images(t).UploadImage(t.Context(), upload, bytes.NewReader(content))
 		testutil.Must(t, err)
 	}
-	if s.LeaveBehind != nil {
-		s.LeaveBehind(t, s.spec().Marks)
-	}
+	s.leaveAll(t)
 	s.checkReads(t, "of all kinds of objects")
 	k := &testutil.Killer{}
 	c := s.Kill(t, k)

@@ -149,9 +149,14 @@ func retriedUpload(t *testing.T, s *suite) {
 		}
 		return err
 	})
+	other := s.imageSpec(content)
+	kept, err := store.UploadImage(t.Context(), other, bytes.NewReader(content))
+	testutil.Must(t, err)
+	s.readyImage(t, kept.ID, other.Marks)
 	spec.MaybeCreated = true
 	second, err := store.UploadImage(t.Context(), spec, bytes.NewReader(content))
 	testutil.Must(t, err)
+	s.readyImage(t, kept.ID, other.Marks)
 	s.eventually(t, func() error {
 		list, err := store.ListImages(t.Context())
 		var ids []string

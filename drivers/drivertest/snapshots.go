@@ -74,14 +74,14 @@ func (s *suite) readyImage(t *testing.T, id string, marks resources.OwnerTags) r
 		case err != nil:
 			return err
 		case !found:
-			return errors.New("the snapshot is not listed")
+			return fmt.Errorf("image %s is not listed", id)
 		case image.Status != resources.StatusReady:
-			return fmt.Errorf("the snapshot is %s", image.Status)
+			return fmt.Errorf("image %s is %s", id, image.Status)
 		}
 		return nil
 	})
 	if image.ID != id {
-		t.Errorf("Snapshot returned %s, listed is %s", id, image.ID)
+		t.Errorf("listed is image %s, want %s", image.ID, id)
 	}
 	return image
 }

@@ -213,6 +213,10 @@ func exhaust(s *gcetest.Server, kind error) (offer cty.Value, requests func() in
 	return offerConfig(map[string]cty.Value{"machine_types": words("e2-small", "e2-medium")}), func() int { return n }
 }
 
+// others are the types of leftovers besides disks.
+var others = []string{resources.LeftoverPort, resources.LeftoverFloatingIP, resources.LeftoverSnapshot, resources.LeftoverObject, resources.LeftoverHost,
+	resources.LeftoverLaunchTemplate}
+
 func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 	t.Helper()
 	s, l := gcetest.InMemory(), &lossy{}
@@ -263,8 +267,10 @@ func setup(t *testing.T, offer cty.Value) drivertest.Setup {
 		Copies: func(t *testing.T, _ resources.Kind, original string) []drivertest.Foreign {
 			return o.copiesOf(t, original)
 		},
-		LeaveBehind: func(_ *testing.T, m resources.OwnerTags) resources.Leftover { return o.leave(m) },
-		Use:         o.use,
+		Leftovers: map[string]drivertest.Leftover{
+			resources.LeftoverVolume: {Leave: func(_ *testing.T, m resources.OwnerTags) resources.Leftover { return o.leave(m) }, Use: o.use},
+		},
+		Omits: drivertest.NotCreated(nil, others...),
 		Kill: func(t *testing.T, k *testutil.Killer) drivers.Cloud {
 			return mustOpen(t, s, func(http.RoundTripper) http.RoundTripper { return k.Transport(s.Transport(), changes) })
 		},

@@ -62,12 +62,14 @@ func TestGcplocalContract(t *testing.T) {
 			Rejected: map[string]func(*drivers.Spec){
 				"unknown zone": func(s *drivers.Spec) { s.Zone = "europe-west1-x" },
 			},
-			Foreign:        func(*testing.T) string { return o.instance() },
-			LeaveBehind:    func(_ *testing.T, m resources.OwnerTags) resources.Leftover { return o.leave(m) },
-			LoseNextAnswer: func(*testing.T) { l.armed.Store(true) },
-			Omits: map[string]string{
-				"Attach": inDouble, "Calls": inDouble, "Exhaust": inDouble, "FillQuota": inDouble, "OpenWrong": inDouble, "Spoil": inDouble, "Use": inDouble, "Withdraw": inDouble,
+			Foreign: func(*testing.T) string { return o.instance() },
+			Leftovers: map[string]drivertest.Leftover{
+				resources.LeftoverVolume: {Leave: func(_ *testing.T, m resources.OwnerTags) resources.Leftover { return o.leave(m) }, Unused: inDouble},
 			},
+			LoseNextAnswer: func(*testing.T) { l.armed.Store(true) },
+			Omits: drivertest.NotCreated(map[string]string{
+				"Attach": inDouble, "Calls": inDouble, "Exhaust": inDouble, "FillQuota": inDouble, "OpenWrong": inDouble, "Spoil": inDouble, "Withdraw": inDouble,
+			}, others...),
 		}
 	}, "Instances", "Sweeper", "Errors")
 }

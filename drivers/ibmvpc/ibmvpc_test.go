@@ -180,14 +180,12 @@ func setup(t *testing.T, attributes map[string]cty.Value) drivertest.Setup {
 		Copies: func(_ *testing.T, kind resources.Kind, original string) []drivertest.Foreign {
 			return l.copiesOf(kind, original)
 		},
-		LeaveBehind: func(_ *testing.T, m resources.OwnerTags) resources.Leftover {
-			name := "theirs"
-			if m.Installation != "" {
-				name, _ = objectName(m)
-			}
-			return resources.Leftover{Type: resources.LeftoverFloatingIP, ID: l.FloatingIP(name, ""), Marks: m}
+		Leftovers: map[string]drivertest.Leftover{
+			resources.LeftoverFloatingIP: {Leave: l.leave(resources.LeftoverFloatingIP, l.FloatingIP), Use: l.use},
+			resources.LeftoverVolume:     {Leave: l.leave(resources.LeftoverVolume, l.Volume), Use: l.use},
 		},
-		Use: func(_ *testing.T, left resources.Leftover) func() { return l.use(left.ID) },
+		Omits: drivertest.NotCreated(map[string]string{resources.LeftoverObject: "group ImageKills interrupts uploads, which leave objects"},
+			resources.LeftoverPort, resources.LeftoverSnapshot, resources.LeftoverHost, resources.LeftoverLaunchTemplate),
 		Kill: func(t *testing.T, k *testutil.Killer) drivers.Cloud {
 			c, err := l.openBy(t.Context(), nil, func(next http.RoundTripper) http.RoundTripper { return k.Transport(l.wrap(next), changes) })
 			testutil.Must(t, err)
@@ -220,7 +218,7 @@ func (l *lab) spoil(attributes map[string]cty.Value) map[string]func(*testing.T,
 	}
 	if _, public := attributes["public_ipv4"]; public {
 		all["without its address"] = func(_ *testing.T, i resources.Instance) { l.Remove("floating_ips", l.floatingIP(i.ID)) }
-		all["its address moved"] = func(_ *testing.T, i resources.Instance) { l.use(l.floatingIP(i.ID)) }
+		all["its address moved"] = func(_ *testing.T, i resources.Instance) { l.use(nil, resources.Leftover{ID: l.floatingIP(i.ID)}) }
 	}
 	return all
 }
@@ -345,19 +343,34 @@ func (l *lab) floatingIP(instance string) (id string) {
 	return id
 }
 
-// use binds a floating IP to another instance.
-func (l *lab) use(id string) (end func()) {
-	instance := l.Instance(fmt.Sprint("user-", len(l.all())))
-	target := map[string]any{"id": "0716-x", "href": l.URL + "/v1/instances/" + instance + "/network_interfaces/0716-x"}
-	bind := func(target any) {
-		l.Modify("floating_ips", func(d map[string]any) {
-			if d["id"] == id {
-				d["target"] = target
-			}
-		})
+// leave creates an object with the name of a record, which nothing uses.
+func (l *lab) leave(kind string, create func(name, instance string) string) func(*testing.T, resources.OwnerTags) resources.Leftover {
+	return func(_ *testing.T, m resources.OwnerTags) resources.Leftover {
+		name := "theirs"
+		if m.Installation != "" {
+			name, _ = objectName(m)
+		}
+		return resources.Leftover{Type: kind, ID: create(name, ""), Marks: m}
 	}
-	bind(target)
-	return func() { bind(nil) }
+}
+
+// use makes a new instance use a floating IP or a volume.
+func (l *lab) use(_ *testing.T, left resources.Leftover) (end func()) {
+	instance := l.Instance(fmt.Sprint("user-", len(l.all())))
+	bind := func(target, attachments any) {
+		for _, collection := range []string{"floating_ips", "volumes"} {
+			l.Modify(collection, func(d map[string]any) {
+				if d["id"] == left.ID && collection == "volumes" {
+					d["volume_attachments"] = attachments
+				} else if d["id"] == left.ID {
+					d["target"] = target
+				}
+			})
+		}
+	}
+	bind(map[string]any{"id": "0716-x", "href": l.URL + "/v1/instances/" + instance + "/network_interfaces/0716-x"},
+		[]map[string]any{{"id": "a", "name": "a", "instance": map[string]any{"id": instance}}})
+	return func() { bind(nil, []map[string]any{}) }
 }
 
 func TestContract(t *testing.T) {

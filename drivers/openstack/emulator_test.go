@@ -102,7 +102,7 @@ func (w *world) setup(t *testing.T, label map[string]cty.Value) drivertest.Setup
 		Neighbours: func(t *testing.T, node drivers.Spec, upload drivers.ImageSpec) []drivertest.Foreign {
 			return users.Neighbours(t, node, upload, "small")
 		},
-		Omits: map[string]string{"Exhaust": "an offer has one flavor"}, Secrets: []string{"a-wrong-password"},
+		Omits: drivertest.NotCreated(map[string]string{"Exhaust": "an offer has one flavor"}, openstacktest.NoLeftovers...), Secrets: []string{"a-wrong-password"},
 		OpenWrong: func(t *testing.T) error {
 			lab := cloudlab.Driver{Clouds: map[string]*emulator.Cloud{"emulator": w.Cloud}}
 			lab.Connecting = func(_ string, at *openstack.Endpoint) { at.Password = "a-wrong-password" }
@@ -141,11 +141,7 @@ func (w *world) setup(t *testing.T, label map[string]cty.Value) drivertest.Setup
 		Copies: func(t *testing.T, kind resources.Kind, original string) []drivertest.Foreign {
 			return users.Copies(t, kind == resources.KindUpload, original, "small")
 		},
-		LeaveBehind: func(t *testing.T, m resources.OwnerTags) resources.Leftover {
-			id := users.LeaveVolume(t, map[string]string{"npctl_installation": m.Installation, "npctl_node_id": m.ID})
-			return resources.Leftover{Type: "volume", ID: id, Marks: m}
-		},
-		Use: func(t *testing.T, l resources.Leftover) func() { return users.UseVolume(t, l.ID, w.foreign(t)) },
+		Leftovers: users.Leftovers(w.foreign),
 		LoseNextAnswer: func(t *testing.T) {
 			w.fail(t, emulator.Fault{Operation: "server.create", Action: emulator.LostAfter, Times: 1})
 		},

@@ -97,13 +97,10 @@ func realSetup(t *testing.T, name string, config cty.Value) drivertest.Setup {
 				s.Properties = map[string]string{strings.Repeat("x", 256): "a"}
 			},
 		},
-		BadOffers: badOffers(),
-		OpenWrong: func(t *testing.T) error { _, err := openCloud(t, "wrong-password", nil); return err },
-		Secrets:   []string{c.provider.Token()},
-		Foreign:   func(t *testing.T) string { return foreignServer(t, c, tiny.ID) },
-		LeaveBehind: func(t *testing.T, m resources.OwnerTags) resources.Leftover {
-			return leavePort(t, c, m)
-		},
+		BadOffers:    badOffers(),
+		OpenWrong:    func(t *testing.T) error { _, err := openCloud(t, "wrong-password", nil); return err },
+		Secrets:      []string{c.provider.Token()},
+		Foreign:      func(t *testing.T) string { return foreignServer(t, c, tiny.ID) },
 		ForeignImage: users.ForeignImage,
 		Attach:       users.Attach,
 		Kill: func(t *testing.T, k *testutil.Killer) drivers.Cloud {
@@ -116,17 +113,18 @@ func realSetup(t *testing.T, name string, config cty.Value) drivertest.Setup {
 		Copies: func(t *testing.T, kind resources.Kind, original string) []drivertest.Foreign {
 			return users.Copies(t, kind == resources.KindUpload, original, "small")
 		},
-		Use:            func(t *testing.T, l resources.Leftover) func() { return users.UsePort(t, l.ID) },
+		Leftovers:      users.Leftovers(nil),
 		LoseNextAnswer: func(*testing.T) { w.lose.Store(true) },
 		FillQuota:      func(t *testing.T) { setQuota(t, "npctl", "instances=0") },
 		Spoil:          users.Spoil(!config.GetAttr("auto_floating_ip").IsNull()),
 		NoSnapshot:     offerConfig(map[string]cty.Value{"boot_from_volume": cty.True, "volume_size": cty.NumberIntVal(1)}),
 		Calls:          func() int { return int(w.calls.Load()) },
-		Omits: map[string]string{
-			"Exhaust":  "an offer has one flavor",
-			"Withdraw": "TestContract withdraws the token of the emulator",
-			"Damage":   "TestContract damages images of the emulator",
-		},
+		Omits: drivertest.NotCreated(map[string]string{
+			"Exhaust":                "an offer has one flavor",
+			"Withdraw":               "TestContract withdraws the token of the emulator",
+			"Damage":                 "TestContract damages images of the emulator",
+			resources.LeftoverVolume: "TestContract has servers of others that use volumes",
+		}, openstacktest.NoLeftovers...),
 		Alone:  true,
 		Settle: 2 * time.Minute,
 		Many:   2,
@@ -184,18 +182,6 @@ func others(t *testing.T, c *Cloud) *openstacktest.Project {
 		}
 	}
 	return p
-}
-
-func leavePort(t *testing.T, c *Cloud, m resources.OwnerTags) resources.Leftover {
-	t.Helper()
-	n, err := c.names.networkFor(t.Context(), "networks", "private")
-	testutil.Must(t, err)
-	p, err := c.network.createPort(t.Context(), drivers.Spec{Marks: m, Hostname: "left-behind"}, n, nil)
-	testutil.Must(t, err)
-	if m.Installation == "" {
-		t.Cleanup(func() { testutil.Must(t, c.network.deletePorts(contextFor(t), []port{p})) })
-	}
-	return resources.Leftover{Type: resources.LeftoverPort, ID: p.ID, Marks: m}
 }
 
 // misbehave makes the lab inject faults until the test ends; the lab holds the rules of one test at a time.

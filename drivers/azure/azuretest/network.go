@@ -44,6 +44,33 @@ func (c *Cloud) AddAddress(tags map[string]string) (name string) {
 	return name
 }
 
+// AttachInterface makes a virtual machine use a network interface, as another user would, or none with "".
+func (c *Cloud) AttachInterface(name, vm string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	refer(c.nics[strings.ToLower(name)], "virtualMachine", ID("Microsoft.Compute/virtualMachines", vm), vm != "")
+}
+
+// refer makes an object refer to another one, or not.
+func refer(from *object, property, to string, is bool) {
+	switch {
+	case from == nil: // it was deleted
+	case is:
+		from.Properties[property] = map[string]string{"id": to}
+	default:
+		delete(from.Properties, property)
+	}
+}
+
+// AttachAddress gives a public address to a new network interface of a virtual machine, or takes it from its interface with "".
+func (c *Cloud) AttachAddress(name, vm string) {
+	nic := c.AddInterface(nil)
+	c.AttachInterface(nic, vm)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	refer(c.ips[strings.ToLower(name)], "ipConfiguration", ID("Microsoft.Network/networkInterfaces", nic)+"/ipConfigurations/ip", vm != "")
+}
+
 // TakeAddress removes the public addresses from the network interface of a machine, as another user would.
 func (c *Cloud) TakeAddress(vm string) {
 	c.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -48,7 +49,7 @@ func (p *Project) Attach(t *testing.T, server string) []drivertest.Foreign {
 	p.post(t, p.Compute, "servers/"+server+"/os-volume_attachments", object{"volumeAttachment": object{"volumeId": volume}}, nil)
 	p.until(t, "volume "+volume+" in use", func() error { return p.hasStatus(volume, "in-use") })
 
-	port := p.port(t)
+	port := p.port(t, ownerName)
 	p.post(t, p.Compute, "servers/"+server+"/os-interface", object{"interfaceAttachment": object{"port_id": port}}, nil)
 	p.until(t, "port "+port+" attached", func() error {
 		now, err := p.show(p.Network, "ports/"+port, "port")
@@ -58,7 +59,7 @@ func (p *Project) Attach(t *testing.T, server string) []drivertest.Foreign {
 		return err
 	})
 
-	address := p.floatingIP(t, port)
+	address := p.floatingIP(t, port, ownerName)
 	return []drivertest.Foreign{
 		p.foreign("volume "+volume, p.Volume, "volumes/"+volume, "volume"),
 		p.foreign("port "+port, p.Network, "ports/"+port, "port"),
@@ -81,7 +82,9 @@ func (p *Project) Spoil(floating bool) map[string]func(*testing.T, resources.Ins
 	}
 	if floating {
 		all["without its floating IP"] = func(t *testing.T, i resources.Instance) { p.moveFloatingIP(t, i.Addresses.PublicIPv4, nil) }
-		all["its floating IP moved"] = func(t *testing.T, i resources.Instance) { p.moveFloatingIP(t, i.Addresses.PublicIPv4, p.port(t)) }
+		all["its floating IP moved"] = func(t *testing.T, i resources.Instance) {
+			p.moveFloatingIP(t, i.Addresses.PublicIPv4, p.port(t, ownerName))
+		}
 	}
 	return all
 }
@@ -98,11 +101,7 @@ func (p *Project) moveFloatingIP(t *testing.T, address string, port any) {
 	if err != nil || len(answer.FloatingIPs) != 1 {
 		t.Fatalf("floating IP %s: %+v, %v", address, answer, err)
 	}
-	body := object{"floatingip": object{"port_id": port}}
-	_, err = p.Network.Put(t.Context(), p.Network.ServiceURL("floatingips", answer.FloatingIPs[0].ID), body, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}}) //nolint:bodyclose // gophercloud has read and closed it
-	if err != nil {
-		t.Fatal(err)
-	}
+	p.change(t, "floatingips/"+answer.FloatingIPs[0].ID, object{"floatingip": object{"port_id": port}})
 }
 
 // ForeignImage makes an image without content.
@@ -232,32 +231,64 @@ func (p *Project) flavor(t *testing.T, name string) string {
 	return ""
 }
 
-// LeaveVolume makes a volume with metadata that nothing uses, and returns its id.
-func (p *Project) LeaveVolume(t *testing.T, metadata map[string]string) string {
-	t.Helper()
-	return p.volume(t, metadata)
-}
+// NoLeftovers are types of leftovers that the driver never creates.
+var NoLeftovers = []string{resources.LeftoverSnapshot, resources.LeftoverObject, resources.LeftoverHost, resources.LeftoverLaunchTemplate}
 
-// UsePort makes a new server use a port, as far as Neutron knows, until end.
-func (p *Project) UsePort(t *testing.T, port string) (end func()) {
-	t.Helper()
-	set := func(ctx context.Context, server string) error {
-		body := object{"port": object{"device_id": server, "device_owner": map[bool]string{true: "compute:nova"}[server != ""]}}
-		_, err := p.Network.Put(ctx, p.Network.ServiceURL("ports", port), body, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}}) //nolint:bodyclose // gophercloud has read and closed it
-		return err
+// Leftovers are the types of objects that remain. server creates a server that can use volumes; nil means that no volumes are tested,
+// because a real server takes long.
+func (p *Project) Leftovers(server func(*testing.T) string) map[string]drivertest.Leftover {
+	text := func(m resources.OwnerTags) string {
+		if m.Installation == "" {
+			return ownerName
+		}
+		return "npctl:" + url.Values{"installation": {m.Installation}, "kind": {string(m.Kind)}, "id": {m.ID}}.Encode()
 	}
-	if err := set(t.Context(), fmt.Sprintf("11111111-2222-4333-8444-%012x", time.Now().UnixNano()&(1<<48-1))); err != nil {
-		t.Fatal(err)
+	all := map[string]drivertest.Leftover{
+		resources.LeftoverPort: {Use: p.usePort, Leave: func(t *testing.T, m resources.OwnerTags) resources.Leftover {
+			return resources.Leftover{Type: resources.LeftoverPort, ID: p.port(t, text(m)), Marks: m}
+		}},
+		resources.LeftoverFloatingIP: {Use: p.useFloatingIP, Leave: func(t *testing.T, m resources.OwnerTags) resources.Leftover {
+			return resources.Leftover{Type: resources.LeftoverFloatingIP, ID: p.floatingIP(t, nil, text(m)), Marks: m}
+		}},
 	}
-	return func() {
-		if err := set(context.WithoutCancel(t.Context()), ""); err != nil {
-			t.Errorf("free port %s: %v", port, err)
+	if server != nil {
+		all[resources.LeftoverVolume] = drivertest.Leftover{
+			Leave: func(t *testing.T, m resources.OwnerTags) resources.Leftover {
+				return resources.Leftover{Type: resources.LeftoverVolume, ID: p.volume(t, drivers.EncodeTags(m)), Marks: m}
+			},
+			Use: func(t *testing.T, l resources.Leftover) func() { return p.useVolume(t, l.ID, server(t)) },
 		}
 	}
+	return all
 }
 
-// UseVolume attaches a volume to a server until end.
-func (p *Project) UseVolume(t *testing.T, volume, server string) (end func()) {
+// usePort makes a new server use a port, as far as Neutron knows, until end.
+func (p *Project) usePort(t *testing.T, l resources.Leftover) (end func()) {
+	t.Helper()
+	use := func(server, owner string) {
+		p.change(t, "ports/"+l.ID, object{"port": object{"device_id": server, "device_owner": owner}})
+	}
+	use(fmt.Sprintf("11111111-2222-4333-8444-%012x", rand.Uint64N(1<<48)), "compute:nova")
+	return func() { use("", "") }
+}
+
+// useFloatingIP associates a floating IP with a new port until end.
+func (p *Project) useFloatingIP(t *testing.T, l resources.Leftover) (end func()) {
+	t.Helper()
+	associate := func(port any) { p.change(t, "floatingips/"+l.ID, object{"floatingip": object{"port_id": port}}) }
+	associate(p.port(t, ownerName))
+	return func() { associate(nil) }
+}
+
+// change changes an object of Neutron.
+func (p *Project) change(t *testing.T, path string, body object) {
+	t.Helper()
+	_, err := p.Network.Put(context.WithoutCancel(t.Context()), p.Network.ServiceURL(path), body, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}}) //nolint:bodyclose // gophercloud has read and closed it
+	testutil.Must(t, err)
+}
+
+// useVolume attaches a volume to a server until end.
+func (p *Project) useVolume(t *testing.T, volume, server string) (end func()) {
 	t.Helper()
 	p.post(t, p.Compute, "servers/"+server+"/os-volume_attachments", object{"volumeAttachment": object{"volumeId": volume}}, nil)
 	p.until(t, "volume "+volume+" in use", func() error { return p.hasStatus(volume, "in-use") })
@@ -296,26 +327,26 @@ func (p *Project) hasStatus(volume, want string) error {
 	return err
 }
 
-func (p *Project) port(t *testing.T) string {
+func (p *Project) port(t *testing.T, description string) string {
 	t.Helper()
 	var answer struct {
 		Port struct {
 			ID string `json:"id"`
 		} `json:"port"`
 	}
-	p.post(t, p.Network, "ports", object{"port": object{"network_id": p.network(t, privateNetwork), "name": ownerName}}, &answer)
+	p.post(t, p.Network, "ports", object{"port": object{"network_id": p.network(t, privateNetwork), "name": ownerName, "description": description}}, &answer)
 	p.removeLater(t, p.Network, "ports/"+answer.Port.ID)
 	return answer.Port.ID
 }
 
-func (p *Project) floatingIP(t *testing.T, port string) string {
+func (p *Project) floatingIP(t *testing.T, port any, description string) string {
 	t.Helper()
 	var answer struct {
 		FloatingIP struct {
 			ID string `json:"id"`
 		} `json:"floatingip"`
 	}
-	request := object{"floating_network_id": p.network(t, publicNetwork), "port_id": port, "description": ownerName}
+	request := object{"floating_network_id": p.network(t, publicNetwork), "port_id": port, "description": description}
 	p.post(t, p.Network, "floatingips", object{"floatingip": request}, &answer)
 	p.removeLater(t, p.Network, "floatingips/"+answer.FloatingIP.ID)
 	return answer.FloatingIP.ID
