@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 
+	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -17,7 +18,7 @@ func (c *Cloud) Delete(ctx context.Context, id string, expected resources.OwnerT
 	if err != nil || !found {
 		return err
 	}
-	if err := checkMarks("instance", id, now.Name, expected); err != nil {
+	if err := checkMarks(drivers.OfServer, "instance", id, now.Name, expected); err != nil {
 		return err
 	}
 	if now.Status == "deleting" {

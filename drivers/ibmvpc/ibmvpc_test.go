@@ -291,7 +291,7 @@ func (l *lab) neighbours(node, upload resources.OwnerTags) (all []drivertest.For
 	return all
 }
 
-// copiesOf makes objects with names and tags like those of an object. The region has each name once.
+// copiesOf makes objects with names and tags like those of an object. The region has each name once for a type.
 func (l *lab) copiesOf(kind resources.Kind, original string) (copies []drivertest.Foreign) {
 	collection := map[resources.Kind]string{resources.KindNode: "instances", resources.KindUpload: "images"}[kind]
 	var name string
@@ -306,8 +306,10 @@ func (l *lab) copiesOf(kind resources.Kind, original string) (copies []drivertes
 			tags = d["user_tags"]
 		}
 	})
-	for collection, id := range map[string]string{"instances": l.Instance(name + "-copy"), "images": l.Image(name + "-copy-1"), "volumes": l.Volume(name+"-copy-2", ""),
-		"floating_ips": l.FloatingIP(name+"-copy-3", "")} {
+	names := map[string]string{"instances": name, "images": name, "volumes": name + "-copy-2", "floating_ips": name + "-copy-3"}
+	names[collection] += "-copy" // the other one has the very name, as a backup or a restored instance may have
+	for collection, id := range map[string]string{"instances": l.Instance(names["instances"]), "images": l.Image(names["images"]),
+		"volumes": l.Volume(names["volumes"], ""), "floating_ips": l.FloatingIP(names["floating_ips"], "")} {
 		l.Modify(collection, func(d map[string]any) {
 			if d["id"] == id && tags != nil {
 				d["user_tags"] = tags

@@ -161,7 +161,7 @@ func (st *imageStore) DeleteImage(ctx context.Context, id string, expected resou
 	if err != nil || !found {
 		return err
 	}
-	if err := checkMarks("image", id, now.Name, expected); err != nil {
+	if err := checkMarks(drivers.OfImage, "image", id, now.Name, expected); err != nil {
 		return err
 	}
 	if now.Status != "deleting" {

@@ -57,9 +57,9 @@ func recordOf(name string) resources.OwnerTags {
 	return m
 }
 
-// checkMarks returns ErrNotOurs unless a name is that of the record.
-func checkMarks(what, id, name string, expected resources.OwnerTags) error {
-	found := recordOf(name)
+// checkMarks returns ErrNotOurs unless a name is that of the record, and the record has objects of the type.
+func checkMarks(of drivers.ObjectType, what, id, name string, expected resources.OwnerTags) error {
+	found := drivers.OnlyOf(of, recordOf(name))
 	if found.SameRecord(expected) && expected.Installation != "" {
 		return nil
 	}
