@@ -280,7 +280,9 @@ func useVolume(t *testing.T, l resources.Leftover) (end func()) {
 	testutil.Must(t, err)
 	return func() {
 		_, err := sdk(t).DetachVolume(uncanceled(t), &ec2.DetachVolumeInput{InstanceId: aws.String(instance), VolumeId: aws.String(id), Device: aws.String("/dev/sdf")})
-		testutil.Must(t, err)
+		if codeOf(err) != "InvalidAttachment.NotFound" { // moto's answer to the second attempt: the first one was lost after its effect
+			testutil.Must(t, err)
+		}
 	}
 }
 
