@@ -82,7 +82,7 @@ func (s *suite) copies(t *testing.T, kind resources.Kind, original string) []For
 	return copies
 }
 
-// foreign checks that no list has copies with ownership tags, and that no deletion deletes them.
+// foreign checks that no list has copies with ownership tags, that no deletion deletes them, and that npctl issues no access to them.
 func (s *suite) foreign(t *testing.T, copies []Foreign, marks resources.OwnerTags) {
 	t.Helper()
 	isCopy := func(id string) bool { return slices.ContainsFunc(copies, func(f Foreign) bool { return f.ID == id }) }
@@ -93,7 +93,13 @@ func (s *suite) foreign(t *testing.T, copies []Foreign, marks resources.OwnerTag
 	}
 	store, _ := drivers.ImagesOf(s.Cloud)
 	sweeper, _ := drivers.SweeperOf(s.Cloud)
+	accessor, _ := drivers.AccessorOf(s.Cloud)
 	for _, one := range copies {
+		if accessor != nil {
+			if _, err := accessor.Access(t.Context(), one.ID); err == nil {
+				t.Errorf("npctl has access to the copy %s", one.ID)
+			}
+		}
 		// The error depends on the cloud, for which most of these calls name no object of their kind.
 		_ = s.Cloud.Delete(t.Context(), one.ID, marks)
 		if store != nil {

@@ -100,6 +100,9 @@ func (c *PodCloud) Access(ctx context.Context, id string) (string, error) {
 	if err := c.get(ctx, c.path()+"/"+id, &pod); err != nil {
 		return "", err
 	}
+	if recordIn(pod.Metadata).Installation == "" {
+		return "", fmt.Errorf("access to pod %s: %w", id, drivers.ErrNotOurs)
+	}
 	access := c.credentials(c.project, c.token)
 	access.Pod = id
 	return string(bodyOf(access)), nil

@@ -129,6 +129,8 @@ func (l *lab) others(t *testing.T, collection string, meta map[string]any) drive
 	switch path.Base(collection) {
 	case "pods":
 		body["spec"] = map[string]any{"containers": []any{map[string]any{"name": "a", "image": "debian:12"}}}
+	case "secrets":
+		body["data"] = map[string][]byte{"token": []byte("theirs")}
 	case "rolebindings":
 		body["roleRef"] = map[string]string{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
 	}
@@ -211,7 +213,7 @@ func (l *lab) copies(t *testing.T, original string) []drivertest.Foreign {
 	if l.project != "" {
 		return []drivertest.Foreign{restored, l.inAnotherProject(t, copied(source, original))}
 	}
-	for _, kind := range []string{podsIn("%s"), bindings} {
+	for _, kind := range []string{podsIn("%s"), bindings, namespaces + "/%s/secrets"} {
 		inside, err := kube.List(fmt.Sprintf(kind, original))
 		testutil.Must(t, err)
 		for _, o := range inside {

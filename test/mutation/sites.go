@@ -55,7 +55,7 @@ func (m mutation) service() []string {
 	own := path.Dir(m.file)
 	script, ok := map[string][]string{
 		"drivers/aws":        {"test/clouds/run.sh", "-run=^TestMoto/^(Instances|Images|Sweeper|Adopter|Copies|Foreign|snapshot|image)$"},
-		"drivers/kubernetes": {"test/kubernetes/run.sh", "-run=^TestContract$/^(kubernetes_pod|openshift_project|openshiftpods)$/^(Instances|Access|Copies|Foreign)$"},
+		"drivers/kubernetes": {"test/kubernetes/run.sh", "-run=^TestContract$/^(kubernetes_pod|openshift_project|openshiftpods)$/^(Instances|Access|Copies|Foreign|Errors)$"},
 	}[own]
 	if !ok || m.operator != trustAll {
 		return nil
