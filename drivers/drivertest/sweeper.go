@@ -28,7 +28,7 @@ func sweeperTests() []test {
 
 func everyTypeIsTested(t *testing.T, s *suite) {
 	for _, kind := range resources.LeftoverTypes {
-		if _, tested := s.Setup.Leftovers[kind]; tested == (s.Omits[kind] != "") {
+		if _, tested := s.Leftovers[kind]; tested == (s.Omits[kind] != "") {
 			t.Errorf("Setup.Leftovers has %s: %t; the reason in Setup.Omits is %q", kind, tested, s.Omits[kind])
 		}
 	}
@@ -44,7 +44,7 @@ type sweep struct {
 
 func eachLeftover(run func(*testing.T, sweep)) func(*testing.T, *suite) {
 	return func(t *testing.T, s *suite) {
-		for _, kind := range slices.Sorted(maps.Keys(s.Setup.Leftovers)) {
+		for _, kind := range slices.Sorted(maps.Keys(s.Leftovers)) {
 			run(t, s.sweep(kind))
 		}
 	}
@@ -52,13 +52,13 @@ func eachLeftover(run func(*testing.T, sweep)) func(*testing.T, *suite) {
 
 func (s *suite) sweep(kind string) sweep {
 	sweeper, _ := drivers.SweeperOf(s.Cloud)
-	return sweep{s, sweeper, s.Setup.Leftovers[kind], kind}
+	return sweep{s, sweeper, s.Leftovers[kind], kind}
 }
 
 // leaveAll creates a leftover of each type.
 func (s *suite) leaveAll(t *testing.T) (all []resources.Leftover) {
 	t.Helper()
-	for _, kind := range slices.Sorted(maps.Keys(s.Setup.Leftovers)) {
+	for _, kind := range slices.Sorted(maps.Keys(s.Leftovers)) {
 		one := s.sweep(kind)
 		all = append(all, one.Leave(t, one.marks()))
 	}
@@ -80,7 +80,7 @@ func (w sweep) isOfUploads() bool {
 // listed returns the leftover with an ID.
 func (w sweep) listed(t *testing.T, id string) (resources.Leftover, error) {
 	t.Helper()
-	list, err := w.Sweeper.Leftovers(t.Context())
+	list, err := w.Leftovers(t.Context())
 	if err != nil {
 		return resources.Leftover{}, err
 	}
