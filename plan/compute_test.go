@@ -183,6 +183,38 @@ launch provider.cloud.pool.main.label.small: config-changed
 delete node.0000000001: config-changed [node/0000000001] needs(launch provider.cloud.pool.main.label.small #1)
 delete node.0000000002: config-changed [node/0000000002] needs(launch provider.cloud.pool.main.label.small #2)
 `},
+		"the old node stays while a launch under way may be its successor": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				d.Providers[0].Pools[0].Offers[0].Hashes = resources.Hashes{"v1:other"}
+				n := o.Records.Nodes[1]
+				n.State, n.Hash = resources.StateBuilding, "v1:other"
+			},
+			want: `launch node.0000000002: unfinished [node/0000000002]
+launch provider.cloud.pool.main.label.small: config-changed
+delete node.0000000001: config-changed [node/0000000001] needs(launch provider.cloud.pool.main.label.small #1)
+`},
+		"it waits for the running launch without a step": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				d.Providers[0].Pools[0].Offers[0].Hashes = resources.Hashes{"v1:other"}
+				d.Labels[0].MinReady = 1
+				n := o.Records.Nodes[1]
+				n.State, n.Hash = resources.StateBuilding, "v1:other"
+				o.Busy = map[resources.Key]bool{n.Key(): true}
+			},
+			want: "delete node.0000000001: config-changed [node/0000000001] needs(launch node 0000000002)\n",
+		},
+		"a node above min_ready and the launches under way does not wait": {
+			change: func(d *resources.Desired, o *Observed, _ *Options) {
+				d.Providers[0].Pools[0].Offers[0].Hashes = resources.Hashes{"v1:other"}
+				d.Labels[0].MinReady = 1
+				building := readyNode("0000000004")
+				building.State, building.Hash = resources.StateBuilding, "v1:other"
+				o.Records.Nodes = append(o.Records.Nodes, building)
+				o.Busy = map[resources.Key]bool{building.Key(): true}
+			},
+			want: `delete node.0000000001: config-changed [node/0000000001] needs(launch node 0000000004)
+delete node.0000000002: config-changed [node/0000000002]
+`},
 		"where there is no room the old node goes first": {
 			change: func(d *resources.Desired, _ *Observed, _ *Options) {
 				d.Providers[0].Pools[0].Offers[0].Hashes = resources.Hashes{"v1:other"}

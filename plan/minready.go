@@ -31,6 +31,20 @@ func planMinReady(w *world, d *draft, use *capacity, place *placement, nodes *no
 		if missing > 0 {
 			mp.fill(label, int(missing))
 		}
+		mp.awaitLaunches(label.Name)
+	}
+}
+
+// awaitLaunches makes the deletion of a node without a new successor wait for a launch that is under way: an earlier plan may have
+// paired them, and min_ready counts the launch already. The step of a launch that runs now is in no plan, and its end causes another one.
+func (mp *minReadyPlanner) awaitLaunches(label string) {
+	launches := mp.nodes.launches[label]
+	for i, old := range mp.replaceable(label) {
+		if i == len(launches) {
+			return // one node more than min_ready and the launches need
+		}
+		gone := mp.draft.step(old.step)
+		gone.Needs = append(gone.Needs, launches[i])
 	}
 }
 

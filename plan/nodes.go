@@ -15,12 +15,14 @@ type nodePlanner struct {
 	draft          *draft
 	capacity       *capacity
 	replacedNodes  map[string][]*replacedNode // label → nodes to be replaced
+	launches       map[string][]string        // label → IDs of the steps of unfinished launches that count towards min_ready, also of running ones
 	postponedNodes map[string]*blocker        // unfinished node → why its launch is postponed
 	lost           []leak                     // instances of lost nodes that the cloud still lists as deleting
 }
 
 func planNodes(w *world, d *draft, use *capacity) *nodePlanner {
-	np := &nodePlanner{world: w, draft: d, capacity: use, replacedNodes: map[string][]*replacedNode{}, postponedNodes: map[string]*blocker{}}
+	np := &nodePlanner{world: w, draft: d, capacity: use, replacedNodes: map[string][]*replacedNode{}, launches: map[string][]string{},
+		postponedNodes: map[string]*blocker{}}
 	for _, provider := range np.world.names {
 		for _, n := range np.world.nodes[provider] {
 			switch {
@@ -55,10 +57,17 @@ func (np *nodePlanner) countUnverified(n *resources.Node) {
 
 // countReady counts a node towards min_ready, unless it is reserved for a request.
 func (np *nodePlanner) countReady(n *resources.Node, at *poolOffer) {
-	if !np.world.owns(n) && !np.world.inTransit(n) {
-		np.capacity.readyCount[at.offer.Label]++
+	if np.world.owns(n) || np.world.inTransit(n) {
+		return
+	}
+	np.capacity.readyCount[at.offer.Label]++
+	if n.State != resources.StateReady {
+		np.launches[at.offer.Label] = append(np.launches[at.offer.Label], launchID(n))
 	}
 }
+
+// launchID returns the ID of the step that resumes the launch of a node.
+func launchID(n *resources.Node) string { return "launch node " + n.ID }
 
 // placeOfNode returns the configured offer of a node, or the reason to delete the node.
 func (w *world) placeOfNode(n *resources.Node) (*poolOffer, Reason) {
@@ -233,7 +242,7 @@ func (np *nodePlanner) unfinishedNode(n *resources.Node, at *poolOffer) {
 	if np.world.owns(n) {
 		zone = np.world.requests[n.Request].Placement.Zone
 	}
-	s := Step{ID: "launch node " + n.ID, Address: nodeAddress(n.ID), Kind: KindLaunch,
+	s := Step{ID: launchID(n), Address: nodeAddress(n.ID), Kind: KindLaunch,
 		Reason: reasonToResume(n), Provider: n.Provider, Pool: n.Pool, Label: label, Record: n.Key(),
 		Zone: zone, Request: n.Request, External: external, Estimate: np.world.estimate("launch/" + n.Provider + "/" + label), Source: at.offer.Source}
 	planLaunch(np.world, &s, at, nil) // images are not planned yet
