@@ -19,11 +19,17 @@ import (
 func TestKilledAnywhere(t *testing.T) {
 	for name, opt := range map[string]plan.Options{"apply": {}, "destroy": {Destroy: true}} {
 		t.Run(name, func(t *testing.T) {
+			supplies := 0
 			for at := 1; ; at++ {
-				if !killedAt(t, opt, at) {
+				struck, compared := killedAt(t, opt, at)
+				supplies += compared
+				if !struck {
 					t.Logf("killed at %d points", at-1)
 					if at < 30 {
 						t.Errorf("only %d points were passed; the killer sees too little", at-1)
+					}
+					if opt.Destroy && supplies == 0 {
+						t.Error("no plan after a kill took a ready node or upload")
 					}
 					return
 				}
@@ -32,8 +38,9 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// killedAt runs with a kill at one point, and reports whether the run reached it.
-func killedAt(t *testing.T, opt plan.Options, at int) (struck bool) {
+// killedAt runs with a kill at one point, and reports whether the run reached it, and how many least numbers of ready nodes and uploads
+// were compared in the complete runs.
+func killedAt(t *testing.T, opt plan.Options, at int) (struck bool, supplies int) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, twoClouds, emulator.Options{BuildTime: 20 * time.Second, DeleteTime: 5 * time.Second,
 			Foreign: []emulator.ForeignServer{{Name: "np0000000001"}}})
@@ -60,8 +67,9 @@ func killedAt(t *testing.T, opt plan.Options, at int) (struck bool) {
 		if t.Failed() {
 			t.Logf("killed at point %d: %s", at, where)
 		}
+		supplies = l.supplies
 	})
-	return struck
+	return struck, supplies
 }
 
 func (l *lab) mustRun(t *testing.T, opt plan.Options) {

@@ -66,6 +66,7 @@ type lab struct {
 	events func(reconcile.Event)
 
 	requests atomic.Int64 // to all clouds
+	supplies int          // that run has compared with the least number that the plan announced
 }
 
 // twoClouds has two clouds with two labels of one image, and a static node.
@@ -138,12 +139,22 @@ func (l *lab) engine() (*reconcile.Engine, func()) {
 	}
 }
 
-// run executes one `npctl apply`.
+// run executes one `npctl apply`. If each step succeeds, as the least numbers of ready nodes and uploads assume, it verifies them.
 func (l *lab) run(ctx context.Context, opt plan.Options) (plan.Plan, reconcile.Result, error) {
 	l.t.Helper()
 	e, end := l.engine()
 	defer end()
-	return kill.Apply(ctx, e, opt)
+	store, ok := e.Store.(kill.Store)
+	if !ok { // other processes change the records too
+		return kill.Apply(ctx, e, opt)
+	}
+	ready := watchReady(l.t, store)
+	e.Store = ready
+	p, result, err := kill.Apply(ctx, e, opt)
+	if err == nil {
+		l.supplies += ready.check(l.t, p)
+	}
+	return p, result, err
 }
 
 // plan computes a plan without executing it.
