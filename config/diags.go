@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -147,4 +148,31 @@ func (r *report) sameName(one instance, kind string, other resources.Source) {
 
 func compareRanges(a, b hcl.Range) int {
 	return compareDiags(&hcl.Diagnostic{Subject: &a}, &hcl.Diagnostic{Subject: &b})
+}
+
+// didYouMean returns a sentence with a suggestion, or "".
+func didYouMean(given string, options []string) string {
+	if best := plaintext.Nearest(given, options); best != "" {
+		return fmt.Sprintf(" Did you mean %q?", best)
+	}
+	return ""
+}
+
+// maxOptions is the number of options up to which a message lists all of them.
+const maxOptions = 20
+
+// oneOf returns a sentence that suggests the nearest option, or else lists all options if there are few. The noun is
+// their plural: "drivers".
+func oneOf(noun, given string, options []string) string {
+	if hint := didYouMean(given, options); hint != "" {
+		return hint
+	}
+	if len(options) == 0 || len(options) > maxOptions {
+		return ""
+	}
+	quoted := make([]string, len(options))
+	for i, option := range slices.Sorted(slices.Values(options)) {
+		quoted[i] = fmt.Sprintf("%q", option)
+	}
+	return " Valid " + noun + ": " + strings.Join(quoted, ", ") + "."
 }

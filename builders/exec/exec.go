@@ -172,3 +172,27 @@ func listing(dir string) string {
 
 // Sweep implements builders.Sweeper.
 func (*Builder) Sweep(ctx context.Context, dir string) error { return scratch.Sweep(ctx, dir) }
+
+func report(job builders.Job, phase string, done, total int64) {
+	if job.Progress != nil {
+		job.Progress(phase, done, total)
+	}
+}
+
+// InputFiles implements builders.Inputs. It digests the files that `inputs` matches, and the program itself if the
+// command has a relative path.
+func (b *Builder) InputFiles(ctx context.Context, config cty.Value, baseDir string) (resources.InputFiles, error) {
+	s, err := b.read(config, baseDir)
+	if err != nil {
+		return resources.InputFiles{}, err
+	}
+	sets := []inputs.Set{{Base: baseDir, Patterns: s.Inputs}}
+	if len(s.Command) > 0 && isLocal(s.Command[0]) {
+		sets = append(sets, inputs.Set{Base: s.WorkingDir, Patterns: s.Command[:1]})
+	}
+	return b.inputs.Hash(ctx, baseDir, sets...)
+}
+
+func isLocal(program string) bool {
+	return strings.Contains(program, "/") && !strings.HasPrefix(program, "/")
+}

@@ -12,12 +12,14 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/zclconf/go-cty/cty"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/internal/imagefile"
 	"github.com/npctl/npctl/internal/inputs"
 	"github.com/npctl/npctl/internal/process"
+	"github.com/npctl/npctl/resources"
 )
 
 // closeLimit limits the deletion of the instance, whether or not the build succeeded.
@@ -159,4 +161,17 @@ func (b *build) report(phase string, done, total int64) {
 // logf writes a line with the prefix of npctl to the log.
 func (b *build) logf(format string, args ...any) {
 	_, _ = fmt.Fprintln(b.log, "npctl:", b.mask.Text(fmt.Sprintf(format, args...)))
+}
+
+// InputFiles implements builders.Inputs. It digests the script and the files that `inputs` matches.
+func (b *Builder) InputFiles(ctx context.Context, config cty.Value, baseDir string) (resources.InputFiles, error) {
+	s, err := b.read(config, baseDir)
+	if err != nil {
+		return resources.InputFiles{}, err
+	}
+	set := inputs.Set{Base: baseDir, Patterns: s.Inputs}
+	if s.script.file != "" {
+		set.Patterns = append(set.Patterns, s.script.file)
+	}
+	return b.inputs.Hash(ctx, baseDir, set)
 }

@@ -3,6 +3,8 @@ package openstack
 import (
 	"context"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/gophercloud/gophercloud/v2"
 
@@ -145,4 +147,22 @@ func (nm *names) fetchVolumeTypes(ctx context.Context) ([]string, error) {
 		types = append(types, t.Name, t.ID)
 	}
 	return types, nil
+}
+
+// suggestionText returns the end of an error about an unknown name.
+func suggestionText(name string, names []string) string {
+	if n := drivers.Suggestions(name, names); len(n) > 0 {
+		return "; did you mean " + strings.Join(n, ", ") + "?"
+	}
+	sorted := slices.Clone(names)
+	slices.Sort(sorted)
+	sorted = slices.DeleteFunc(slices.Compact(sorted), func(s string) bool { return s == "" })
+	switch {
+	case len(sorted) == 0:
+		return ""
+	case len(sorted) > 10:
+		return "; there are " + strings.Join(sorted[:10], ", ") + ", …"
+	default:
+		return "; there are " + strings.Join(sorted, ", ")
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"regexp"
+	"strconv"
 )
 
 // DefaultLogLimit is the default limit of a program's log in bytes. A long image build writes some ten MiB.
@@ -150,3 +152,42 @@ func (r *ring) add(line string) {
 }
 
 func (r *ring) lines() []string { return r.kept[max(len(r.kept)-r.size, 0):] }
+
+// Transcript handles the output of a program that runs elsewhere, such as on another machine, like Run handles that
+// of a local program: it masks and limits the log, passes lines to Spec.Line, and keeps the last lines for errors. It
+// uses only Log, LogLimit, Secrets, Line and IsNoise of the Spec.
+type Transcript struct{ output *output }
+
+// NewTranscript returns an empty Transcript.
+func NewTranscript(spec Spec) *Transcript { return &Transcript{newOutput(spec)} }
+
+// Read reads to the end of from, which combines stdout and stderr. Call it once.
+func (t *Transcript) Read(from io.Reader) { t.output.pump(from) }
+
+// End writes how the program ended into the log, after Read has returned. A nil error is an exit code of 0.
+func (t *Transcript) End(err error) { t.output.finish(summary(err)) }
+
+// Tail returns the last lines, masked.
+func (t *Transcript) Tail() []string { return t.output.tail.lines() }
+
+// progressLine matches a progress report in the output of a program, for example:
+//
+//	npctl-progress: 3/10 installing packages
+//	npctl-progress: booting the installer
+var progressLine = regexp.MustCompile(`^npctl-progress: *(?:(\d{1,18})/(\d{1,18}) *)?(.*)$`)
+
+const longestPhase = 100
+
+// ParseProgress parses a progress report in a line of output; ok is false for any other line.
+func ParseProgress(line string) (phase string, done, total int64, ok bool) {
+	found := progressLine.FindStringSubmatch(line)
+	if found == nil {
+		return "", 0, 0, false
+	}
+	if found[1] != "" {
+		done, _ = strconv.ParseInt(found[1], 10, 64)
+		total, _ = strconv.ParseInt(found[2], 10, 64)
+	}
+	phase = found[3]
+	return phase[:min(len(phase), longestPhase)], min(done, total), total, true
+}

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+
+	"github.com/npctl/npctl/internal/imagefile"
 )
 
 // The checks accept only headers that are known to be harmless: a header that npctl and qemu-img read differently is
@@ -185,3 +187,15 @@ func checkVHD(file *os.File) error {
 }
 
 func isVHDFooter(text []byte) bool { return bytes.HasPrefix(text, []byte("conectix")) }
+
+// Check rejects files of another format, and files that refer to other files. It reads the file itself, without
+// qemu-img; it identifies formats that qemu-img cannot convert only by their signatures.
+func Check(path, format string) error {
+	if err := imagefile.CheckFormat(path, format); err != nil {
+		return err
+	}
+	if err := checkHeader(path, format); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}

@@ -1,10 +1,13 @@
 package syntax
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
 // Files end with one of these, and a file with JSON also with .json.
@@ -75,4 +78,30 @@ func Find(path string) (Files, error) {
 	slices.Sort(found.Overrides)
 	slices.Sort(found.AutoVars)
 	return found, nil
+}
+
+// Override returns a block with the content of a block in an override file merged into it: an attribute replaces the
+// attribute with its name, and nested blocks replace all nested blocks of their type. A dynamic block counts as a block
+// of the type that it generates. It changes neither block.
+func Override(block, with *hclsyntax.Block) *hclsyntax.Block {
+	body := *block.Body
+	body.Attributes = maps.Clone(body.Attributes)
+	maps.Copy(body.Attributes, with.Body.Attributes)
+	replaced := map[string]bool{}
+	for _, inner := range with.Body.Blocks {
+		replaced[generated(inner)] = true
+	}
+	body.Blocks = slices.DeleteFunc(slices.Clone(body.Blocks), func(inner *hclsyntax.Block) bool { return replaced[generated(inner)] })
+	body.Blocks = append(body.Blocks, with.Body.Blocks...)
+	merged := *block
+	merged.Body = &body
+	return &merged
+}
+
+// generated returns the type of a nested block, or of the blocks that a dynamic block generates.
+func generated(block *hclsyntax.Block) string {
+	if block.Type == "dynamic" && len(block.Labels) == 1 {
+		return block.Labels[0]
+	}
+	return block.Type
 }

@@ -170,3 +170,6 @@ func providersText(steps []*plan.Step) string {
 	slices.Sort(names)
 	return text.And(names)
 }
+
+// safe returns s as one line without characters that a terminal or a browser would interpret.
+func safe(s string) string { return text.Line(s) }
