@@ -10,6 +10,8 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"golang.org/x/time/rate"
+
+	"github.com/npctl/npctl/internal/waits"
 )
 
 // DecorateOptions configure the calls of a provider. The zero value is usable.
@@ -159,9 +161,7 @@ func Retry(attempts int, log *slog.Logger) Decorator {
 			}
 			log.LogAttrs(ctx, slog.LevelInfo, "cloud call failed, retrying",
 				slog.String("call", call.String()), slog.Duration("pause", pause), slog.String("error", err.Error()))
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
+			if waits.Sleep(ctx, pause) != nil {
 				return err // return the cloud's error, even when the context ended during the backoff
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/imagefile"
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -328,10 +329,8 @@ func (b *buildInstance) requestSnapshot(ctx context.Context) (string, error) {
 		case time.Now().After(deadline):
 			return "", err
 		}
-		select {
-		case <-time.After(pollMost):
-		case <-ctx.Done():
-			return "", context.Cause(ctx)
+		if err := waits.Sleep(ctx, pollMost); err != nil {
+			return "", err
 		}
 	}
 }
@@ -363,10 +362,8 @@ func (b *buildInstance) awaitSnapshot(ctx context.Context, asked string) (resour
 		if !seen && time.Since(asking) > unseenLimit {
 			return resources.RemoteImage{}, errors.Join(fmt.Errorf("no snapshot is listed %s after it was requested", unseenLimit), last)
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return resources.RemoteImage{}, context.Cause(ctx)
+		if err := waits.Sleep(ctx, pause); err != nil {
+			return resources.RemoteImage{}, err
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/requestvalues"
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
@@ -71,12 +72,10 @@ func (l *nodeLaunch) finish(ctx context.Context) (string, error) {
 		if l.x.continuous || left <= 1 || !errors.Is(err, ErrProviderUnreachable) {
 			return l.node.ID, err
 		}
-		select {
-		case <-time.After(pause):
-			pause *= 2
-		case <-ctx.Done():
+		if waits.Sleep(ctx, pause) != nil {
 			return l.node.ID, ErrInterrupted
 		}
+		pause *= 2
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -198,10 +199,8 @@ func listTwice[T any](ctx context.Context, list func() ([]T, error), id func(T) 
 	if err != nil || !isMissingAny(first, id, expected) {
 		return first, err
 	}
-	select {
-	case <-time.After(secondListingDelay):
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := waits.Sleep(ctx, secondListingDelay); err != nil {
+		return nil, err
 	}
 	both, err := list()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 )
@@ -169,10 +170,7 @@ func (p *poller) run() {
 		p.pause, p.useful = pause(p.pause, time.Since(started), p.useful), false
 		wait := p.pause
 		p.mu.Unlock()
-		select {
-		case <-time.After(wait):
-		case <-p.ctx.Done():
-		}
+		_ = waits.Sleep(p.ctx, wait)
 	}
 }
 

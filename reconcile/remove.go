@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -302,9 +303,7 @@ func (c *cleaner) cleanUp(n *resources.Node) {
 			if err == nil || errors.Is(err, errChanged) {
 				return
 			}
-			select {
-			case <-time.After(pause):
-			case <-c.ctx.Done():
+			if waits.Sleep(c.ctx, pause) != nil {
 				return
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -188,10 +189,8 @@ func (c *claims) awaitConnected(ctx context.Context, step string) error {
 		return nil
 	}
 	for !c.store.Connected() {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(connectedPoll):
+		if err := waits.Sleep(ctx, connectedPoll); err != nil {
+			return err
 		}
 	}
 	c.mu.Lock()

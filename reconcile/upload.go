@@ -18,6 +18,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -343,10 +344,8 @@ func (r imageRemover) remove(ctx context.Context, marks resources.OwnerTags) err
 				return err
 			}
 		}
-		select {
-		case <-time.After(pollLeast):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := waits.Sleep(ctx, pollLeast); err != nil {
+			return err
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -163,10 +164,8 @@ func LockWithin(ctx context.Context, s Store, name string, holder Holder, wait t
 			return lock, err
 		}
 		waiting(err)
-		select {
-		case <-time.After(min(LockInterval, time.Until(deadline))):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err := waits.Sleep(ctx, min(LockInterval, time.Until(deadline))); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/plan"
 	"github.com/npctl/npctl/reconcile"
 	"github.com/npctl/npctl/resources"
@@ -180,9 +181,8 @@ func (d *Daemon) loop(ctx, work context.Context) {
 		case <-timer.C:
 		}
 		used := d.cpuTime(func() { d.pass(work) })
-		select { // passes use at most a quarter of a processor; one pass covers all changes during this pause
-		case <-time.After(max(3*used, passGap)):
-		case <-ctx.Done():
+		// passes use at most a quarter of a processor; one pass covers all changes during this pause
+		if !sleep(ctx, max(3*used, passGap)) {
 			return
 		}
 		timer.Reset(d.nextPassDelay())
@@ -292,12 +292,7 @@ func (d *Daemon) tidyNow(ctx context.Context) error {
 
 // sleep waits for d and reports whether ctx is still active.
 func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
+	return waits.Sleep(ctx, d) == nil && ctx.Err() == nil
 }
 
 // Options configures a Daemon. Only Engine is required.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	protocol "github.com/npctl/npctl/internal/gearman"
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -77,10 +78,8 @@ func (b *Builder) Up(ctx context.Context, host string) (bool, error) {
 		if err != nil || !isUp(peers, host) {
 			return false, err
 		}
-		select {
-		case <-time.After(upPause):
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
+		if err := waits.Sleep(ctx, upPause); err != nil {
+			return false, err
 		}
 	}
 	return true, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	protocol "github.com/npctl/npctl/internal/gearman"
+	"github.com/npctl/npctl/internal/waits"
 )
 
 // removal is the removal of a build from one host, whichever gets the job.
@@ -84,10 +85,8 @@ func (r *removal) await(ctx context.Context, deadline time.Time, why error) (gon
 		if time.Now().After(deadline) {
 			return false, why
 		}
-		select {
-		case <-time.After(upPause):
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
+		if err := waits.Sleep(ctx, upPause); err != nil {
+			return false, err
 		}
 	}
 }
@@ -155,10 +154,8 @@ func (r *removal) isWithdrawn(ctx context.Context) (withdrawn bool, err error) {
 		if err == nil && functions[deletePrefix+r.id].Workers == 0 {
 			return true, nil
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
+		if err := waits.Sleep(ctx, 50*time.Millisecond); err != nil {
+			return false, err
 		}
 	}
 	return false, err

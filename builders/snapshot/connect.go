@@ -15,6 +15,7 @@ import (
 
 	"github.com/npctl/npctl/builders"
 	"github.com/npctl/npctl/internal/process"
+	"github.com/npctl/npctl/internal/waits"
 )
 
 const (
@@ -57,7 +58,7 @@ func (b *build) connect(ctx context.Context, machine builders.Instance) (*connec
 		if last == nil || waiting.Err() == nil { // keep the earlier error if the timeout interrupted this attempt
 			last = err
 		}
-		if keys.refused == nil && pause(waiting, wait) {
+		if keys.refused == nil && waits.Sleep(waiting, wait) == nil {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -162,15 +163,6 @@ func (l *idleTimeoutConn) Read(p []byte) (int, error) {
 	_ = l.SetReadDeadline(time.Now().Add(l.limit))
 	l.mu.Unlock()
 	return l.Conn.Read(p)
-}
-
-// pause waits for d and reports whether ctx is not done afterwards.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-	return ctx.Err() == nil
 }
 
 func hint(err error) string {

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/npctl/npctl/internal/waits"
 )
 
 // logFollower copies a log until the process that writes it has ended.
@@ -36,10 +38,8 @@ func (f *logFollower) run(ctx context.Context, lines int) error {
 		if ended {
 			return f.to.Close()
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(f.every):
+		if err := waits.Sleep(ctx, f.every); err != nil {
+			return err
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -58,10 +59,8 @@ func (s *session) awaitLockHolder(ctx context.Context, wait time.Duration) error
 			s.app.ui.Message("Waiting for %s (process %d on %s), which has the lock of the state for %s.",
 				visibleLine(worker.Who), worker.PID, visibleLine(worker.Host), worker.Operation)
 		}
-		select {
-		case <-time.After(min(state.LockInterval, time.Until(deadline))):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := waits.Sleep(ctx, min(state.LockInterval, time.Until(deadline))); err != nil {
+			return err
 		}
 	}
 	return nil

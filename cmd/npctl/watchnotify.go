@@ -11,6 +11,7 @@ import (
 	"github.com/npctl/npctl/inspect"
 	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/watch"
 )
@@ -73,9 +74,7 @@ func (n *notifier) keep(ctx context.Context, d *watch.Daemon) {
 		if !ready {
 			wait = 20 * time.Millisecond
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if waits.Sleep(ctx, wait) != nil {
 			return
 		}
 	}

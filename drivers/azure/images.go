@@ -11,6 +11,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/cloudkit"
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -124,7 +125,7 @@ func (st *imageStore) startDeletion(ctx context.Context, id string, expected res
 // await polls a long-running operation to its end. Azure suggests pauses that only matter for minutes of work.
 func await[T any](ctx context.Context, doing string, poller *runtime.Poller[T], err error) (result T, _ error) {
 	for pause := cloudkit.FirstPause; err == nil && !poller.Done(); pause = min(pause*2, cloudkit.MaxPause) {
-		if err := cloudkit.Sleep(ctx, pause); err != nil {
+		if err := waits.Sleep(ctx, pause); err != nil {
 			return result, wrap(doing, err)
 		}
 		var answered error

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/waits"
 )
 
 // MaxPause is the longest pause between two reads of a status, FirstPause the shortest.
@@ -21,7 +22,7 @@ func Poll(ctx context.Context, what string, read func() (done bool, err error)) 
 		if done, err := read(); done || err != nil {
 			return err
 		}
-		if err := Sleep(ctx, pause); err != nil {
+		if err := waits.Sleep(ctx, pause); err != nil {
 			return fmt.Errorf("wait for %s: %w", what, err)
 		}
 	}
@@ -30,19 +31,6 @@ func Poll(ctx context.Context, what string, read func() (done bool, err error)) 
 // IsFinal reports whether an error of a read ends a wait. Others are transient, and the work of the cloud continues.
 func IsFinal(ctx context.Context, err error) bool {
 	return err != nil && (errors.Is(err, drivers.ErrRejected) || ctx.Err() != nil)
-}
-
-// Sleep waits for d, or returns the error of ctx when it ends before.
-func Sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // CleanUp removes the objects of a failed attempt, within a time limit and also if ctx has ended. It returns the error of the attempt,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/cloudkit"
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -58,7 +59,7 @@ func (st *imageStore) deleteEarlier(ctx context.Context, name string) error {
 				return err
 			}
 		}
-		if err := cloudkit.Sleep(ctx, pause); err != nil {
+		if err := waits.Sleep(ctx, pause); err != nil {
 			return fmt.Errorf("wait for the deletion of image %s: %w", found[0].ID, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/internal/host"
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -50,7 +51,7 @@ func (c *Cloud) stop(ctx context.Context, id string) (*os.File, error) {
 		if _, err := killHolder(c.file(id, filePID)); err != nil {
 			return nil, fmt.Errorf("kill QEMU: %w", err)
 		}
-		if err := pause(ctx); err != nil {
+		if err := waits.Sleep(ctx, pollInterval); err != nil {
 			return nil, fmt.Errorf("wait for the end of QEMU: %w", err)
 		}
 	}

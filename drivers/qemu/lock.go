@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/internal/host"
+	"github.com/npctl/npctl/internal/waits"
 )
 
 // pollInterval is the time between two attempts to get a lock.
@@ -28,7 +29,7 @@ func (c *Cloud) lockDirectory(ctx context.Context) (unlock func(), err error) {
 		if file != nil {
 			return func() { _ = file.Close() }, nil
 		}
-		if err := pause(ctx); err != nil {
+		if err := waits.Sleep(ctx, pollInterval); err != nil {
 			return nil, fmt.Errorf("wait for the lock of %s: %w", c.dir, err)
 		}
 	}
@@ -70,13 +71,4 @@ func tryLock(path string, flag int, exclusive bool) (*os.File, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
-}
-
-func pause(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(pollInterval):
-		return nil
-	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/cloudkit"
+	"github.com/npctl/npctl/internal/waits"
 )
 
 // The operations that a fault can select.
@@ -223,7 +224,7 @@ func (c *Cloud) around(ctx context.Context, operation, name string, fn func(*fau
 		if err := hit.rejection(); err != nil {
 			return fmt.Errorf("%s: %w", operation, err)
 		}
-		if err := cloudkit.Sleep(ctx, hit.Delay); err != nil {
+		if err := waits.Sleep(ctx, hit.Delay); err != nil {
 			return err
 		}
 	}

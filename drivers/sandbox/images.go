@@ -12,6 +12,7 @@ import (
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/cloudkit"
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -75,7 +76,7 @@ func (s *imageStore) receive(ctx context.Context, i *image, spec drivers.ImageSp
 		err = sums.Check(spec)
 	}
 	if err == nil {
-		err = cloudkit.Sleep(ctx, s.imageTime)
+		err = waits.Sleep(ctx, s.imageTime)
 	}
 	i.Size, i.SHA256, i.Pending = size, spec.SHA256, false
 	return err

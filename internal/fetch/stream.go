@@ -12,6 +12,7 @@ import (
 
 	"github.com/npctl/npctl/internal/imagefile"
 	"github.com/npctl/npctl/internal/text"
+	"github.com/npctl/npctl/internal/waits"
 )
 
 // stream reads a file from start to end, over as many connections as necessary.
@@ -153,7 +154,7 @@ func (s *stream) again(ctx context.Context, cause error) error {
 		wait = max(wait, min(passing.wait, longestRetryAfter))
 	}
 	s.note(fmt.Sprintf("interrupted at %s: %v; next try in %s", s.position(), cause, wait.Round(time.Millisecond)))
-	if err := sleep(ctx, wait); err != nil {
+	if err := waits.Sleep(ctx, wait); err != nil {
 		return err
 	}
 	if s.at > 0 && s.ids.none() {
@@ -180,14 +181,3 @@ func (s *stream) note(text string) {
 
 // checkSpace requires free disk space for a quarter of the size, because the share of zeros is unknown.
 func (s *stream) checkSpace(dir string) error { return imagefile.CheckFree(dir, max(s.size, 0)/4) }
-
-func sleep(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/npctl/npctl/internal/waits"
 )
 
 // Client submits jobs and queries servers. Several goroutines may call its methods. It has no permanent connection:
@@ -97,7 +99,7 @@ func (c *Client) Do(ctx context.Context, job Job) ([]byte, error) {
 		if job.Waiting != nil {
 			job.Waiting(retry.error)
 		}
-		if err := sleep(ctx, pause.NextBackOff()); err != nil {
+		if err := waits.Sleep(ctx, pause.NextBackOff()); err != nil {
 			return nil, err
 		}
 	}
@@ -224,15 +226,4 @@ func backOff(most time.Duration) *backoff.ExponentialBackOff {
 	pause.MaxInterval = most
 	pause.Reset()
 	return pause
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/npctl/npctl/internal/waits"
 )
 
 // Handler does a job and returns its result. An error that wraps ErrFailed becomes WORK_FAIL, any other WORK_EXCEPTION
@@ -153,7 +155,7 @@ func (w *Worker) keep(ctx context.Context, server string, slot int) {
 		wait := pause.NextBackOff()
 		w.log(slot, slog.LevelWarn)("gearman server disconnected, retrying", "server", server, "connection", slot+1,
 			"wait", wait.Round(time.Millisecond), "error", err)
-		if sleep(ctx, wait) != nil {
+		if waits.Sleep(ctx, wait) != nil {
 			return
 		}
 	}
@@ -174,7 +176,7 @@ func (w *Worker) session(ctx context.Context, server string, slot int, settle ti
 		return err
 	}
 	defer conn.shut()
-	if settle > 0 && sleep(ctx, settle) != nil {
+	if settle > 0 && waits.Sleep(ctx, settle) != nil {
 		return nil
 	}
 	s := newSession(w, conn, slot)

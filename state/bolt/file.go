@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/npctl/npctl/internal/host"
+	"github.com/npctl/npctl/internal/waits"
 )
 
 // file accesses a bbolt file that is open only during a transaction; see
@@ -151,9 +152,7 @@ func (f *file) acquire(ctx context.Context, why accessMode) (*os.File, error) {
 		if time.Now().After(deadline) {
 			return nil, fmt.Errorf("another process has been using it for %s: %w", f.timeout, errBusy)
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if waits.Sleep(ctx, pause) != nil {
 			return nil, ctx.Err()
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/google/uuid"
 
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
 )
@@ -71,10 +72,8 @@ func (in *installation) prepareInTime(ctx context.Context) error {
 			return err
 		}
 		in.opts.Log.Info("connection to ZooKeeper lost while opening the state; retrying", "error", err)
-		select {
-		case <-ctx.Done():
+		if waits.Sleep(ctx, openPause) != nil {
 			return err
-		case <-time.After(openPause):
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"net"
 	"time"
+
+	"github.com/npctl/npctl/internal/waits"
 )
 
 // A server closes the connection of a client that has seen newer data than the server has, because another server of the
@@ -19,10 +21,8 @@ const probePause = time.Second
 // servers refuse it because their data is older than the data that this process has seen.
 func (s *session) endSessionIfRestored(epoch uint64) {
 	for {
-		select {
-		case <-s.ctx.Done():
+		if waits.Sleep(s.ctx, probePause) != nil {
 			return
-		case <-time.After(probePause):
 		}
 		isNewer := s.dial.turnedAway.Load() && s.isNewerThanServers()
 		s.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/resources"
 )
 
@@ -160,10 +161,8 @@ func (r *run) eventually(ctx context.Context, do func() error) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("after %s: %w", r.Settle, err)
 		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
-		case <-time.After(r.Poll):
+		if ended := waits.Sleep(ctx, r.Poll); ended != nil {
+			return errors.Join(ended, err)
 		}
 	}
 	return nil

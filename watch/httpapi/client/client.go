@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/npctl/npctl/inspect/wire"
+	"github.com/npctl/npctl/internal/waits"
 	"github.com/npctl/npctl/state"
 )
 
@@ -278,10 +279,8 @@ func retryWhileRestarting(ctx context.Context, call func() (done bool, err error
 		case since.IsZero():
 			since = time.Now()
 		}
-		select {
-		case <-time.After(retryEvery):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := waits.Sleep(ctx, retryEvery); err != nil {
+			return err
 		}
 	}
 }
