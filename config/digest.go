@@ -2,6 +2,7 @@ package config
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"hash"
@@ -17,6 +18,7 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/npctl/npctl/resources"
+	"github.com/npctl/npctl/resources/schema"
 )
 
 // digestOf hashes a whole configuration, and its blocks without sensitive values. The directory and line numbers do
@@ -166,4 +168,29 @@ func withoutBrackets(value cty.Value) cty.Value {
 		}
 	}
 	return cty.ObjectVal(elements)
+}
+
+// plannedValues returns, as JSON text, the attributes of a body that affect nodes and images and differ from their
+// defaults. It omits nested blocks.
+func plannedValues(b schema.Block, v values) map[string]string {
+	planned := map[string]string{}
+	for i := range b.Attributes {
+		attr := &b.Attributes[i]
+		value, known := v[attr.Name]
+		if !known || attr.Class == schema.InPlace || value.IsNull() {
+			continue
+		}
+		if plain, _ := value.UnmarkDeep(); attr.Default == cty.NilVal || !plain.RawEquals(attr.Default) {
+			planned[attr.Name] = plannedValue(attr, value)
+		}
+	}
+	return planned
+}
+
+func plannedValue(attr *schema.Attribute, value cty.Value) string {
+	if attr.Hashed && !attr.Sensitive && !value.IsMarked() && value.IsKnown() {
+		sum := sha256.Sum256([]byte(value.AsString()))
+		value = cty.StringVal("sha256:" + hex.EncodeToString(sum[:]))
+	}
+	return showValue(value, attr.Sensitive)
 }

@@ -12,6 +12,8 @@ package external
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	osexec "os/exec"
@@ -20,7 +22,9 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/npctl/npctl/drivers"
+	"github.com/npctl/npctl/drivers/cloudkit"
 	"github.com/npctl/npctl/internal/process"
+	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/resources/schema"
 )
 
@@ -85,4 +89,147 @@ func newProgram(env drivers.Env, s providerSettings) (*program, error) {
 	p := &program{path: path, args: s.Command, dir: dir, log: env.Log, secrets: secretsOf(s)}
 	p.env = environment(os.Environ(), s)
 	return p, nil
+}
+
+func wireSpec(spec drivers.Spec) (*specJSON, error) {
+	s, err := decodeOffer(spec.Config)
+	return &specJSON{ownerJSON: ownerOf(spec.Marks), Hostname: spec.Hostname, Zone: spec.Zone, Settings: s.Settings,
+		Properties: spec.Properties, MaybeCreated: spec.MaybeCreated}, err
+}
+
+// Create implements drivers.Cloud.
+func (c *cloud) Create(ctx context.Context, spec drivers.Spec) (resources.Instance, error) {
+	wire, err := wireSpec(spec)
+	if err != nil {
+		return resources.Instance{}, err
+	}
+	if problems := c.checkLabel(wire.Settings); len(problems) > 0 {
+		return resources.Instance{}, rejectedf("%s", problemText(problems))
+	}
+	return c.instance(ctx, request{Call: callCreate, Spec: wire})
+}
+
+// instance makes a call with an instance as its response.
+func (c *cloud) instance(ctx context.Context, r request) (i resources.Instance, err error) {
+	err = c.call(ctx, r, func(got response) error {
+		if i, err = got.Instance.instance(); err != nil {
+			return fmt.Errorf("%s: %w", r.Call, err)
+		}
+		return nil
+	})
+	return i, err
+}
+
+// Advance implements drivers.Cloud.
+func (c *cloud) Advance(ctx context.Context, spec drivers.Spec, seen resources.Instance) (resources.Instance, error) {
+	if !c.description.can(callAdvance) || seen.Status != resources.StatusPending {
+		return seen, nil
+	}
+	wire, err := wireSpec(spec)
+	if err != nil {
+		return resources.Instance{}, err
+	}
+	return c.instance(ctx, request{Call: callAdvance, Spec: wire, Instance: wireInstance(seen)})
+}
+
+// Delete implements drivers.Cloud. The program compares the ownership tags.
+func (c *cloud) Delete(ctx context.Context, id string, expected resources.OwnerTags) error {
+	owner := ownerOf(expected)
+	return c.call(ctx, request{Call: callDelete, ID: id, Expected: &owner}, func(response) error { return nil })
+}
+
+// List implements drivers.Cloud.
+func (c *cloud) List(ctx context.Context) ([]resources.Instance, error) {
+	var list []resources.Instance
+	err := c.call(ctx, request{Call: callList}, func(got response) error {
+		if got.Instances == nil {
+			return fmt.Errorf(`list: the response has no "instances"; without instances it is []`)
+		}
+		list = make([]resources.Instance, 0, len(*got.Instances))
+		seen := make(map[string]bool, len(*got.Instances))
+		for _, wire := range *got.Instances {
+			i, err := wire.instance()
+			if err == nil && seen[i.ID] {
+				err = fmt.Errorf("two instances have the id %q", i.ID)
+			}
+			if err != nil {
+				return fmt.Errorf("list: %w", err)
+			}
+			seen[i.ID] = true
+			list = append(list, i)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// Quota implements drivers.Cloud. A program without this call has no limits.
+func (c *cloud) Quota(ctx context.Context) (resources.Quota, error) {
+	if err := ctx.Err(); err != nil {
+		return resources.Quota{}, err
+	}
+	if !c.description.can(callQuota) {
+		return resources.Quota{Limit: resources.NoLimits()}, nil
+	}
+	var quota resources.Quota
+	err := c.call(ctx, request{Call: callQuota}, func(got response) (err error) {
+		if quota, err = got.Quota.quota(); err != nil {
+			return fmt.Errorf("quota: %w", err)
+		}
+		return nil
+	})
+	return quota, err
+}
+
+// quota converts the quota of a response. A limit without a value is unlimited.
+func (q *quotaJSON) quota() (resources.Quota, error) {
+	result := resources.Quota{Limit: resources.NoLimits()}
+	if q == nil {
+		return result, errors.New(`the response has no "quota"`)
+	}
+	result.Used = q.Used
+	if len(q.Limit) > 0 {
+		if err := json.Unmarshal(q.Limit, &result.Limit); err != nil {
+			return result, fmt.Errorf("limit: %w", err)
+		}
+	}
+	return result, nil
+}
+
+// consoleReader adds drivers.Console.
+type consoleReader struct{ of *cloud }
+
+var _ drivers.Console = consoleReader{}
+
+// ConsoleLog implements drivers.Console.
+func (o consoleReader) ConsoleLog(ctx context.Context, id string) (string, error) {
+	var log string
+	err := o.of.call(ctx, request{Call: callConsole, ID: id}, func(got response) error {
+		if got.Console == nil {
+			return errors.New(`console: the response has no "console"`)
+		}
+		log = *got.Console
+		return nil
+	})
+	return cloudkit.Console(log), err
+}
+
+// accessor adds drivers.Accessor.
+type accessor struct{ of *cloud }
+
+var _ drivers.Accessor = accessor{}
+
+// Access implements drivers.Accessor.
+func (a accessor) Access(ctx context.Context, id string) (string, error) {
+	var access string
+	err := a.of.call(ctx, request{Call: callAccess, ID: id}, func(got response) error {
+		if access = string(got.Access); access == "" {
+			return errors.New(`access: the response has no "access"`)
+		}
+		return nil
+	})
+	return access, err
 }
