@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/npctl/npctl/resources"
@@ -103,13 +104,7 @@ func (ip *imagePlanner) uploads(b *resources.Build) bool {
 
 // removedImages plans the removal of images that are no longer configured.
 func (ip *imagePlanner) removedImages() {
-	var names []string
-	for name := range ip.world.builds {
-		names = append(names, name)
-	}
-	for name := range ip.world.uploads {
-		names = append(names, name)
-	}
+	names := slices.AppendSeq(slices.Collect(maps.Keys(ip.world.builds)), maps.Keys(ip.world.uploads))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		if ip.world.images[name] != nil {

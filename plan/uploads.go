@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -188,9 +189,7 @@ func (ip *imagePlanner) deleteUpload(u *resources.Upload, reason Reason, needs .
 		}
 	}
 	external := u.ExternalID
-	if external == "" {
-		external = ip.world.remote[u.ID].ID
-	}
+	external = cmp.Or(external, ip.world.remote[u.ID].ID)
 	evidence := []Fact{{"build", u.Build}}
 	if u.Error != "" {
 		evidence = append(evidence, Fact{"error", u.Error})

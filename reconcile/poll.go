@@ -1,10 +1,12 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -178,12 +180,8 @@ func (p *poller) run() {
 func (p *poller) waiting() []*waiter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	waiters := make([]*waiter, 0, len(p.waiters))
-	for w := range p.waiters {
-		waiters = append(waiters, w)
-	}
-	p.running = len(waiters) > 0
-	return waiters
+	p.running = len(p.waiters) > 0
+	return slices.Collect(maps.Keys(p.waiters))
 }
 
 // list lists once. It does not deliver transient errors: a missing listing does not mean that an instance is gone, and
@@ -272,9 +270,7 @@ func (x *execution) awaitReady(ctx context.Context, s plan.Step, cloud drivers.C
 // fault converts the fault of a failed or pending instance into an error of the kind that decides the next action.
 func fault(i resources.Instance) error {
 	text := i.Fault
-	if text == "" {
-		text = "the cloud reports no reason"
-	}
+	text = cmp.Or(text, "the cloud reports no reason")
 	state := "failed"
 	if i.Status != resources.StatusFailed {
 		state = "is " + string(i.Status)

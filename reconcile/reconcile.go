@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -66,11 +65,7 @@ func New(o Options) *Engine {
 		o.Now = time.Now
 	}
 	o.Desired = o.Desired.WithHashKey(o.HashKey)
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
-	e := &Engine{Options: o, host: host, connections: &connections{clouds: map[cloudKey]*openCloud{}}, reporting: &sync.Mutex{}, sources: &sourceRecords{store: o.Store}}
+	e := &Engine{Options: o, host: state.HostName(), connections: &connections{clouds: map[cloudKey]*openCloud{}}, reporting: &sync.Mutex{}, sources: &sourceRecords{store: o.Store}}
 	e.sources.activate(&e.Desired)
 	e.keys = cloudKeys(o.Desired.Providers)
 	e.connections.activate(e.keys)

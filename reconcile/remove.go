@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -44,9 +45,7 @@ func (x *execution) removeNode(ctx context.Context, s plan.Step, node *resources
 		return err
 	}
 	node.State, node.StateTime = resources.StateDeleting, x.Now()
-	if node.ExternalID == "" {
-		node.ExternalID = s.External
-	}
+	node.ExternalID = cmp.Or(node.ExternalID, s.External)
 	if err := x.cache.claim(ctx, s.ID, node, at); err != nil {
 		return err
 	}
@@ -363,12 +362,7 @@ func (c *cleaner) end() []Undeleted {
 	<-done
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var left []Undeleted
-	for _, l := range c.left {
-		left = append(left, l)
-	}
-	slices.SortFunc(left, func(a, b Undeleted) int { return cmp.Compare(a.Node, b.Node) })
-	return left
+	return slices.SortedFunc(maps.Values(c.left), func(a, b Undeleted) int { return cmp.Compare(a.Node, b.Node) })
 }
 
 // releaseObject removes the ownership tags of the server of a node or the image of an upload, and then the record. The

@@ -93,9 +93,7 @@ func (u *imageUpload) intend(ctx context.Context, step string) error {
 
 // imageName expands a template of image names: {image_name}, {upload_id} and {timestamp} (Unix seconds).
 func imageName(template, image, upload string, now time.Time) string {
-	if template == "" {
-		template = "{image_name}-{timestamp}"
-	}
+	template = cmp.Or(template, "{image_name}-{timestamp}")
 	return strings.NewReplacer("{image_name}", image, "{upload_id}", upload,
 		"{timestamp}", strconv.FormatInt(now.Unix(), 10)).Replace(template)
 }
@@ -256,9 +254,7 @@ func (x *execution) deleteUpload(ctx context.Context, s plan.Step) error {
 		return drivers.ErrNotSupported
 	}
 	u.State, u.StateTime = resources.StateDeleting, x.Now()
-	if u.ExternalID == "" {
-		u.ExternalID = s.External
-	}
+	u.ExternalID = cmp.Or(u.ExternalID, s.External)
 	if err := x.cache.put(ctx, u); err != nil {
 		return err
 	}

@@ -53,38 +53,29 @@ type Record interface {
 	Key() Key
 }
 
+// newRecords makes an empty record of each kind.
+var newRecords = map[Kind]func() Record{
+	KindProvider: func() Record { return &ProviderRecord{} },
+	KindImage:    func() Record { return &ImageRecord{} },
+	KindBuild:    func() Record { return &Build{} },
+	KindUpload:   func() Record { return &Upload{} },
+	KindNode:     func() Record { return &Node{} },
+	KindRequest:  func() Record { return &Request{} },
+	KindTemplate: func() Record { return &Template{} },
+	KindSighting: func() Record { return &Sighting{} },
+	KindHistory:  func() Record { return &History{} },
+	KindTrial:    func() Record { return &Trial{} },
+	KindJournal:  func() Record { return &Journal{} },
+	KindAudit:    func() Record { return &Audit{} },
+	KindUse:      func() Record { return &Use{} },
+}
+
 // NewRecord returns an empty record of the kind, or nil for a kind that this npctl does not know.
 func NewRecord(kind Kind) Record {
-	switch kind {
-	case KindProvider:
-		return &ProviderRecord{}
-	case KindImage:
-		return &ImageRecord{}
-	case KindBuild:
-		return &Build{}
-	case KindUpload:
-		return &Upload{}
-	case KindNode:
-		return &Node{}
-	case KindRequest:
-		return &Request{}
-	case KindTemplate:
-		return &Template{}
-	case KindSighting:
-		return &Sighting{}
-	case KindHistory:
-		return &History{}
-	case KindTrial:
-		return &Trial{}
-	case KindJournal:
-		return &Journal{}
-	case KindAudit:
-		return &Audit{}
-	case KindUse:
-		return &Use{}
-	default:
-		return nil
+	if empty := newRecords[kind]; empty != nil {
+		return empty()
 	}
+	return nil
 }
 
 // SetID sets the ID that a store assigned to a new record. Records of other kinds derive their key from their

@@ -132,6 +132,15 @@ type Identified interface {
 	Identity(ctx context.Context) (Identity, error)
 }
 
+// HostName returns the name of this host, or localhost.
+func HostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return name
+}
+
 // Self returns the current process as a holder with a new ID. The host is the name of this machine.
 func Self(host, version string) Holder {
 	name := cmp.Or(os.Getenv("USER"), "unknown")

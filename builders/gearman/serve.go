@@ -1,6 +1,7 @@
 package gearman
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -175,15 +176,15 @@ func NewHost(o ServeOptions) (*Host, error) {
 		o.Gearman.Log = o.Log
 	}
 	h := &Host{
-		service: o.BuildService, servers: strings.Join(o.Gearman.Servers, ", "), name: name, kinds: allKinds(o.Kinds), log: o.Log, every: orElse(o.Refresh, time.Minute),
+		service: o.BuildService, servers: strings.Join(o.Gearman.Servers, ", "), name: name, kinds: allKinds(o.Kinds), log: o.Log, every: cmp.Or(o.Refresh, time.Minute),
 		offered: map[string]bool{}, runningBuilds: map[string]context.CancelCauseFunc{},
 	}
 	o.Gearman.Withdrawn = h.failWithdrawn
 	builds, uploads := named(o.Gearman, name, building), named(o.Gearman, name, uploading)
-	builds.Settle = orElse(o.Settle, 5*time.Second)
+	builds.Settle = cmp.Or(o.Settle, 5*time.Second)
 	uploads.Retry = builds.Settle / 3 // up to 1.5 times as long with jitter: every host that is up has offered by then
-	h.builds = protocol.NewWorker(builds, orElse(o.BuildWorkers, 1))
-	h.uploads = protocol.NewWorker(uploads, orElse(o.UploadWorkers, 4))
+	h.builds = protocol.NewWorker(builds, cmp.Or(o.BuildWorkers, 1))
+	h.uploads = protocol.NewWorker(uploads, cmp.Or(o.UploadWorkers, 4))
 	h.queries = protocol.NewWorker(named(o.Gearman, name, querying), queryWorkers)
 	return h, nil
 }
@@ -205,12 +206,4 @@ func hostName(given string) (string, error) {
 func named(o protocol.Options, host, what string) protocol.Options {
 	o.Name = workerName(host, what)
 	return o
-}
-
-func orElse[T comparable](value, other T) T {
-	var zero T
-	if value == zero {
-		return other
-	}
-	return value
 }

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os/user"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
-	"github.com/xhit/go-str2duration/v2"
 
 	"github.com/npctl/npctl/resources"
 	"github.com/npctl/npctl/state"
@@ -157,17 +155,6 @@ func auditText(r *resources.Audit) string {
 
 // earlier parses a time, a date, or a duration before now.
 func earlier(option, text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
-			return t, nil
-		}
-	}
-	d, err := str2duration.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return time.Time{}, hint(fmt.Errorf("option -%s does not take %q", option, text), "write a duration such as 36h or 7d, a date such as 2026-01-31, or a time such as 2026-01-31T12:00:00Z")
-	}
-	return now.Add(-d), nil
+	before := func(d time.Duration) time.Time { return now.Add(-d) }
+	return relativeTime(option, text, before, "write a duration such as 36h or 7d, a date such as 2026-01-31, or a time such as 2026-01-31T12:00:00Z", time.RFC3339, time.DateOnly)
 }

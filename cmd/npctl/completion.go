@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -136,9 +137,7 @@ func (c *completion) candidates(ctx context.Context) []candidate {
 		ask = files
 	}
 	if g := &c.app.global; ask != nil && (g.chdir == "" || os.Chdir(g.chdir) == nil) {
-		if g.config == "" {
-			g.config = "."
-		}
+		g.config = cmp.Or(g.config, ".")
 		all = append(all, ask(ctx, c, want.Typed)...)
 	}
 	return want.Match(all)

@@ -25,12 +25,6 @@ type costCommand struct {
 	json      bool
 }
 
-// costDocument is the document that npctl cost prints with -json.
-type costDocument struct {
-	FormatVersion string `json:"format_version"`
-	inspect.UseReport
-}
-
 func newCostCommand(a *app) *cli.Command {
 	c := &costCommand{app: a}
 	return &cli.Command{
@@ -84,7 +78,7 @@ func (c *costCommand) run(ctx context.Context, _ *cli.Command) error {
 	report := inspect.ReportUse(records, since, now, by)
 	switch {
 	case c.json:
-		return c.printJSON(costDocument{jsonVersion, report})
+		return c.printDocument(report)
 	case report.First == nil:
 		return c.ui.Print("No use is recorded since %s. npctl watch writes the record, every five minutes.", hourText(report.Since))
 	}

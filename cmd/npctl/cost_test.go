@@ -21,7 +21,7 @@ func usedHour() []*resources.Use {
 func TestCostReportMatchesItsSchema(t *testing.T) {
 	schema := publishedSchema(t, "cost.json", "")
 	for name, records := range map[string][]*resources.Use{"empty": nil, "one hour": usedHour()} {
-		checkDocument(t, schema, name, costDocument{jsonVersion, inspect.ReportUse(records, noon.Add(-2*time.Hour), noon, []string{"tenant", "label"})})
+		checkDocument(t, schema, name, versioned{inspect.ReportUse(records, noon.Add(-2*time.Hour), noon, []string{"tenant", "label"})})
 	}
 }
 

@@ -67,9 +67,8 @@ func newDriverCommand(a *app) *cli.Command {
 
 // driverTestReport is the document of npctl driver test -json.
 type driverTestReport struct {
-	FormatVersion string               `json:"format_version"`
-	Status        conformance.Status   `json:"status"` // ok or failed
-	Checks        []conformance.Result `json:"checks"`
+	Status conformance.Status   `json:"status"` // ok or failed
+	Checks []conformance.Result `json:"checks"`
 }
 
 func (c *driverTestCommand) run(ctx context.Context, cmd *cli.Command) error {
@@ -81,7 +80,7 @@ func (c *driverTestCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	defer remove()
-	report := driverTestReport{FormatVersion: jsonVersion, Status: conformance.OK}
+	report := driverTestReport{Status: conformance.OK}
 	conformance.Run(ctx, options, func(r conformance.Result) {
 		report.Checks = append(report.Checks, r)
 		if r.Status == conformance.Failed {
@@ -203,7 +202,7 @@ func stringMap(option string, words []string, lookup func(string) (string, bool)
 
 func (c *driverTestCommand) print(report driverTestReport) error {
 	if c.json {
-		return c.printJSON(report)
+		return c.printDocument(report)
 	}
 	rows := [][]string{{"CHECK", "RESULT", "SECONDS"}}
 	var details []string

@@ -21,9 +21,8 @@ type freezeCommand struct {
 
 // freezeDocument is the document that npctl freeze and thaw print with -json.
 type freezeDocument struct {
-	FormatVersion string          `json:"format_version"`
-	Providers     []wire.Provider `json:"providers"`
-	Images        []wire.Image    `json:"images"`
+	Providers []wire.Provider `json:"providers"`
+	Images    []wire.Image    `json:"images"`
 }
 
 func newFreezeCommand(a *app) *cli.Command {
@@ -72,14 +71,14 @@ func (c *freezeCommand) run(ctx context.Context, cmd *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		done := freezeDocument{FormatVersion: jsonVersion, Providers: []wire.Provider{}, Images: []wire.Image{}}
+		done := freezeDocument{Providers: []wire.Provider{}, Images: []wire.Image{}}
 		for _, name := range names {
 			if err := c.one(ctx, d, name, &done); err != nil {
 				return err
 			}
 		}
 		if c.json {
-			return c.printJSON(done)
+			return c.printDocument(done)
 		}
 		if len(names) == 0 {
 			return c.ui.Print("No providers to change.")

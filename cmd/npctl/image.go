@@ -1,8 +1,9 @@
 package main
 
 import (
-	"github.com/npctl/npctl/inspect"
 	"github.com/urfave/cli/v3"
+
+	"github.com/npctl/npctl/inspect"
 )
 
 const imageDescription = `Shows and manages images: lists builds, uploads, failures and the time of the next build; builds,
@@ -37,13 +38,12 @@ func (c *imageCommand) jsonFlag() cli.Flag {
 
 // imagesDocument is the document that image list and image show print with -json.
 type imagesDocument struct {
-	FormatVersion string          `json:"format_version"`
-	Unread        *failure        `json:"configuration_error,omitempty"` // set if Images comes from records only
-	Images        []inspect.Image `json:"images"`
+	Unread *failure        `json:"configuration_error,omitempty"` // set if Images comes from records only
+	Images []inspect.Image `json:"images"`
 }
 
 func document(w imageState, facts []inspect.Image) imagesDocument {
-	d := imagesDocument{FormatVersion: jsonVersion, Images: append([]inspect.Image{}, facts...)}
+	d := imagesDocument{Images: append([]inspect.Image{}, facts...)}
 	if w.configError != nil {
 		f := failureDocument(w.configError)
 		d.Unread = &f

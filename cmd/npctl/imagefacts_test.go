@@ -210,13 +210,13 @@ func checkDocument(t *testing.T, schema *jsonschema.Schema, name string, documen
 func TestImageDocumentsMatchTheSchema(t *testing.T) {
 	schema := imageSchema(t, "")
 	world := imageSample()
-	checkDocument(t, schema, "show", document(world, world.Images()))
-	checkDocument(t, schema, "nothing", document(imageState{}, nil))
+	checkDocument(t, schema, "show", versioned{document(world, world.Images())})
+	checkDocument(t, schema, "nothing", versioned{document(imageState{}, nil)})
 	records := imageSample()
 	records.Desired, records.configError = resources.Desired{}, hint(errors.New("no configuration"), "write one")
-	checkDocument(t, schema, "records", document(records, records.Images()))
+	checkDocument(t, schema, "records", versioned{document(records, records.Images())})
 	checkDocument(t, imageSchema(t, "#/$defs/pause_report"), "pause",
-		pauseDocument{jsonVersion, []pauseFacts{{Name: "a", Address: "diskimage.a", Paused: true, Changed: true, Pause: &inspect.ImagePause{Command: true, Reason: "why"}}}})
+		versioned{map[string]any{"images": []pauseFacts{{Name: "a", Address: "diskimage.a", Paused: true, Changed: true, Pause: &inspect.ImagePause{Command: true, Reason: "why"}}}}})
 	text := "line"
 	for _, e := range []logEvent{{Type: "start", FormatVersion: jsonVersion, Image: "a", Build: "b", Path: "c", State: resources.StateBuilding},
 		{Type: "line", Text: &text}, {Type: "end", State: resources.StateFailed, Message: "why"}, {Type: "error", Message: "no", Hint: "yes"}} {

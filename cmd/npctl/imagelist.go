@@ -45,7 +45,7 @@ func (c *imageCommand) list(ctx context.Context, cmd *cli.Command) error {
 		for i := range facts {
 			facts[i].Builds, facts[i].Uploads = nil, nil
 		}
-		return c.printJSON(document(world, facts))
+		return c.printDocument(document(world, facts))
 	}
 	c.warnConfigError(world)
 	if len(facts) == 0 {

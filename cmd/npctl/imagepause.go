@@ -58,12 +58,6 @@ func newImageUnpauseCommand(a *app) *cli.Command {
 	}
 }
 
-// pauseDocument is the document that pause and unpause print with -json.
-type pauseDocument struct {
-	FormatVersion string       `json:"format_version"`
-	Images        []pauseFacts `json:"images"`
-}
-
 type pauseFacts struct {
 	Name    string              `json:"name"`
 	Address string              `json:"address"`
@@ -78,7 +72,7 @@ func (c *imagePauseCommand) run(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	if c.json {
-		return c.printJSON(pauseDocument{jsonVersion, told})
+		return c.printDocument(map[string]any{"images": told})
 	}
 	for _, one := range told {
 		if err := c.ui.Print("%s", visibleLine(c.sentence(one))); err != nil {

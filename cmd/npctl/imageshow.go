@@ -51,7 +51,7 @@ func (c *imageCommand) show(ctx context.Context, cmd *cli.Command) error {
 	}
 	facts := world.Image(ref)
 	if c.json {
-		return c.printJSON(document(world, []inspect.Image{facts}))
+		return c.printDocument(document(world, []inspect.Image{facts}))
 	}
 	page := imagePage{c.ui.WidePage(), &facts, time.Now()}
 	page.head()

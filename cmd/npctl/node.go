@@ -49,10 +49,9 @@ func newNodeCommand(a *app) *cli.Command {
 	}
 }
 
-// nodesDocument is the document that the subcommands of npctl node print with -json.
-type nodesDocument struct {
-	FormatVersion string      `json:"format_version"`
-	Nodes         []wire.Node `json:"nodes"`
+// printNodes prints the document of the commands with nodes as their result.
+func (a *app) printNodes(nodes []wire.Node) error {
+	return a.printDocument(map[string]any{"nodes": nodes})
 }
 
 const nodeListDescription = `Shows every node with its state, provider, label and user. FOR is the request that it is assigned to or was taken
@@ -83,7 +82,7 @@ func (c *nodeCommand) list(ctx context.Context, _ *cli.Command) error {
 	case err != nil:
 		return err
 	case c.json:
-		return c.printJSON(nodesDocument{jsonVersion, append([]wire.Node{}, nodes...)})
+		return c.printNodes(append([]wire.Node{}, nodes...))
 	case len(nodes) == 0:
 		return c.ui.Print("No nodes.")
 	}
@@ -142,7 +141,7 @@ func (c *nodeCommand) show(ctx context.Context, cmd *cli.Command) error {
 	case err != nil:
 		return err
 	case c.json:
-		return c.printJSON(nodesDocument{jsonVersion, found})
+		return c.printNodes(found)
 	}
 	return c.printRecords(len(found), func(i int) resources.Record { return &found[i].Node })
 }

@@ -39,7 +39,7 @@ func (c *nodeCommand) each(do change) cli.ActionFunc {
 				return n, err
 			})
 			if err == nil && c.json {
-				err = c.printJSON(nodesDocument{jsonVersion, nodes})
+				err = c.printNodes(nodes)
 			}
 			return err
 		})

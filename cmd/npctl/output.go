@@ -43,12 +43,6 @@ func newOutputCommand(a *app) *cli.Command {
 	}
 }
 
-// outputDocument is the document that npctl output prints with -json.
-type outputDocument struct {
-	FormatVersion string                `json:"format_version"`
-	Outputs       map[string]outputLine `json:"outputs"`
-}
-
 // outputLine is one output. Value is absent if it is sensitive.
 type outputLine struct {
 	Value       json.RawMessage `json:"value,omitempty"`
@@ -78,7 +72,7 @@ func (c *outputCommand) run(_ context.Context, cmd *cli.Command) error {
 	}
 	switch {
 	case c.json:
-		return c.printDocument(outputs)
+		return c.printOutputs(outputs)
 	case c.raw:
 		return c.printRaw(name, outputs[name].Value)
 	case name != "":
@@ -106,8 +100,8 @@ func outputText(o config.Output) string {
 	return config.ExpressionText(o.Value)
 }
 
-func (c *outputCommand) printDocument(outputs map[string]config.Output) error {
-	doc := outputDocument{FormatVersion: jsonVersion, Outputs: map[string]outputLine{}}
+func (c *outputCommand) printOutputs(outputs map[string]config.Output) error {
+	lines := map[string]outputLine{}
 	for name, o := range outputs {
 		line := outputLine{Sensitive: o.Sensitive, Description: o.Description}
 		if !o.Sensitive {
@@ -117,9 +111,9 @@ func (c *outputCommand) printDocument(outputs map[string]config.Output) error {
 			}
 			line.Value = value
 		}
-		doc.Outputs[name] = line
+		lines[name] = line
 	}
-	return c.printJSON(doc)
+	return c.printDocument(map[string]any{"outputs": lines})
 }
 
 func (c *outputCommand) printRaw(name string, value cty.Value) error {

@@ -12,12 +12,6 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
-// reloadDocument is the document that npctl reload prints with -json.
-type reloadDocument struct {
-	FormatVersion string `json:"format_version"`
-	wire.Reloaded
-}
-
 // reloadCommand implements npctl reload.
 type reloadCommand struct {
 	*daemonCommand
@@ -67,7 +61,7 @@ func (c *reloadCommand) reload(ctx context.Context, d *client.Client) error {
 		return err
 	}
 	if c.json {
-		return c.printJSON(reloadDocument{jsonVersion, r})
+		return c.printDocument(r)
 	}
 	return c.reloaded(r)
 }

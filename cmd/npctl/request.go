@@ -64,9 +64,8 @@ func (c *requestCommand) takeFlags() []cli.Flag {
 
 // requestsDocument is the document that request list, show, wait and create print with -json.
 type requestsDocument struct {
-	FormatVersion string         `json:"format_version"`
-	Requests      []wire.Request `json:"requests"`
-	Nodes         []wire.Node    `json:"nodes,omitempty"` // the nodes of a fulfilled request
+	Requests []wire.Request `json:"requests"`
+	Nodes    []wire.Node    `json:"nodes,omitempty"` // the nodes of a fulfilled request
 }
 
 const requestListDescription = `Shows every open request: waiting requests, fulfilled requests with nodes to take, and requests
@@ -95,7 +94,7 @@ func (c *requestCommand) list(ctx context.Context, _ *cli.Command) error {
 	case err != nil:
 		return err
 	case c.json:
-		return c.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: append([]wire.Request{}, requests...)})
+		return c.printDocument(requestsDocument{Requests: append([]wire.Request{}, requests...)})
 	case len(requests) == 0:
 		return c.ui.Print("No requests.")
 	}
@@ -157,7 +156,7 @@ func (c *requestCommand) show(ctx context.Context, cmd *cli.Command) error {
 	case err != nil:
 		return err
 	case c.json:
-		return c.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: found})
+		return c.printDocument(requestsDocument{Requests: found})
 	}
 	return c.printRecords(len(found), func(i int) resources.Record { return &found[i].Request })
 }
@@ -200,14 +199,8 @@ func (c *requestCommand) cancel(ctx context.Context, cmd *cli.Command) error {
 			}
 		}
 		if c.json {
-			return c.printJSON(cancelledDocument{jsonVersion, list})
+			return c.printDocument(map[string]any{"cancelled": list})
 		}
 		return nil
 	})
-}
-
-// cancelledDocument is the document that request cancel prints with -json.
-type cancelledDocument struct {
-	FormatVersion string   `json:"format_version"`
-	Cancelled     []string `json:"cancelled"`
 }

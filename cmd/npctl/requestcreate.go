@@ -91,9 +91,7 @@ func (c *requestCreate) check() (err error) {
 		return hint(errors.New("-lease and -holder need -take"), "add -take, or take the nodes later with npctl request take")
 	}
 	c.ask.Labels, c.ask.Priority = c.labels, &c.priority
-	if c.ask.Requestor == "" {
-		c.ask.Requestor = whoAmI()
-	}
+	c.ask.Requestor = cmp.Or(c.ask.Requestor, whoAmI())
 	if c.ask.Deadline, err = moment("deadline", c.deadline, time.Now()); err != nil {
 		return err
 	}
@@ -102,27 +100,28 @@ func (c *requestCreate) check() (err error) {
 }
 
 // whoAmI returns user@host.
-func whoAmI() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
-	return state.Self(host, version()).UserHost
-}
+func whoAmI() string { return state.Self(state.HostName(), version()).UserHost }
 
 // moment parses a time, or a duration relative to now.
 func moment(option, text string, now time.Time) (time.Time, error) {
+	return relativeTime(option, text, now.Add, "write a duration such as 10m or 2d, or a time such as 2026-01-31T12:00:00Z", time.RFC3339)
+}
+
+// relativeTime parses a time in one of the layouts, or a duration, which from converts to a time.
+func relativeTime(option, text string, from func(time.Duration) time.Time, advice string, layouts ...string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t, nil
+	for _, layout := range layouts {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, nil
+		}
 	}
 	d, err := str2duration.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return time.Time{}, hint(fmt.Errorf("option -%s does not take %q", option, text), "write a duration such as 10m or 2d, or a time such as 2026-01-31T12:00:00Z")
+		return time.Time{}, hint(fmt.Errorf("option -%s does not take %q", option, text), advice)
 	}
-	return now.Add(d), nil
+	return from(d), nil
 }
 
 // attachmentSize is the number of bytes that are read from an attached file. npctl watch accepts less.
@@ -153,7 +152,7 @@ func attachment(text string) (json.RawMessage, error) {
 
 func (c *requestCreate) created(r wire.Request) error {
 	if c.command.json {
-		return c.command.printJSON(requestsDocument{FormatVersion: jsonVersion, Requests: []wire.Request{r}})
+		return c.command.printDocument(requestsDocument{Requests: []wire.Request{r}})
 	}
 	return c.command.ui.Print("Request %s asks for %s. npctl request wait %s waits until it is fulfilled.", r.ID, visibleLine(labelCounts(r.Labels)), r.ID)
 }
@@ -168,7 +167,7 @@ func (c *requestCommand) answer(ctx context.Context, d *client.Client, id string
 	if r.State == resources.StateFailed {
 		return hint(fmt.Errorf("request %s has failed: %s", id, r.Error), "npctl why request/"+id+" shows more")
 	}
-	document := requestsDocument{FormatVersion: jsonVersion, Requests: []wire.Request{r}}
+	document := requestsDocument{Requests: []wire.Request{r}}
 	if takes {
 		document.Nodes, err = d.TakeRequest(ctx, id, cmp.Or(c.holder, whoAmI()), c.lease)
 	} else {
@@ -178,7 +177,7 @@ func (c *requestCommand) answer(ctx context.Context, d *client.Client, id string
 		return err
 	}
 	if c.json {
-		return c.printJSON(document)
+		return c.printDocument(document)
 	}
 	c.ui.Message("Fulfilled after %s.", time.Since(started).Round(100*time.Millisecond))
 	if err := c.reachable(document.Nodes); err != nil {
@@ -252,7 +251,7 @@ func (c *requestCommand) take(ctx context.Context, cmd *cli.Command) error {
 			return err
 		}
 		if c.json {
-			return c.printJSON(nodesDocument{jsonVersion, nodes})
+			return c.printNodes(nodes)
 		}
 		return c.reachable(nodes)
 	})

@@ -68,8 +68,7 @@ func (c *showCommand) plan(path string) error {
 
 // stateReport is the document that show -json prints for a state.
 type stateReport struct {
-	FormatVersion string `json:"format_version"`
-	Path          string `json:"path"`
+	Path string `json:"path"`
 	state.Identity
 	Lock    *state.Holder `json:"lock,omitempty"`
 	Records []recordLine  `json:"records"`
@@ -81,7 +80,7 @@ func (c *showCommand) state(ctx context.Context) error {
 		return err
 	}
 	defer store.Close() //nolint:errcheck // read-only file
-	report := stateReport{FormatVersion: jsonVersion, Path: place.String()}
+	report := stateReport{Path: place.String()}
 	if report.Identity, err = store.Identity(ctx); err != nil {
 		return err
 	}
@@ -94,7 +93,7 @@ func (c *showCommand) state(ctx context.Context) error {
 	}
 	if c.json {
 		report.Records = recordLines(entries)
-		return c.printJSON(report)
+		return c.printDocument(report)
 	}
 	return c.overview(report, entries)
 }

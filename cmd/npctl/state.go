@@ -80,7 +80,7 @@ func (c *stateCommand) list(ctx context.Context, cmd *cli.Command) error {
 	}
 	switch {
 	case c.json:
-		return c.printJSON(recordsDocument{jsonVersion, recordLines(entries)})
+		return c.printDocument(map[string]any{"records": recordLines(entries)})
 	case c.long:
 		return c.longList(entries)
 	}
@@ -89,12 +89,6 @@ func (c *stateCommand) list(ctx context.Context, cmd *cli.Command) error {
 		out = append(append(out, visibleLine(recordAddress(e.Record))...), '\n')
 	}
 	return c.ui.Write(string(out))
-}
-
-// recordsDocument is the document that list and show print with -json.
-type recordsDocument struct {
-	FormatVersion string       `json:"format_version"`
-	Records       []recordLine `json:"records"`
 }
 
 func (c *stateCommand) longList(entries []state.Entry) error {
@@ -174,7 +168,7 @@ func (c *stateCommand) show(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	if c.json {
-		return c.printJSON(recordsDocument{jsonVersion, recordLines(entries)})
+		return c.printDocument(map[string]any{"records": recordLines(entries)})
 	}
 	return c.printRecords(len(entries), func(i int) resources.Record { return entries[i].Record })
 }

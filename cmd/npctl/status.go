@@ -24,13 +24,12 @@ type statusCommand struct {
 
 // statusDocument is the document that npctl status prints with -json, and the content of its page.
 type statusDocument struct {
-	FormatVersion string          `json:"format_version"`
-	Status        wire.Status     `json:"status"`
-	Providers     []wire.Provider `json:"providers"`
-	Labels        []wire.Label    `json:"labels"`
-	Steps         []wire.Step     `json:"steps"`
-	Requests      []wire.Request  `json:"requests"` // waiting requests
-	Events        []wire.Event    `json:"events"`
+	Status    wire.Status     `json:"status"`
+	Providers []wire.Provider `json:"providers"`
+	Labels    []wire.Label    `json:"labels"`
+	Steps     []wire.Step     `json:"steps"`
+	Requests  []wire.Request  `json:"requests"` // waiting requests
+	Events    []wire.Event    `json:"events"`
 }
 
 func newStatusCommand(a *app) *cli.Command {
@@ -63,7 +62,7 @@ func (c *statusCommand) run(ctx context.Context, _ *cli.Command) error {
 	case err != nil:
 		return err
 	case c.json:
-		return c.printJSON(now)
+		return c.printDocument(now)
 	case c.once || !c.ui.OutTerm || now.Status.PID == 0:
 		p := c.ui.Page()
 		statusPage(now, p)
@@ -74,7 +73,7 @@ func (c *statusCommand) run(ctx context.Context, _ *cli.Command) error {
 
 // status returns the content of a page from the stored state.
 func (w imageState) status() statusDocument {
-	doc := statusDocument{FormatVersion: jsonVersion, Status: w.Status(w.Next), Labels: w.Labels(), Steps: []wire.Step{},
+	doc := statusDocument{Status: w.Status(w.Next), Labels: w.Labels(), Steps: []wire.Step{},
 		Requests: all(w.Observed.Records.Requests, (*resources.Request).IsOpen, w.RequestViews()), Events: w.events("", statusEvents)}
 	doc.Status.Version, doc.Status.Now, doc.Status.NotReady = version(), time.Now(), "npctl watch is not running"
 	service := inspect.Service{}
@@ -95,7 +94,6 @@ const statusEvents = 15
 
 // fetchStatus queries the daemon for the content of a page.
 func fetchStatus(ctx context.Context, d *client.Client) (doc statusDocument, err error) {
-	doc.FormatVersion = jsonVersion
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { doc.Status, err = d.Status(ctx); return err })
 	group.Go(func() (err error) { doc.Providers, err = d.Providers(ctx); return err })

@@ -68,10 +68,9 @@ const (
 
 // testReport is the document of npctl test -json.
 type testReport struct {
-	FormatVersion string         `json:"format_version"`
-	Status        testStatus     `json:"status"` // pass or fail
-	Summary       map[string]int `json:"summary"`
-	Files         []testedFile   `json:"files"`
+	Status  testStatus     `json:"status"` // pass or fail
+	Summary map[string]int `json:"summary"`
+	Files   []testedFile   `json:"files"`
 }
 
 type testedFile struct {
@@ -97,7 +96,7 @@ func (c *testCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	report := testReport{FormatVersion: jsonVersion, Status: testPass, Files: []testedFile{},
+	report := testReport{Status: testPass, Files: []testedFile{},
 		Summary: map[string]int{string(testPass): 0, string(testFail): 0, string(testError): 0, string(testSkip): 0}}
 	for _, path := range paths {
 		file, err := c.test(ctx, path)
@@ -133,7 +132,7 @@ func (c *testCommand) run(ctx context.Context, cmd *cli.Command) error {
 
 func (c *testCommand) print(report testReport) error {
 	if c.json {
-		return c.printJSON(report)
+		return c.printDocument(report)
 	}
 	s := report.Summary
 	line := fmt.Sprintf("%d passed, %d failed", s["pass"], s["fail"]+s["error"])

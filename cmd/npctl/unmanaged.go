@@ -49,9 +49,8 @@ func newUnmanagedCommand(a *app) *cli.Command {
 
 // unmanagedDocument is the document that npctl unmanaged prints with -json.
 type unmanagedDocument struct {
-	FormatVersion string                    `json:"format_version"`
-	Objects       []inspect.UnmanagedObject `json:"objects"`
-	NotListed     map[string]string         `json:"not_listed,omitempty"` // by provider: why it could not be listed
+	Objects   []inspect.UnmanagedObject `json:"objects"`
+	NotListed map[string]string         `json:"not_listed,omitempty"` // by provider: why it could not be listed
 }
 
 func (c *unmanagedCommand) run(ctx context.Context, cmd *cli.Command) error {
@@ -68,7 +67,7 @@ func (c *unmanagedCommand) run(ctx context.Context, cmd *cli.Command) error {
 	if err := selectProviders(&seen, cmd.Args().Slice()); err != nil {
 		return err
 	}
-	doc := unmanagedDocument{jsonVersion, append([]inspect.UnmanagedObject{}, inspect.Unmanaged(seen)...), map[string]string{}}
+	doc := unmanagedDocument{append([]inspect.UnmanagedObject{}, inspect.Unmanaged(seen)...), map[string]string{}}
 	for name, view := range seen.Providers {
 		if why := cmp.Or(view.Err, view.OthersErr); why != "" {
 			doc.NotListed[name] = why
@@ -102,7 +101,7 @@ func (c *unmanagedCommand) print(doc unmanagedDocument) error {
 	var err error
 	switch {
 	case c.json:
-		err = c.printJSON(doc)
+		err = c.printDocument(doc)
 	case len(rows) > 1:
 		err = c.ui.WideTable(rows)
 	case len(doc.NotListed) == 0:

@@ -28,15 +28,14 @@ func version() string {
 
 // versionReport is the document that version -json prints.
 type versionReport struct {
-	FormatVersion string   `json:"format_version"`
-	Version       string   `json:"npctl_version"`
-	Revision      string   `json:"revision,omitempty"`
-	Modified      bool     `json:"modified,omitempty"` // built from uncommitted files
-	Go            string   `json:"go_version"`
-	Platform      string   `json:"platform"`
-	Drivers       []string `json:"drivers"`
-	Builders      []string `json:"builders"`
-	States        []string `json:"states"`
+	Version  string   `json:"npctl_version"`
+	Revision string   `json:"revision,omitempty"`
+	Modified bool     `json:"modified,omitempty"` // built from uncommitted files
+	Go       string   `json:"go_version"`
+	Platform string   `json:"platform"`
+	Drivers  []string `json:"drivers"`
+	Builders []string `json:"builders"`
+	States   []string `json:"states"`
 }
 
 func newVersionCommand(a *app) *cli.Command {
@@ -53,7 +52,7 @@ Exit codes: 0.`,
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Destination: &asJSON, Usage: "print JSON (see docs/json.md)"}},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			if asJSON {
-				return a.printJSON(versionFacts())
+				return a.printDocument(versionFacts())
 			}
 			return a.ui.Print("%s", versionLine())
 		},
@@ -67,7 +66,7 @@ func versionLine() string {
 
 func versionFacts() versionReport {
 	reg := newRegistry()
-	r := versionReport{FormatVersion: jsonVersion, Version: version(), Go: runtime.Version(),
+	r := versionReport{Version: version(), Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, Drivers: reg.driverKinds(), Builders: reg.builderKinds(), States: reg.stateKinds()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -95,6 +94,21 @@ func (a *app) printJSON(v any) error {
 	}
 	return a.ui.Print("%s", text.JSON(doc))
 }
+
+// versioned is a document with its format_version as the first member.
+type versioned struct{ document any }
+
+// MarshalJSON implements json.Marshaler. The document is an object with at least one member.
+func (v versioned) MarshalJSON() ([]byte, error) {
+	doc, err := json.Marshal(v.document)
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte(`{"format_version":"`+jsonVersion+`",`), doc[1:]...), nil
+}
+
+// printDocument prints one document with its format_version.
+func (a *app) printDocument(v any) error { return a.printJSON(versioned{v}) }
 
 // printJSONLine prints one document on one line.
 func (a *app) printJSONLine(v any) error {

@@ -19,12 +19,6 @@ import (
 	"github.com/npctl/npctl/watch/httpapi/client"
 )
 
-// whyDocument is the document that npctl why prints with -json.
-type whyDocument struct {
-	FormatVersion string `json:"format_version"`
-	wire.Why
-}
-
 func newWhyCommand(a *app) *cli.Command {
 	c := &daemonCommand{app: a}
 	return &cli.Command{
@@ -57,7 +51,7 @@ Exit codes: 0, or 1 on an error or when it does not exist.` + daemonHelp,
 			case err != nil:
 				return err
 			case c.json:
-				return c.printJSON(whyDocument{jsonVersion, why})
+				return c.printDocument(why)
 			}
 			return writeWhy(c.ui.Out, why)
 		},

@@ -189,19 +189,17 @@ func (c *Cloud) createTemplate(ctx context.Context, spec drivers.Spec, t launchT
 
 // leftTemplates lists the launch templates that no instance uses.
 func (w *sweeper) leftTemplates(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
-	err = pages("list launch templates", func(token *string) (*string, int, error) {
-		answer, err := w.ec2.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{Filters: filters, MaxResults: aws.Int32(maxTemplates), NextToken: token})
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, t := range answer.LaunchTemplates {
-			l := leftoverOf(resources.LeftoverLaunchTemplate, t.LaunchTemplateId, t.Tags)
-			if l.Name = aws.ToString(t.LaunchTemplateName); l.Marks.ID == l.Name {
-				found = append(found, l)
-			}
-		}
-		return answer.NextToken, len(answer.LaunchTemplates), nil
+	all, err := list("list launch templates", func(token *string) (*ec2.DescribeLaunchTemplatesOutput, error) {
+		return w.ec2.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{Filters: filters, MaxResults: aws.Int32(maxTemplates), NextToken: token})
+	}, func(p *ec2.DescribeLaunchTemplatesOutput) ([]types.LaunchTemplate, *string) {
+		return p.LaunchTemplates, p.NextToken
 	})
+	for _, t := range all {
+		l := leftoverOf(resources.LeftoverLaunchTemplate, t.LaunchTemplateId, t.Tags)
+		if l.Name = aws.ToString(t.LaunchTemplateName); l.Marks.ID == l.Name {
+			found = append(found, l)
+		}
+	}
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}

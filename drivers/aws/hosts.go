@@ -72,20 +72,13 @@ func (c *Cloud) hostOf(ctx context.Context, spec drivers.Spec, in ec2.RunInstanc
 
 // hosts lists hosts that are not released.
 func (w *sweeper) hosts(ctx context.Context, in *ec2.DescribeHostsInput) (found []types.Host, err error) {
-	err = pages("list dedicated hosts", func(token *string) (*string, int, error) {
+	all, err := list("list dedicated hosts", func(token *string) (*ec2.DescribeHostsOutput, error) {
 		in.NextToken = token
-		answer, err := w.ec2.DescribeHosts(ctx, in)
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, h := range answer.Hosts {
-			if h.State != types.AllocationStateReleased && h.State != types.AllocationStateReleasedPermanentFailure {
-				found = append(found, h)
-			}
-		}
-		return answer.NextToken, len(answer.Hosts), nil
-	})
-	return found, err
+		return w.ec2.DescribeHosts(ctx, in)
+	}, func(p *ec2.DescribeHostsOutput) ([]types.Host, *string) { return p.Hosts, p.NextToken })
+	return slices.DeleteFunc(all, func(h types.Host) bool {
+		return h.State == types.AllocationStateReleased || h.State == types.AllocationStateReleasedPermanentFailure
+	}), err
 }
 
 func ownerOfHost(h types.Host) resources.OwnerTags {

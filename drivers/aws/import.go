@@ -130,40 +130,36 @@ type importTask struct {
 
 // snapshotTasks lists tasks that make snapshots: those with the IDs, or all.
 func (st *imageStore) snapshotTasks(ctx context.Context, ids ...string) (tasks []importTask, err error) {
-	err = pages("list import tasks", func(token *string) (*string, int, error) {
-		answer, err := st.ec2.DescribeImportSnapshotTasks(ctx, &ec2.DescribeImportSnapshotTasksInput{ImportTaskIds: ids, NextToken: token})
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, t := range answer.ImportSnapshotTasks {
-			if d := t.SnapshotTaskDetail; d != nil {
-				tasks = append(tasks, importTask{aws.ToString(t.ImportTaskId), aws.ToString(d.Status), aws.ToString(d.StatusMessage),
-					ownerOfTask(t.Tags), []string{aws.ToString(d.SnapshotId)}})
-			}
-		}
-		return answer.NextToken, len(answer.ImportSnapshotTasks), nil
+	all, err := list("list import tasks", func(token *string) (*ec2.DescribeImportSnapshotTasksOutput, error) {
+		return st.ec2.DescribeImportSnapshotTasks(ctx, &ec2.DescribeImportSnapshotTasksInput{ImportTaskIds: ids, NextToken: token})
+	}, func(p *ec2.DescribeImportSnapshotTasksOutput) ([]types.ImportSnapshotTask, *string) {
+		return p.ImportSnapshotTasks, p.NextToken
 	})
+	for _, t := range all {
+		if d := t.SnapshotTaskDetail; d != nil {
+			tasks = append(tasks, importTask{aws.ToString(t.ImportTaskId), aws.ToString(d.Status), aws.ToString(d.StatusMessage),
+				ownerOfTask(t.Tags), []string{aws.ToString(d.SnapshotId)}})
+		}
+	}
 	return tasks, err
 }
 
 // imageTasks lists tasks that make AMIs: those with the IDs, or all.
 func (st *imageStore) imageTasks(ctx context.Context, ids ...string) (tasks []importTask, err error) {
-	err = pages("list import tasks", func(token *string) (*string, int, error) {
-		answer, err := st.ec2.DescribeImportImageTasks(ctx, &ec2.DescribeImportImageTasksInput{ImportTaskIds: ids, NextToken: token})
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, t := range answer.ImportImageTasks {
-			made := []string{aws.ToString(t.ImageId)}
-			for _, d := range t.SnapshotDetails {
-				if d.SnapshotId != nil {
-					made = append(made, *d.SnapshotId)
-				}
-			}
-			tasks = append(tasks, importTask{aws.ToString(t.ImportTaskId), aws.ToString(t.Status), aws.ToString(t.StatusMessage), ownerOfTask(t.Tags), made})
-		}
-		return answer.NextToken, len(answer.ImportImageTasks), nil
+	all, err := list("list import tasks", func(token *string) (*ec2.DescribeImportImageTasksOutput, error) {
+		return st.ec2.DescribeImportImageTasks(ctx, &ec2.DescribeImportImageTasksInput{ImportTaskIds: ids, NextToken: token})
+	}, func(p *ec2.DescribeImportImageTasksOutput) ([]types.ImportImageTask, *string) {
+		return p.ImportImageTasks, p.NextToken
 	})
+	for _, t := range all {
+		made := []string{aws.ToString(t.ImageId)}
+		for _, d := range t.SnapshotDetails {
+			if d.SnapshotId != nil {
+				made = append(made, *d.SnapshotId)
+			}
+		}
+		tasks = append(tasks, importTask{aws.ToString(t.ImportTaskId), aws.ToString(t.Status), aws.ToString(t.StatusMessage), ownerOfTask(t.Tags), made})
+	}
 	return tasks, err
 }
 

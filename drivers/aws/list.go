@@ -2,6 +2,8 @@ package aws
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -179,13 +181,10 @@ func (e *endings) forget(id string) {
 	delete(e.failed, id)
 }
 
-func (e *endings) all() (list []resources.Instance) {
+func (e *endings) all() []resources.Instance {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, i := range e.failed {
-		list = append(list, i)
-	}
-	return list
+	return slices.Collect(maps.Values(e.failed))
 }
 
 // failedStarts returns the instances that EC2 terminated while they started: one more call after such an event.

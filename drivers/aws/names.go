@@ -87,16 +87,12 @@ func (n *names) fetchTypeNames(ctx context.Context) ([]string, error) {
 }
 
 func (n *names) fetchSubnets(ctx context.Context) (found []subnet, err error) {
-	err = pages("list subnets", func(token *string) (*string, int, error) {
-		answer, err := n.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{MaxResults: aws.Int32(pageSize), NextToken: token})
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, s := range answer.Subnets {
-			found = append(found, subnet{aws.ToString(s.SubnetId), aws.ToString(s.AvailabilityZone)})
-		}
-		return answer.NextToken, len(answer.Subnets), nil
-	})
+	all, err := list("list subnets", func(token *string) (*ec2.DescribeSubnetsOutput, error) {
+		return n.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{MaxResults: aws.Int32(pageSize), NextToken: token})
+	}, func(p *ec2.DescribeSubnetsOutput) ([]types.Subnet, *string) { return p.Subnets, p.NextToken })
+	for _, s := range all {
+		found = append(found, subnet{aws.ToString(s.SubnetId), aws.ToString(s.AvailabilityZone)})
+	}
 	return found, err
 }
 

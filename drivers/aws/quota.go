@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
+	quotatypes "github.com/aws/aws-sdk-go-v2/service/servicequotas/types"
 
 	"github.com/npctl/npctl/drivers"
 	"github.com/npctl/npctl/drivers/cloudkit"
@@ -195,24 +195,22 @@ func (q *quotas) fetch(ctx context.Context, service string) (limits []quotaLimit
 		units[v.storage], units[v.iops] = tib, 1
 	}
 	delete(units, "")
-	err = pages("read service quotas", func(token *string) (*string, int, error) {
-		answer, err := q.client.ListServiceQuotas(ctx, &servicequotas.ListServiceQuotasInput{ServiceCode: aws.String(service), MaxResults: aws.Int32(maxQuotas), NextToken: token})
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, one := range answer.Quotas {
-			l := quotaLimit{code: aws.ToString(one.QuotaCode)}
-			unit := units[l.code]
-			if match := hostQuota().FindStringSubmatch(aws.ToString(one.QuotaName)); match != nil {
-				l.host, unit = match[1], 1
-			}
-			if unit > 0 && one.Value != nil {
-				l.value = int64(*one.Value * float64(unit))
-				limits = append(limits, l)
-			}
-		}
-		return answer.NextToken, len(answer.Quotas), nil
+	all, err := list("read service quotas", func(token *string) (*servicequotas.ListServiceQuotasOutput, error) {
+		return q.client.ListServiceQuotas(ctx, &servicequotas.ListServiceQuotasInput{ServiceCode: aws.String(service), MaxResults: aws.Int32(maxQuotas), NextToken: token})
+	}, func(p *servicequotas.ListServiceQuotasOutput) ([]quotatypes.ServiceQuota, *string) {
+		return p.Quotas, p.NextToken
 	})
+	for _, one := range all {
+		l := quotaLimit{code: aws.ToString(one.QuotaCode)}
+		unit := units[l.code]
+		if match := hostQuota().FindStringSubmatch(aws.ToString(one.QuotaName)); match != nil {
+			l.host, unit = match[1], 1
+		}
+		if unit > 0 && one.Value != nil {
+			l.value = int64(*one.Value * float64(unit))
+			limits = append(limits, l)
+		}
+	}
 	return limits, err
 }
 
@@ -247,14 +245,9 @@ func (c *Cloud) countVolumes(ctx context.Context, used *resources.ResourceAmount
 		delete(used.Other, codes.storage)
 		delete(used.Other, codes.iops)
 	}
-	return pages("list volumes", func(token *string) (*string, int, error) {
-		answer, err := c.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{MaxResults: aws.Int32(pageSize), NextToken: token})
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, v := range answer.Volumes {
-			*used = used.Plus(rootDisk{string(v.VolumeType), int64(aws.ToInt32(v.Size)), int64(aws.ToInt32(v.Iops))}.amounts())
-		}
-		return answer.NextToken, len(answer.Volumes), nil
-	})
+	all, err := c.ec2.volumes(ctx, nil)
+	for _, v := range all {
+		*used = used.Plus(rootDisk{string(v.VolumeType), int64(aws.ToInt32(v.Size)), int64(aws.ToInt32(v.Iops))}.amounts())
+	}
+	return err
 }

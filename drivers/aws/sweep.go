@@ -59,39 +59,38 @@ func (w *sweeper) leftoverKinds() []leftoverKind {
 	}
 }
 
+// volumes lists the volumes that match all filters.
+func (a *calls) volumes(ctx context.Context, filters []types.Filter) ([]types.Volume, error) {
+	return list("list volumes", func(token *string) (*ec2.DescribeVolumesOutput, error) {
+		return a.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
+	}, func(p *ec2.DescribeVolumesOutput) ([]types.Volume, *string) { return p.Volumes, p.NextToken })
+}
+
 func (w *sweeper) volumes(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
-	err = pages("list volumes", func(token *string) (*string, int, error) {
-		answer, err := w.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
-		if err != nil {
-			return nil, 0, err
+	all, err := w.ec2.volumes(ctx, filters)
+	for _, v := range all {
+		l := leftoverOf(resources.LeftoverVolume, v.VolumeId, v.Tags, aws.ToString(v.SnapshotId))
+		if len(v.Attachments) > 0 {
+			l.InUse, l.Server = true, aws.ToString(v.Attachments[0].InstanceId)
 		}
-		for _, v := range answer.Volumes {
-			l := leftoverOf(resources.LeftoverVolume, v.VolumeId, v.Tags, aws.ToString(v.SnapshotId))
-			if len(v.Attachments) > 0 {
-				l.InUse, l.Server = true, aws.ToString(v.Attachments[0].InstanceId)
-			}
-			found = append(found, l)
-		}
-		return answer.NextToken, len(answer.Volumes), nil
-	})
+		found = append(found, l)
+	}
 	return found, err
 }
 
 func (w *sweeper) interfaces(ctx context.Context, filters []types.Filter) (found []resources.Leftover, err error) {
-	err = pages("list network interfaces", func(token *string) (*string, int, error) {
-		answer, err := w.ec2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, n := range answer.NetworkInterfaces {
-			l := leftoverOf(resources.LeftoverPort, n.NetworkInterfaceId, n.TagSet)
-			if n.Attachment != nil {
-				l.InUse, l.Server = true, aws.ToString(n.Attachment.InstanceId)
-			}
-			found = append(found, l)
-		}
-		return answer.NextToken, len(answer.NetworkInterfaces), nil
+	all, err := list("list network interfaces", func(token *string) (*ec2.DescribeNetworkInterfacesOutput, error) {
+		return w.ec2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: filters, MaxResults: aws.Int32(pageSize), NextToken: token})
+	}, func(p *ec2.DescribeNetworkInterfacesOutput) ([]types.NetworkInterface, *string) {
+		return p.NetworkInterfaces, p.NextToken
 	})
+	for _, n := range all {
+		l := leftoverOf(resources.LeftoverPort, n.NetworkInterfaceId, n.TagSet)
+		if n.Attachment != nil {
+			l.InUse, l.Server = true, aws.ToString(n.Attachment.InstanceId)
+		}
+		found = append(found, l)
+	}
 	return found, err
 }
 

@@ -185,6 +185,18 @@ func CheckBytes(what, service string, limit int) schema.Check {
 	}
 }
 
+// LeftoversOf converts the objects of a list, except those without ownership tags. It passes on the error of the list.
+func LeftoversOf[T any](leftover func(T) resources.Leftover) func([]T, error) ([]resources.Leftover, error) {
+	return func(all []T, err error) (found []resources.Leftover, _ error) {
+		for _, one := range all {
+			if l := leftover(one); l.Marks.Installation != "" {
+				found = append(found, l)
+			}
+		}
+		return found, err
+	}
+}
+
 // CheckLeftover returns ErrNotOurs if a leftover, as it is now, must not be deleted: it has lost its ownership tags since it was listed, or
 // it is in use, except by the server that the list named, of which a plan knows that it is gone.
 func CheckLeftover(listed, now resources.Leftover) error {

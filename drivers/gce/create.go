@@ -211,18 +211,12 @@ func (c *Cloud) insert(ctx context.Context, spec drivers.Spec, zone string, t ma
 	one := *request
 	one.MachineType = "zones/" + zone + "/machineTypes/" + t.name
 	op, err := c.api.insert(ctx, zone, &one)
-	if isDuplicate(err) {
-		return c.duplicate(ctx, spec, place{zone, one.Name})
+	if err == nil && op.Status != "DONE" {
+		op, err = c.api.wait(ctx, zone, op.Name)
 	}
-	if err != nil {
-		return resources.Instance{}, err
+	if err == nil {
+		err = operationError(fmt.Sprintf("create instance %s (%s) in %s", one.Name, t.name, zone), op)
 	}
-	if op.Status != "DONE" {
-		if op, err = c.api.wait(ctx, zone, op.Name); err != nil {
-			return resources.Instance{}, err
-		}
-	}
-	err = operationError(fmt.Sprintf("create instance %s (%s) in %s", one.Name, t.name, zone), op)
 	if isDuplicate(err) {
 		return c.duplicate(ctx, spec, place{zone, one.Name})
 	}

@@ -14,24 +14,17 @@ import (
 
 // Leftovers implements drivers.Sweeper: floating IPs, volumes and objects with names of records.
 func (c *Cloud) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
-	var all []resources.Leftover
-	addresses, err := list[floatingIP](ctx, c.api, "list floating IPs", "/floating_ips", nil, "floating_ips")
+	addresses, err := cloudkit.LeftoversOf(floatingIP.leftover)(list[floatingIP](ctx, c.api, "list floating IPs", "/floating_ips", nil, "floating_ips"))
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range addresses {
-		all = append(all, f.leftover())
-	}
-	volumes, err := list[volume](ctx, c.api, "list volumes", "/volumes", nil, "volumes")
+	volumes, err := cloudkit.LeftoversOf(volume.leftover)(list[volume](ctx, c.api, "list volumes", "/volumes", nil, "volumes"))
 	if err != nil {
 		return nil, err
-	}
-	for _, v := range volumes {
-		all = append(all, v.leftover())
 	}
 	objects, err := c.leftObjects(ctx)
-	all = slices.DeleteFunc(append(all, objects...), func(l resources.Leftover) bool { return l.Marks.Installation == "" })
-	return all, err
+	objects = slices.DeleteFunc(objects, func(l resources.Leftover) bool { return l.Marks.Installation == "" })
+	return slices.Concat(addresses, volumes, objects), err
 }
 
 func (f floatingIP) leftover() resources.Leftover {

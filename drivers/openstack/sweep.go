@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/npctl/npctl/drivers"
@@ -23,40 +24,20 @@ type volume struct {
 
 // Leftovers implements drivers.Sweeper: one list per service.
 func (c *Cloud) Leftovers(ctx context.Context) ([]resources.Leftover, error) {
-	var found []resources.Leftover
+	var ports, ips, volumes []resources.Leftover
+	var err error
 	if c.hasService(serviceNetwork) {
-		ports, err := c.network.listPorts(ctx, url.Values{})
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range ports {
-			found = appendMarked(found, leftoverOfPort(p))
-		}
-		ips, err := c.network.listFloatingIPs(ctx, url.Values{})
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range ips {
-			found = appendMarked(found, leftoverOfFloatingIP(f))
+		if ports, err = cloudkit.LeftoversOf(leftoverOfPort)(c.network.listPorts(ctx, url.Values{})); err == nil {
+			ips, err = cloudkit.LeftoversOf(leftoverOfFloatingIP)(c.network.listFloatingIPs(ctx, url.Values{}))
 		}
 	}
-	if c.hasService(serviceVolume) {
-		volumes, err := c.listVolumes(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, v := range volumes {
-			found = appendMarked(found, leftoverOfVolume(v))
-		}
+	if c.hasService(serviceVolume) && err == nil {
+		volumes, err = cloudkit.LeftoversOf(leftoverOfVolume)(c.listVolumes(ctx))
 	}
-	return found, nil
-}
-
-func appendMarked(list []resources.Leftover, l resources.Leftover) []resources.Leftover {
-	if l.Marks == (resources.OwnerTags{}) {
-		return list
+	if err != nil {
+		return nil, err
 	}
-	return append(list, l)
+	return slices.Concat(ports, ips, volumes), nil
 }
 
 func leftoverOfPort(p port) resources.Leftover {

@@ -12,6 +12,7 @@ package fetch
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,12 +52,8 @@ func (c Client) withDefaults() Client {
 			*d.value = d.usual
 		}
 	}
-	if c.Floor == 0 {
-		c.Floor = 64 << 10
-	}
-	if c.Tries == 0 {
-		c.Tries = 10
-	}
+	c.Floor = cmp.Or(c.Floor, 64<<10)
+	c.Tries = cmp.Or(c.Tries, 10)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package gearman
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -41,11 +42,11 @@ type Options struct {
 const defaultPort = "4730"
 
 func (o Options) withDefaults() Options {
-	o.DialTimeout = orElse(o.DialTimeout, 10*time.Second)
-	o.KeepAlive = orElse(o.KeepAlive, 30*time.Second)
-	o.Check = orElse(o.Check, 15*time.Second)
-	o.Retry = orElse(o.Retry, o.Check)
-	o.MaxPacket = orElse(o.MaxPacket, 16<<20)
+	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
+	o.KeepAlive = cmp.Or(o.KeepAlive, 30*time.Second)
+	o.Check = cmp.Or(o.Check, 15*time.Second)
+	o.Retry = cmp.Or(o.Retry, o.Check)
+	o.MaxPacket = cmp.Or(o.MaxPacket, 16<<20)
 	if o.Withdrawn == nil {
 		o.Withdrawn = func(context.Context, *Task) ([]byte, error) { return nil, ErrFailed }
 	}
@@ -58,14 +59,6 @@ func (o Options) withDefaults() Options {
 	}
 	o.Servers = servers
 	return o
-}
-
-func orElse[T comparable](value, other T) T {
-	var zero T
-	if value == zero {
-		return other
-	}
-	return value
 }
 
 // address adds the default port if there is none.

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -145,12 +146,7 @@ func (s Set) files(ctx context.Context) ([]string, error) {
 			return nil, fmt.Errorf("inputs %q match no file in %s: correct the pattern or remove it", pattern, s.Base)
 		}
 	}
-	names := make([]string, 0, len(found))
-	for name := range found {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, nil
+	return slices.Sorted(maps.Keys(found)), nil
 }
 
 // place splits a pattern into a directory and a pattern below it. The name of a directory includes all its content.

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"maps"
 	"net/url"
 	"os"
 	"os/user"
@@ -86,12 +87,7 @@ func Setenv(environ []string, name, value string) []string {
 
 // Setall returns the list with all of values set, sorted by name.
 func Setall(environ []string, values map[string]string) []string {
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		environ = Setenv(environ, name, values[name])
 	}
 	return environ

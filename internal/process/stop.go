@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"time"
@@ -13,9 +14,7 @@ const killWait = 10 * time.Second
 // stop terminates the leader, and kills it after the grace time. It returns the result of Wait.
 func (c *child) stop(cause error) (*StoppedError, error) {
 	stopped := &StoppedError{Program: c.name(), Cause: cause, Grace: c.spec.Grace}
-	if stopped.Grace == 0 {
-		stopped.Grace = defaultGrace
-	}
+	stopped.Grace = cmp.Or(stopped.Grace, defaultGrace)
 	// Find descendants before the signal: after the parent of a process has ended, nothing links the process to the
 	// run.
 	c.family.add(c.pid, c.runID)

@@ -10,6 +10,7 @@
 package qemuimg
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -198,15 +199,11 @@ func (o Options) run(ctx context.Context, spec process.Spec) error {
 // spec returns the process.Spec of qemu-img.
 func (o Options) spec(args []string, sandbox process.Sandbox) process.Spec {
 	command, env, grace := o.Command, o.Env, o.Grace
-	if command == "" {
-		command = Program
-	}
+	command = cmp.Or(command, Program)
 	if env == nil {
 		env = process.BaseEnv(os.Environ())
 	}
-	if grace == 0 {
-		grace = 5 * time.Second
-	}
+	grace = cmp.Or(grace, 5*time.Second)
 	return process.Spec{
 		Args: append([]string{command}, args...), Dir: "/", SharedMounts: true, Sandbox: &sandbox, Env: process.Setenv(env, "LC_ALL", "C"), Grace: grace,
 		Missing: "install the package " + Package + " (Debian, Ubuntu), qemu-img (Fedora, RHEL) or qemu-tools (openSUSE)",

@@ -1,6 +1,7 @@
 package syntax
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"path/filepath"
@@ -43,9 +44,7 @@ func IsSource(name string) bool {
 // Find lists the files of the configuration at path, which is a directory or one file. One file has no override files
 // and no files with values.
 func Find(path string) (Files, error) {
-	if path == "" {
-		path = "."
-	}
+	path = cmp.Or(path, ".")
 	info, err := os.Stat(path)
 	if err != nil {
 		return Files{}, err

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -97,9 +98,7 @@ func fitTable(rows [][]string, width int, spare ...string) [][]string {
 	cells := make([][]string, len(rows))
 	for i, row := range rows {
 		for _, value := range row {
-			if value == "" {
-				value = "-"
-			}
+			value = cmp.Or(value, "-")
 			cells[i] = append(cells[i], text.Line(value))
 		}
 	}

@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -67,9 +68,7 @@ func (s *Store) readHead(tx *bbolt.Tx) (*head, error) {
 	if !s.opts.AnyRole && h.Serial != 0 && h.Role != s.opts.Role {
 		return nil, &RoleError{Path: s.opts.Path, Role: h.Role, Wanted: s.opts.Role, Location: h.Location}
 	}
-	if s.lineage == "" {
-		s.lineage = h.Lineage
-	}
+	s.lineage = cmp.Or(s.lineage, h.Lineage)
 	if s.lineage != h.Lineage {
 		return nil, fmt.Errorf("the file was replaced by the state of another installation while npctl ran (lineage %s, was %s): restart npctl: %w",
 			h.Lineage, s.lineage, errReplaced)

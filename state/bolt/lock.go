@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -336,11 +337,7 @@ func (s *Store) checkHeld(tx *bbolt.Tx) error {
 func (s *Store) held() []*lock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	locks := make([]*lock, 0, len(s.locks))
-	for l := range s.locks {
-		locks = append(locks, l)
-	}
-	return slices.SortedFunc(slices.Values(locks), func(a, b *lock) int { return strings.Compare(a.name, b.name) })
+	return slices.SortedFunc(maps.Keys(s.locks), func(a, b *lock) int { return strings.Compare(a.name, b.name) })
 }
 
 // dropLocks releases all locks when the store closes.

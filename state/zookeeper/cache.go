@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -177,6 +178,17 @@ func (c *cache) kids(at string) map[string]bool {
 		return z.children
 	}
 	return nil
+}
+
+// names returns the unescaped names of the children of a znode, sorted.
+func (c *cache) names(at string) (names []string) {
+	for kid := range c.kids(at) {
+		if name, err := url.PathUnescape(kid); err == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // isSet reports whether a flag exists.

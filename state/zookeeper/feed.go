@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -80,9 +81,7 @@ func (m *mirror) caughtUp(epoch uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if synced, first := m.session.markSynced(epoch); synced {
-		if m.loadedAt == 0 {
-			m.loadedAt = m.cache.seq + 1
-		}
+		m.loadedAt = cmp.Or(m.loadedAt, m.cache.seq+1)
 		m.current(first)
 	}
 	close(m.settled)

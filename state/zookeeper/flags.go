@@ -79,14 +79,7 @@ func (t *transactions) setImageFlag(ctx context.Context, image, name string, set
 func (m *mirror) frozenProviders() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var providers []string
-	for name := range m.cache.kids(frozenDir) {
-		if provider, err := url.PathUnescape(name); err == nil {
-			providers = append(providers, provider)
-		}
-	}
-	slices.Sort(providers)
-	return providers
+	return m.cache.names(frozenDir)
 }
 
 // maxProviderName is the maximum length of the name of a provider that can be frozen, in bytes.

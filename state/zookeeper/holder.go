@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
-	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -83,12 +81,5 @@ func (ls *locks) forceUnlock(ctx context.Context, id string) (state.Holder, erro
 func (ls *locks) lockNames() []string {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	var names []string
-	for kid := range ls.cache.kids(namedDir) {
-		if name, err := url.PathUnescape(kid); err == nil {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	return ls.cache.names(namedDir)
 }

@@ -208,17 +208,13 @@ func (doc *nodeJSON) amounts() resources.ResourceAmounts {
 func nodeValues(record resources.Record) values {
 	n := record.(*resources.Node)
 	port := n.Login.ConnectionPort
-	if port == 0 {
-		port = defaultPort
-	}
+	port = cmp.Or(port, defaultPort)
 	connection := asJSON(port)
 	if n.Access != "" {
 		connection = json.RawMessage(n.Access)
 	}
 	python := n.Login.PythonPath
-	if python == "" {
-		python = "auto" // a null would be passed on as null
-	}
+	python = cmp.Or(python, "auto") // a null would be passed on as null
 	return values{
 		{"state", asJSON(n.State)}, {"state_time", formatSeconds(n.StateTime)}, {"cloud", orNull(n.Cloud)},
 		{"provider", orNull(n.Provider)}, {"pool", orNull(n.Pool)}, {"type", asJSON(notNil(n.Labels))},

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -66,12 +67,8 @@ func (o *Options) complete() error {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.SessionTimeout == 0 {
-		o.SessionTimeout = defaultSession
-	}
-	if o.OpenTimeout == 0 {
-		o.OpenTimeout = defaultOpen
-	}
+	o.SessionTimeout = cmp.Or(o.SessionTimeout, defaultSession)
+	o.OpenTimeout = cmp.Or(o.OpenTimeout, defaultOpen)
 	if o.Host == "" {
 		var err error
 		if o.Host, err = os.Hostname(); err != nil {

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -67,8 +68,6 @@ func formatSeconds(t time.Time) json.RawMessage {
 		return json.RawMessage(strconv.FormatFloat(float64(t.UnixMicro())/1e6, 'f', 6, 64))
 	}
 	fraction := strings.TrimRight(fmt.Sprintf("%09d", t.Nanosecond()), "0")
-	if fraction == "" {
-		fraction = "0"
-	}
+	fraction = cmp.Or(fraction, "0")
 	return json.RawMessage(strconv.FormatInt(t.Unix(), 10) + "." + fraction)
 }

@@ -5,8 +5,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+
+	"github.com/npctl/npctl/internal/host"
 )
 
 // TLS names the files of the client certificate and of the trusted authorities.
@@ -24,11 +24,11 @@ const maxPEM = 1 << 20 // bytes
 func (t *TLS) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.Cert != "" || t.Key != "" {
-		cert, err := readPEM(t.Cert)
+		cert, err := host.ReadFile(t.Cert, maxPEM)
 		if err != nil {
 			return nil, fmt.Errorf("client certificate: %w", err)
 		}
-		key, err := readPEM(t.Key)
+		key, err := host.ReadFile(t.Key, maxPEM)
 		if err != nil {
 			return nil, fmt.Errorf("client key: %w", err)
 		}
@@ -64,7 +64,7 @@ func (t *TLS) roots() (*x509.CertPool, error) {
 		}
 		return pool, nil
 	}
-	text, err := readPEM(t.CA)
+	text, err := host.ReadFile(t.CA, maxPEM)
 	if err != nil {
 		return nil, fmt.Errorf("certificate authority: %w", err)
 	}
@@ -86,17 +86,4 @@ func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
 	}
 	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between})
 	return err
-}
-
-func readPEM(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // opened for reading
-	text, err := io.ReadAll(io.LimitReader(f, maxPEM+1))
-	if err == nil && len(text) > maxPEM {
-		err = fmt.Errorf("%s is larger than %d bytes", name, maxPEM)
-	}
-	return text, err
 }

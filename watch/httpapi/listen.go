@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/npctl/npctl/internal/connlimit"
+	"github.com/npctl/npctl/internal/host"
 )
 
 // ErrInUse: another process listens at the socket.
@@ -161,7 +161,7 @@ func (t TLS) config(log *slog.Logger) (*tls.Config, error) {
 	if t.ClientCA == "" {
 		return config, nil
 	}
-	text, err := readSmall(t.ClientCA)
+	text, err := host.ReadFile(t.ClientCA, fileSize)
 	if err != nil {
 		return nil, fmt.Errorf("client authority: %w", err)
 	}
@@ -184,11 +184,11 @@ func readCertificate(cert, key string, log *slog.Logger) (*certificate, error) {
 }
 
 func readPair(cert, key string) (pair *tls.Certificate, contents []byte, err error) {
-	certText, err := readSmall(cert)
+	certText, err := host.ReadFile(cert, fileSize)
 	if err != nil {
 		return nil, nil, fmt.Errorf("certificate: %w", err)
 	}
-	keyText, err := readSmall(key)
+	keyText, err := host.ReadFile(key, fileSize)
 	if err != nil {
 		return nil, nil, fmt.Errorf("key: %w", err)
 	}
@@ -266,21 +266,4 @@ func (r *reloadedFile[T]) fail(err error) {
 		r.log.Error("cannot read "+r.what+"; "+consequence, "error", err)
 	}
 	r.failure = err.Error()
-}
-
-// readSmall reads a regular file of at most fileSize bytes.
-func readSmall(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // only read
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("%s is not a regular file", path), err)
-	}
-	text, err := io.ReadAll(io.LimitReader(file, fileSize+1))
-	if err == nil && len(text) > fileSize {
-		err = fmt.Errorf("%s has more than %d bytes", path, fileSize)
-	}
-	return text, err
 }

@@ -138,7 +138,7 @@ func (l *locks) busy(err error) error {
 
 // daemonHolder returns the daemon as the holder of the state lock.
 func (l *locks) daemonHolder() state.Holder {
-	return state.Holder{ID: ownLock, Operation: "watch", Since: l.since}.WithDefaults(state.Self(host(), l.version))
+	return state.Holder{ID: ownLock, Operation: "watch", Since: l.since}.WithDefaults(state.Self(state.HostName(), l.version))
 }
 
 // release ends a lock if it is still held.

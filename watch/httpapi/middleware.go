@@ -256,9 +256,7 @@ func (a *answer) WriteHeader(status int) {
 
 // Write implements http.ResponseWriter.
 func (a *answer) Write(p []byte) (int, error) {
-	if a.status == 0 {
-		a.status = http.StatusOK
-	}
+	a.status = cmp.Or(a.status, http.StatusOK)
 	return a.ResponseWriter.Write(p)
 }
 

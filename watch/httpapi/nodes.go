@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -40,9 +41,7 @@ func (n nodeRoutes) show(ctx context.Context, in *showNode) (wire.Node, error) {
 		if node, err = n.daemon.Clients.Node(in.ID); err != nil {
 			return false, notFoundError("node", in.ID, err)
 		}
-		if before == "" {
-			before = node.State
-		}
+		before = cmp.Or(before, node.State)
 		if len(in.State) == 0 {
 			return node.State != before, nil
 		}

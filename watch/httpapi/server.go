@@ -20,7 +20,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"os"
 	"time"
 
 	"github.com/npctl/npctl/internal/connlimit"
@@ -123,15 +122,6 @@ type serving struct {
 }
 
 type servingKey struct{}
-
-// host returns the host name, or localhost.
-func host() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return "localhost"
-	}
-	return name
-}
 
 // debugPath is the prefix of the profiles, which exist only on the unix socket.
 const debugPath = "/debug/pprof"

@@ -66,7 +66,7 @@ func (r statusRoutes) status(context.Context, *none) (wire.Status, error) {
 	w := providerRoutes{r.daemon}.fleet()
 	w.Observed.Now = r.daemon.Engine.Now()
 	s := w.Status(pass.Plan)
-	s.Version, s.PID, s.Host, s.Started, s.Now = r.version, os.Getpid(), host(), r.started, time.Now()
+	s.Version, s.PID, s.Host, s.Started, s.Now = r.version, os.Getpid(), state.HostName(), r.started, time.Now()
 	s.Running = len(r.daemon.Runner().Running())
 	if h := r.suspender(); h != nil {
 		s.SuspendedBy = h.Operation + " by " + h.UserHost

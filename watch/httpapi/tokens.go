@@ -22,6 +22,7 @@ import (
 
 	"github.com/npctl/npctl/inspect/wire"
 	"github.com/npctl/npctl/internal/connlimit"
+	"github.com/npctl/npctl/internal/host"
 	"github.com/npctl/npctl/internal/text"
 )
 
@@ -71,7 +72,7 @@ func ReadTokens(path string, log *slog.Logger) (*Tokens, error) {
 }
 
 func readTokens(path string) (known []token, text []byte, err error) {
-	if text, err = readSmall(path); err != nil {
+	if text, err = host.ReadFile(path, fileSize); err != nil {
 		return nil, nil, fmt.Errorf("tokens: %w", err)
 	}
 	known, plain, err := parseTokens(path, text)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,22 +19,19 @@ import (
 const pageSize = 5000
 
 // CreateRequest creates a request for nodes.
-func (c *Client) CreateRequest(ctx context.Context, r wire.NewRequest) (made wire.Request, err error) {
-	err = c.call(ctx, http.MethodPost, at("requests"), nil, r, &made)
-	return made, err
+func (c *Client) CreateRequest(ctx context.Context, r wire.NewRequest) (wire.Request, error) {
+	return fetch[wire.Request](ctx, c, http.MethodPost, at("requests"), nil, r)
 }
 
 // Request returns a request.
-func (c *Client) Request(ctx context.Context, id string) (r wire.Request, err error) {
-	err = c.call(ctx, http.MethodGet, at("requests", id), nil, nil, &r)
-	return r, err
+func (c *Client) Request(ctx context.Context, id string) (wire.Request, error) {
+	return fetch[wire.Request](ctx, c, http.MethodGet, at("requests", id), nil, nil)
 }
 
 // WaitRequest returns a request when it is fulfilled or failed. It waits for a daemon that restarts.
 func (c *Client) WaitRequest(ctx context.Context, id string) (r wire.Request, err error) {
 	err = retryWhileRestarting(ctx, func() (bool, error) {
-		var now wire.Request
-		err := c.call(ctx, http.MethodGet, at("requests", id), waiting(nil, longestWait), nil, &now)
+		now, err := fetch[wire.Request](ctx, c, http.MethodGet, at("requests", id), waiting(nil, longestWait), nil)
 		if err == nil {
 			r = now
 		}
@@ -46,8 +44,7 @@ func (c *Client) WaitRequest(ctx context.Context, id string) (r wire.Request, er
 func (c *Client) Requests(ctx context.Context, f wire.RequestFilter) (all []wire.Request, err error) {
 	query := values("state", strings.Join(f.States, ","), "label", f.Label, "tenant", f.Tenant, "requestor", f.Requestor)
 	err = pages(query, func() (string, error) {
-		var page wire.Requests
-		err := c.call(ctx, http.MethodGet, at("requests"), query, nil, &page)
+		page, err := fetch[wire.Requests](ctx, c, http.MethodGet, at("requests"), query, nil)
 		all = append(all, page.Requests...)
 		return page.Next, err
 	})
@@ -61,8 +58,7 @@ func (c *Client) CancelRequest(ctx context.Context, id string) error {
 
 // TakeRequest takes the nodes of a fulfilled request.
 func (c *Client) TakeRequest(ctx context.Context, id, holder string, lease time.Duration) ([]wire.Node, error) {
-	var taken wire.Nodes
-	err := c.call(ctx, http.MethodPost, at("requests", id, "take"), nil, wire.Take{Holder: holder, Lease: int64((lease + time.Second - 1) / time.Second)}, &taken)
+	taken, err := fetch[wire.Nodes](ctx, c, http.MethodPost, at("requests", id, "take"), nil, wire.Take{Holder: holder, Lease: int64((lease + time.Second - 1) / time.Second)})
 	return taken.Nodes, err
 }
 
@@ -70,8 +66,7 @@ func (c *Client) TakeRequest(ctx context.Context, id, holder string, lease time.
 func (c *Client) Nodes(ctx context.Context, f wire.NodeFilter) (all []wire.Node, err error) {
 	query := values("state", strings.Join(f.States, ","), "label", f.Label, "provider", f.Provider, "pool", f.Pool, "request", f.Request, "tenant", f.Tenant)
 	err = pages(query, func() (string, error) {
-		var page wire.Nodes
-		err := c.call(ctx, http.MethodGet, at("nodes"), query, nil, &page)
+		page, err := fetch[wire.Nodes](ctx, c, http.MethodGet, at("nodes"), query, nil)
 		all = append(all, page.Nodes...)
 		return page.Next, err
 	})
@@ -79,9 +74,8 @@ func (c *Client) Nodes(ctx context.Context, f wire.NodeFilter) (all []wire.Node,
 }
 
 // Node returns a node.
-func (c *Client) Node(ctx context.Context, id string) (n wire.Node, err error) {
-	err = c.call(ctx, http.MethodGet, at("nodes", id), nil, nil, &n)
-	return n, err
+func (c *Client) Node(ctx context.Context, id string) (wire.Node, error) {
+	return fetch[wire.Node](ctx, c, http.MethodGet, at("nodes", id), nil, nil)
 }
 
 // WaitNode returns a node when it is in one of the states. It waits for a daemon that restarts.
@@ -91,32 +85,24 @@ func (c *Client) WaitNode(ctx context.Context, id string, states ...resources.St
 		words[i] = string(s)
 	}
 	err = retryWhileRestarting(ctx, func() (bool, error) {
-		var now wire.Node
-		err := c.call(ctx, http.MethodGet, at("nodes", id), waiting(values("state", strings.Join(words, ",")), longestWait), nil, &now)
+		now, err := fetch[wire.Node](ctx, c, http.MethodGet, at("nodes", id), waiting(values("state", strings.Join(words, ",")), longestWait), nil)
 		if err != nil {
 			return false, err
 		}
 		n = now
-		for _, s := range states {
-			if n.State == s {
-				return true, nil
-			}
-		}
-		return false, nil
+		return slices.Contains(states, n.State), nil
 	})
 	return n, err
 }
 
 // node performs an action on a node.
-func (c *Client) node(ctx context.Context, id, what string, send any) (n wire.Node, err error) {
-	err = c.call(ctx, http.MethodPost, at("nodes", id, what), nil, send, &n)
-	return n, err
+func (c *Client) node(ctx context.Context, id, what string, send any) (wire.Node, error) {
+	return fetch[wire.Node](ctx, c, http.MethodPost, at("nodes", id, what), nil, send)
 }
 
 // AccessNode returns the credentials of a node in use.
-func (c *Client) AccessNode(ctx context.Context, id, holder string) (a wire.Access, err error) {
-	err = c.call(ctx, http.MethodGet, at("nodes", id, "access"), values("holder", holder), nil, &a)
-	return a, err
+func (c *Client) AccessNode(ctx context.Context, id, holder string) (wire.Access, error) {
+	return fetch[wire.Access](ctx, c, http.MethodGet, at("nodes", id, "access"), values("holder", holder), nil)
 }
 
 // RenewNode prolongs the lease of a node in use.
@@ -151,53 +137,45 @@ func (c *Client) DeleteNode(ctx context.Context, id, reason string, force bool) 
 
 // Labels lists labels with the pools that offer them.
 func (c *Client) Labels(ctx context.Context) ([]wire.Label, error) {
-	var list wire.Labels
-	err := c.call(ctx, http.MethodGet, at("labels"), nil, nil, &list)
+	list, err := fetch[wire.Labels](ctx, c, http.MethodGet, at("labels"), nil, nil)
 	return list.Labels, err
 }
 
 // Images lists images with their builds and uploads.
 func (c *Client) Images(ctx context.Context) ([]wire.Image, error) {
-	var list wire.Images
-	err := c.call(ctx, http.MethodGet, at("images"), nil, nil, &list)
+	list, err := fetch[wire.Images](ctx, c, http.MethodGet, at("images"), nil, nil)
 	return list.Images, err
 }
 
 // PauseImage stops builds of an image.
-func (c *Client) PauseImage(ctx context.Context, name, reason string) (img wire.Image, err error) {
-	err = c.call(ctx, http.MethodPost, at("images", name, "pause"), nil, wire.Pause{Reason: reason}, &img)
-	return img, err
+func (c *Client) PauseImage(ctx context.Context, name, reason string) (wire.Image, error) {
+	return fetch[wire.Image](ctx, c, http.MethodPost, at("images", name, "pause"), nil, wire.Pause{Reason: reason})
 }
 
 // UnpauseImage allows builds of an image again.
-func (c *Client) UnpauseImage(ctx context.Context, name string) (img wire.Image, err error) {
-	err = c.call(ctx, http.MethodPost, at("images", name, "unpause"), nil, nil, &img)
-	return img, err
+func (c *Client) UnpauseImage(ctx context.Context, name string) (wire.Image, error) {
+	return fetch[wire.Image](ctx, c, http.MethodPost, at("images", name, "unpause"), nil, nil)
 }
 
 // Providers lists providers.
 func (c *Client) Providers(ctx context.Context) ([]wire.Provider, error) {
-	var list wire.Providers
-	err := c.call(ctx, http.MethodGet, at("providers"), nil, nil, &list)
+	list, err := fetch[wire.Providers](ctx, c, http.MethodGet, at("providers"), nil, nil)
 	return list.Providers, err
 }
 
 // FreezeProvider stops all actions in a provider.
-func (c *Client) FreezeProvider(ctx context.Context, name string) (p wire.Provider, err error) {
-	err = c.call(ctx, http.MethodPost, at("providers", name, "freeze"), nil, nil, &p)
-	return p, err
+func (c *Client) FreezeProvider(ctx context.Context, name string) (wire.Provider, error) {
+	return fetch[wire.Provider](ctx, c, http.MethodPost, at("providers", name, "freeze"), nil, nil)
 }
 
 // ThawProvider ends a freeze of a provider.
-func (c *Client) ThawProvider(ctx context.Context, name string) (p wire.Provider, err error) {
-	err = c.call(ctx, http.MethodPost, at("providers", name, "thaw"), nil, nil, &p)
-	return p, err
+func (c *Client) ThawProvider(ctx context.Context, name string) (wire.Provider, error) {
+	return fetch[wire.Provider](ctx, c, http.MethodPost, at("providers", name, "thaw"), nil, nil)
 }
 
 // Steps lists the running steps.
 func (c *Client) Steps(ctx context.Context) ([]wire.Step, error) {
-	var list wire.Steps
-	err := c.call(ctx, http.MethodGet, at("steps"), nil, nil, &list)
+	list, err := fetch[wire.Steps](ctx, c, http.MethodGet, at("steps"), nil, nil)
 	return list.Steps, err
 }
 
@@ -215,8 +193,7 @@ func (c *Client) Events(ctx context.Context, after, subject string, limit int) (
 // a daemon that restarts.
 func (c *Client) Follow(ctx context.Context, after, subject string, tell func(wire.Event) error) error {
 	return retryWhileRestarting(ctx, func() (bool, error) {
-		var e wire.Events
-		err := c.call(ctx, http.MethodGet, at("events"), waiting(values("after", after, "subject", subject), longestWait), nil, &e)
+		e, err := fetch[wire.Events](ctx, c, http.MethodGet, at("events"), waiting(values("after", after, "subject", subject), longestWait), nil)
 		if err != nil {
 			return false, err
 		}
@@ -231,27 +208,23 @@ func (c *Client) Follow(ctx context.Context, after, subject string, tell func(wi
 }
 
 // Why explains the state of an object.
-func (c *Client) Why(ctx context.Context, subject string) (w wire.Why, err error) {
-	err = c.call(ctx, http.MethodGet, at("why"), values("subject", subject), nil, &w)
-	return w, err
+func (c *Client) Why(ctx context.Context, subject string) (wire.Why, error) {
+	return fetch[wire.Why](ctx, c, http.MethodGet, at("why"), values("subject", subject), nil)
 }
 
 // Snapshot returns a snapshot, see package plan/snapshot.
-func (c *Client) Snapshot(ctx context.Context) (doc json.RawMessage, err error) {
-	err = c.call(ctx, http.MethodGet, at("snapshot"), nil, nil, &doc)
-	return doc, err
+func (c *Client) Snapshot(ctx context.Context) (json.RawMessage, error) {
+	return fetch[json.RawMessage](ctx, c, http.MethodGet, at("snapshot"), nil, nil)
 }
 
 // Status returns a summary of the daemon's state.
-func (c *Client) Status(ctx context.Context) (s wire.Status, err error) {
-	err = c.call(ctx, http.MethodGet, at("status"), nil, nil, &s)
-	return s, err
+func (c *Client) Status(ctx context.Context) (wire.Status, error) {
+	return fetch[wire.Status](ctx, c, http.MethodGet, at("status"), nil, nil)
 }
 
 // Reload makes the daemon reload its configuration.
-func (c *Client) Reload(ctx context.Context, o wire.Reload) (r wire.Reloaded, err error) {
-	err = c.call(ctx, http.MethodPost, at("reload"), nil, o, &r)
-	return r, err
+func (c *Client) Reload(ctx context.Context, o wire.Reload) (wire.Reloaded, error) {
+	return fetch[wire.Reloaded](ctx, c, http.MethodPost, at("reload"), nil, o)
 }
 
 // Ready reports whether the daemon has listed all its providers at least once.

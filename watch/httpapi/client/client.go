@@ -187,6 +187,12 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
+// fetch is call with a result.
+func fetch[T any](ctx context.Context, c *Client, method, path string, query url.Values, send any) (answer T, err error) {
+	err = c.call(ctx, method, path, query, send, &answer)
+	return answer, err
+}
+
 // send sends a request and returns the response. An error response becomes an Error.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, send any) (*http.Response, error) {
 	var content io.Reader

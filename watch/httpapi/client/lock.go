@@ -6,8 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
-	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,11 +81,7 @@ func (s *Store) Lock(ctx context.Context, name string, holder state.Holder) (sta
 
 // complete fills in the empty fields of a holder from this process.
 func complete(h state.Holder, agent string) state.Holder {
-	name, err := os.Hostname()
-	if err != nil {
-		name = "localhost"
-	}
-	return h.WithDefaults(state.Self(name, agent))
+	return h.WithDefaults(state.Self(state.HostName(), agent))
 }
 
 // ID implements state.Lock.
@@ -135,20 +132,13 @@ func (l *lock) release(ctx context.Context) error {
 func (s *Store) heldLocks() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var ids []string
-	for id := range s.locks {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(s.locks))
 }
 
 // loseAll closes Lost of the locks that the daemon no longer has, or of all locks if the daemon cannot be queried.
 func (s *Store) loseAll() {
 	s.mu.Lock()
-	var all []*lock
-	for _, l := range s.locks {
-		all = append(all, l)
-	}
+	all := slices.Collect(maps.Values(s.locks))
 	s.mu.Unlock()
 	known := map[string]bool{}
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTime)
@@ -169,10 +159,7 @@ func (s *Store) loseAll() {
 // giveBack releases every lock when the store is closed.
 func (s *Store) giveBack() error {
 	s.mu.Lock()
-	var all []*lock
-	for _, l := range s.locks {
-		all = append(all, l)
-	}
+	all := slices.Collect(maps.Values(s.locks))
 	s.locks = map[string]*lock{}
 	s.mu.Unlock()
 	var errs []error
