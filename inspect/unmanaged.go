@@ -49,7 +49,8 @@ func Unmanaged(seen plan.Observed) []UnmanagedObject {
 			if o.Image.ID != "" {
 				what = "image"
 			}
-			u.add(UnmanagedObject{Provider: provider, Type: what, ID: o.ID(), Name: o.Name(), Tags: o.Program}, o.Marks(), o.Created())
+			f := o.Facts()
+			u.add(UnmanagedObject{Provider: provider, Type: what, ID: f.ID, Name: f.Name, Tags: o.Program}, f.Marks, f.Created)
 		}
 		for i := range view.Instances {
 			o := &view.Instances[i]

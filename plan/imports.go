@@ -92,7 +92,7 @@ func (p *importPlanner) wasImported(one *resources.Import) bool {
 // refusal returns why an object cannot be imported, and the next step of the operator, or "".
 func (p *importPlanner) refusal(one *resources.Import, view *ProviderView, object ImportView) (text, hint string) {
 	what := map[resources.Kind]string{resources.KindNode: "server", resources.KindUpload: "image"}[one.Kind()]
-	marks := object.Marks()
+	marks := object.Facts().Marks
 	record := p.world.seen.Records.Get(resources.Key{Kind: marks.Kind, ID: marks.ID})
 	switch {
 	case object.Err != "":
@@ -100,13 +100,13 @@ func (p *importPlanner) refusal(one *resources.Import, view *ProviderView, objec
 	case !object.Found:
 		return fmt.Sprintf("provider %s has no %s with the ID %q", one.Provider, what, one.ID), nearObjects(one, view)
 	case marks.Installation != "" && marks.Installation != p.world.seen.Installation:
-		return fmt.Sprintf("%s %s (%s) has the ownership tags of another npctl, installation %s", what, one.ID, object.Name(), marks.Installation),
+		return fmt.Sprintf("%s %s (%s) has the ownership tags of another npctl, installation %s", what, one.ID, object.Facts().Name, marks.Installation),
 			"an object belongs to one npctl; import one that has no owner"
 	case marks.Installation != "" && marks.Kind == one.Kind() && record != nil, marks.Kind == resources.KindBuild && record != nil:
-		return fmt.Sprintf("%s %s (%s) has the ownership tags of %s of this npctl", what, one.ID, object.Name(), resources.Key{Kind: marks.Kind, ID: marks.ID}),
+		return fmt.Sprintf("%s %s (%s) has the ownership tags of %s of this npctl", what, one.ID, object.Facts().Name, resources.Key{Kind: marks.Kind, ID: marks.ID}),
 			"it is another object of that record, such as one that is being deleted; npctl state list shows the records"
-	case object.Status() != resources.StatusReady:
-		return fmt.Sprintf("%s %s (%s) is %s", what, one.ID, object.Name(), object.Status()), "only a running server and an active image can be imported"
+	case object.Facts().Status != resources.StatusReady:
+		return fmt.Sprintf("%s %s (%s) is %s", what, one.ID, object.Facts().Name, object.Facts().Status), "only a running server and an active image can be imported"
 	}
 	return p.missingTarget(one)
 }
@@ -208,14 +208,14 @@ func (w *world) configured() (names []string) {
 
 // step returns the common part of the steps.
 func (p *importPlanner) step(one *resources.Import, object ImportView) Step {
-	evidence := []Fact{{"name", object.Name()}, {"created", clock(object.Created())}}
+	evidence := []Fact{{"name", object.Facts().Name}, {"created", clock(object.Facts().Created)}}
 	a := object.Instance.Addresses
 	for _, address := range []string{a.PublicIPv4, a.PrivateIPv4, a.PublicIPv6, a.PrivateIPv6} {
 		if address != "" {
 			evidence = append(evidence, Fact{"address", address})
 		}
 	}
-	marks := object.Marks()
+	marks := object.Facts().Marks
 	tags := cmp.Or(object.Program, "none")
 	if marks.Installation != "" {
 		tags = fmt.Sprintf("this npctl, lost %s %s", marks.Kind, marks.ID)
@@ -223,7 +223,7 @@ func (p *importPlanner) step(one *resources.Import, object ImportView) Step {
 	evidence = append(evidence, Fact{"tags", tags})
 	return Step{ID: "import " + one.ID + " into " + one.Address(), Address: Address(one.Address()), Reason: ReasonNamed,
 		Evidence: evidence, Provider: one.Provider, External: one.ID, Source: one.Source,
-		Preconditions: []Fingerprint{{Subject: "object " + one.ID, Digest: digest(object.Name(), marks.Installation, string(marks.Kind), marks.ID, object.Program)}}}
+		Preconditions: []Fingerprint{{Subject: "object " + one.ID, Digest: digest(object.Facts().Name, marks.Installation, string(marks.Kind), marks.ID, object.Program)}}}
 }
 
 // server plans the import of a server. It counts like a node that is being launched.
@@ -267,7 +267,7 @@ func (p *importPlanner) image(one *resources.Import, object ImportView) {
 	s.Build = p.builds[one.Image]
 	s.Evidence = append(s.Evidence, Fact{"build", s.Build}, Fact{"format", object.Image.Format})
 	for _, b := range p.world.builds[img.Name] {
-		if b.State == resources.StateReady && b.StateTime.After(object.Created()) && b.ID != s.Build {
+		if b.State == resources.StateReady && b.StateTime.After(object.Facts().Created) && b.ID != s.Build {
 			p.draft.note(Info, "older-build", Address(one.Address()), one.Source, "the image is older than build %s: nodes boot from the newer build, and keep decides how long the image stays", b.ID)
 			break
 		}
@@ -324,7 +324,7 @@ func (ip *imagePlanner) unfinishedImport(u *resources.Upload) {
 		s.ID, s.Kind, s.Reason = "forget upload "+u.ID, KindForgetUpload, ip.world.because(ReasonImageRemoved)
 	case !tagged && asked && object.Err == "" && !object.Found:
 		s.ID, s.Kind, s.Reason = "forget upload "+u.ID, KindForgetUpload, ReasonLost
-	case !tagged && asked && object.Marks().Installation != "":
+	case !tagged && asked && object.Facts().Marks.Installation != "":
 		s.ID, s.Kind, s.Reason = "forget upload "+u.ID, KindForgetUpload, ReasonNotOurs
 	default:
 		s.ID, s.Kind, s.Reason = "import upload "+u.ID, KindImportImage, ReasonUnfinished

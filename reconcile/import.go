@@ -78,7 +78,7 @@ func (im *importStep) adopt(ctx context.Context, marks resources.OwnerTags) (obj
 		return object, true, fmt.Errorf("import %s: %w: the cloud no longer has it", im.step.External, errTaken)
 	}
 	var replaced resources.OwnerTags // those of a lost record of this installation, which the plan showed
-	had := object.Marks()
+	had := object.Facts().Marks
 	if record, _ := im.x.cache.record(resources.Key{Kind: had.Kind, ID: had.ID}); had.Installation == marks.Installation && record == nil {
 		replaced = had
 	}

@@ -60,42 +60,19 @@ type ExistingObject struct {
 	BootedOf string // of a server: name or ID of its image
 }
 
-// ID returns the ID of the object in the cloud.
-func (o *ExistingObject) ID() string {
-	if o.Image.ID != "" {
-		return o.Image.ID
-	}
-	return o.Instance.ID
+// ObjectFacts are the attributes that servers and images have.
+type ObjectFacts struct {
+	ID, Name string
+	Marks    OwnerTags
+	Status   Status
+	Created  time.Time
 }
 
-// Name returns the name of the object in the cloud.
-func (o *ExistingObject) Name() string {
-	if o.Image.ID != "" {
-		return o.Image.Name
+// Facts returns the attributes of the object.
+func (o *ExistingObject) Facts() ObjectFacts {
+	if i := o.Image; i.ID != "" {
+		return ObjectFacts{i.ID, i.Name, i.Marks, i.Status, i.Created}
 	}
-	return o.Instance.Name
-}
-
-// Marks returns the ownership tags of the object.
-func (o *ExistingObject) Marks() OwnerTags {
-	if o.Image.ID != "" {
-		return o.Image.Marks
-	}
-	return o.Instance.Marks
-}
-
-// Status returns the status of the object.
-func (o *ExistingObject) Status() Status {
-	if o.Image.ID != "" {
-		return o.Image.Status
-	}
-	return o.Instance.Status
-}
-
-// Created returns when the object was created.
-func (o *ExistingObject) Created() time.Time {
-	if o.Image.ID != "" {
-		return o.Image.Created
-	}
-	return o.Instance.Created
+	i := o.Instance
+	return ObjectFacts{i.ID, i.Name, i.Marks, i.Status, i.Created}
 }

@@ -79,7 +79,7 @@ func generated(want resources.Desired, imports []resources.Import, objects []pla
 				if object.BootedOf == "" { // it boots from a volume
 					unknown = ", which the cloud does not report"
 				}
-				comment("Into provider %q: the image of server %s%s.", one.Provider, object.Name(), unknown)
+				comment("Into provider %q: the image of server %s%s.", one.Provider, object.Facts().Name, unknown)
 				body.AppendNewBlock("cloud_image", []string{name}).Body().SetAttributeValue("image_id", cty.StringVal(object.BootedOf))
 				body.AppendNewline()
 			}
@@ -87,9 +87,9 @@ func generated(want resources.Desired, imports []resources.Import, objects []pla
 		at := body
 		p, _ := want.Provider(one.Provider)
 		if slices.ContainsFunc(p.Pools, func(pool resources.Pool) bool { return pool.Name == one.Pool }) {
-			comment("Into provider %q, pool %q: the settings of server %s.", one.Provider, one.Pool, object.Name())
+			comment("Into provider %q, pool %q: the settings of server %s.", one.Provider, one.Pool, object.Facts().Name)
 		} else {
-			comment("Into provider %q: a pool with the settings of server %s.", one.Provider, object.Name())
+			comment("Into provider %q: a pool with the settings of server %s.", one.Provider, object.Facts().Name)
 			at = body.AppendNewBlock("pool", []string{one.Pool}).Body()
 		}
 		label := at.AppendNewBlock("label", []string{one.Label}).Body()

@@ -30,7 +30,7 @@ func instanceIsAdopted(t *testing.T, s *suite) {
 	adopter, _ := drivers.AdopterOf(s.Cloud)
 	id, marks := s.Foreign(t), s.spec().Marks
 	object, found, err := adopter.LookUp(t.Context(), resources.KindNode, id)
-	if err != nil || !found || object.ID() != id || object.Marks() != (resources.OwnerTags{}) || object.Name() == "" || object.Created().IsZero() {
+	if err != nil || !found || object.Facts().ID != id || object.Facts().Marks != (resources.OwnerTags{}) || object.Facts().Name == "" || object.Facts().Created.IsZero() {
 		t.Fatalf("LookUp = %+v, %t, %v", object, found, err)
 	}
 	s.isOfOthers(t, id, true)
@@ -76,7 +76,7 @@ func imageIsAdopted(t *testing.T, s *suite) {
 	store := s.images(t)
 	theirs, marks := s.ForeignImage(t), s.imageSpec(s.content()).Marks
 	object, found, err := adopter.LookUp(t.Context(), resources.KindUpload, theirs.ID)
-	if err != nil || !found || object.ID() != theirs.ID || object.Marks() != (resources.OwnerTags{}) {
+	if err != nil || !found || object.Facts().ID != theirs.ID || object.Facts().Marks != (resources.OwnerTags{}) {
 		t.Fatalf("LookUp = %+v, %t, %v", object, found, err)
 	}
 	s.isOfOthers(t, theirs.ID, true)
@@ -95,7 +95,7 @@ func imageIsAdopted(t *testing.T, s *suite) {
 	for range 2 {
 		testutil.Must(t, adopter.Release(t.Context(), theirs.ID, marks))
 	}
-	if object, found, err = adopter.LookUp(t.Context(), resources.KindUpload, theirs.ID); err != nil || !found || object.Marks() != (resources.OwnerTags{}) {
+	if object, found, err = adopter.LookUp(t.Context(), resources.KindUpload, theirs.ID); err != nil || !found || object.Facts().Marks != (resources.OwnerTags{}) {
 		t.Errorf("LookUp of the released image = %+v, %t, %v", object, found, err)
 	}
 	images, err := store.ListImages(t.Context())
@@ -133,8 +133,8 @@ func ownedIsNotAdopted(t *testing.T, s *suite) {
 		}
 	}
 	object, found, err := adopter.LookUp(t.Context(), resources.KindNode, made.ID)
-	if err != nil || !found || object.Marks() != spec.Marks {
-		t.Errorf("LookUp = %+v, %t, %v; want the marks of its record", object.Marks(), found, err)
+	if err != nil || !found || object.Facts().Marks != spec.Marks {
+		t.Errorf("LookUp = %+v, %t, %v; want the marks of its record", object.Facts().Marks, found, err)
 	}
 }
 
@@ -162,7 +162,7 @@ func instanceIsReleased(t *testing.T, s *suite) {
 		testutil.Must(t, adopter.Release(t.Context(), made.ID, spec.Marks))
 	}
 	object, found, err := adopter.LookUp(t.Context(), resources.KindNode, made.ID)
-	if err != nil || !found || object.Marks() != (resources.OwnerTags{}) || object.Status() != resources.StatusReady || object.Program != "" {
+	if err != nil || !found || object.Facts().Marks != (resources.OwnerTags{}) || object.Facts().Status != resources.StatusReady || object.Program != "" {
 		t.Errorf("LookUp = %+v, %t, %v", object, found, err)
 	}
 	if sweeper, ok := drivers.SweeperOf(s.Cloud); ok {

@@ -195,7 +195,7 @@ func (s *suite) released(t *testing.T, kind resources.Kind, id string, marks res
 		return nil
 	})
 	object, found, err := adopter.LookUp(t.Context(), kind, id)
-	if err != nil || !found || object.Marks() != (resources.OwnerTags{}) {
+	if err != nil || !found || object.Facts().Marks != (resources.OwnerTags{}) {
 		t.Errorf("LookUp of the released %s = %+v, %t, %v", kind, object, found, err)
 	}
 }

@@ -360,7 +360,7 @@ func releaseAgain(t *testing.T, j *job, c drivers.Cloud, _ error) {
 	testutil.Must(t, j.releaseInstance(t.Context(), c))
 	adopter, _ := drivers.AdopterOf(c)
 	object, found, err := adopter.LookUp(t.Context(), resources.KindNode, j.id)
-	if err != nil || !found || object.Marks() != (resources.OwnerTags{}) {
+	if err != nil || !found || object.Facts().Marks != (resources.OwnerTags{}) {
 		t.Errorf("the released instance is %+v, %t, %v; want it without ownership tags", object, found, err)
 	}
 	j.nothingOf(t, j.spec.Marks)

@@ -141,7 +141,7 @@ func (w *world) stays(t *testing.T, c drivers.Cloud, kind resources.Kind, name s
 		switch {
 		case err != nil:
 			return err
-		case !found || now.Instance.Status == resources.StatusDeleting || now.Marks() != before.Marks():
+		case !found || now.Instance.Status == resources.StatusDeleting || now.Facts().Marks != before.Facts().Marks:
 			return errors.New(name + " was changed or deleted")
 		}
 		return nil

@@ -2,7 +2,6 @@ package convert
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"strings"
 
@@ -24,19 +23,6 @@ type Difference struct {
 	Reason          string // of a deliberate difference
 
 	secret bool
-}
-
-// String describes the difference without values that may be secret.
-func (d Difference) String() string {
-	nodepool, npctl := d.Nodepool, d.Npctl
-	if d.Secret() {
-		nodepool, npctl = "(sensitive)", "(sensitive)"
-	}
-	text := fmt.Sprintf("%s: Nodepool has %s, npctl has %s", d.Path, nodepool, npctl)
-	if d.Line > 0 {
-		text = fmt.Sprintf("line %d: %s", d.Line, text)
-	}
-	return text
 }
 
 // Secret reports whether the values may contain secrets.

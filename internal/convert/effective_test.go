@@ -307,3 +307,16 @@ func TestScalarsAreThoseOfPyYAML(t *testing.T) {
 		}
 	}
 }
+
+// String describes the difference without values that may be secret.
+func (d Difference) String() string {
+	nodepool, npctl := d.Nodepool, d.Npctl
+	if d.Secret() {
+		nodepool, npctl = "(sensitive)", "(sensitive)"
+	}
+	text := fmt.Sprintf("%s: Nodepool has %s, npctl has %s", d.Path, nodepool, npctl)
+	if d.Line > 0 {
+		text = fmt.Sprintf("line %d: %s", d.Line, text)
+	}
+	return text
+}
