@@ -146,7 +146,9 @@ func (s Set) files(ctx context.Context) ([]string, error) {
 			return nil, fmt.Errorf("inputs %q match no file in %s: correct the pattern or remove it", pattern, s.Base)
 		}
 	}
-	return slices.Sorted(maps.Keys(found)), nil
+	names := slices.AppendSeq(make([]string, 0, len(found)), maps.Keys(found))
+	slices.Sort(names)
+	return names, nil
 }
 
 // place splits a pattern into a directory and a pattern below it. The name of a directory includes all its content.
