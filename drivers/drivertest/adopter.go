@@ -64,7 +64,7 @@ func (s *suite) isOfOthers(t *testing.T, id string, want bool) {
 	adopter, _ := drivers.AdopterOf(s.Cloud)
 	s.eventually(t, func() error {
 		others, err := adopter.ListOthers(t.Context())
-		if is := slices.ContainsFunc(others, func(o resources.ExistingObject) bool { return o.ID() == id }); err == nil && is != want {
+		if is := slices.ContainsFunc(others, func(o resources.ExistingObject) bool { return o.Facts().ID == id }); err == nil && is != want {
 			err = fmt.Errorf("ListOthers lists %s: %t, want %t", id, is, want)
 		}
 		return err

@@ -217,7 +217,7 @@ func (w *world) copiesOf(t *testing.T, kind resources.Kind, original string) []d
 		t.Fatalf("%s %s: found is %t, %v", kind, original, found, err)
 	}
 	tags := map[string]cty.Value{}
-	for key, value := range drivers.EncodeTags(object.Marks()) {
+	for key, value := range drivers.EncodeTags(object.Facts().Marks) {
 		tags[key] = cty.StringVal(value)
 	}
 	if kind == resources.KindUpload {
