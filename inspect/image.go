@@ -110,6 +110,9 @@ type ImageLaunches struct {
 	Failures  int       `json:"failures"`              // since then, in a row, that the image may have caused
 	Failed    time.Time `json:"last_failure,omitzero"`
 	Error     string    `json:"error,omitempty"` // of the last failure
+	// Rejected and Pinned are decisions of people.
+	Rejected *resources.Decision `json:"rejected,omitempty"`
+	Pinned   *resources.Decision `json:"pinned,omitempty"`
 }
 
 // ImageProvider is a provider that uses the image or still has an upload of it.
@@ -290,7 +293,7 @@ func (w ImageInput) addUploads(f *Image) {
 			Seconds: u.Seconds, Format: u.Format, Size: u.Size, Name: u.Name, ExternalID: u.ExternalID, Nodes: nodes[u.ID], Error: u.Error}
 		told.Current = w.BootChoice(f.Name, u.Provider).Upload == u
 		if t := plan.TrialsOf(w.Observed.Records, f.Name, u.Provider)[u.ID]; t != nil {
-			told.Launches = &ImageLaunches{Succeeded: t.Launched, Failures: t.Failures, Failed: t.Failed, Error: t.Error}
+			told.Launches = &ImageLaunches{Succeeded: t.Launched, Failures: t.Failures, Failed: t.Failed, Error: t.Error, Rejected: t.Rejected, Pinned: t.Pinned}
 		}
 		f.Uploads = append(f.Uploads, told)
 	}

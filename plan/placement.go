@@ -93,6 +93,10 @@ func (pl *placement) imageOf(s *Step, at *poolOffer) {
 			s.Needs = append(s.Needs, update)
 		}
 	}
+	if boot.Pinned != nil {
+		s.Evidence = append(s.Evidence, Fact{"pinned build", boot.Upload.Build})
+		return
+	}
 	if boot.IsReturn() {
 		s.Evidence = append(s.Evidence, Fact{"build", boot.Upload.Build}, Fact{"instead of build", boot.Bad[0].Build})
 	}

@@ -409,7 +409,7 @@ func (m *model) drawTrial(t *rapid.T, u *resources.Upload) {
 		one.Since = one.Failed.Add(-time.Minute)
 	}
 	if rapid.IntRange(0, 5).Draw(t, "rejected") == 0 {
-		one.Rejected = &resources.Rejection{Time: drawTime(t), Actor: "anna@host"}
+		one.Rejected = &resources.Decision{Time: drawTime(t), Actor: "anna@host"}
 	}
 	m.Records.Trials = append(m.Records.Trials, one)
 }

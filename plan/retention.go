@@ -47,7 +47,7 @@ func (ip *imagePlanner) superseded(img *resources.Image, users []*resources.Prov
 		if id := ip.plannedUploads[imageAt{img.Name, name}]; id != "" {
 			keep, needs, planned = keep-1, []string{id}, ip.draft.step(id).Build
 		}
-		kept, fallback := 0, ip.keepsForReturn(img, name)
+		kept, needed := 0, ip.neededByLaunches(img, name)
 		for _, u := range ip.draft.readyUploads(img.Name, name) {
 			switch {
 			case ip.replacedUploads[u.Key()] && len(needs) > 0:
@@ -56,7 +56,7 @@ func (ip *imagePlanner) superseded(img *resources.Image, users []*resources.Prov
 				if id := ip.deleteUpload(u, ReasonConfigChanged, needs...); id != "" {
 					ip.draft.step(id).Replaces = true
 				}
-			case kept >= keep && u != fallback:
+			case kept >= keep && u != needed:
 				ip.deleteUpload(u, ReasonSuperseded, needs...)
 			default:
 				kept++

@@ -55,6 +55,8 @@ type BootChoice struct {
 	// Bad are the trials of uploads that are rejected or from which launches fail, the newest first: of newer uploads than Upload,
 	// and of Upload itself if there is no older one to return to.
 	Bad []*resources.Trial
+	// Pinned is the trial of Upload if a person has pinned it. Bad is empty then.
+	Pinned *resources.Trial
 }
 
 // IsReturn reports whether nodes do not boot from the newest ready upload.
@@ -64,8 +66,13 @@ func (c BootChoice) IsReturn() bool {
 
 // Choose selects the upload from which nodes boot. ready are the ready uploads of the image in the provider, the newest build
 // first. The first one is used, without the rejected ones, unless limit launches in a row from it have failed. Then the choice
-// is the next one with a successful launch and without such failures, if any.
+// is the next one with a successful launch and without such failures, if any. A pinned one is used in any case.
 func (ts Trials) Choose(ready []*resources.Upload, limit int) (c BootChoice) {
+	for _, u := range ready {
+		if t := ts[u.ID]; t != nil && t.Pinned != nil {
+			return BootChoice{Upload: u, Pinned: t}
+		}
+	}
 	for _, u := range ready {
 		t := ts[u.ID]
 		switch {
@@ -133,6 +140,16 @@ const trialError = 2000
 // refreshTrial is the age at which the time of a successful launch is updated.
 const refreshTrial = time.Hour
 
+// hasLaunched reports whether another success changes nothing.
+func hasLaunched(t *resources.Trial, now time.Time) bool {
+	return t.Failures == 0 && now.Sub(t.Launched) < refreshTrial && !t.Launched.After(now.Add(clockSlack))
+}
+
+// Counts reports whether Count has to be called for the result of a launch. t is the trial of its upload, or nil.
+func Counts(t *resources.Trial, now time.Time, cause error) bool {
+	return cause != nil || t == nil || !hasLaunched(t, now)
+}
+
 // Count returns the trials that change by the result of a launch from an upload: nil for a success, otherwise an error
 // that the image may have caused. It changes no trial of ts.
 func (ts Trials) Count(u *resources.Upload, now time.Time, cause error, limit int) (changed []*resources.Trial) {
@@ -148,7 +165,7 @@ func (ts Trials) Count(u *resources.Upload, now time.Time, cause error, limit in
 		t.Failures, t.Failed, t.Error = t.Failures+1, now, text.Shorten(cause.Error(), trialError)
 		return []*resources.Trial{&t}
 	}
-	if t.Failures == 0 && now.Sub(t.Launched) < refreshTrial && !t.Launched.After(now.Add(clockSlack)) {
+	if hasLaunched(&t, now) {
 		return nil
 	}
 	if t.Failures >= min(2, limit) { // the end of an outage: failures from other uploads said nothing either
@@ -165,7 +182,7 @@ func (ts Trials) Count(u *resources.Upload, now time.Time, cause error, limit in
 	return append(changed, &t)
 }
 
-// boot returns the upload from which nodes of an image boot in a provider. A plan for single objects ignores trials.
+// boot returns the upload from which nodes of an image boot in a provider, without uploads that the plan deletes.
 func (d *draft) boot(image, provider string) BootChoice {
 	w := d.world
 	return w.trials[imageAt{image, provider}].Choose(d.readyUploads(image, provider), RevertLimit(w.images[image], w.providers[provider]))
@@ -175,11 +192,12 @@ func (d *draft) boot(image, provider string) BootChoice {
 // returns the upload that they use.
 func (ip *imagePlanner) noteReturn(img *resources.Image, p *resources.Provider) *resources.Upload {
 	c := ip.draft.boot(img.Name, p.Name)
-	if len(c.Bad) == 0 {
-		return c.Upload
-	}
 	at := uploadAddress(p.Name, img.Name)
 	switch {
+	case c.Pinned != nil:
+		ip.draft.note(Info, "pinned", at, img.Source, "nodes of %s in %s boot from build %s, which %s; npctl image unpin %s ends this",
+			img.Name, p.Name, c.Upload.Build, decided("pinned", c.Pinned.Pinned), img.Name)
+	case len(c.Bad) == 0:
 	case c.IsReturn():
 		ip.draft.note(Warning, "returned", at, img.Source, "nodes of %s in %s boot from the older build %s: %s; the next build is tried, and npctl image promote %s tries this one again",
 			img.Name, p.Name, c.Upload.Build, whyBad(c.Bad[0]), img.Name)
@@ -195,18 +213,26 @@ func (ip *imagePlanner) noteReturn(img *resources.Image, p *resources.Provider) 
 // whyBad describes why launches leave an upload.
 func whyBad(t *resources.Trial) string {
 	if r := t.Rejected; r != nil {
-		return strings.TrimSuffix(fmt.Sprintf("build %s was rejected by %s at %s: %s", t.Build, r.Actor, clock(r.Time), r.Reason), ": ")
+		return "build " + t.Build + " " + decided("rejected", r)
 	}
 	return fmt.Sprintf("%s in a row from build %s failed, the last at %s: %s", text.Count(t.Failures, "launch", "launches"), t.Build, clock(t.Failed), FirstLine(t.Error))
 }
 
-// keepsForReturn returns the upload that launches may have to return to: the newest that has launched, unless the newest
-// upload has launched itself.
-func (ip *imagePlanner) keepsForReturn(img *resources.Image, provider string) *resources.Upload {
-	trials := ip.world.trials[imageAt{img.Name, provider}]
+// decided returns text such as "was rejected by anna@host at 2026-11-28T08:12:40Z: old kernel".
+func decided(what string, d *resources.Decision) string {
+	return strings.TrimSuffix(fmt.Sprintf("was %s by %s at %s: %s", what, d.Actor, clock(d.Time), d.Reason), ": ")
+}
+
+// neededByLaunches returns the upload that retention keeps beyond the number to keep, or nil: the pinned one, or the newest one that has
+// launched, to which launches may have to return.
+func (ip *imagePlanner) neededByLaunches(img *resources.Image, provider string) *resources.Upload {
+	if c := ip.draft.boot(img.Name, provider); c.Pinned != nil {
+		return c.Upload
+	}
 	if RevertLimit(img, ip.world.providers[provider]) == 0 {
 		return nil
 	}
+	trials := ip.world.trials[imageAt{img.Name, provider}]
 	for _, u := range ip.draft.readyUploads(img.Name, provider) {
 		if t := trials[u.ID]; t != nil && !t.Launched.IsZero() && t.Failures == 0 {
 			return u

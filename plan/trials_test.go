@@ -53,7 +53,7 @@ func (l *launchHistory) next() string {
 	return ""
 }
 
-// TestLaunchesReturn reads a story as words: "2+" and "2-" are launches from upload 2, "2!" its rejection, "2*" its promotion,
+// TestLaunchesReturn reads a story as words: "2+" and "2-" are launches from upload 2, "2!" its rejection, "2*" its promotion, "2^" its pin, "2~" the end of that,
 // "10m" is a pause, "u3" another upload, "=2" the upload from which the next launch must boot, "=" that there is none.
 func TestLaunchesReturn(t *testing.T) {
 	for name, story := range map[string]string{
@@ -78,6 +78,7 @@ func TestLaunchesReturn(t *testing.T) {
 		"a rejected one needs no launch before":      "2! =1",
 		"everything is rejected":                     "1+ 2! 1! = 1* =1",
 		"a rejected and a failing one":               "1+ u3 3! =2 2- 2- 2- =1",
+		"a pinned one is used":                       "1+ 2+ 1^ =1 1- 1- 1- =1 u3 =1 1~ =3",
 		"the rest fails":                             "2! 1- 1- 1- =1",
 		"a launch that began before ends well later": "1+ 2- 2- 2- =1 2+ =2",
 	} {
@@ -107,7 +108,14 @@ func (l *launchHistory) tell(t *testing.T, word, story string) {
 		if before := l.trials[last]; before != nil {
 			c = *before
 		}
-		c.Rejected = &resources.Rejection{Time: l.now, Actor: "anna@host"}
+		c.Rejected = &resources.Decision{Time: l.now, Actor: "anna@host"}
+		l.trials[last] = &c
+	case strings.ContainsAny(word, "^~"):
+		c := *l.trials[last]
+		c.Pinned = nil
+		if strings.HasSuffix(word, "^") {
+			c.Pinned = &resources.Decision{Time: l.now, Actor: "anna@host"}
+		}
 		l.trials[last] = &c
 	case word[len(word)-1] == '*':
 		c := *l.trials[last]
@@ -206,7 +214,7 @@ func planned(p Plan) (uploads, deleted, notes []string) {
 		}
 	}
 	for _, n := range p.Notes {
-		if n.Code == "returned" || n.Code == "no-return" {
+		if n.Code == "returned" || n.Code == "no-return" || n.Code == "pinned" {
 			notes = append(notes, string(n.Severity)+" "+string(n.Address)+": "+n.Text)
 		}
 	}
@@ -234,8 +242,11 @@ func TestPlanReturnsToTheOlderBuild(t *testing.T) {
 			note: "nodes of debian in cloud boot from the older build " + buildID(1)},
 		"keep = 1 after a launch":      {trials: []*resources.Trial{trial("1", 1, 0), trial("2", 2, 0)}, keep: 1, want: "2", deleted: true},
 		"keep = 1 without auto_revert": {trials: []*resources.Trial{trial("1", 1, 0)}, keep: 1, disable: true, want: "2", deleted: true},
-		"both are rejected": {trials: []*resources.Trial{{Upload: "1", Build: buildID(1), Rejected: &resources.Rejection{Time: now, Actor: "anna@host"}},
-			{Upload: "2", Build: buildID(2), Rejected: &resources.Rejection{Time: now, Actor: "anna@host", Reason: "no network"}}}, unlaunched: true,
+		"keep = 1 keeps a pinned one": {trials: []*resources.Trial{{Upload: "1", Build: buildID(1), Pinned: &resources.Decision{Time: now, Actor: "anna@host", Reason: "bug 7"}},
+			trial("2", 2, 0)}, keep: 1, want: "1", note: "info provider.cloud.image.debian: nodes of debian in cloud boot from build " + buildID(1) +
+			", which was pinned by anna@host at 2026-11-20T12:00:00Z: bug 7; npctl image unpin debian ends this"},
+		"both are rejected": {trials: []*resources.Trial{{Upload: "1", Build: buildID(1), Rejected: &resources.Decision{Time: now, Actor: "anna@host"}},
+			{Upload: "2", Build: buildID(2), Rejected: &resources.Decision{Time: now, Actor: "anna@host", Reason: "no network"}}}, unlaunched: true,
 			note: "no node of debian is launched in cloud: build " + buildID(2) + " was rejected by anna@host at 2026-11-20T12:00:00Z: no network, and there is no other build"},
 	} {
 		t.Run(name, func(t *testing.T) {

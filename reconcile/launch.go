@@ -239,7 +239,10 @@ func (l *nodeLaunch) chooseImage(ctx context.Context) (err error) {
 		l.node.ImageID, l.node.Login, err = l.x.cloudImage(ctx, l.provider, ref)
 		return err
 	}
-	id := cmp.Or(l.x.results.id(ref.Name, l.provider.Name), l.step.Upload) // created by this run, or named by the plan
+	id := l.step.Upload
+	if made := l.x.results.id(ref.Name, l.provider.Name); made != "" && !l.isPinned(id) { // created by this run
+		id = made
+	}
 	upload, ok := get[resources.Upload](l.x.cache, resources.Key{Kind: resources.KindUpload, ID: id})
 	if !ok {
 		return fmt.Errorf("image %s is not in provider %s", ref, l.provider.Name)

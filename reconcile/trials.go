@@ -21,6 +21,9 @@ const lookTimeout = 30 * time.Second
 // nodeError returns the error of an instance that is not usable: as a nodeError if the next listing shows that the instance is
 // still active. The cloud may have stopped it, for example a spot instance.
 func (l *nodeLaunch) nodeError(ctx context.Context, id string, cause error) error {
+	if l.node.Upload == "" || rejected(cause) {
+		return cause
+	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	active := false
@@ -28,7 +31,7 @@ func (l *nodeLaunch) nodeError(ctx context.Context, id string, cause error) erro
 		active = now.byID[id].Status == resources.StatusReady
 		return true, nil
 	})
-	if err != nil || !active || rejected(cause) {
+	if err != nil || !active {
 		return cause
 	}
 	return nodeError{cause}
@@ -49,6 +52,9 @@ func (l *nodeLaunch) countLaunch(ctx context.Context, cause error) trialCount {
 	if broken := (nodeError{}); !ok || cause != nil && !errors.As(cause, &broken) {
 		return none
 	}
+	if t, _ := get[resources.Trial](l.x.cache, resources.Key{Kind: resources.KindTrial, ID: u.ID}); !plan.Counts(t, l.x.Now(), cause) {
+		return none
+	}
 	release, err := l.x.slots.acquire(ctx, "trials of "+u.Image+" in "+u.Provider, 1)
 	if err != nil {
 		return none // the process ends: the launch counts next time
@@ -63,6 +69,12 @@ func (l *nodeLaunch) countLaunch(ctx context.Context, cause error) trialCount {
 	}
 	result.boot = trials.Choose(plan.ReadyUploads(records, u.Image, u.Provider), limit)
 	return result
+}
+
+// isPinned reports whether a person has pinned an upload.
+func (l *nodeLaunch) isPinned(upload string) bool {
+	t, ok := get[resources.Trial](l.x.cache, resources.Key{Kind: resources.KindTrial, ID: upload})
+	return ok && t.Pinned != nil
 }
 
 // bootFrom sets the image of a node.

@@ -442,12 +442,13 @@ type Trial struct {
 	Since    time.Time `json:"since,omitzero"`
 	Failed   time.Time `json:"failed,omitzero"`
 	Error    string    `json:"error,omitempty"`
-	// Rejected is set while a person forbids launches from the upload.
-	Rejected *Rejection `json:"rejected,omitempty"`
+	// Rejected is set while a person forbids launches from the upload, Pinned while a person requires them to use it.
+	Rejected *Decision `json:"rejected,omitempty"`
+	Pinned   *Decision `json:"pinned,omitempty"`
 }
 
-// Rejection says who rejected a build, and why.
-type Rejection struct {
+// Decision of a person about a build.
+type Decision struct {
 	Time   time.Time `json:"time"`
 	Actor  string    `json:"actor"` // as in Audit
 	Reason string    `json:"reason,omitempty"`

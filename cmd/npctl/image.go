@@ -24,11 +24,11 @@ type imageCommand struct {
 func newImageCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name: "image", Category: categoryMain, Usage: "show, build, upload and remove images", Description: imageDescription,
-		Commands: []*cli.Command{
+		Commands: append([]*cli.Command{
 			newImageListCommand(a), newImageShowCommand(a), newImageLogCommand(a),
 			newImageBuildCommand(a), newImageUploadCommand(a), newImageDeleteCommand(a),
-			newImagePauseCommand(a), newImageUnpauseCommand(a), newImageRejectCommand(a), newImagePromoteCommand(a),
-		},
+			newImagePauseCommand(a), newImageUnpauseCommand(a),
+		}, newImageDecisionCommands(a)...),
 	}
 }
 

@@ -124,8 +124,8 @@ func (p *imagePage) uploads() {
 		if u.Current {
 			status += ", current"
 		}
-		if u.Launches != nil && u.Launches.Failures > 0 {
-			status += ", " + text.Count(u.Launches.Failures, "launch failed", "launches failed")
+		if l := u.Launches; l != nil {
+			status += launchesText(l)
 		}
 		return []string{u.ID, u.Provider, short(u.Build), status, age(u.Created, p.now), secondsText(u.Seconds), text.Bytes(u.Size),
 			fmt.Sprint(u.Nodes), u.Name, u.ExternalID}
@@ -144,6 +144,20 @@ func (p *imagePage) failures() {
 			fmt.Fprintf(p, "  Log: %s (npctl image log %s -build=%s)\n", visibleLine(f.Log), visibleLine(p.facts.Name), short(f.Build))
 		}
 	}
+}
+
+// launchesText returns the decisions and failures of launches, each after a comma.
+func launchesText(l *inspect.ImageLaunches) (all string) {
+	if l.Pinned != nil {
+		all += ", pinned"
+	}
+	if l.Rejected != nil {
+		all += ", rejected"
+	}
+	if l.Failures > 0 {
+		all += ", " + text.Count(l.Failures, "launch failed", "launches failed")
+	}
+	return all
 }
 
 // launches describes the failed launches from uploads.
