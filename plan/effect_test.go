@@ -176,6 +176,10 @@ func TestEffectIsTheDifferenceOfBothResults(t *testing.T) {
 			plus(expected, of[1][pair.head.step.ID], 1)
 			plus(expected, of[0][pair.base.step.ID], -1)
 		}
+		for _, file := range deletedConversions(pairs, sides[1].Plan) { // by a step of both plans, with a file in one of them
+			plus(expected, of[1][file], 1)
+			plus(expected, of[0][file], -1)
+		}
 		if !maps.Equal(total, expected) {
 			t.Fatalf("the results differ by %v,\nthe effect says %v\nbase:\n%s\nhead:\n%s", total, expected, lines(sides[0].Plan), lines(sides[1].Plan))
 		}
@@ -187,6 +191,24 @@ func TestEffectIsTheDifferenceOfBothResults(t *testing.T) {
 			t.Fatalf("the effect covers %d of %d steps of the base", n, len(sides[0].Plan.Steps))
 		}
 	})
+}
+
+// deletedConversions returns the IDs of steps of both plans that delete the files of a build for which only one of the plans has a
+// conversion.
+func deletedConversions(pairs matched, p Plan) (ids []string) {
+	converted, own := map[string]bool{}, map[string]bool{}
+	for _, one := range slices.Concat(pairs.added, pairs.dropped) {
+		own[one.step.ID] = true
+		if one.step.Kind == KindConvert {
+			converted[one.step.Build] = true
+		}
+	}
+	for _, s := range p.Steps {
+		if s.Kind == KindDeleteFile && converted[s.Build] && !own[s.ID] {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
 }
 
 // Without a change there is no effect, whatever the fleet is doing.

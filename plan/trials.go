@@ -223,8 +223,8 @@ func decided(what string, d *resources.Decision) string {
 	return strings.TrimSuffix(fmt.Sprintf("was %s by %s at %s: %s", what, d.Actor, clock(d.Time), d.Reason), ": ")
 }
 
-// neededByLaunches returns the upload that retention keeps beyond the number to keep, or nil: the pinned one, or the newest one that has
-// launched, to which launches may have to return.
+// neededByLaunches returns the upload that retention keeps beyond the number to keep, or nil: the pinned one, or the newest one with a
+// successful launch, to which launches may have to return.
 func (ip *imagePlanner) neededByLaunches(img *resources.Image, provider string) *resources.Upload {
 	if c := ip.draft.boot(img.Name, provider); c.Pinned != nil {
 		return c.Upload
