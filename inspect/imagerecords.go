@@ -95,22 +95,6 @@ func UploadsOf(r plan.Records, image string) []*resources.Upload {
 	return uploads
 }
 
-// BootChoices returns the choice of the upload from which new nodes boot, for each image and provider with a ready
-// upload.
-func (w *Fleet) BootChoices() []plan.BootChoice {
-	type place struct{ image, provider string }
-	known := map[place]bool{}
-	var choices []plan.BootChoice
-	for _, u := range w.Observed.Records.Uploads {
-		at := place{u.Image, u.Provider}
-		if u.State == resources.StateReady && !known[at] {
-			known[at] = true
-			choices = append(choices, w.BootChoice(at.image, at.provider))
-		}
-	}
-	return choices
-}
-
 // BootChoice returns the choice of the upload from which new nodes of an image boot in a provider.
 func (w *Fleet) BootChoice(image, provider string) plan.BootChoice {
 	return plan.BootChoiceOf(w.Desired, w.Observed.Records, image, provider)

@@ -30,8 +30,7 @@ func TestLateUploadOfAnOldBuildIsNotCurrent(t *testing.T) {
 	if got := plan.BootChoiceOf(resources.Desired{}, records, "debian", "acme").Upload; got == nil || got.ID != "1" {
 		t.Errorf("current upload is %+v", got)
 	}
-	fleet := inspect.Fleet{Observed: plan.Observed{Records: records}}
-	if got := fleet.BootChoices(); len(got) != 1 || got[0].Upload.ID != "1" {
+	if got := plan.BootChoices(resources.Desired{}, records); len(got) != 1 || got[0].Upload.ID != "1" {
 		t.Errorf("current uploads are %+v", got)
 	}
 }

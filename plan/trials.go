@@ -116,6 +116,37 @@ func BootChoiceOf(want resources.Desired, r Records, image, provider string) Boo
 	return TrialsOf(r, image, provider).Choose(ReadyUploads(r, image, provider), RevertLimit(want.Image(image), p))
 }
 
+// BootChoices returns the choice for each image and provider with a ready upload.
+func BootChoices(want resources.Desired, r Records) (choices []BootChoice) {
+	places, images, providers := map[imageAt]Records{}, map[string]*resources.Image{}, map[string]*resources.Provider{}
+	for i := range want.Images {
+		images[want.Images[i].Name] = &want.Images[i]
+	}
+	for i := range want.Providers {
+		providers[want.Providers[i].Name] = &want.Providers[i]
+	}
+	builds := map[string]*resources.Build{}
+	for _, b := range r.Builds {
+		builds[b.ID] = b
+	}
+	for _, u := range r.Uploads {
+		at := imageAt{u.Image, u.Provider}
+		place := places[at]
+		place.Uploads, place.Trials = append(place.Uploads, u), r.Trials
+		if b := builds[u.Build]; b != nil {
+			place.Builds = append(place.Builds, b)
+		}
+		places[at] = place
+	}
+	for at, place := range places {
+		choice := TrialsOf(place, at.image, at.provider).Choose(ReadyUploads(place, at.image, at.provider), RevertLimit(images[at.image], providers[at.provider]))
+		if choice.Upload != nil {
+			choices = append(choices, choice)
+		}
+	}
+	return choices
+}
+
 // ReadyUploads returns the ready uploads of an image in a provider, the newest build first.
 func ReadyUploads(r Records, image, provider string) []*resources.Upload {
 	builds := make(map[string]*resources.Build, len(r.Builds))
@@ -172,13 +203,14 @@ func (ts Trials) Count(u *resources.Upload, now time.Time, cause error, limit in
 		for _, other := range ts {
 			if other.Upload != t.Upload && overlap(other, &t) {
 				reset := *other
-				reset.Failures, reset.Since, reset.Failed, reset.Error = 0, time.Time{}, time.Time{}, ""
+				reset.ForgetFailures()
 				changed = append(changed, &reset)
 			}
 		}
 		slices.SortFunc(changed, func(a, b *resources.Trial) int { return strings.Compare(a.Upload, b.Upload) })
 	}
-	t.Launched, t.Failures, t.Since, t.Failed, t.Error = now, 0, time.Time{}, time.Time{}, ""
+	t.Launched = now
+	t.ForgetFailures()
 	return append(changed, &t)
 }
 

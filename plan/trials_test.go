@@ -279,3 +279,16 @@ func TestPlanReturnsToTheOlderBuild(t *testing.T) {
 		})
 	}
 }
+
+func TestImageWithoutABuildToLaunchHasNoChoice(t *testing.T) {
+	d, o := fleet(), settled()
+	secondBuild(&d, &o)
+	if got := BootChoices(d, o.Records); len(got) != 1 || got[0].Upload.ID != "2" {
+		t.Errorf("choices %+v", got)
+	}
+	rejected := &resources.Decision{Time: now, Actor: "anna@host"}
+	o.Records.Trials = []*resources.Trial{{Upload: "1", Rejected: rejected}, {Upload: "2", Rejected: rejected}}
+	if got := BootChoices(d, o.Records); len(got) != 0 {
+		t.Errorf("choices of rejected builds %+v", got)
+	}
+}

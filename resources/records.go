@@ -447,6 +447,11 @@ type Trial struct {
 	Pinned   *Decision `json:"pinned,omitempty"`
 }
 
+// ForgetFailures removes the failed launches.
+func (t *Trial) ForgetFailures() {
+	t.Failures, t.Since, t.Failed, t.Error = 0, time.Time{}, time.Time{}, ""
+}
+
 // Decision of a person about a build.
 type Decision struct {
 	Time   time.Time `json:"time"`

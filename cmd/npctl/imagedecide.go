@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -214,7 +213,8 @@ func (c *imageDecisionCommand) write(ctx context.Context, store state.Store, wor
 			changed, t.Rejected = t.Rejected == nil, decision
 		case decidePromote:
 			changed = t.Rejected != nil || t.Failures > 0
-			t.Rejected, t.Failures, t.Since, t.Failed, t.Error = nil, 0, time.Time{}, time.Time{}, ""
+			t.Rejected = nil
+			t.ForgetFailures()
 		case decidePin:
 			for _, other := range inspect.UploadsOf(records, image) {
 				if before := trialOf(records, other); other.Provider == u.Provider && other.ID != u.ID && before.Pinned != nil {

@@ -366,8 +366,7 @@ func builtAt(b *resources.Build) time.Time {
 // uploads exports the age of the upload from which new nodes in each provider boot.
 func (s scrape) uploads() {
 	builds := inspect.BuildsByID(s.Observed.Records)
-	fleet := inspect.Fleet{Desired: s.Desired, Observed: s.Observed}
-	for _, choice := range fleet.BootChoices() {
+	for _, choice := range plan.BootChoices(s.Desired, s.Observed.Records) {
 		u := choice.Upload
 		s.gauge("npctl_image_returned", number(choice.IsReturn()), u.Image, u.Provider)
 		at := u.Created
