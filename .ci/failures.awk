@@ -1,22 +1,29 @@
 # Prints the failed tests of a part from the output of go test, with or without -v: of each the lines that it has logged itself and
 # the last ones of others, such as logs of programs, and the command that repeats them alone. -v part is the target, such as race, or
-# words.
+# words. It also writes the first and the last message of each failed test to the file -v brief, if that is given.
 BEGIN { most = 60 }
 
-# report prints the lines of a test. Those with a place in a test begin a message, which goes on until a line with less indentation.
-function report(text,   all, m, i, own, logged, indent, where) {
+# report prints the lines of a test. Those with a place begin a message, which goes on until a line with less indentation.
+function report(name, text,   all, m, i, own, logged, indent, where) {
   m = split(text, all, "\n")
   for (i = 2; i <= m; i++) {
     match(all[i], /^ */)
-    if (all[i] ~ /^ *[a-z0-9_]+_test\.go:[0-9]+: /) { own[i] = 1; where = i; indent = RLENGTH }
+    if (all[i] ~ /^ +[a-z0-9_]+\.go:[0-9]+: /) { own[i] = 1; where = i; indent = RLENGTH }
     else if (where && i - where < 12 && RLENGTH > indent && all[i] !~ /(time=|level=)/) own[i] = 1
     else where = 0
     logged += own[i]
   }
+  if (brief) summarize(name, all, m)
   for (i = 2; i <= m; i++) {
     if (own[i] && logged-- > most) continue
     if (own[i] || i > m - 20) print all[i]
   }
+}
+# summarize writes the name of a test, and its first and its last line with a place.
+function summarize(name, all, m,   i, first, last) {
+  for (i = 2; i <= m; i++) if (all[i] ~ /^ +[a-z0-9_]+\.go:[0-9]+: /) { last = i; if (!first) first = i }
+  if (first) print name "\n" substr(all[first], 1, 300) >brief
+  if (last != first) print substr(all[last], 1, 300) >brief
 }
 /^=== (RUN|CONT|NAME|PAUSE) / { now = $3; next }
 /^ *--- (PASS|FAIL|SKIP): / {
@@ -39,7 +46,7 @@ function report(text,   all, m, i, own, logged, indent, where) {
 END {
   for (i = 1; i <= n; i++) {
     print "--- FAIL: " failed[i]
-    report(lines[failed[i]])
+    report(failed[i], lines[failed[i]])
   }
   printf "%s", other
   if (!n) for (i = NR - 19; i <= NR; i++) if (i > 0) print last[i % 20]

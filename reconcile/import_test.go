@@ -132,15 +132,14 @@ func TestImportInASharedStore(t *testing.T) {
 		l := newLab(t, oneCloud(), goldenCloud)
 		server, image := l.handmade(t)
 		l.config = withImports(server, image)
-		l.shared = &claimedStore{writes: map[string][]string{}}
+		l.shared = &claimedStore{writes: map[resources.Key][]string{}}
 		l.mustRun(t, plan.Options{})
-		if len(l.shared.writes) != 1 {
-			t.Fatalf("there were writes of the nodes %v, want one", l.shared.writes)
+		nodes := l.shared.of(resources.KindNode)
+		if len(nodes) != 1 {
+			t.Fatalf("there were writes of %v, want one node", nodes)
 		}
-		for id, got := range l.shared.writes {
-			if want := []string{"init", "claim and building", "hold and release"}; !slices.Equal(got, want) {
-				t.Errorf("node %s: %q, want %q", id, got, want)
-			}
+		if got, want := l.shared.writes[nodes[0]], []string{"init", "claim and building", "hold and release"}; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", nodes[0], got, want)
 		}
 		if p := l.plan(plan.Options{}); len(p.Steps) > 0 {
 			t.Errorf("there is still something to do:\n%s", text(p))

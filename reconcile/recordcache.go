@@ -145,24 +145,16 @@ func (l *recordCache) claim(ctx context.Context, step string, node *resources.No
 	return err
 }
 
-// putFor writes records of a step. They are not planned for until the step ends. New builds and uploads are claimed.
+// putFor writes records of a step. They are not planned for until the step ends. New builds and uploads are claimed in the
+// same commit: the cleanup of another builder deletes one that is in progress and that nobody has locked.
 func (l *recordCache) putFor(ctx context.Context, step string, records ...resources.Record) error {
 	ops := l.ops(records)
-	entries, err := l.commit(ctx, step, ops)
-	if err != nil || step == "" || l.claims.store == nil {
-		return err
+	for i := range ops {
+		kind := ops[i].Record.Key().Kind
+		ops[i].Claim = step != "" && ops[i].Revision == 0 && (kind == resources.KindBuild || kind == resources.KindUpload)
 	}
-	for i, op := range ops {
-		if op.Revision != 0 || !stepOwns(op.Record) || op.Record.Key().Kind == resources.KindNode {
-			continue
-		}
-		entry, err := l.claims.acquire(ctx, step, entries[i].Record.Key())
-		if err != nil {
-			return err
-		}
-		l.refreshEntry(ctx, entry)
-	}
-	return nil
+	_, err := l.commit(ctx, step, ops)
+	return err
 }
 
 // replace writes records that were read at the given revisions, all or none. If a client has changed one of them since,

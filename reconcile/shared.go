@@ -92,7 +92,7 @@ func (c *claims) committed(ctx context.Context, step string, ops []state.Op, ent
 	for i, op := range ops {
 		switch {
 		case op.Claim && entries[i].ClaimLock != nil:
-			_ = c.register(ctx, step, op.Record.Key(), entries[i].ClaimLock) // catchUp removes a record that is gone from the cache
+			_ = c.register(ctx, step, entries[i].Record.Key(), entries[i].ClaimLock) // catchUp removes a record that is gone from the cache
 		case op.Release:
 			c.mu.Lock()
 			if mine := c.held[op.Record.Key()]; mine != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/npctl/npctl/state"
 )
 
-// claimedStore is a shared store. It logs the writes to each node, including its claims.
+// claimedStore is a shared store. It logs the writes to each node, build and upload, including their claims.
 type claimedStore struct {
 	state.Store
 	state.Identified
 
-	mu     sync.Mutex // guards the fields below
-	writes map[string][]string
+	mu     sync.Mutex // guards the field below
+	writes map[resources.Key][]string
 }
 
 var _ state.Shared = (*claimedStore)(nil)
@@ -30,9 +30,12 @@ var _ state.Shared = (*claimedStore)(nil)
 func (s *claimedStore) log(key resources.Key, what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if key.Kind == resources.KindNode {
-		s.writes[key.ID] = append(s.writes[key.ID], what)
-	}
+	s.writes[key] = append(s.writes[key], what)
+}
+
+// of returns the keys of the records of a kind that were written.
+func (s *claimedStore) of(kind resources.Kind) []resources.Key {
+	return slices.DeleteFunc(slices.Collect(maps.Keys(s.writes)), func(key resources.Key) bool { return key.Kind != kind })
 }
 
 func (s *claimedStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Entry, error) {
@@ -45,8 +48,8 @@ func (s *claimedStore) Commit(ctx context.Context, ops ...state.Op) ([]state.Ent
 		case op.Record == nil:
 			s.log(op.Key, "delete")
 		case op.Claim:
-			entries[i].ClaimLock = &loggedClaim{s, op.Record.Key()}
-			s.log(op.Record.Key(), "claim and "+string(resources.StateOf(op.Record)))
+			entries[i].ClaimLock = &loggedClaim{s, entries[i].Record.Key()}
+			s.log(entries[i].Record.Key(), "claim and "+string(resources.StateOf(op.Record)))
 		case op.Release:
 			s.log(op.Record.Key(), string(resources.StateOf(op.Record))+" and release")
 		default:
@@ -100,15 +103,36 @@ func TestWritesOfANodeInASharedStore(t *testing.T) {
 			{plan.Options{}, []string{"init", "claim and building", "building", "ready and release"}},
 			{plan.Options{Destroy: true}, []string{"claim and deleting", "delete"}},
 		} {
-			l.shared = &claimedStore{writes: map[string][]string{}}
+			l.shared = &claimedStore{writes: map[resources.Key][]string{}}
 			l.mustRun(t, run.opt)
-			if len(l.shared.writes) != 3 {
-				t.Errorf("there were writes of %d nodes, want 3", len(l.shared.writes))
+			nodes := l.shared.of(resources.KindNode)
+			if len(nodes) != 3 {
+				t.Errorf("there were writes of %d nodes, want 3", len(nodes))
 			}
-			for _, id := range slices.Sorted(maps.Keys(l.shared.writes)) {
-				got := slices.DeleteFunc(l.shared.writes[id], func(what string) bool { return what == "unlock" && run.opt.Destroy }) // of a removed record
+			for _, node := range nodes {
+				got := slices.DeleteFunc(l.shared.writes[node], func(what string) bool { return what == "unlock" && run.opt.Destroy }) // of a removed record
 				if diff := cmp.Diff(run.want, got); diff != "" {
-					t.Errorf("node %s (-want +got):\n%s", id, diff)
+					t.Errorf("%s (-want +got):\n%s", node, diff)
+				}
+			}
+		}
+	})
+}
+
+// The cleanup of another builder deletes a build or an upload that is in progress and not locked.
+func TestNewBuildsAndUploadsAreClaimedByTheirCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, oneCloud(), emulator.Options{})
+		l.shared = &claimedStore{writes: map[resources.Key][]string{}}
+		l.mustRun(t, plan.Options{})
+		for kind, want := range map[resources.Kind]string{resources.KindBuild: "claim and building", resources.KindUpload: "claim and uploading"} {
+			made := l.shared.of(kind)
+			if len(made) == 0 {
+				t.Errorf("no %s was written", kind)
+			}
+			for _, key := range made {
+				if got := l.shared.writes[key]; got[0] != want {
+					t.Errorf("the writes of %s are %v, want first: %s", key, got, want)
 				}
 			}
 		}

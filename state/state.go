@@ -54,8 +54,8 @@ type Op struct {
 	Revision Revision         // the expected revision; zero: the record must not exist
 	Force    bool             // ignores the revision
 
-	// Claim claims the node or request in the commit that changes it, as Shared.Claim does; the entry has the lock. An
-	// existing claim of the handle is kept. It needs a revision. Stores that are not Shared ignore it.
+	// Claim claims the node or request in the commit that changes it, or the build or upload in the commit that creates it, as
+	// Shared.Claim does; the entry has the lock. An existing claim of the handle is kept. Stores that are not Shared ignore it.
 	Claim bool
 	// Release ends the handle's claim of the node or request in the commit that changes it, as Unlock does. Without
 	// such a claim it does nothing.
@@ -255,10 +255,10 @@ func (c *CheckedOp) check() error {
 		return Invalidf("a %T is not a %s", c.Record, c.Subject.Kind)
 	case c.Record != nil && c.Key != (resources.Key{}) && c.Key != c.Subject:
 		return Invalidf("the key is %s but the record has the key %s", c.Key, c.Subject)
-	case (c.Claim || c.Release) && c.Subject.Kind != resources.KindNode && c.Subject.Kind != resources.KindRequest:
-		return Invalidf("a %s is not claimed or released by a commit", c.Subject.Kind)
-	case c.Claim && (c.Record == nil || c.Release || c.Force || c.Revision == 0):
-		return Invalidf("%s: a commit can claim only an existing record that it keeps, at a known revision", c.Subject)
+	case c.Release && !c.isPassedOn():
+		return Invalidf("a %s is not released by a commit", c.Subject.Kind)
+	case c.Claim && (c.Record == nil || c.Release || c.Force || c.isPassedOn() == (c.Revision == 0) || !c.isPassedOn() && !c.isBuilt()):
+		return Invalidf("%s: a commit can claim only a node or request that exists, at a known revision, or a new build or upload", c.Subject)
 	case c.Unnamed && c.Revision != 0:
 		return Invalidf("a %s without an id cannot be at revision %d", c.Subject.Kind, c.Revision)
 	case c.Unnamed:
@@ -269,6 +269,16 @@ func (c *CheckedOp) check() error {
 		return Invalidf("%s has an id of %d bytes, at most %d of UTF-8 without NUL are allowed", c.Subject.Kind, len(c.Subject.ID), maxID)
 	}
 	return nil
+}
+
+// isPassedOn reports whether several processes work on the record one after the other.
+func (c *CheckedOp) isPassedOn() bool {
+	return c.Subject.Kind == resources.KindNode || c.Subject.Kind == resources.KindRequest
+}
+
+// isBuilt reports whether one process makes what the record describes.
+func (c *CheckedOp) isBuilt() bool {
+	return c.Subject.Kind == resources.KindBuild || c.Subject.Kind == resources.KindUpload
 }
 
 // WithID returns a shallow copy of the record with the given ID.

@@ -142,12 +142,42 @@ var committedClaimTests = []sharedTest{
 			e.closes(entry.ClaimLock.Lost(), "a commit detected the loss of the claim")
 		}
 	}},
-	{"NeedsAnExistingNodeOrRequest", func(e *sharedEnv) {
+	{"NewBuildOrUploadIsClaimedByItsCommit", func(e *sharedEnv) {
+		one, two := e.shared(), e.shared()
+		build := record(resources.KindBuild, 4).(*resources.Build)
+		build.State = resources.StateBuilding
+		upload := &resources.Upload{Image: build.Image, Build: build.ID, Provider: "cloud", State: resources.StateUploading}
+		for _, made := range []resources.Record{build, upload} {
+			entries, err := one.Commit(e.ctx(), state.Op{Record: made, Claim: true})
+			e.must(err)
+			key := entries[0].Record.Key()
+			if entries[0].ClaimLock == nil {
+				e.Fatalf("the entry of %s has no claim", key)
+			}
+			for name, s := range map[string]state.Shared{"the same handle": one, "another handle": two} {
+				if _, _, err := s.Claim(e.ctx(), key); !errors.Is(err, state.ErrLocked) {
+					e.Errorf("%s by %s: %v, want ErrLocked", key, name, err)
+				}
+				second := state.WithID(made, "")
+				if b, ok := second.(*resources.Build); ok {
+					b.ID = record(resources.KindBuild, 5).Key().ID
+				}
+				if _, err := s.Commit(e.ctx(), state.Op{Record: second, Claim: true}); !errors.Is(err, state.ErrLocked) || !errors.Is(err, state.ErrConflict) {
+					e.Errorf("a second %s by %s: %v, want ErrLocked and ErrConflict", key.Kind, name, err)
+				}
+			}
+			defer func() {
+				e.must(entries[0].ClaimLock.Unlock(e.ctx()))
+				e.claimSoon(two, key)
+			}()
+		}
+	}},
+	{"NeedsAnExistingNodeOrRequestOrANewBuildOrUpload", func(e *sharedEnv) {
 		s := e.shared()
 		node := e.create(s, Node(1))[0]
 		build := e.create(s, record(resources.KindBuild, 4))[0]
 		for name, op := range map[string]state.Op{
-			"a build":        {Record: build.Record, Revision: build.Revision, Claim: true},
+			"an old build":   {Record: build.Record, Revision: build.Revision, Claim: true},
 			"of a build":     {Record: build.Record, Revision: build.Revision, Release: true},
 			"a new node":     {Record: Node(2), Claim: true},
 			"a deleted node": {Key: node.Record.Key(), Revision: node.Revision, Claim: true},

@@ -42,6 +42,11 @@ type change struct {
 	result  state.Entry
 }
 
+// key returns the key of the record, with the ID that npctl has assigned to a new upload.
+func (c *change) key() resources.Key {
+	return resources.Key{Kind: c.Subject.Kind, ID: cmp.Or(c.Subject.ID, c.id)}
+}
+
 // prepare rejects operations that are invalid whatever the store contains.
 func prepare(ops []state.Op) ([]*change, error) {
 	checked, err := state.Check(ops)

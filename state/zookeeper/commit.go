@@ -246,8 +246,12 @@ func (t *transactions) locksFor(changes []*change) ([]string, error) {
 			continue
 		}
 		dir := c.lockDir()
-		if dir == "" || t.locks.claimedDir(dir) {
+		ours := dir != "" && t.locks.claimedDir(dir)
+		if dir == "" || ours && !c.claims {
 			continue
+		}
+		if ours { // by the claim of another build or upload
+			return nil, fmt.Errorf("%s is claimed by another step of this process: %w, %w", c.Subject, state.ErrLocked, state.ErrConflict)
 		}
 		if t.locks.takenByOthers(dir) {
 			return nil, fmt.Errorf("%s is claimed by another process: %w, %w", c.Subject, state.ErrLocked, state.ErrConflict)

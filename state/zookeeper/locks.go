@@ -150,7 +150,7 @@ func (ls *locks) withClaim(c *change) state.Entry {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	entry := c.result
-	if own := ls.claims[c.Subject]; c.Claim && own != nil {
+	if own := ls.claims[c.key()]; c.Claim && own != nil {
 		entry.ClaimLock = own
 	}
 	return entry

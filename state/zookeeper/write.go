@@ -164,13 +164,13 @@ func (w *write) makeClaims(changes []*change, contenders []*contender) (others [
 		if i >= 0 {
 			kept[contenders[i]] = true
 			w.check(contenders[i], forClaim)
-			w.claims = append(w.claims, &claim{contender: contenders[i], locks: w.locks, key: c.Subject})
+			w.claims = append(w.claims, &claim{contender: contenders[i], locks: w.locks, key: c.key()})
 			continue
 		}
 		made, op := w.locks.newContender(c.dir, nil)
 		w.entries = append(w.entries, madeClaim{made, len(w.ops)})
 		w.add(op, forEntry, c.dir, nil)
-		w.claims = append(w.claims, &claim{contender: made, locks: w.locks, key: c.Subject})
+		w.claims = append(w.claims, &claim{contender: made, locks: w.locks, key: c.key()})
 	}
 	return slices.DeleteFunc(slices.Clone(contenders), func(c *contender) bool { return kept[c] })
 }

@@ -54,7 +54,9 @@ func asNamespace(r *http.Request) error {
 		"name": request.Metadata.Name, "annotations": map[string]string{
 			"openshift.io/description": request.Description, "openshift.io/display-name": "", "openshift.io/requester": "admin",
 		}}})
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil } // a retry of the transport reads it
+	r.Body, _ = r.GetBody()
+	r.ContentLength = int64(len(body))
 	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
 	return err
 }
