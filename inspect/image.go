@@ -91,7 +91,8 @@ type ImageUpload struct {
 	Provider   string          `json:"provider"`
 	Build      string          `json:"build"`
 	State      resources.State `json:"state"`
-	Current    bool            `json:"current,omitempty"` // new nodes boot from it
+	Current    bool            `json:"current,omitempty"`  // new nodes boot from it
+	Untested   bool            `json:"untested,omitempty"` // test nodes have to validate it before nodes boot from it
 	Created    time.Time       `json:"created"`
 	Since      time.Time       `json:"state_time"`
 	Seconds    float64         `json:"seconds,omitempty"`
@@ -107,10 +108,12 @@ type ImageUpload struct {
 // ImageLaunches is what the launches from an upload have shown.
 type ImageLaunches struct {
 	Succeeded time.Time `json:"last_success,omitzero"` // updated at most once per hour
-	Failures  int       `json:"failures"`              // since then, in a row, that the image may have caused
+	Passed    int       `json:"passed_tests,omitempty"`
+	Validated time.Time `json:"validated,omitzero"` // by test nodes, or promoted by a person
+	Failures  int       `json:"failures"`           // since then, in a row, that the image may have caused
 	Failed    time.Time `json:"last_failure,omitzero"`
 	Error     string    `json:"error,omitempty"` // of the last failure
-	// Rejected and Pinned are decisions of people.
+	// Rejected is a decision of a person or of test nodes, Pinned one of a person.
 	Rejected *resources.Decision `json:"rejected,omitempty"`
 	Pinned   *resources.Decision `json:"pinned,omitempty"`
 }
@@ -291,9 +294,10 @@ func (w ImageInput) addUploads(f *Image) {
 	for _, u := range UploadsOf(w.Observed.Records, f.Name) {
 		told := ImageUpload{ID: u.ID, Provider: u.Provider, Build: u.Build, State: u.State, Created: u.Created, Since: u.StateTime,
 			Seconds: u.Seconds, Format: u.Format, Size: u.Size, Name: u.Name, ExternalID: u.ExternalID, Nodes: nodes[u.ID], Error: u.Error}
-		told.Current = w.BootChoice(f.Name, u.Provider).Upload == u
+		choice := w.BootChoice(f.Name, u.Provider)
+		told.Current, told.Untested = choice.Upload == u, choice.Untested == u
 		if t := plan.TrialsOf(w.Observed.Records, f.Name, u.Provider)[u.ID]; t != nil {
-			told.Launches = &ImageLaunches{Succeeded: t.Launched, Failures: t.Failures, Failed: t.Failed, Error: t.Error, Rejected: t.Rejected, Pinned: t.Pinned}
+			told.Launches = &ImageLaunches{Succeeded: t.Launched, Passed: t.Passed, Validated: t.Validated, Failures: t.Failures, Failed: t.Failed, Error: t.Error, Rejected: t.Rejected, Pinned: t.Pinned}
 		}
 		f.Uploads = append(f.Uploads, told)
 	}

@@ -24,6 +24,7 @@ var actionKinds = []ActionKind{
 	{ActionBuild, "built", "create", true, 2, func(s *Summary) *int { return &s.Build }},
 	{ActionConvert, "converted", "create", false, 2, func(s *Summary) *int { return &s.Convert }},
 	{ActionUpload, "uploaded", "create", true, 3, func(s *Summary) *int { return &s.Upload }},
+	{ActionValidate, "validated", "create", false, 4, func(s *Summary) *int { return &s.Validate }},
 	{ActionLaunch, "launched", "create", true, 4, func(s *Summary) *int { return &s.Launch }},
 	{ActionImport, "imported", "import", false, 1, func(s *Summary) *int { return &s.Import }},
 	{ActionRegister, "registered", "create", false, 1, func(s *Summary) *int { return &s.Register }},
@@ -56,6 +57,7 @@ type Summary struct {
 	Build      int `json:"build"`
 	Convert    int `json:"convert"`
 	Upload     int `json:"upload"`
+	Validate   int `json:"validate"`
 	Launch     int `json:"launch"`
 	Import     int `json:"import"`
 	Register   int `json:"register"`
@@ -87,6 +89,8 @@ const (
 	ReasonFileMissing     Reason = "file-missing"
 	ReasonFormatMissing   Reason = "format-missing"
 	ReasonNotUploaded     Reason = "not-uploaded"
+	ReasonNotValidated    Reason = "not-validated"
+	ReasonRejected        Reason = "rejected"
 	ReasonBelowMinReady   Reason = "below-min-ready"
 	ReasonConfigChanged   Reason = "config-changed"
 	ReasonImageRemoved    Reason = "image-removed"
@@ -141,6 +145,8 @@ var reasonTexts = map[Reason]string{
 	ReasonFileMissing:     "the file of the build is needed for an upload and is missing",
 	ReasonFormatMissing:   "a provider needs another format",
 	ReasonNotUploaded:     "the provider does not have the newest build",
+	ReasonNotValidated:    "the build is not validated yet",
+	ReasonRejected:        "the build is rejected",
 	ReasonBelowMinReady:   "fewer nodes are ready than min_ready requires",
 	ReasonConfigChanged:   "its configuration changed",
 	ReasonImageRemoved:    "the image is no longer used here",

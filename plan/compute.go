@@ -36,9 +36,10 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	planStaticNodes(w, d, use, nodes)
 	images := planImages(w, d)
 	use.setQuota(d.deletedBy)
-	place := &placement{world: w, draft: d, capacity: use, plannedUploads: images.plannedUploads, loginUpdates: images.loginUpdates,
-		blockers: map[*poolOffer]*blocker{}}
+	place := &placement{world: w, draft: d, capacity: use, plannedUploads: maps.Clone(images.plannedUploads), loginUpdates: images.loginUpdates,
+		tests: map[imageAt][]string{}, blockers: map[*poolOffer]*blocker{}}
 	planUnneeded(w, d)
+	planValidation(w, d, use, place, images)
 	waiting := planRequests(w, d, use, place, nodes)
 	planMinReady(w, d, use, place, nodes)
 	leaks := planLeaks(w, d, nodes.lost)

@@ -14,6 +14,7 @@ const (
 	ActionBuild      Action = "build"      // build an image
 	ActionConvert    Action = "convert"    // create a further format of a build
 	ActionUpload     Action = "upload"     // upload a build to a provider
+	ActionValidate   Action = "validate"   // test an upload with a node
 	ActionLaunch     Action = "launch"     // create a node
 	ActionImport     Action = "import"     // adopt a server or an image of another owner
 	ActionRegister   Action = "register"   // register a static node's slot
@@ -70,6 +71,7 @@ var (
 // The kinds of steps on uploads.
 var (
 	KindUpload        = define(ActionUpload, ThingUpload, "", KindInfo{Slot: SlotUpload, Claims: true})
+	KindValidate      = define(ActionValidate, ThingUpload, "", KindInfo{})
 	KindImportImage   = define(ActionImport, ThingUpload, "", KindInfo{})
 	KindUpdateUpload  = define(ActionUpdate, ThingUpload, "", KindInfo{Brief: true})
 	KindMoveUpload    = define(ActionMove, ThingUpload, "", KindInfo{Brief: true})

@@ -27,6 +27,7 @@ var fieldsOf = func() map[Kind]string {
 		KindDeleteFile:   image + "Format External",
 
 		KindUpload:        upload + "Values Replaces",
+		KindValidate:      upload + "Pool Label Upload Values",
 		KindImportImage:   upload,
 		KindUpdateUpload:  upload,
 		KindMoveUpload:    upload,

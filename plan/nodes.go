@@ -57,7 +57,7 @@ func (np *nodePlanner) countUnverified(n *resources.Node) {
 
 // countReady counts a node towards min_ready, unless it is reserved for a request.
 func (np *nodePlanner) countReady(n *resources.Node, at *poolOffer) {
-	if np.world.owns(n) || np.world.inTransit(n) {
+	if np.world.owns(n) || np.world.inTransit(n) || n.Validates != "" {
 		return
 	}
 	np.capacity.readyCount[at.offer.Label]++
@@ -105,6 +105,8 @@ func (np *nodePlanner) node(n *resources.Node) {
 	}
 	inService := n.State.IsInService()
 	switch {
+	case n.Validates != "": // its test was interrupted, and another node repeats it
+		np.endNode(n, ReasonUnfinished)
 	case inService && !np.world.opt.Destroy && np.world.useExpired(n) != "":
 		np.endUse(n)
 	case inService && !np.world.opt.Destroy && np.world.mustRetire(n):

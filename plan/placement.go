@@ -12,7 +12,8 @@ type placement struct {
 	world          *world
 	draft          *draft
 	capacity       *capacity
-	plannedUploads map[imageAt]string       // upload steps by image and provider
+	plannedUploads map[imageAt]string       // upload steps by image and provider, of images without validation
+	tests          map[imageAt][]string     // steps with test nodes by image and provider
 	loginUpdates   map[resources.Key]string // uploads with a changed login, and the step that records it
 	blockers       map[*poolOffer]*blocker  // results of offerBlocker
 }
@@ -50,17 +51,16 @@ func (pl *placement) offerBlocker(at *poolOffer) *blocker {
 		return why
 	}
 	ref := at.offer.Image
-	boot := BootChoice{}
-	missing := ref.IsUploaded() && pl.plannedUploads[imageAt{ref.Name, at.at.provider}] == ""
+	boot, image := BootChoice{}, imageAt{ref.Name, at.at.provider}
+	missing := ref.IsUploaded() && pl.plannedUploads[image] == "" && len(pl.tests[image]) == 0
 	if missing {
 		boot = pl.draft.boot(ref.Name, at.at.provider)
 		missing = boot.Upload == nil
 	}
-	if why = pl.world.unreachable(at.at.provider); why == nil {
-		why = pl.world.breaker(at)
-	}
-	switch {
+	switch why = pl.poolBlocker(at); {
 	case why != nil || !missing:
+	case boot.Untested != nil:
+		why = &blocker{text: fmt.Sprintf("image %s: build %s is not validated yet", ref, boot.Untested.Build)}
 	case len(boot.Bad) > 0:
 		why = &blocker{text: fmt.Sprintf("image %s: %s", ref, whyBad(boot.Bad[0]))}
 	default:
@@ -68,6 +68,14 @@ func (pl *placement) offerBlocker(at *poolOffer) *blocker {
 	}
 	pl.blockers[at] = why
 	return why
+}
+
+// poolBlocker is like offerBlocker, regardless of the image.
+func (pl *placement) poolBlocker(at *poolOffer) *blocker {
+	if why := pl.world.unreachable(at.at.provider); why != nil {
+		return why
+	}
+	return pl.world.breaker(at)
 }
 
 // imageOf makes the launch wait for the image: for the success of its upload if the provider has no usable one, else
@@ -101,6 +109,11 @@ func (pl *placement) imageOf(s *Step, at *poolOffer) {
 		s.Evidence = append(s.Evidence, Fact{"build", boot.Upload.Build}, Fact{"instead of build", boot.Bad[0].Build})
 	}
 	switch {
+	case boot.Upload == nil && coming == "":
+		s.Needs = append(s.Needs, pl.tests[imageAt{ref.Name, s.Provider}]...)
+		if boot.Untested != nil {
+			s.Upload = boot.Untested.ID
+		}
 	case coming == "":
 	case boot.Upload == nil:
 		s.Needs = append(s.Needs, coming)

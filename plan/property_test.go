@@ -66,6 +66,8 @@ func (m *model) step(t *rapid.T, d resources.Desired, s Step) {
 		m.Files = append(m.Files, ImageFile{Name: "i-" + b.ID + "." + s.Format})
 	case s.Kind == KindUpload:
 		m.upload(t, s, &view)
+	case s.Kind == KindValidate:
+		m.validate(t, d, s)
 	case s.Kind == KindLaunch:
 		m.launch(t, d, s, &view)
 	case s.Kind == KindRegisterSlot:
@@ -142,11 +144,28 @@ func (m *model) upload(t *rapid.T, s Step, view *ProviderView) {
 		t.Fatalf("upload of build %s: there is no %s file", build, s.Format)
 	}
 	u := &resources.Upload{ID: m.id(), Image: s.Image, Build: build, Provider: s.Provider, State: resources.StateReady,
-		StateTime: m.Now, Format: s.Format, ExternalID: "image-" + m.id()}
+		StateTime: m.Now, Format: s.Format, ExternalID: "image-" + m.id(), Hash: "v1:a"}
 	m.Records.Uploads = append(m.Records.Uploads, u)
 	m.uploaded[imageAt{s.Image, s.Provider}] = u.ID
 	view.Images = append(view.Images, resources.RemoteImage{ID: u.ExternalID, Status: resources.StatusReady,
 		Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindUpload, ID: u.ID}})
+}
+
+// validate lets a test node of an upload succeed.
+func (m *model) validate(t *rapid.T, d resources.Desired, s Step) {
+	id := s.Upload
+	if id == "" {
+		id = m.uploaded[imageAt{s.Image, s.Provider}]
+	}
+	i := slices.IndexFunc(m.Records.Uploads, func(u *resources.Upload) bool { return u.ID == id })
+	if i < 0 {
+		t.Fatalf("%s: there is no upload %q", s.ID, id)
+	}
+	trials := TrialsOf(m.Records, s.Image, s.Provider)
+	if before := trials[id]; IsValidated(m.Records.Uploads[i], before) || before != nil && before.Rejected != nil {
+		t.Fatalf("%s: upload %s is tested again: %+v", s.ID, id, before)
+	}
+	m.Records.Put(trials.CountTest(m.Records.Uploads[i], Tester{Rule: d.Image(s.Image).Validate, Now: m.Now}, nil), 0)
 }
 
 func (m *model) launch(t *rapid.T, d resources.Desired, s Step, view *ProviderView) {
@@ -162,7 +181,7 @@ func (m *model) launch(t *rapid.T, d resources.Desired, s Step, view *ProviderVi
 			for _, o := range pool.Offers {
 				if p.Name == s.Provider && pool.Name == s.Pool && o.Label == s.Label {
 					node.Hash = o.Hashes.Current()
-					node.Upload = m.imageFor(t, o, s)
+					node.Upload = m.imageFor(t, d, o, s)
 				}
 			}
 		}
@@ -183,13 +202,22 @@ func (m *model) launch(t *rapid.T, d resources.Desired, s Step, view *ProviderVi
 
 // imageFor returns the upload that a node boots from: that of this plan, or else the upload in the step. It must be
 // ready.
-func (m *model) imageFor(t *rapid.T, o resources.Offer, s Step) string {
+func (m *model) imageFor(t *rapid.T, d resources.Desired, o resources.Offer, s Step) string {
 	if s.Reason == ReasonUnfinished {
 		return ""
 	}
 	id := s.Upload
-	if made := m.uploaded[imageAt{o.Image.Name, s.Provider}]; made != "" {
+	trials := TrialsOf(m.Records, o.Image.Name, s.Provider)
+	may := func(id string) bool {
+		img, t := d.Image(o.Image.Name), trials[id]
+		i := slices.IndexFunc(m.Records.Uploads, func(u *resources.Upload) bool { return u.ID == id })
+		return img == nil || img.Validate == nil || i < 0 || IsValidated(m.Records.Uploads[i], t)
+	}
+	if made := m.uploaded[imageAt{o.Image.Name, s.Provider}]; made != "" && may(made) {
 		id = made
+	}
+	if !may(id) {
+		t.Fatalf("launch %s: upload %s of %s is not validated: %+v", s.ID, id, o.Image, trials[id])
 	}
 	if !slices.ContainsFunc(m.Records.Uploads, func(u *resources.Upload) bool { return u.ID == id && u.State == resources.StateReady }) {
 		t.Fatalf("launch %s: image %s is not there as upload %q", s.ID, o.Image, id)
@@ -275,8 +303,8 @@ func drawDesired(t *rapid.T) resources.Desired {
 		d.Images = append(d.Images, resources.Image{Name: fmt.Sprintf("image%d", i), Kind: resources.DiskImage, Builder: "exec",
 			Keep: rapid.IntRange(1, 3).Draw(t, "keep"), RebuildAge: time.Duration(rapid.IntRange(0, 2).Draw(t, "rebuild")) * time.Hour,
 			DeleteAfterUpload: rapid.Bool().Draw(t, "delete_after_upload"), Pause: rapid.IntRange(0, 5).Draw(t, "pause") == 0,
-			AutoRevert: rapid.Bool().Draw(t, "auto_revert"),
-			Hashes:     resources.Hashes{drawHash(t)}, Formats: rapid.SampledFrom([][]string{nil, {"raw"}}).Draw(t, "formats")})
+			AutoRevert: rapid.Bool().Draw(t, "auto_revert"), Validate: drawValidation(t),
+			Hashes: resources.Hashes{drawHash(t)}, Formats: rapid.SampledFrom([][]string{nil, {"raw"}}).Draw(t, "formats")})
 	}
 	for i := range rapid.IntRange(0, 4).Draw(t, "labels") {
 		d.Labels = append(d.Labels, resources.Label{Name: fmt.Sprintf("label%d", i), MinReady: rapid.Int64Range(0, 4).Draw(t, "min_ready"),
@@ -286,6 +314,13 @@ func drawDesired(t *rapid.T) resources.Desired {
 		d.Providers = append(d.Providers, drawProvider(t, fmt.Sprintf("cloud%d", i), d))
 	}
 	return d
+}
+
+func drawValidation(t *rapid.T) *resources.Validation {
+	if !rapid.Bool().Draw(t, "validate") {
+		return nil
+	}
+	return &resources.Validation{Nodes: rapid.IntRange(1, 2).Draw(t, "test nodes"), Attempts: 2}
 }
 
 func drawHash(t *rapid.T) resources.Hash {
@@ -353,6 +388,9 @@ func (m *model) drawView(t *rapid.T, provider string) ProviderView {
 			Labels: []string{fmt.Sprintf("label%d", rapid.IntRange(0, 4).Draw(t, "label"))}, Hash: drawHash(t), StateTime: drawTime(t),
 			State: rapid.SampledFrom([]resources.State{resources.StateInit, resources.StateBuilding, resources.StateReady, resources.StateReady,
 				resources.StateInUse, resources.StateUsed, resources.StateHold, resources.StateFailed, resources.StateDeleting}).Draw(t, "state")}
+		if (n.State == resources.StateBuilding || n.State == resources.StateDeleting) && rapid.IntRange(0, 3).Draw(t, "test node") == 0 {
+			n.Validates = "1"
+		}
 		if n.State != resources.StateInit && rapid.Bool().Draw(t, "external") {
 			n.ExternalID = "server-" + n.ID
 		}
@@ -379,6 +417,9 @@ func (m *model) drawView(t *rapid.T, provider string) ProviderView {
 				State: rapid.SampledFrom([]resources.State{resources.StateReady, resources.StateReady, resources.StateUploading, resources.StateFailed, resources.StateDeleting}).Draw(t, "state")}
 			if u.State != resources.StateUploading {
 				u.ExternalID = "image-" + u.ID
+			}
+			if rapid.Bool().Draw(t, "our build") {
+				u.Hash = drawHash(t)
 			}
 			m.Records.Uploads = append(m.Records.Uploads, u)
 			m.drawTrial(t, u)
@@ -407,6 +448,9 @@ func (m *model) drawTrial(t *rapid.T, u *resources.Upload) {
 	if one.Failures > 0 {
 		one.Failed = drawTime(t)
 		one.Since = one.Failed.Add(-time.Minute)
+	}
+	if rapid.Bool().Draw(t, "validated") {
+		one.Passed, one.Validated = 1, drawTime(t)
 	}
 	if rapid.IntRange(0, 5).Draw(t, "rejected") == 0 {
 		one.Rejected = &resources.Decision{Time: drawTime(t), Actor: "anna@host"}

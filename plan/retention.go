@@ -45,9 +45,12 @@ func (ip *imagePlanner) superseded(img *resources.Image, users []*resources.Prov
 		}
 		keep, needs, planned := img.Keep, []string(nil), ""
 		if id := ip.plannedUploads[imageAt{img.Name, name}]; id != "" {
-			keep, needs, planned = keep-1, []string{id}, ip.draft.step(id).Build
+			needs, planned = []string{id}, ip.draft.step(id).Build
+			if img.Validate == nil { // else it may be rejected
+				keep--
+			}
 		}
-		kept, needed := 0, ip.neededByLaunches(img, name)
+		kept, needed, trials := 0, ip.neededByLaunches(img, name), ip.world.trials[imageAt{img.Name, name}]
 		for _, u := range ip.draft.readyUploads(img.Name, name) {
 			switch {
 			case ip.replacedUploads[u.Key()] && len(needs) > 0:
@@ -56,6 +59,8 @@ func (ip *imagePlanner) superseded(img *resources.Image, users []*resources.Prov
 				if id := ip.deleteUpload(u, ReasonConfigChanged, needs...); id != "" {
 					ip.draft.step(id).Replaces = true
 				}
+			case img.Validate != nil && !IsValidated(u, trials[u.ID]):
+				ip.untested(u, trials[u.ID], needs)
 			case kept >= keep && u != needed:
 				ip.deleteUpload(u, ReasonSuperseded, needs...)
 			default:
@@ -64,6 +69,18 @@ func (ip *imagePlanner) superseded(img *resources.Image, users []*resources.Prov
 		}
 	}
 	ip.supersededBuilds(img, planned)
+}
+
+// untested plans the removal of an upload that is not validated, unless it is the newest: that one is tested or, if it is
+// rejected, keeps its build, so that the same inputs are not built again at once.
+func (ip *imagePlanner) untested(u *resources.Upload, t *resources.Trial, needs []string) {
+	switch {
+	case len(needs) == 0 && u == ip.draft.readyUploads(u.Image, u.Provider)[0], t != nil && t.Pinned != nil:
+	case t != nil && t.Rejected != nil:
+		ip.deleteUpload(u, ReasonRejected, needs...)
+	default:
+		ip.deleteUpload(u, ReasonSuperseded, needs...)
+	}
 }
 
 // supersededBuilds plans the removal of builds beyond the number to keep. Builds with uploads count first, so that an

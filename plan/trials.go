@@ -57,6 +57,8 @@ type BootChoice struct {
 	Bad []*resources.Trial
 	// Pinned is the trial of Upload if a person has pinned it. Bad is empty then.
 	Pinned *resources.Trial
+	// Untested is the newest upload that has to be validated before nodes boot from it, if it is newer than Upload.
+	Untested *resources.Upload
 }
 
 // IsReturn reports whether nodes do not boot from the newest ready upload.
@@ -113,10 +115,10 @@ func overlap(a, b *resources.Trial) bool {
 // BootChoiceOf returns the upload from which new nodes of an image boot in a provider.
 func BootChoiceOf(want resources.Desired, r Records, image, provider string) BootChoice {
 	p, _ := want.Provider(provider)
-	return TrialsOf(r, image, provider).Choose(ReadyUploads(r, image, provider), RevertLimit(want.Image(image), p))
+	return TrialsOf(r, image, provider).BootChoice(want.Image(image), p, ReadyUploads(r, image, provider))
 }
 
-// BootChoices returns the choice for each image and provider with a ready upload.
+// BootChoices returns the choice for each image and provider with an upload that is used or has to be validated.
 func BootChoices(want resources.Desired, r Records) (choices []BootChoice) {
 	places, images, providers := map[imageAt]Records{}, map[string]*resources.Image{}, map[string]*resources.Provider{}
 	for i := range want.Images {
@@ -139,8 +141,8 @@ func BootChoices(want resources.Desired, r Records) (choices []BootChoice) {
 		places[at] = place
 	}
 	for at, place := range places {
-		choice := TrialsOf(place, at.image, at.provider).Choose(ReadyUploads(place, at.image, at.provider), RevertLimit(images[at.image], providers[at.provider]))
-		if choice.Upload != nil {
+		choice := TrialsOf(place, at.image, at.provider).BootChoice(images[at.image], providers[at.provider], ReadyUploads(place, at.image, at.provider))
+		if choice.Upload != nil || choice.Untested != nil {
 			choices = append(choices, choice)
 		}
 	}
@@ -217,7 +219,7 @@ func (ts Trials) Count(u *resources.Upload, now time.Time, cause error, limit in
 // boot returns the upload from which nodes of an image boot in a provider, without uploads that the plan deletes.
 func (d *draft) boot(image, provider string) BootChoice {
 	w := d.world
-	return w.trials[imageAt{image, provider}].Choose(d.readyUploads(image, provider), RevertLimit(w.images[image], w.providers[provider]))
+	return w.trials[imageAt{image, provider}].BootChoice(w.images[image], w.providers[provider], d.readyUploads(image, provider))
 }
 
 // noteReturn notes that launches do not use the newest upload of an image, or that they fail and cannot use an older one. It
@@ -261,7 +263,7 @@ func (ip *imagePlanner) neededByLaunches(img *resources.Image, provider string) 
 	if c := ip.draft.boot(img.Name, provider); c.Pinned != nil {
 		return c.Upload
 	}
-	if RevertLimit(img, ip.world.providers[provider]) == 0 {
+	if img.Validate == nil && RevertLimit(img, ip.world.providers[provider]) == 0 {
 		return nil
 	}
 	trials := ip.world.trials[imageAt{img.Name, provider}]

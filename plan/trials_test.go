@@ -20,12 +20,17 @@ type launchHistory struct {
 	trials Trials
 	ready  []*resources.Upload
 	now    time.Time
+	image  resources.Image
+}
+
+func historyUpload(id string, build int) *resources.Upload {
+	return &resources.Upload{ID: id, Image: "debian", Build: buildID(build), Provider: "cloud", State: resources.StateReady, Hash: "v1:debian"}
 }
 
 func newLaunches(builds int) *launchHistory {
-	l := &launchHistory{trials: Trials{}, now: now}
+	l := &launchHistory{trials: Trials{}, now: now, image: resources.Image{Name: "debian", AutoRevert: true}}
 	for i := builds; i > 0; i-- {
-		l.ready = append(l.ready, &resources.Upload{ID: fmt.Sprint(i), Image: "debian", Build: buildID(i), Provider: "cloud", State: resources.StateReady})
+		l.ready = append(l.ready, historyUpload(fmt.Sprint(i), i))
 	}
 	return l
 }
@@ -47,8 +52,29 @@ func (l *launchHistory) end(id string, ok bool) string {
 }
 
 func (l *launchHistory) next() string {
-	if c := l.trials.Choose(l.ready, attempts); c.Upload != nil {
+	if c := l.choice(); c.Upload != nil {
 		return c.Upload.ID
+	}
+	return ""
+}
+
+func (l *launchHistory) choice() BootChoice {
+	return l.trials.BootChoice(&l.image, &resources.Provider{LaunchAttempts: attempts}, l.ready)
+}
+
+// test counts the end of a test node of an upload.
+func (l *launchHistory) test(id string, ok bool) {
+	var cause error
+	if !ok {
+		cause = errors.New("no network\nmore")
+	}
+	l.trials[id] = l.trials.CountTest(l.upload(id), Tester{Rule: l.image.Validate, Now: l.now}, cause)
+}
+
+// untested returns the upload that is to be tested next.
+func (l *launchHistory) untested() string {
+	if c := l.choice(); c.Untested != nil {
+		return c.Untested.ID
 	}
 	return ""
 }
@@ -91,6 +117,42 @@ func TestLaunchesReturn(t *testing.T) {
 	}
 }
 
+// TestValidationStories reads stories of an image that needs two successful test nodes and is rejected after two failed ones. In addition
+// to the words of TestLaunchesReturn, "t2+" and "t2-" are test nodes of upload 2, "?2" is the upload to test, "?" that there is none.
+func TestValidationStories(t *testing.T) {
+	for name, story := range map[string]string{
+		"nothing is validated":                      "= ?2 1+ =1 ?2",
+		"one node is not enough":                    "1+ ?2 t2+ =1 ?2 t2+ =2 ?",
+		"it is rejected":                            "1+ t2- =1 ?2 t2- =1 ? u3 ?3 =1 t3+ t3+ =3 ?",
+		"failures have to be more than that":        "1+ t2+ t2- t2+ =2 ?",
+		"a verdict for an older build":              "1+ u3 ?3 t3+ t3+ =3 ? t2+ t2+ =3 ?",
+		"an older one is tested after a rejection":  "1+ u3 t3- t3- ?2 =1 t2+ t2+ =2 ?",
+		"a newer one replaces the one under test":   "1+ t2+ u3 ?3 =1 t3+ t3+ =3",
+		"launches return between validated builds":  "1+ t2+ t2+ =2 2- 2- 2- =1 ?",
+		"a person rejects what is not tested":       "1+ 2! =1 ? u3 ?3",
+		"nothing to return to":                      "t2- t2- = ?1 t1- t1- = ?",
+		"an outage rejects nothing":                 "1+ 1- 1- t2- t2- =1 ?2 1+ =1 t2- ?2",
+		"a late success does not end the rejection": "1+ t2- t2- t2+ t2+ =1 ?",
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLaunches(2)
+			l.image.Validate = &resources.Validation{Nodes: 2, Attempts: 2}
+			for i, word := range strings.Fields(story) {
+				l.tell(t, word, strings.Join(strings.Fields(story)[:i+1], " "))
+			}
+		})
+	}
+}
+
+func TestBuildsOfOthersCountAsValidated(t *testing.T) {
+	l := newLaunches(2)
+	l.image.Validate = &resources.Validation{Nodes: 1, Attempts: 1}
+	l.ready[0].Hash = "" // Nodepool has built it
+	if got := l.next(); got != "2" || l.untested() != "" {
+		t.Errorf("nodes boot from %q, to be tested is %q", got, l.untested())
+	}
+}
+
 func (l *launchHistory) tell(t *testing.T, word, story string) {
 	last := word[:len(word)-1]
 	switch {
@@ -99,7 +161,14 @@ func (l *launchHistory) tell(t *testing.T, word, story string) {
 			t.Fatalf("%s: the next launch boots from %q", story, got)
 		}
 	case word[0] == 'u':
-		l.ready = append([]*resources.Upload{{ID: word[1:], Image: "debian", Build: buildID(3), Provider: "cloud", State: resources.StateReady}}, l.ready...)
+		l.ready = append([]*resources.Upload{historyUpload(word[1:], 3)}, l.ready...)
+	case word[0] == '?':
+		if got := l.untested(); got != word[1:] {
+			t.Fatalf("%s: the upload to test is %q", story, got)
+		}
+	case word[0] == 't':
+		l.now = l.now.Add(time.Second)
+		l.test(last[1:], strings.HasSuffix(word, "+"))
 	case strings.ContainsAny(word, "+-"):
 		l.now = l.now.Add(time.Second)
 		l.end(last, strings.HasSuffix(word, "+"))

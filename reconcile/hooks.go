@@ -21,6 +21,9 @@ const (
 	nodeHookTimeout   = 5 * time.Minute
 )
 
+// hookValidate is the event of the program that tests a node of a new upload.
+const hookValidate = "validate"
+
 // maxNodeHooks is the number of node hooks that run at a time.
 const maxNodeHooks = 20
 
@@ -84,8 +87,17 @@ func (hs hooks) of(provider, event string) []string {
 
 // runFor runs the hook of a node for an event, if its provider has one. The hook reads the node as JSON.
 func (hs hooks) runFor(ctx context.Context, event string, n *resources.Node) error {
-	args := hs.of(n.Provider, event)
-	if len(args) == 0 {
+	return hs.runOn(ctx, n, hook{name: "node_" + event + "_hook", args: hs.of(n.Provider, event), limit: nodeHookTimeout}, event)
+}
+
+// test runs the program of a validation on a test node, if it has one.
+func (hs hooks) test(ctx context.Context, n *resources.Node, rule *resources.Validation) error {
+	return hs.runOn(ctx, n, hook{name: "program of validate", args: rule.Program, limit: rule.Timeout}, hookValidate)
+}
+
+// runOn runs a hook on a node, if it has arguments. The hook reads the node as JSON.
+func (hs hooks) runOn(ctx context.Context, n *resources.Node, h hook, event string) error {
+	if len(h.args) == 0 {
 		return nil
 	}
 	node, err := json.Marshal(n)
@@ -98,10 +110,11 @@ func (hs hooks) runFor(ctx context.Context, event string, n *resources.Node) err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return hs.run(ctx, hook{name: "node_" + event + "_hook", args: args, stdin: append(node, '\n'), limit: nodeHookTimeout,
-		env: map[string]string{"NPCTL_EVENT": event, "NPCTL_NODE_ID": n.ID, "NPCTL_PROVIDER": n.Provider, "NPCTL_POOL": n.Pool,
-			"NPCTL_LABEL": strings.Join(n.Labels, ","), "NPCTL_EXTERNAL_ID": n.ExternalID, "NPCTL_ADDRESS": n.Addresses.Interface},
-		facts: []any{"node", n.ID, "provider", n.Provider}})
+	h.stdin = append(node, '\n')
+	h.facts = []any{"node", n.ID, "provider", n.Provider}
+	h.env = map[string]string{"NPCTL_EVENT": event, "NPCTL_NODE_ID": n.ID, "NPCTL_PROVIDER": n.Provider, "NPCTL_POOL": n.Pool,
+		"NPCTL_LABEL": strings.Join(n.Labels, ","), "NPCTL_EXTERNAL_ID": n.ExternalID, "NPCTL_ADDRESS": n.Addresses.Interface}
+	return hs.run(ctx, h)
 }
 
 // notify runs a hook that does not affect the node, and logs its failure.

@@ -27,6 +27,7 @@ var runs = map[plan.Kind]run{
 	plan.KindDeleteFile:   idOf(noID, (*execution).deleteFile),
 
 	plan.KindUpload:        (*execution).upload,
+	plan.KindValidate:      (*execution).validate,
 	plan.KindImportImage:   (*execution).importImage,
 	plan.KindUpdateUpload:  idOf(recordID, (*execution).updateUpload),
 	plan.KindMoveUpload:    idOf(recordID, (*execution).moveRecord),

@@ -142,7 +142,9 @@ func (l *nodeLaunch) run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			l.x.shortages.Remove(l.address(), l.node.Zone)
-			l.x.books.recordDuration("launch/"+l.step.Provider+"/"+l.step.Label, l.node.Seconds)
+			if l.node.Validates == "" {
+				l.x.books.recordDuration("launch/"+l.step.Provider+"/"+l.step.Label, l.node.Seconds)
+			}
 			return nil
 		case l.x.cache.claims.isDisconnected(err):
 			return fmt.Errorf("%w: %w", ErrInterrupted, err)
@@ -176,6 +178,9 @@ func (l *nodeLaunch) log(message string, facts ...any) {
 // failed ends a failed attempt, and the launch without an error if another attempt is to follow. When launches return to an
 // older build, attempts from the newer one do not count.
 func (l *nodeLaunch) failed(ctx context.Context, cause error, made int64) error {
+	if l.step.Kind == plan.KindValidate {
+		return l.testFailed(ctx, cause, made)
+	}
 	trial := l.countLaunch(ctx, cause)
 	defer trial.release()
 	returns := trial.boot.IsReturn() && trial.boot.Upload.ID != l.node.Upload
@@ -223,6 +228,9 @@ func (l *nodeLaunch) intend(ctx context.Context) error {
 	if err := l.chooseImage(ctx); err != nil {
 		return err
 	}
+	if rule := l.validation(); rule != nil {
+		l.node.Validates, l.attempts = l.node.Upload, int64(rule.Attempts)
+	}
 	if l.x.cache.claims.store != nil {
 		l.node.State = resources.StateInit // create claims it; other processes ignore it until then
 	}
@@ -240,7 +248,7 @@ func (l *nodeLaunch) chooseImage(ctx context.Context) (err error) {
 		return err
 	}
 	id := l.step.Upload
-	if made := l.x.results.id(ref.Name, l.provider.Name); made != "" && !l.isPinned(id) { // created by this run
+	if made := l.x.results.id(ref.Name, l.provider.Name); made != "" && !l.isPinned(id) && l.bootableUpload(made) { // created by this run
 		id = made
 	}
 	upload, ok := get[resources.Upload](l.x.cache, resources.Key{Kind: resources.KindUpload, ID: id})
@@ -315,6 +323,9 @@ func (l *nodeLaunch) attempt(ctx context.Context) (err error) {
 	}
 	if err := l.x.hooks().runFor(ctx, hookLaunched, &node); err != nil {
 		return l.nodeError(ctx, instance.ID, err)
+	}
+	if l.step.Kind == plan.KindValidate {
+		return l.tested(ctx, &node)
 	}
 	if err := l.ready(ctx, node); err != nil {
 		return err

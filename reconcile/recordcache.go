@@ -146,7 +146,7 @@ func (l *recordCache) claim(ctx context.Context, step string, node *resources.No
 }
 
 // putFor writes records of a step. They are not planned for until the step ends. New builds and uploads are claimed in the
-// same commit: the cleanup of another builder deletes one that is in progress and that nobody has locked.
+// same commit: the cleanup of another builder deletes a build or an upload in progress without a lock.
 func (l *recordCache) putFor(ctx context.Context, step string, records ...resources.Record) error {
 	ops := l.ops(records)
 	for i := range ops {

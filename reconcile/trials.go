@@ -55,11 +55,12 @@ func (l *nodeLaunch) countLaunch(ctx context.Context, cause error) trialCount {
 	if t, _ := get[resources.Trial](l.x.cache, resources.Key{Kind: resources.KindTrial, ID: u.ID}); !plan.Counts(t, l.x.Now(), cause) {
 		return none
 	}
-	release, err := l.x.slots.acquire(ctx, "trials of "+u.Image+" in "+u.Provider, 1)
+	release, err := l.x.slots.acquire(ctx, trialsSlot(u), 1)
 	if err != nil {
 		return none // the process ends: the launch counts next time
 	}
-	limit := plan.RevertLimit(l.x.Desired.Image(u.Image), l.provider)
+	img := l.x.Desired.Image(u.Image)
+	limit := plan.RevertLimit(img, l.provider)
 	records, _ := l.x.cache.snapshot()
 	trials := plan.TrialsOf(records, u.Image, u.Provider)
 	result := trialCount{release: release}
@@ -67,9 +68,12 @@ func (l *nodeLaunch) countLaunch(ctx context.Context, cause error) trialCount {
 		trials[t.Upload] = t
 		result.changed = append(result.changed, t)
 	}
-	result.boot = trials.Choose(plan.ReadyUploads(records, u.Image, u.Provider), limit)
+	result.boot = trials.BootChoice(img, l.provider, plan.ReadyUploads(records, u.Image, u.Provider))
 	return result
 }
+
+// trialsSlot names the limit that counts launches from the uploads of an image in a provider one after the other.
+func trialsSlot(u *resources.Upload) string { return "trials of " + u.Image + " in " + u.Provider }
 
 // isPinned reports whether a person has pinned an upload.
 func (l *nodeLaunch) isPinned(upload string) bool {

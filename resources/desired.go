@@ -248,6 +248,7 @@ type Image struct {
 	RebuildAge        time.Duration     `config:"rebuild_age" doc:"Age of the newest ready build at which npctl builds the image again; '\"0s\"' means never by age."`
 	Keep              int               `config:"keep" default:"2" min:"1" doc:"Number of newest ready builds to keep."`
 	AutoRevert        bool              `config:"auto_revert" default:"true" doc:"Whether launches return to the newest build that has launched, after 'launch_attempts' launches in a row from a newer one have failed in a provider and the image may be the cause."`
+	Validate          *Validation       `config:"validate" doc:"Nodes that test each new upload before other nodes boot from it."`
 	BuildTimeout      time.Duration     `config:"build_timeout" default:"8h" doc:"Time limit of a build; '\"0s\"' means no limit."`
 	Pause             bool              `config:"pause" default:"false" doc:"Whether builds are paused. Existing builds are kept and uploaded."`
 	PreventDestroy    bool              `config:"prevent_destroy" default:"false" doc:"Whether npctl rejects a plan that would delete the image with all its builds. This also applies after the block is removed."`
@@ -258,6 +259,15 @@ type Image struct {
 	Hashed            HashSource
 	Static            map[string]string // the replacing attributes as text, sensitive ones masked, to show what changed
 	Source            Source
+}
+
+// Validation is the test of each upload of an image before nodes for requests and min_ready boot from it.
+type Validation struct {
+	Label    string        `config:"label,nonempty" doc:"Label of the test nodes. Without it, and in a provider that does not offer it, they may have any label with the image."`
+	Nodes    int           `config:"nodes" default:"1" min:"1" doc:"Number of test nodes that must succeed."`
+	Attempts int           `config:"attempts" default:"3" min:"1" doc:"Number of failed test nodes after which npctl rejects the build in the provider. Quotas, missing capacity and outages do not count."`
+	Program  []string      `config:"program" doc:"Program with its arguments that tests a node after 'node_launched_hook', with the same input and environment. If its exit status is not 0, the node has failed. A path with a slash is relative to the configuration's directory."`
+	Timeout  time.Duration `config:"timeout" default:"30m" doc:"Time limit of the program."`
 }
 
 // Ref returns the reference to the image.

@@ -282,6 +282,7 @@ type Node struct {
 	Shares     bool              `json:"shares,omitempty"`    // it is the slot Slot of a machine that other nodes share
 	IdleSince  time.Time         `json:"idle_since,omitzero"` // of a backing node: when its last slot was deleted
 	Retired    bool              `json:"retired,omitempty"`   // a backing node that gets no more slots: one did not answer, or the cloud does not list it as ready
+	Validates  string            `json:"validates,omitempty"` // of a test node: the ID of its upload; such a node serves no request
 	Importing  State             `json:"importing,omitempty"` // while the server of another owner is imported: the state that the node gets
 
 	// Zuul and Nodepool write the following fields. npctl shows them and never changes them.
@@ -442,7 +443,11 @@ type Trial struct {
 	Since    time.Time `json:"since,omitzero"`
 	Failed   time.Time `json:"failed,omitzero"`
 	Error    string    `json:"error,omitempty"`
-	// Rejected is set while a person forbids launches from the upload, Pinned while a person requires them to use it.
+	// Passed counts the test nodes that have succeeded, Validated is the time at which they were enough, or at which a person has
+	// promoted the build.
+	Passed    int       `json:"passed,omitempty"`
+	Validated time.Time `json:"validated,omitzero"`
+	// Rejected is set while a person or the validation forbids launches from the upload, Pinned while a person requires them to use it.
 	Rejected *Decision `json:"rejected,omitempty"`
 	Pinned   *Decision `json:"pinned,omitempty"`
 }
@@ -452,12 +457,15 @@ func (t *Trial) ForgetFailures() {
 	t.Failures, t.Since, t.Failed, t.Error = 0, time.Time{}, time.Time{}, ""
 }
 
-// Decision of a person about a build.
+// Decision of a person, or of the validation, about a build.
 type Decision struct {
 	Time   time.Time `json:"time"`
-	Actor  string    `json:"actor"` // as in Audit
+	Actor  string    `json:"actor"` // as in Audit, or ValidationActor
 	Reason string    `json:"reason,omitempty"`
 }
+
+// ValidationActor is the actor of a rejection by test nodes.
+const ValidationActor = "its validation"
 
 // Key implements Record.
 func (t *Trial) Key() Key { return Key{KindTrial, t.Upload} }

@@ -25,8 +25,9 @@ Examples:
 
 Exit codes: 0 it is rejected, 1 error.`
 
-const imagePromoteDescription = `Allows launches from a build again, by default from the newest one: ends npctl image reject, and
-forgets the failed launches after which npctl returned to an older build.
+const imagePromoteDescription = `Allows launches from a build, by default from the newest one: ends npctl image reject and a rejection by
+test nodes, forgets the failed launches after which npctl returned to an older build, and replaces the
+validation of the build.
 
 Examples:
   npctl image promote debian
@@ -214,6 +215,9 @@ func (c *imageDecisionCommand) write(ctx context.Context, store state.Store, wor
 		case decidePromote:
 			changed = t.Rejected != nil || t.Failures > 0
 			t.Rejected = nil
+			if img := world.Desired.Image(image); img != nil && img.Validate != nil && !plan.IsValidated(u, &t) {
+				changed, t.Validated = true, now.Time
+			}
 			t.ForgetFailures()
 		case decidePin:
 			for _, other := range inspect.UploadsOf(records, image) {
@@ -245,7 +249,7 @@ func (c *imageDecisionCommand) write(ctx context.Context, store state.Store, wor
 // decisionWords describe what a command has done, if it has changed something or not.
 var decisionWords = map[imageDecision][2]string{
 	decideReject:  {"is rejected", "was rejected already"},
-	decidePromote: {"is used again", "was neither rejected nor failing"},
+	decidePromote: {"is used again", "was used already"},
 	decidePin:     {"is pinned", "was pinned already"},
 	decideUnpin:   {"is not pinned any more", ""},
 }

@@ -124,6 +124,9 @@ func (p *imagePage) uploads() {
 		if u.Current {
 			status += ", current"
 		}
+		if u.Untested {
+			status += ", not validated"
+		}
 		if l := u.Launches; l != nil {
 			status += launchesText(l)
 		}
@@ -153,6 +156,9 @@ func launchesText(l *inspect.ImageLaunches) (all string) {
 	}
 	if l.Rejected != nil {
 		all += ", rejected"
+	}
+	if !l.Validated.IsZero() {
+		all += ", validated"
 	}
 	if l.Failures > 0 {
 		all += ", " + text.Count(l.Failures, "launch failed", "launches failed")

@@ -64,6 +64,8 @@ func titleOf(e entry) string {
 		return string(s.Action) + " " + objectsText(e) + ", moved to " + placementText(s.Move.To)
 	case s.Kind == plan.KindLaunch && s.Record.ID == "":
 		return text.Count(n, "node", "nodes") + poolText(s)
+	case s.Kind == plan.KindValidate:
+		return "test the new build of " + safe(s.Image) + " in " + safe(s.Provider) + " with " + text.Count(n, "node", "nodes") + poolText(s)
 	case s.Kind == plan.KindBuild:
 		return "build " + safe(s.Image) + parens(s.Formats)
 	case s.Kind == plan.KindConvert:

@@ -76,6 +76,7 @@ type nodeExtra struct {
 	Retired            *bool                      `json:"retired,omitempty"`
 	Shares             *bool                      `json:"shares,omitempty"`
 	Importing          *resources.State           `json:"importing,omitempty"`
+	Validates          *string                    `json:"validates,omitempty"`
 }
 
 const (

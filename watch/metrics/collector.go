@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"runtime"
@@ -367,7 +368,11 @@ func builtAt(b *resources.Build) time.Time {
 func (s scrape) uploads() {
 	builds := inspect.BuildsByID(s.Observed.Records)
 	for _, choice := range plan.BootChoices(s.Desired, s.Observed.Records) {
-		u := choice.Upload
+		u := cmp.Or(choice.Upload, choice.Untested)
+		s.gauge("npctl_image_unvalidated", number(choice.Untested != nil), u.Image, u.Provider)
+		if choice.Upload == nil {
+			continue
+		}
 		s.gauge("npctl_image_returned", number(choice.IsReturn()), u.Image, u.Provider)
 		at := u.Created
 		if b := builds[u.Build]; b != nil {
