@@ -139,3 +139,53 @@ func TestConfigsHaveTheTypesOfTheirSchemas(t *testing.T) {
 	same(t, "label", p.Pools[0].Offers[0].Config.Type().Equals(o.Drivers["acme"].Label.Type()), true)
 	same(t, "builder", d.Images[0].Config.Type().Equals(o.Builders["dib"].Type()), true)
 }
+
+// newBuilds is an image with blocks about its new builds, in a provider with one label.
+func newBuilds(blocks string) string {
+	return "label \"l\" {}\ndiskimage \"d\" {\n" + blocks + `
+  builder "dib" { elements = ["vm"] }
+}
+provider "acme" "p" {
+  cloud = "x"
+  pool "a" {
+    label "l" { image = diskimage.d }
+  }
+}`
+}
+
+func TestValidationAndRolloutAreDecoded(t *testing.T) {
+	d := source(t, newBuilds(`
+  validate {
+    label   = "l"
+    program = ["./test.sh"]
+  }
+  rollout {
+    stage { share = 10 }
+    stage {
+      share     = 50
+      successes = 3
+      pause     = "1h"
+    }
+  }`))
+	same(t, "validate", *d.Images[0].Validate, resources.Validation{Label: "l", Nodes: 1, Attempts: 3, Program: []string{"./test.sh"}, Timeout: 30 * time.Minute})
+	same(t, "rollout", d.Images[0].Rollout.Stages, []resources.RolloutStage{{Share: 10, Successes: 1}, {Share: 50, Successes: 3, Pause: time.Hour}})
+	if none := source(t, newBuilds("")).Images[0]; none.Validate != nil || none.Rollout != nil {
+		t.Errorf("without the blocks: %+v, %+v", none.Validate, none.Rollout)
+	}
+}
+
+func TestMistakesAboutNewBuilds(t *testing.T) {
+	for blocks, want := range map[string]string{
+		`validate { label = "m" }`:             `There is no label "m"`,
+		`validate { nodes = 0 }`:               "less than the minimum of 1",
+		`validate { timeout = "soon" }`:        "timeout",
+		`rollout {}`:                           "needs a stage",
+		`rollout { share = 10 }`:               "share",
+		"rollout {\n stage { share = 0 }\n}":   "less than the minimum of 1",
+		"rollout {\n stage { share = 101 }\n}": "the maximum is 100 percent",
+		"rollout {\n stage {}\n}":              "share",
+		"validate {}\nvalidate {}":             "validate",
+	} {
+		wantText(t, loadErrors(t, write(t, map[string]string{"main.hcl": newBuilds(blocks)})), want)
+	}
+}

@@ -45,6 +45,11 @@ func (c *ruleChecker) checkRules() {
 		c.checkProviderImages(p)
 		c.checkAgreement(p)
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.config.images)) {
+		if image := c.config.images[name]; !image.abstract {
+			c.checkNewBuilds(image)
+		}
+	}
 	if c.diags.HasErrors() || slices.Contains(slices.Collect(maps.Values(c.incomplete)), true) {
 		return // an invalid block or an unknown value may use them
 	}
@@ -109,12 +114,12 @@ func (c *ruleChecker) checkPool(p *parsedProvider, pool *parsedPool) {
 		p.in.warning(pool.at.Ptr(), "Pool without labels", fmt.Sprintf("The pool %q of provider %q has no label and no node, so it provides no nodes.", pool.Name, p.Name))
 	}
 	for _, offer := range pool.offers {
-		c.checkLabel(p, offer.Label, offer.at)
+		c.checkLabel(p.in, offer.Label, offer.at)
 		c.checkOfferImage(p, offer)
 	}
 	for _, node := range pool.nodes {
 		for _, label := range node.Labels {
-			c.checkLabel(p, label, node.labelsAt)
+			c.checkLabel(p.in, label, node.labelsAt)
 		}
 	}
 }
@@ -172,13 +177,13 @@ func textOf(config cty.Value, name string) (text string, known bool) {
 	return value.AsString(), true
 }
 
-func (c *ruleChecker) checkLabel(p *parsedProvider, name string, at hcl.Range) {
+func (c *ruleChecker) checkLabel(in *report, name string, at hcl.Range) {
 	if _, ok := c.config.labels[name]; ok || c.partial || c.incomplete["label"] || isPlaceholder(name) {
 		return
 	}
 	names := slices.Collect(maps.Keys(c.config.labels))
 	hint := cmp.Or(didYouMean(name, names), fmt.Sprintf(" Declare it with: label %q {}", name))
-	p.in.problem(at.Ptr(), "Unknown label", fmt.Sprintf("There is no label %q.%s", name, hint))
+	in.problem(at.Ptr(), "Unknown label", fmt.Sprintf("There is no label %q.%s", name, hint))
 }
 
 // checkOfferImage also checks references that are written as objects.
@@ -229,6 +234,24 @@ func (c *ruleChecker) checkProviderImages(p *parsedProvider) {
 		default:
 			own.Image.Kind = image.Kind
 			image.used = image.used || own.Upload
+		}
+	}
+}
+
+// checkNewBuilds checks the blocks about new builds of an image.
+func (c *ruleChecker) checkNewBuilds(image *parsedImage) {
+	if v := image.Validate; v != nil && v.Label != "" {
+		c.checkLabel(image.in, v.Label, image.at)
+	}
+	if image.Rollout == nil {
+		return
+	}
+	if len(image.Rollout.Stages) == 0 {
+		image.in.problem(image.at.Ptr(), "Missing block", fmt.Sprintf("The rollout of %s needs a stage, for example: stage { share = 10 }", image.Ref()))
+	}
+	for _, stage := range image.Rollout.Stages {
+		if stage.Share > 100 {
+			image.in.problem(image.at.Ptr(), "Invalid value", fmt.Sprintf("The share of a stage of %s is %d, and the maximum is 100 percent.", image.Ref(), stage.Share))
 		}
 	}
 }

@@ -91,8 +91,9 @@ type ImageUpload struct {
 	Provider   string          `json:"provider"`
 	Build      string          `json:"build"`
 	State      resources.State `json:"state"`
-	Current    bool            `json:"current,omitempty"`  // new nodes boot from it
-	Untested   bool            `json:"untested,omitempty"` // test nodes have to validate it before nodes boot from it
+	Current    bool            `json:"current,omitempty"`         // new nodes boot from it
+	Untested   bool            `json:"untested,omitempty"`        // test nodes have to validate it before nodes boot from it
+	Rollout    int             `json:"rollout_percent,omitempty"` // the share of the nodes that may boot from it during its rollout
 	Created    time.Time       `json:"created"`
 	Since      time.Time       `json:"state_time"`
 	Seconds    float64         `json:"seconds,omitempty"`
@@ -109,8 +110,9 @@ type ImageUpload struct {
 type ImageLaunches struct {
 	Succeeded time.Time `json:"last_success,omitzero"` // updated at most once per hour
 	Passed    int       `json:"passed_tests,omitempty"`
-	Validated time.Time `json:"validated,omitzero"` // by test nodes, or promoted by a person
-	Failures  int       `json:"failures"`           // since then, in a row, that the image may have caused
+	Completed time.Time `json:"rollout_completed,omitzero"` // or promoted by a person
+	Validated time.Time `json:"validated,omitzero"`         // by test nodes, or promoted by a person
+	Failures  int       `json:"failures"`                   // since then, in a row, that the image may have caused
 	Failed    time.Time `json:"last_failure,omitzero"`
 	Error     string    `json:"error,omitempty"` // of the last failure
 	// Rejected is a decision of a person or of test nodes, Pinned one of a person.
@@ -296,8 +298,11 @@ func (w ImageInput) addUploads(f *Image) {
 			Seconds: u.Seconds, Format: u.Format, Size: u.Size, Name: u.Name, ExternalID: u.ExternalID, Nodes: nodes[u.ID], Error: u.Error}
 		choice := w.BootChoice(f.Name, u.Provider)
 		told.Current, told.Untested = choice.Upload == u, choice.Untested == u
+		if choice.Rollout != nil && choice.Rollout.Upload == u {
+			told.Rollout = choice.Rollout.Share
+		}
 		if t := plan.TrialsOf(w.Observed.Records, f.Name, u.Provider)[u.ID]; t != nil {
-			told.Launches = &ImageLaunches{Succeeded: t.Launched, Passed: t.Passed, Validated: t.Validated, Failures: t.Failures, Failed: t.Failed, Error: t.Error, Rejected: t.Rejected, Pinned: t.Pinned}
+			told.Launches = &ImageLaunches{Succeeded: t.Launched, Passed: t.Passed, Completed: t.Completed, Validated: t.Validated, Failures: t.Failures, Failed: t.Failed, Error: t.Error, Rejected: t.Rejected, Pinned: t.Pinned}
 		}
 		f.Uploads = append(f.Uploads, told)
 	}

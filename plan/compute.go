@@ -37,7 +37,7 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	images := planImages(w, d)
 	use.setQuota(d.deletedBy)
 	place := &placement{world: w, draft: d, capacity: use, plannedUploads: maps.Clone(images.plannedUploads), loginUpdates: images.loginUpdates,
-		tests: map[imageAt][]string{}, blockers: map[*poolOffer]*blocker{}}
+		tests: map[imageAt][]string{}, rollouts: map[imageAt]*rolloutShare{}, blockers: map[*poolOffer]*blocker{}}
 	planUnneeded(w, d)
 	planValidation(w, d, use, place, images)
 	waiting := planRequests(w, d, use, place, nodes)

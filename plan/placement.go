@@ -12,10 +12,11 @@ type placement struct {
 	world          *world
 	draft          *draft
 	capacity       *capacity
-	plannedUploads map[imageAt]string       // upload steps by image and provider, of images without validation
-	tests          map[imageAt][]string     // steps with test nodes by image and provider
-	loginUpdates   map[resources.Key]string // uploads with a changed login, and the step that records it
-	blockers       map[*poolOffer]*blocker  // results of offerBlocker
+	plannedUploads map[imageAt]string        // upload steps by image and provider, of images without validation
+	tests          map[imageAt][]string      // steps with test nodes by image and provider
+	loginUpdates   map[resources.Key]string  // uploads with a changed login, and the step that records it
+	rollouts       map[imageAt]*rolloutShare // the nodes of images in a rollout, with the planned ones
+	blockers       map[*poolOffer]*blocker   // results of offerBlocker
 }
 
 // placementOrder decides between two pools that could launch a node, for min_ready and for requests: first the lower
@@ -95,9 +96,14 @@ func (pl *placement) imageOf(s *Step, at *poolOffer) {
 		return
 	}
 	coming, boot := pl.plannedUploads[imageAt{ref.Name, s.Provider}], pl.draft.boot(ref.Name, s.Provider)
-	if boot.Upload != nil {
-		s.Upload = boot.Upload.ID
-		if update := pl.loginUpdates[boot.Upload.Key()]; update != "" {
+	from := boot.Upload
+	if r := boot.Rollout; r != nil && pl.takesNewer(imageAt{ref.Name, s.Provider}, r) {
+		from = r.Upload
+		s.Evidence = append(s.Evidence, Fact{"build", from.Build}, Fact{"rollout", r.text(pl.world.images[ref.Name].Rollout)})
+	}
+	if from != nil {
+		s.Upload = from.ID
+		if update := pl.loginUpdates[from.Key()]; update != "" {
 			s.Needs = append(s.Needs, update)
 		}
 	}

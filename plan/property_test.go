@@ -213,8 +213,11 @@ func (m *model) imageFor(t *rapid.T, d resources.Desired, o resources.Offer, s S
 		i := slices.IndexFunc(m.Records.Uploads, func(u *resources.Upload) bool { return u.ID == id })
 		return img == nil || img.Validate == nil || i < 0 || IsValidated(m.Records.Uploads[i], t)
 	}
-	if made := m.uploaded[imageAt{o.Image.Name, s.Provider}]; made != "" && may(made) {
-		id = made
+	if made := m.uploaded[imageAt{o.Image.Name, s.Provider}]; made != "" {
+		boot := BootChoiceOf(d, m.Records, o.Image.Name, s.Provider).Upload
+		if img := d.Image(o.Image.Name); id == "" || img == nil || img.Validate == nil && img.Rollout == nil || boot != nil && boot.ID == made {
+			id = made
+		}
 	}
 	if !may(id) {
 		t.Fatalf("launch %s: upload %s of %s is not validated: %+v", s.ID, id, o.Image, trials[id])
@@ -303,7 +306,7 @@ func drawDesired(t *rapid.T) resources.Desired {
 		d.Images = append(d.Images, resources.Image{Name: fmt.Sprintf("image%d", i), Kind: resources.DiskImage, Builder: "exec",
 			Keep: rapid.IntRange(1, 3).Draw(t, "keep"), RebuildAge: time.Duration(rapid.IntRange(0, 2).Draw(t, "rebuild")) * time.Hour,
 			DeleteAfterUpload: rapid.Bool().Draw(t, "delete_after_upload"), Pause: rapid.IntRange(0, 5).Draw(t, "pause") == 0,
-			AutoRevert: rapid.Bool().Draw(t, "auto_revert"), Validate: drawValidation(t),
+			AutoRevert: rapid.Bool().Draw(t, "auto_revert"), Validate: drawValidation(t), Rollout: drawRollout(t),
 			Hashes: resources.Hashes{drawHash(t)}, Formats: rapid.SampledFrom([][]string{nil, {"raw"}}).Draw(t, "formats")})
 	}
 	for i := range rapid.IntRange(0, 4).Draw(t, "labels") {
@@ -321,6 +324,13 @@ func drawValidation(t *rapid.T) *resources.Validation {
 		return nil
 	}
 	return &resources.Validation{Nodes: rapid.IntRange(1, 2).Draw(t, "test nodes"), Attempts: 2}
+}
+
+func drawRollout(t *rapid.T) *resources.Rollout {
+	if !rapid.Bool().Draw(t, "rollout") {
+		return nil
+	}
+	return &resources.Rollout{Stages: []resources.RolloutStage{{Share: rapid.IntRange(1, 100).Draw(t, "share"), Successes: 1}}}
 }
 
 func drawHash(t *rapid.T) resources.Hash {
@@ -448,6 +458,9 @@ func (m *model) drawTrial(t *rapid.T, u *resources.Upload) {
 	if one.Failures > 0 {
 		one.Failed = drawTime(t)
 		one.Since = one.Failed.Add(-time.Minute)
+	}
+	if rapid.Bool().Draw(t, "in a rollout") {
+		one.StageSince = drawTime(t)
 	}
 	if rapid.Bool().Draw(t, "validated") {
 		one.Passed, one.Validated = 1, drawTime(t)

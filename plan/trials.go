@@ -57,6 +57,8 @@ type BootChoice struct {
 	Bad []*resources.Trial
 	// Pinned is the trial of Upload if a person has pinned it. Bad is empty then.
 	Pinned *resources.Trial
+	// Rollout is set while only a part of the nodes boots from a newer upload than Upload.
+	Rollout *Rollout
 	// Untested is the newest upload that has to be validated before nodes boot from it, if it is newer than Upload.
 	Untested *resources.Upload
 }
@@ -85,12 +87,17 @@ func (ts Trials) Choose(ready []*resources.Upload, limit int) (c BootChoice) {
 			if c.Upload == nil {
 				c.Upload = u
 			}
-		case c.Upload == nil || t != nil && !t.Launched.IsZero():
+		case c.Upload == nil || isProven(t):
 			c.Upload = u
 			return c
 		}
 	}
 	return c
+}
+
+// isProven reports whether nodes from an upload have been usable.
+func isProven(t *resources.Trial) bool {
+	return t != nil && (!t.Launched.IsZero() || !t.Validated.IsZero())
 }
 
 func (ts Trials) fails(t *resources.Trial, limit int) bool {
@@ -100,7 +107,7 @@ func (ts Trials) fails(t *resources.Trial, limit int) bool {
 // isOutage reports whether launches from another upload that has launched before failed at the same time.
 func (ts Trials) isOutage(t *resources.Trial, limit int) bool {
 	for _, other := range ts {
-		if other.Upload != t.Upload && !other.Launched.IsZero() && other.Failures >= min(2, limit) && overlap(t, other) {
+		if other.Upload != t.Upload && isProven(other) && other.Failures >= min(2, limit) && overlap(t, other) {
 			return true
 		}
 	}
@@ -178,9 +185,37 @@ func hasLaunched(t *resources.Trial, now time.Time) bool {
 	return t.Failures == 0 && now.Sub(t.Launched) < refreshTrial && !t.Launched.After(now.Add(clockSlack))
 }
 
-// Counts reports whether Count has to be called for the result of a launch. t is the trial of its upload, or nil.
-func Counts(t *resources.Trial, now time.Time, cause error) bool {
-	return cause != nil || t == nil || !hasLaunched(t, now)
+// Counts reports whether CountLaunch has to be called for the result of a launch. t is the trial of its upload, or nil. img is nil if
+// the image is not configured.
+func Counts(img *resources.Image, t *resources.Trial, now time.Time, cause error) bool {
+	inRollout := img != nil && img.Rollout != nil && !isComplete(t)
+	return cause != nil || t == nil || inRollout || !hasLaunched(t, now)
+}
+
+// LaunchResult is the end of a launch from an upload. Cause is nil for a success, otherwise an error that the image may have caused.
+type LaunchResult struct {
+	Upload *resources.Upload
+	Now    time.Time
+	Cause  error
+}
+
+// CountLaunch returns the trials that change by the result of a launch. ready are the ready uploads, the newest build first. It
+// changes no trial of ts.
+func (ts Trials) CountLaunch(img *resources.Image, p *resources.Provider, ready []*resources.Upload, result LaunchResult) []*resources.Trial {
+	changed := ts.Count(result.Upload, result.Now, result.Cause, RevertLimit(img, p))
+	r := ts.BootChoice(img, p, ready).Rollout
+	if result.Cause != nil || r == nil || r.Upload.ID != result.Upload.ID {
+		return changed
+	}
+	t := resources.Trial{Upload: result.Upload.ID, Build: result.Upload.Build}
+	if before := ts[t.Upload]; before != nil {
+		t = *before
+	}
+	t.Launched = result.Now
+	t.ForgetFailures()
+	r.Advance(&t, img.Rollout)
+	changed = slices.DeleteFunc(changed, func(c *resources.Trial) bool { return c.Upload == t.Upload })
+	return append(changed, &t)
 }
 
 // Count returns the trials that change by the result of a launch from an upload: nil for a success, otherwise an error
@@ -226,6 +261,7 @@ func (d *draft) boot(image, provider string) BootChoice {
 // returns the upload that they use.
 func (ip *imagePlanner) noteReturn(img *resources.Image, p *resources.Provider) *resources.Upload {
 	c := ip.draft.boot(img.Name, p.Name)
+	ip.noteRollout(img, p, c)
 	at := uploadAddress(p.Name, img.Name)
 	switch {
 	case c.Pinned != nil:
@@ -260,7 +296,7 @@ func decided(what string, d *resources.Decision) string {
 // neededByLaunches returns the upload that retention keeps beyond the number to keep, or nil: the pinned one, or the newest one with a
 // successful launch, to which launches may have to return.
 func (ip *imagePlanner) neededByLaunches(img *resources.Image, provider string) *resources.Upload {
-	if c := ip.draft.boot(img.Name, provider); c.Pinned != nil {
+	if c := ip.draft.boot(img.Name, provider); c.Pinned != nil || c.Rollout != nil {
 		return c.Upload
 	}
 	if img.Validate == nil && RevertLimit(img, ip.world.providers[provider]) == 0 {
@@ -268,7 +304,7 @@ func (ip *imagePlanner) neededByLaunches(img *resources.Image, provider string) 
 	}
 	trials := ip.world.trials[imageAt{img.Name, provider}]
 	for _, u := range ip.draft.readyUploads(img.Name, provider) {
-		if t := trials[u.ID]; t != nil && !t.Launched.IsZero() && t.Failures == 0 {
+		if t := trials[u.ID]; isProven(t) && t.Failures == 0 {
 			return u
 		}
 	}

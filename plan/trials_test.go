@@ -45,7 +45,7 @@ func (l *launchHistory) end(id string, ok bool) string {
 	if !ok {
 		cause = errors.New("does not answer\nmore")
 	}
-	for _, t := range l.trials.Count(l.upload(id), l.now, cause, attempts) {
+	for _, t := range l.trials.CountLaunch(&l.image, &resources.Provider{LaunchAttempts: attempts}, l.ready, LaunchResult{Upload: l.upload(id), Now: l.now, Cause: cause}) {
 		l.trials[t.Upload] = t
 	}
 	return l.next()
@@ -144,6 +144,45 @@ func TestValidationStories(t *testing.T) {
 	}
 }
 
+// TestRolloutStories reads stories of an image with a rollout: 10 % until two launches succeed, 50 % until one does, after an hour at least. In
+// addition to the other words, "%2@10" is a rollout of upload 2 at 10 %, "%" that there is none.
+func TestRolloutStories(t *testing.T) {
+	for name, story := range map[string]string{
+		"stage by stage":                             "1+ =1 %2@10 2+ %2@10 2+ =1 %2@50 2h 2+ =2 %",
+		"the pause has to pass":                      "1+ 2+ 2+ %2@50 2+ 2+ %2@50 1h 2+ =2 %",
+		"it returns and stays so":                    "1+ 2+ 2- 2- %2@10 2- =1 % 1+ =1 %",
+		"a success between failures":                 "1+ 2- 2- 2+ 2- %2@10 2+ %2@50",
+		"without an older build all launches use it": "=2 % 2+ =2 %",
+		"an older build that fails is no base":       "1+ 1- 1- 1- 2h =2 %",
+		"a newer build starts against the base":      "1+ 2+ 2+ %2@50 u3 =1 %3@10 3+ 3+ %3@50 2h 3+ =3 %",
+		"a newer bad build returns to the base":      "1+ 2+ 2+ %2@50 u3 3- 3- 3- =1 %",
+		"a rejected one too":                         "1+ 2+ 2+ %2@50 u3 3+ 3! =1 %",
+		"a newer one that has never launched":        "1+ 2+ 2+ %2@50 u3 %3@10 3! =1 %2@50",
+		"late launches of an old build do not count": "1+ 2+ u3 2+ 2+ 2+ %3@10",
+		"a person promotes":                          "1+ 2+ %2@10 2c =2 %",
+		"a pin":                                      "1+ 2+ 2^ =2 % 2~ =1 %2@10",
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLaunches(2)
+			l.image.Rollout = &resources.Rollout{Stages: []resources.RolloutStage{{Share: 10, Successes: 2}, {Share: 50, Successes: 1, Pause: time.Hour}}}
+			for i, word := range strings.Fields(story) {
+				l.tell(t, word, strings.Join(strings.Fields(story)[:i+1], " "))
+			}
+		})
+	}
+}
+
+// A block that is added later changes nothing for the upload in use.
+func TestRolloutOfAnUploadInUse(t *testing.T) {
+	l := newLaunches(2)
+	l.tell(t, "1+", "")
+	l.tell(t, "2+", "")
+	l.image.Rollout = &resources.Rollout{Stages: []resources.RolloutStage{{Share: 10, Successes: 2}}}
+	for _, word := range []string{"=2", "%", "u3", "=2", "%3@10"} {
+		l.tell(t, word, word)
+	}
+}
+
 func TestBuildsOfOthersCountAsValidated(t *testing.T) {
 	l := newLaunches(2)
 	l.image.Validate = &resources.Validation{Nodes: 1, Attempts: 1}
@@ -166,6 +205,14 @@ func (l *launchHistory) tell(t *testing.T, word, story string) {
 		if got := l.untested(); got != word[1:] {
 			t.Fatalf("%s: the upload to test is %q", story, got)
 		}
+	case word[0] == '%':
+		got := "%"
+		if r := l.choice().Rollout; r != nil {
+			got = fmt.Sprintf("%%%s@%d", r.Upload.ID, r.Share)
+		}
+		if got != word {
+			t.Fatalf("%s: the rollout is %q", story, got)
+		}
 	case word[0] == 't':
 		l.now = l.now.Add(time.Second)
 		l.test(last[1:], strings.HasSuffix(word, "+"))
@@ -185,6 +232,10 @@ func (l *launchHistory) tell(t *testing.T, word, story string) {
 		if strings.HasSuffix(word, "^") {
 			c.Pinned = &resources.Decision{Time: l.now, Actor: "anna@host"}
 		}
+		l.trials[last] = &c
+	case word[len(word)-1] == 'c':
+		c := *l.trials[last]
+		c.Completed = l.now
 		l.trials[last] = &c
 	case word[len(word)-1] == '*':
 		c := *l.trials[last]

@@ -19,8 +19,9 @@ func IsValidated(u *resources.Upload, t *resources.Trial) bool {
 // BootChoice selects the upload from which nodes of an image boot in a provider. img and p are nil if they are not configured. ready
 // are the ready uploads, the newest build first.
 func (ts Trials) BootChoice(img *resources.Image, p *resources.Provider, ready []*resources.Upload) BootChoice {
+	limit := RevertLimit(img, p)
 	if img == nil || img.Validate == nil {
-		return ts.Choose(ready, RevertLimit(img, p))
+		return ts.withRollout(ts.Choose(ready, limit), img, ready, limit)
 	}
 	var usable []*resources.Upload
 	var untested *resources.Upload
@@ -33,7 +34,7 @@ func (ts Trials) BootChoice(img *resources.Image, p *resources.Provider, ready [
 			untested = u
 		}
 	}
-	c := ts.Choose(usable, RevertLimit(img, p))
+	c := ts.withRollout(ts.Choose(usable, limit), img, usable, limit)
 	c.Untested = untested
 	return c
 }
@@ -63,7 +64,7 @@ func (ts Trials) CountTest(u *resources.Upload, by Tester, cause error) *resourc
 		t = *before
 	}
 	if t.Passed++; t.Passed >= by.Rule.Nodes && t.Rejected == nil {
-		t.Validated, t.Launched = by.Now, by.Now
+		t.Validated = by.Now
 		t.ForgetFailures()
 	}
 	return &t

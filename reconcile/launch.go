@@ -248,7 +248,7 @@ func (l *nodeLaunch) chooseImage(ctx context.Context) (err error) {
 		return err
 	}
 	id := l.step.Upload
-	if made := l.x.results.id(ref.Name, l.provider.Name); made != "" && !l.isPinned(id) && l.bootableUpload(made) { // created by this run
+	if made := l.x.results.id(ref.Name, l.provider.Name); made != "" && (id == "" || !l.isPinned(id) && l.mayBoot(made)) { // created by this run
 		id = made
 	}
 	upload, ok := get[resources.Upload](l.x.cache, resources.Key{Kind: resources.KindUpload, ID: id})

@@ -52,23 +52,22 @@ func (l *nodeLaunch) countLaunch(ctx context.Context, cause error) trialCount {
 	if broken := (nodeError{}); !ok || cause != nil && !errors.As(cause, &broken) {
 		return none
 	}
-	if t, _ := get[resources.Trial](l.x.cache, resources.Key{Kind: resources.KindTrial, ID: u.ID}); !plan.Counts(t, l.x.Now(), cause) {
+	img := l.x.Desired.Image(u.Image)
+	if t, _ := get[resources.Trial](l.x.cache, resources.Key{Kind: resources.KindTrial, ID: u.ID}); !plan.Counts(img, t, l.x.Now(), cause) {
 		return none
 	}
 	release, err := l.x.slots.acquire(ctx, trialsSlot(u), 1)
 	if err != nil {
 		return none // the process ends: the launch counts next time
 	}
-	img := l.x.Desired.Image(u.Image)
-	limit := plan.RevertLimit(img, l.provider)
 	records, _ := l.x.cache.snapshot()
-	trials := plan.TrialsOf(records, u.Image, u.Provider)
+	trials, ready := plan.TrialsOf(records, u.Image, u.Provider), plan.ReadyUploads(records, u.Image, u.Provider)
 	result := trialCount{release: release}
-	for _, t := range trials.Count(u, l.x.Now(), cause, limit) {
+	for _, t := range trials.CountLaunch(img, l.provider, ready, plan.LaunchResult{Upload: u, Now: l.x.Now(), Cause: cause}) {
 		trials[t.Upload] = t
 		result.changed = append(result.changed, t)
 	}
-	result.boot = trials.BootChoice(img, l.provider, plan.ReadyUploads(records, u.Image, u.Provider))
+	result.boot = trials.BootChoice(img, l.provider, ready)
 	return result
 }
 

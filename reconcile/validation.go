@@ -94,13 +94,13 @@ func (l *nodeLaunch) tested(ctx context.Context, node *resources.Node) error {
 	return nil
 }
 
-// bootableUpload reports whether launches may use an upload that this run has created.
-func (l *nodeLaunch) bootableUpload(id string) bool {
+// mayBoot reports whether launches may use an upload that this run has created instead of the planned one.
+func (l *nodeLaunch) mayBoot(id string) bool {
 	img := l.x.Desired.Image(l.offer.Image.Name)
-	if l.step.Kind == plan.KindValidate || img == nil || img.Validate == nil {
+	if l.step.Kind == plan.KindValidate || img == nil || img.Validate == nil && img.Rollout == nil {
 		return true
 	}
-	u, ok := get[resources.Upload](l.x.cache, resources.Key{Kind: resources.KindUpload, ID: id})
-	t, _ := get[resources.Trial](l.x.cache, resources.Key{Kind: resources.KindTrial, ID: id})
-	return ok && plan.IsValidated(u, t)
+	records, _ := l.x.cache.snapshot()
+	boot := plan.BootChoiceOf(l.x.Desired, records, img.Name, l.provider.Name).Upload
+	return boot != nil && boot.ID == id
 }

@@ -249,6 +249,7 @@ type Image struct {
 	Keep              int               `config:"keep" default:"2" min:"1" doc:"Number of newest ready builds to keep."`
 	AutoRevert        bool              `config:"auto_revert" default:"true" doc:"Whether launches return to the newest build that has launched, after 'launch_attempts' launches in a row from a newer one have failed in a provider and the image may be the cause."`
 	Validate          *Validation       `config:"validate" doc:"Nodes that test each new upload before other nodes boot from it."`
+	Rollout           *Rollout          `config:"rollout" doc:"Stages in which a new upload replaces the one before it for launches. Without this block, all launches use a new upload at once."`
 	BuildTimeout      time.Duration     `config:"build_timeout" default:"8h" doc:"Time limit of a build; '\"0s\"' means no limit."`
 	Pause             bool              `config:"pause" default:"false" doc:"Whether builds are paused. Existing builds are kept and uploaded."`
 	PreventDestroy    bool              `config:"prevent_destroy" default:"false" doc:"Whether npctl rejects a plan that would delete the image with all its builds. This also applies after the block is removed."`
@@ -268,6 +269,18 @@ type Validation struct {
 	Attempts int           `config:"attempts" default:"3" min:"1" doc:"Number of failed test nodes after which npctl rejects the build in the provider. Quotas, missing capacity and outages do not count."`
 	Program  []string      `config:"program" doc:"Program with its arguments that tests a node after 'node_launched_hook', with the same input and environment. If its exit status is not 0, the node has failed. A path with a slash is relative to the configuration's directory."`
 	Timeout  time.Duration `config:"timeout" default:"30m" doc:"Time limit of the program."`
+}
+
+// Rollout limits the launches from a new upload of an image.
+type Rollout struct {
+	Stages []RolloutStage `config:"stage" doc:"A stage. After the last one, all launches use the upload."`
+}
+
+// RolloutStage is a part of a rollout.
+type RolloutStage struct {
+	Share     int           `config:"share,required" min:"1" doc:"Percentage of the nodes of the image in a provider that may run from the new upload, rounded up."`
+	Successes int           `config:"successes" default:"1" min:"1" doc:"Number of successful launches from the new upload that end the stage."`
+	Pause     time.Duration `config:"pause" default:"0s" doc:"Minimum duration of the stage, from its first successful launch."`
 }
 
 // Ref returns the reference to the image.

@@ -447,6 +447,12 @@ type Trial struct {
 	// promoted the build.
 	Passed    int       `json:"passed,omitempty"`
 	Validated time.Time `json:"validated,omitzero"`
+	// Stage is the stage of the rollout, from 0; StagePassed counts its successful launches, StageSince is the time of the one
+	// that began it. Completed is the end of the last stage, or the time at which a person has promoted the build.
+	Stage       int       `json:"stage,omitempty"`
+	StagePassed int       `json:"stage_passed,omitempty"`
+	StageSince  time.Time `json:"stage_since,omitzero"`
+	Completed   time.Time `json:"completed,omitzero"`
 	// Rejected is set while a person or the validation forbids launches from the upload, Pinned while a person requires them to use it.
 	Rejected *Decision `json:"rejected,omitempty"`
 	Pinned   *Decision `json:"pinned,omitempty"`

@@ -218,6 +218,9 @@ func (c *imageDecisionCommand) write(ctx context.Context, store state.Store, wor
 			if img := world.Desired.Image(image); img != nil && img.Validate != nil && !plan.IsValidated(u, &t) {
 				changed, t.Validated = true, now.Time
 			}
+			if img := world.Desired.Image(image); img != nil && img.Rollout != nil && t.Completed.IsZero() {
+				changed, t.Completed = true, now.Time
+			}
 			t.ForgetFailures()
 		case decidePin:
 			for _, other := range inspect.UploadsOf(records, image) {

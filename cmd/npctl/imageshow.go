@@ -127,6 +127,9 @@ func (p *imagePage) uploads() {
 		if u.Untested {
 			status += ", not validated"
 		}
+		if u.Rollout > 0 {
+			status += fmt.Sprintf(", rollout %d %%", u.Rollout)
+		}
 		if l := u.Launches; l != nil {
 			status += launchesText(l)
 		}

@@ -373,6 +373,11 @@ func (s scrape) uploads() {
 		if choice.Upload == nil {
 			continue
 		}
+		share := 1.0
+		if choice.Rollout != nil {
+			share = float64(choice.Rollout.Share) / 100
+		}
+		s.gauge("npctl_image_rollout_share", share, u.Image, u.Provider)
 		s.gauge("npctl_image_returned", number(choice.IsReturn()), u.Image, u.Provider)
 		at := u.Created
 		if b := builds[u.Build]; b != nil {

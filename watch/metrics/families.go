@@ -118,6 +118,8 @@ var families = []Family{
 		Help: "Age of the build of the newest ready upload of an image in a provider. Nodes boot from this upload.", Watch: "twice its rebuild_age"},
 	{Name: "npctl_image_returned", Kind: Gauge, Labels: []string{"image", "provider"},
 		Help: "1 when launches have returned to an older build of the image, because launches in a row from the newest one failed.", Watch: "1: see npctl why image/NAME"},
+	{Name: "npctl_image_rollout_share", Kind: Gauge, Labels: []string{"image", "provider"},
+		Help: "Part of the nodes that may boot from the newest usable build of the image: 1 without a rollout.", Watch: "less than 1 for longer than the stages take"},
 	{Name: "npctl_image_unvalidated", Kind: Gauge, Labels: []string{"image", "provider"},
 		Help: "1 while test nodes have to validate a newer upload of the image before nodes boot from it.", Watch: "1 for longer than a validation takes"},
 	{Name: "npctl_image_failures", Kind: Gauge, Labels: []string{"image"},
