@@ -22,8 +22,8 @@ func isComplete(t *resources.Trial) bool {
 	return t != nil && (!t.Completed.IsZero() || !t.Launched.IsZero() && t.StageSince.IsZero())
 }
 
-// withRollout changes a choice while the upload that it selects is in a rollout: Upload is the newest older one that is complete. Without
-// such an upload there is no rollout. usable are the uploads of the choice, the newest build first.
+// withRollout changes a choice while the upload that it selects is in a rollout: Upload becomes the newest complete upload before it.
+// Without such an upload there is no rollout. usable are the uploads of the choice, the newest build first.
 func (ts Trials) withRollout(c BootChoice, img *resources.Image, usable []*resources.Upload, limit int) BootChoice {
 	if img == nil || img.Rollout == nil || c.Upload == nil || c.Pinned != nil || isComplete(ts[c.Upload.ID]) {
 		return c

@@ -45,6 +45,15 @@ diskimage "debian" {
     formats = ["raw"]
   }
   rebuild_age     = "10s"
+  validate {
+    attempts = 1000 # the faults of the clouds are no fault of the image
+  }
+  rollout {
+    stage {
+      share     = 50
+      successes = 3
+    }
+  }
   keep            = 1
   connection_port = %[1]d
 }
