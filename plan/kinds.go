@@ -71,7 +71,6 @@ var (
 // The kinds of steps on uploads.
 var (
 	KindUpload        = define(ActionUpload, ThingUpload, "", KindInfo{Slot: SlotUpload, Claims: true})
-	KindValidate      = define(ActionValidate, ThingUpload, "", KindInfo{})
 	KindImportImage   = define(ActionImport, ThingUpload, "", KindInfo{})
 	KindUpdateUpload  = define(ActionUpdate, ThingUpload, "", KindInfo{Brief: true})
 	KindMoveUpload    = define(ActionMove, ThingUpload, "", KindInfo{Brief: true})
@@ -83,6 +82,7 @@ var (
 // The kinds of steps on nodes; a slot is a node of a static machine.
 var (
 	KindLaunch         = define(ActionLaunch, ThingNode, "", KindInfo{}) // claims its node itself: there may be no record yet
+	KindValidate       = define(ActionValidate, ThingNode, "", KindInfo{})
 	KindImportNode     = define(ActionImport, ThingNode, "", KindInfo{})
 	KindRegisterSlot   = define(ActionRegister, ThingNode, "", KindInfo{Claims: true})
 	KindCheckSlot      = define(ActionUpdate, ThingNode, checking, KindInfo{Claims: true}) // checks the machine as for a new slot

@@ -27,7 +27,6 @@ var fieldsOf = func() map[Kind]string {
 		KindDeleteFile:   image + "Format External",
 
 		KindUpload:        upload + "Values Replaces",
-		KindValidate:      upload + "Pool Label Upload Values",
 		KindImportImage:   upload,
 		KindUpdateUpload:  upload,
 		KindMoveUpload:    upload,
@@ -36,6 +35,7 @@ var fieldsOf = func() map[Kind]string {
 		KindDeleteUpload:  upload + "Replaces",
 
 		KindLaunch:         node + image + request + "Upload Values Zone Move Replaces",
+		KindValidate:       node + image + "Upload Values",
 		KindImportNode:     node + "Becomes",
 		KindRegisterSlot:   slot,
 		KindCheckSlot:      slot,

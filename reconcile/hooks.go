@@ -110,7 +110,8 @@ func (hs hooks) runOn(ctx context.Context, n *resources.Node, h hook, event stri
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	h.stdin = append(node, '\n')
+	node = append(node, '\n')
+	h.stdin = node
 	h.facts = []any{"node", n.ID, "provider", n.Provider}
 	h.env = map[string]string{"NPCTL_EVENT": event, "NPCTL_NODE_ID": n.ID, "NPCTL_PROVIDER": n.Provider, "NPCTL_POOL": n.Pool,
 		"NPCTL_LABEL": strings.Join(n.Labels, ","), "NPCTL_EXTERNAL_ID": n.ExternalID, "NPCTL_ADDRESS": n.Addresses.Interface}

@@ -27,7 +27,6 @@ var runs = map[plan.Kind]run{
 	plan.KindDeleteFile:   idOf(noID, (*execution).deleteFile),
 
 	plan.KindUpload:        (*execution).upload,
-	plan.KindValidate:      (*execution).validate,
 	plan.KindImportImage:   (*execution).importImage,
 	plan.KindUpdateUpload:  idOf(recordID, (*execution).updateUpload),
 	plan.KindMoveUpload:    idOf(recordID, (*execution).moveRecord),
@@ -36,6 +35,7 @@ var runs = map[plan.Kind]run{
 	plan.KindDeleteUpload:  idOf(recordID, (*execution).deleteUpload),
 
 	plan.KindLaunch:         (*execution).launch,
+	plan.KindValidate:       (*execution).validate,
 	plan.KindImportNode:     (*execution).importNode,
 	plan.KindRegisterSlot:   (*execution).registerStatic,
 	plan.KindCheckSlot:      (*execution).registerStatic,

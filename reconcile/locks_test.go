@@ -27,6 +27,7 @@ func TestStepsOfImagesAreUnderTheLockOfTheirImage(t *testing.T) {
 		"record of image":  {plan.Step{Kind: plan.KindUpdateRecord, Record: resources.Key{Kind: resources.KindImage, ID: "debian"}}, "image debian"},
 		"leaked server":    {plan.Step{Kind: plan.KindDeleteLeftover, Type: "instance", Provider: "cloud"}, "provider cloud"},
 		"launch":           {plan.Step{Kind: plan.KindLaunch, Provider: "cloud"}, "provider cloud"},
+		"validation":       {plan.Step{Kind: plan.KindValidate, Image: "debian", Provider: "cloud"}, "provider cloud"},
 		"request":          {plan.Step{Kind: plan.KindServe, Provider: "cloud"}, "provider cloud"},
 		"nobody's request": {plan.Step{Kind: plan.KindDecline}, ""},
 	} {

@@ -188,6 +188,7 @@ func fleet() []resources.Record {
 			Format: "qcow2", ExternalID: "image-7", Size: 5},
 		&resources.Upload{ID: "0000000009", Image: "debian", Build: build, Provider: "cloud", State: resources.StateDeleting, StateTime: at, Created: at,
 			Format: "qcow2", ExternalID: "image-9"},
+		&resources.Trial{Upload: "0000000007", Build: build, Launched: at, Validated: at, Passed: 1},
 		node(3, resources.StateBuilding, nil),
 		node(4, resources.StateInUse, func(n *resources.Node) {
 			n.Requestor, n.Request, n.Lease = "ci", "0000000002", &resources.Lease{Holder: "ci", Until: at.Add(time.Hour), Seconds: 60}

@@ -80,20 +80,12 @@ func groupSteps(p plan.Plan, all bool) []group {
 
 // compareEntries orders entries by pool, label and action; entries without a pool come last.
 func compareEntries(a, b entry) int {
-	x, y := poolOf(a), poolOf(b)
+	x, y := a.lead[0], b.lead[0]
 	if (x.Pool == "") != (y.Pool == "") {
 		return cmp.Compare(y.Pool, x.Pool)
 	}
 	return cmp.Or(cmp.Compare(x.Pool, y.Pool), cmp.Compare(x.Label, y.Label),
 		cmp.Compare(actionRank(a.creating()[0].Action), actionRank(b.creating()[0].Action)))
-}
-
-// poolOf returns the pool and the label of an entry about nodes. The steps of an image have their own order.
-func poolOf(e entry) (at struct{ Pool, Label string }) {
-	if s := e.lead[0]; s.Thing == plan.ThingNode {
-		at.Pool, at.Label = s.Pool, s.Label
-	}
-	return at
 }
 
 // actions lists the actions in the order of a summary.

@@ -26,7 +26,7 @@ func planImport(entries []state.Entry, role bolt.Role) (importPlan, error) {
 	var p importPlan
 	for _, e := range entries {
 		switch r := e.Record.(type) {
-		case *resources.Build, *resources.Upload, *resources.Node:
+		case *resources.Build, *resources.Upload, *resources.Trial, *resources.Node:
 			p.records = append(p.records, forZooKeeper(r))
 			continue
 		case *resources.Request:
@@ -85,6 +85,7 @@ func planExport(in exportInput) (exportPlan, error) {
 	}
 	p := exportPlan{sequences: maps.Clone(in.sequences)}
 	needed, shared := in.buildsOfUploads()
+	uploads := in.movingUploads()
 	var chosen []resources.Record
 	var paused []string
 	buildsLeft := map[string]bool{} // by image
@@ -98,6 +99,8 @@ func planExport(in exportInput) (exportPlan, error) {
 			moves = in.providers[r.Provider]
 		case *resources.Upload:
 			moves = in.providers[r.Provider]
+		case *resources.Trial:
+			moves = uploads[r.Upload]
 		case *resources.Build:
 			moves = needed[r.ID] || slices.ContainsFunc(in.desired.Images, func(i resources.Image) bool { return i.Name == r.Image })
 			buildsLeft[r.Image] = buildsLeft[r.Image] || !moves || shared[r.ID]
@@ -152,6 +155,19 @@ func (in *exportInput) buildsOfUploads() (needed, shared map[string]bool) {
 		}
 	}
 	return needed, shared
+}
+
+// movingUploads returns the uploads in the providers that move, by their present and former IDs.
+func (in *exportInput) movingUploads() map[string]bool {
+	moving := map[string]bool{}
+	for _, e := range in.entries {
+		if u, ok := e.Record.(*resources.Upload); ok && in.providers[u.Provider] {
+			for _, id := range append([]string{u.ID}, u.Former...) {
+				moving[id] = true
+			}
+		}
+	}
+	return moving
 }
 
 // frozenWithoutRecord returns the configured providers that are frozen and have no private record.

@@ -20,7 +20,7 @@ import (
 
 // migratedKinds lists the kinds that are private in a file and shared in ZooKeeper, in the order of writing: a record
 // follows the records that it refers to.
-var migratedKinds = []resources.Kind{resources.KindBuild, resources.KindUpload, resources.KindNode}
+var migratedKinds = []resources.Kind{resources.KindBuild, resources.KindUpload, resources.KindTrial, resources.KindNode}
 
 // openRequests returns an error if a request is open. Requests do not move: they are short-lived, and the other store
 // assigns other IDs.
@@ -57,6 +57,10 @@ func forFile(record resources.Record, uploads map[string]string) resources.Recor
 	case *resources.Upload:
 		moved := *r
 		moved.ID = cmp.Or(uploads[r.ID], r.ID)
+		return &moved
+	case *resources.Trial:
+		moved := *r
+		moved.Upload = cmp.Or(uploads[r.Upload], r.Upload)
 		return &moved
 	case *resources.Node:
 		moved := *r

@@ -196,6 +196,9 @@ func clone(record resources.Record) resources.Record {
 		c := *r
 		c.Former = slices.Clone(r.Former)
 		return &c
+	case *resources.Trial:
+		c := *r
+		return &c
 	default:
 		return record
 	}
@@ -203,7 +206,7 @@ func clone(record resources.Record) resources.Record {
 
 func shared(kind resources.Kind) bool {
 	switch kind {
-	case resources.KindRequest, resources.KindNode, resources.KindBuild, resources.KindUpload:
+	case resources.KindRequest, resources.KindNode, resources.KindBuild, resources.KindUpload, resources.KindTrial:
 		return true
 	default:
 		return false

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -106,6 +107,8 @@ func (c *change) pathFor() (at string, ok bool) {
 		return nodesDir + "/" + r.ID, true
 	case *resources.Build:
 		return buildPath(r.Image, r.ID), true
+	case *resources.Trial:
+		return trialsDir + "/" + url.PathEscape(r.Upload), true // the ID of an upload of Nodepool is a path
 	case *resources.Upload:
 		dir := uploadsDir(r.Image, r.Build, r.Provider) + "/"
 		if sequence.MatchString(r.ID) { // npctl's own; the znode is numbered in its directory
@@ -169,7 +172,7 @@ func (c *change) revision() state.Revision {
 // checkMove rejects a state transition that resources.LegalTransition forbids. From a state that only other programs
 // know, every transition is valid.
 func (c *change) checkMove() error {
-	if c.imported {
+	if c.imported || c.Subject.Kind == resources.KindTrial { // a trial has no state
 		return nil
 	}
 	var from resources.State

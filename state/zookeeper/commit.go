@@ -263,10 +263,12 @@ func (t *transactions) locksFor(changes []*change) ([]string, error) {
 	return dirs, nil
 }
 
-// lockDir returns the lock directory that guards the record. New requests and nodes need no lock. The lock of a new
+// lockDir returns the lock directory that guards the record. Trials, new requests and new nodes need no lock. The lock of a new
 // build or upload keeps two processes from working on the same one.
 func (c *change) lockDir() string {
 	switch {
+	case c.Subject.Kind == resources.KindTrial: // its writers ignore the revision
+		return ""
 	case c.old != nil:
 		return claimDir(c.present(), c.old.ref, resources.StateOf(c.old.record))
 	case c.imported: // no process works on a record that does not exist

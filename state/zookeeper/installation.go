@@ -99,7 +99,7 @@ func (in *installation) prepare(ctx context.Context) error {
 // ensureDirs creates the directories that all programs need.
 func (in *installation) ensureDirs(ctx context.Context) error {
 	if !in.session.readOnly {
-		for _, dir := range []string{rootDir, requestsDir, requestLocks, nodesDir, imagesDir, registryDir, poolsDir, launchersDir, buildersDir} {
+		for _, dir := range []string{rootDir, requestsDir, requestLocks, nodesDir, imagesDir, registryDir, poolsDir, launchersDir, buildersDir, trialsDir} {
 			if err := in.session.ensure(ctx, dir, nil); err != nil {
 				return err
 			}

@@ -40,6 +40,8 @@ func codecOf(kind resources.Kind) codec {
 		return codec{decodeNode, nodeValues, nodeExtras, freshNode}
 	case resources.KindBuild:
 		return codec{decodeBuild, buildValues, buildExtras, nil}
+	case resources.KindTrial:
+		return codec{decodeTrial, trialValues, extras{own: reflect.TypeFor[struct{}]()}, nil}
 	default:
 		return codec{decodeUpload, uploadValues, uploadExtras, nil}
 	}

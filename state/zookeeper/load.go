@@ -22,7 +22,7 @@ func (m *mirror) load(ctx context.Context) error {
 		m.cache.deletedDuringLoad = nil
 		m.mu.Unlock()
 	}()
-	level := []string{rootDir, namedDir, frozenDir}
+	level := slices.Clone(watchedDirs)
 	for len(level) > 0 {
 		next, err := m.loadLevel(ctx, level)
 		if err != nil {
@@ -68,7 +68,7 @@ func (m *mirror) loadLevel(ctx context.Context, paths []string) (next []string, 
 func (m *mirror) list(ctx context.Context, at string) (l listing, err error) {
 	p := parsePath(at)
 	if p.hasContent() {
-		if l.result, err = m.read(ctx, at); err != nil || !l.there || p.role == roleComponent || p.kind == resources.KindRequest {
+		if l.result, err = m.read(ctx, at); err != nil || !l.there || p.role == roleComponent || p.kind == resources.KindRequest || p.kind == resources.KindTrial {
 			return l, err
 		}
 	}

@@ -93,7 +93,7 @@ func (m *memory) change(owner int64, ops ...any) ([]zk.MultiResponse, error) {
 	m.zxid++
 	for _, c := range m.clients {
 		for _, event := range events {
-			for _, watched := range []string{rootDir, namedDir, frozenDir} {
+			for _, watched := range watchedDirs {
 				if under(event.Path, testChroot+watched) {
 					c.session.onEvent(event)
 				}

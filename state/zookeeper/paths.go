@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -26,10 +27,14 @@ const (
 	keyAt            = ownDir + "/hash-key" // see resources.HashKey
 	namedDir         = ownDir + "/locks"    // of state.Store.Lock
 	frozenDir        = ownDir + "/frozen"   // has a flag for each frozen provider
+	trialsDir        = ownDir + "/trials"   // see resources.Trial
 	lockName         = "lock"               // name of every lock directory except those of requests
 	pauseName        = "pause"              // flag of an image
 	buildRequestName = "request-build"      // flag of an image
 )
+
+// watchedDirs are the directories that the store reads.
+var watchedDirs = []string{rootDir, namedDir, frozenDir, trialsDir}
 
 var (
 	sequence  = regexp.MustCompile(`^-?\d{10}$`)
@@ -73,6 +78,8 @@ func parsePath(at string) znodeRef {
 		p.role = lockRole(len(p.parts) - 2)
 	case under(at, frozenDir):
 		p.role = [...]role{roleDir, roleFlag, roleOther}[min(len(p.parts)-2, 2)]
+	case under(at, trialsDir):
+		p.trial()
 	case under(at, requestLocks):
 		p.role = lockRole(len(p.parts) - 2)
 	case under(at, requestsDir):
@@ -100,6 +107,17 @@ func (p *znodeRef) request() {
 		p.role = roleDir
 	case 3:
 		p.role, p.kind, p.id = roleRecord, resources.KindRequest, p.parts[2]
+	}
+}
+
+func (p *znodeRef) trial() {
+	switch len(p.parts) {
+	case 2:
+		p.role = roleDir
+	case 3:
+		if id, err := url.PathUnescape(p.parts[2]); err == nil {
+			p.role, p.kind, p.id = roleRecord, resources.KindTrial, id
+		}
 	}
 }
 

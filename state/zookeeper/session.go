@@ -63,7 +63,10 @@ type session struct {
 }
 
 func newSession(ctx context.Context, opts Options, mu *sync.Mutex, events observer) (*session, error) {
-	d := &dialer{paths: []string{opts.Chroot + rootDir, opts.Chroot + namedDir, opts.Chroot + frozenDir}, tls: opts.TLS}
+	d := &dialer{tls: opts.TLS}
+	for _, dir := range watchedDirs {
+		d.paths = append(d.paths, opts.Chroot+dir)
+	}
 	if opts.TLS != nil {
 		if _, err := opts.TLS.config(); err != nil {
 			return nil, err
