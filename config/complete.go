@@ -71,7 +71,9 @@ func (d *decoder) completeBlocks(c *content, want *nestedSpec, written []nested)
 	byLabel := make(map[string]cty.Value, len(written))
 	element := plainType(want.Schema.Type())
 	for i, n := range written {
-		object := cty.ObjectVal(d.complete(n.content, nil))
+		all := d.complete(n.content, nil)
+		d.checkTogether(want.Schema.Check, n, all)
+		object := cty.ObjectVal(all)
 		if !object.Type().Equals(element) { // an element has an attribute of any type, so the elements have no common type
 			object = cty.UnknownVal(element)
 			d.problem(n.at.Ptr(), "Wrong type", "The attributes of this block do not have the required types.")
@@ -93,6 +95,22 @@ func (d *decoder) completeBlocks(c *content, want *nestedSpec, written []nested)
 		return cty.ListValEmpty(element)
 	default:
 		return cty.ListVal(objects)
+	}
+}
+
+// checkTogether checks the values of a nested block, see schema.Block.Check.
+func (d *decoder) checkTogether(check func(map[string]cty.Value) error, n nested, all values) {
+	if check == nil {
+		return
+	}
+	plain := make(map[string]cty.Value, len(all))
+	for name, value := range all {
+		if plain[name], _ = value.UnmarkDeep(); !plain[name].IsWhollyKnown() {
+			return
+		}
+	}
+	if err := check(plain); err != nil {
+		d.problem(n.at.Ptr(), "Invalid block", fmt.Sprintf("The block %q is not valid: %s", n.content.spec.what, withFullStop(err.Error())))
 	}
 }
 

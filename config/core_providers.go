@@ -5,9 +5,9 @@ import (
 	"github.com/npctl/npctl/resources/schema"
 )
 
-var providerBlock = schema.Of[resources.Provider]("A cloud project, or a set of static machines. The labels are the driver and the name.", map[string]schema.Check{"image_name_format": imageNameFormat, "currency": currencyName, "prices": highestPrice})
+var providerBlock = withDisruption(schema.Of[resources.Provider]("A cloud project, or a set of static machines. The labels are the driver and the name.", withChecks(map[string]schema.Check{"image_name_format": imageNameFormat, "currency": currencyName, "prices": highestPrice})))
 
-var poolBlock = schema.Of[resources.Pool]("A part of a provider with limits of its own.", nil)
+var poolBlock = withDisruption(schema.Of[resources.Pool]("A part of a provider with limits of its own.", disruptionChecks))
 
 var offerBlock = schema.Block{
 	Doc: "An offer: how the pool creates nodes of a label. The block's label is the name of a `label` block. An attribute that the block does not set has the value of the pool's attribute of the same name.",

@@ -18,7 +18,7 @@ var stateBlock = schema.Block{
 	Doc: "The store of the records. The label is the kind of store. The default is `bolt`, a file in the directory of the configuration.",
 }
 
-var labelBlock = schema.Of[resources.Label]("The name by which a request asks for a node. Offers of pools define how npctl creates its nodes.", nil)
+var labelBlock = withDisruption(schema.Of[resources.Label]("The name by which a request asks for a node. Offers of pools define how npctl creates its nodes.", disruptionChecks))
 
 var variableBlock = schema.Block{
 	Doc: "A value from outside the configuration. References to it have the form `var.name`.",

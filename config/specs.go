@@ -59,7 +59,7 @@ func newSpecs(opts Options) *specs {
 			"builder": "a diskimage block", "state": "the npctl block", "gearman": "the npctl block",
 			"tenant_limit": "the npctl block", "pool": "a provider block", "cloud_image": "a provider block",
 			"image": "a provider block", "node": "a pool block", "artifact": "a zuul_image block", "validate": "an image block", "rollout": "an image block", "stage": "a rollout block",
-			"validation": "a variable block", "assert": "a check block", "lifecycle": "a removed block",
+			"validation": "a variable block", "disruption": "a label, pool or provider block", "assert": "a check block", "lifecycle": "a removed block",
 		},
 	}
 	for kind, block := range opts.Builders {

@@ -275,15 +275,17 @@ type Node struct {
 	Request    string            `json:"request,omitempty"` // the request that reserved or received the node
 	Tenant     string            `json:"tenant,omitempty"`
 	Requestor  string            `json:"requestor,omitempty"`
-	Lease      *Lease            `json:"lease,omitempty"`     // set while in use, if its user must renew the use
-	HoldUntil  time.Time         `json:"hold_until,omitzero"` // zero: max_hold_age alone limits the hold
-	VerifiedAt time.Time         `json:"checked,omitzero"`    // last time when the node responded
-	Phases     Phases            `json:"phases,omitzero"`     // duration of the parts of the launch
-	Shares     bool              `json:"shares,omitempty"`    // it is the slot Slot of a machine that other nodes share
-	IdleSince  time.Time         `json:"idle_since,omitzero"` // of a backing node: when its last slot was deleted
-	Retired    bool              `json:"retired,omitempty"`   // a backing node that gets no more slots: one did not answer, or the cloud does not list it as ready
-	Validates  string            `json:"validates,omitempty"` // of a test node: the ID of its upload; such a node serves no request
-	Importing  State             `json:"importing,omitempty"` // while the server of another owner is imported: the state that the node gets
+	Lease      *Lease            `json:"lease,omitempty"`       // set while in use, if its user must renew the use
+	HoldUntil  time.Time         `json:"hold_until,omitzero"`   // zero: max_hold_age alone limits the hold
+	VerifiedAt time.Time         `json:"checked,omitzero"`      // last time when the node responded
+	Phases     Phases            `json:"phases,omitzero"`       // duration of the parts of the launch
+	Shares     bool              `json:"shares,omitempty"`      // it is the slot Slot of a machine that other nodes share
+	IdleSince  time.Time         `json:"idle_since,omitzero"`   // of a backing node: when its last slot was deleted
+	Retired    bool              `json:"retired,omitempty"`     // a backing node that gets no more slots: one did not answer, or the cloud does not list it as ready
+	Replaces   string            `json:"replaces,omitempty"`    // ID of the node that it was launched to replace, which may be gone
+	DeletedFor string            `json:"deleted_for,omitempty"` // reason of the plan for the deletion of a ready node, if that counts against disruption budgets
+	Validates  string            `json:"validates,omitempty"`   // of a test node: the ID of its upload; such a node serves no request
+	Importing  State             `json:"importing,omitempty"`   // while the server of another owner is imported: the state that the node gets
 
 	// Zuul and Nodepool write the following fields. npctl shows them and never changes them.
 	Launcher   string `json:"launcher,omitempty"`    // pool ID of the other program that launched the node

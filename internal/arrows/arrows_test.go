@@ -20,8 +20,8 @@ const module = "github.com/npctl/npctl"
 var arrows = map[string][]string{
 	"resources":        {"resources/schema"},
 	"resources/schema": {},
-	"config":           {"resources", "resources/schema", "internal/syntax"},
-	"plan":             {"resources"},
+	"config":           {"resources", "resources/schema", "internal/schedule", "internal/syntax"},
+	"plan":             {"resources", "internal/schedule"},
 	"plan/render":      {"plan", "resources"},
 	"plan/planfile":    {"plan", "resources", "internal/host"},
 	"plan/snapshot":    {"plan", "resources"},

@@ -47,6 +47,9 @@ type Block struct {
 	Blocks     []NestedBlock
 	// AtLeastOneOf lists groups of attributes; at least one attribute of each group must be set.
 	AtLeastOneOf [][]string
+	// Check validates the known values of a nested block together; its error names the values and what to do. It is not called if an
+	// attribute is invalid.
+	Check func(map[string]cty.Value) error
 }
 
 // Attribute is the schema of one `name = value` line.

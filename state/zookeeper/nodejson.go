@@ -77,6 +77,8 @@ type nodeExtra struct {
 	Shares             *bool                      `json:"shares,omitempty"`
 	Importing          *resources.State           `json:"importing,omitempty"`
 	Validates          *string                    `json:"validates,omitempty"`
+	Replaces           *string                    `json:"replaces,omitempty"`
+	DeletedFor         *string                    `json:"deleted_for,omitempty"`
 }
 
 const (
