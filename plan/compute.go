@@ -42,6 +42,7 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	planValidation(w, d, use, place, images)
 	waiting := planRequests(w, d, use, place, nodes)
 	planMinReady(w, d, use, place, nodes)
+	nodes.disruption.note(d)
 	leaks := planLeaks(w, d, nodes.lost)
 	d.noteForeignResources()
 	d.unknownFiles()
@@ -216,6 +217,17 @@ func (d *draft) add(s Step) string {
 		}
 	}
 	return s.ID
+}
+
+// cancel removes a step that no other step needs.
+func (d *draft) cancel(id string) {
+	at := d.index[id]
+	delete(d.deletedBy, d.steps[at].Record)
+	d.steps = slices.Delete(d.steps, at, at+1)
+	delete(d.index, id)
+	for i := at; i < len(d.steps); i++ {
+		d.index[d.steps[i].ID] = i
+	}
 }
 
 func (d *draft) step(id string) *Step { return &d.steps[d.index[id]] }

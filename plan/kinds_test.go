@@ -34,7 +34,7 @@ var fieldsOf = func() map[Kind]string {
 		KindReleaseUpload: upload,
 		KindDeleteUpload:  upload + "Replaces",
 
-		KindLaunch:         node + image + request + "Upload Values Zone Move Replaces",
+		KindLaunch:         node + image + request + "Upload Values Zone Move Replaces ReplacesNode",
 		KindValidate:       node + image + "Upload Values",
 		KindImportNode:     node + "Becomes",
 		KindRegisterSlot:   slot,

@@ -29,7 +29,7 @@ func planMinReady(w *world, d *draft, use *capacity, place *placement, nodes *no
 		label := &mp.world.want.Labels[i]
 		missing := label.MinReady - int64(mp.capacity.readyCount[label.Name])
 		if missing > 0 {
-			mp.fill(label, int(missing))
+			mp.keepWithoutSuccessor(label.Name, mp.fill(label, int(missing)))
 		}
 		mp.awaitLaunches(label.Name)
 	}
@@ -48,8 +48,23 @@ func (mp *minReadyPlanner) awaitLaunches(label string) {
 	}
 }
 
-// fill launches missing nodes one by one, each with the best offer at that point.
-func (mp *minReadyPlanner) fill(label *resources.Label, missing int) {
+// keepWithoutSuccessor keeps nodes under disruption budgets while their label lacks nodes that cannot be launched: otherwise each
+// plan would take further nodes from it.
+func (mp *minReadyPlanner) keepWithoutSuccessor(label string, missing int) {
+	for _, old := range slices.Clone(mp.replaceable(label)) {
+		if missing == 0 {
+			return
+		}
+		if len(mp.draft.step(old.step).Needs) == 0 && mp.nodes.disruption.keep(old.node) {
+			mp.draft.cancel(old.step)
+			mp.capacity.pools[old.pool].claim(old.step)
+			missing--
+		}
+	}
+}
+
+// fill launches missing nodes one by one, each with the best offer at that point. It returns how many cannot be launched.
+func (mp *minReadyPlanner) fill(label *resources.Label, missing int) int {
 	places, refusals, mistaken := mp.candidateOffers(label)
 	have := label.MinReady - int64(missing)
 	for ; missing > 0; missing-- {
@@ -60,7 +75,7 @@ func (mp *minReadyPlanner) fill(label *resources.Label, missing int) {
 		mp.launch(at, label, have, old)
 	}
 	if missing == 0 || mistaken || mp.world.seen.LockHolder != nil {
-		return // launched; or reported as a problem; or the other process may be creating the missing nodes
+		return missing // launched; or reported as a problem; or the other process may be creating the missing nodes
 	}
 	for _, p := range places {
 		refusals = append(refusals, fmt.Sprintf("%s: %s", p.at, mp.capacity.capacityBlocker(p)))
@@ -70,6 +85,7 @@ func (mp *minReadyPlanner) fill(label *resources.Label, missing int) {
 	}
 	mp.draft.note(Warning, "below-min-ready", Address("label."+label.Name), label.Source,
 		"%d of %s of label %s cannot be launched: %s", missing, text.Count(label.MinReady, "node", "nodes"), label.Name, strings.Join(refusals, "; "))
+	return missing
 }
 
 // candidateOffers lists the offers of the label that can launch now, and why the others cannot. mistaken reports
@@ -186,7 +202,7 @@ func (np *nodePlanner) planReplacement(n *resources.Node, offer *resources.Offer
 // ready if both fit, else before the launch.
 func (mp *minReadyPlanner) replace(s *Step, old *replacedNode, at *poolOffer, use *poolUse) {
 	gone := mp.draft.step(old.step)
-	s.Replaces, gone.Replaces = true, true
+	s.Replaces, gone.Replaces, s.ReplacesNode = true, true, old.node.ID
 	s.Reason = gone.Reason
 	if old.pool == at.at {
 		s.Changes, gone.Changes = old.forced, old.forced
@@ -282,7 +298,7 @@ func wholeMoves(steps []Step) {
 	}
 	for i := range steps {
 		if m := steps[i].Move; m != nil && halves[m.Node] == 1 {
-			steps[i].Move, steps[i].Replaces, steps[i].Changes = nil, false, nil
+			steps[i].Move, steps[i].Replaces, steps[i].ReplacesNode, steps[i].Changes = nil, false, "", nil
 		}
 	}
 }

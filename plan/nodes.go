@@ -17,12 +17,13 @@ type nodePlanner struct {
 	replacedNodes  map[string][]*replacedNode // label → nodes to be replaced
 	launches       map[string][]string        // label → IDs of the steps of unfinished launches that count towards min_ready, also of running ones
 	postponedNodes map[string]*blocker        // unfinished node → why its launch is postponed
-	lost           []leak                     // instances of lost nodes that the cloud still lists as deleting
+	disruption     *disruption
+	lost           []leak // instances of lost nodes that the cloud still lists as deleting
 }
 
 func planNodes(w *world, d *draft, use *capacity) *nodePlanner {
 	np := &nodePlanner{world: w, draft: d, capacity: use, replacedNodes: map[string][]*replacedNode{}, launches: map[string][]string{},
-		postponedNodes: map[string]*blocker{}}
+		postponedNodes: map[string]*blocker{}, disruption: newDisruption(w)}
 	for _, provider := range np.world.names {
 		for _, n := range np.world.nodes[provider] {
 			switch {
@@ -264,19 +265,23 @@ func reasonToResume(n *resources.Node) Reason {
 }
 
 func (np *nodePlanner) readyNode(n *resources.Node, at *poolOffer) {
-	offer := at.offer
-	label := np.world.label(offer.Label)
-	age := np.world.seen.Now.Sub(n.StateTime)
+	offer, reason := at.offer, np.world.outdated(n, at)
 	switch {
 	case len(at.problems) > 0:
 		np.countUnverified(n) // a replacement could not be launched
 	case len(np.draft.replaceAddresses) > 0 && np.draft.isReplaceTarget(nodeAddress(n.ID)):
 		np.planReplacement(n, offer, ReasonRequested, nil)
-	case !offer.Hashes.Match(n.Hash):
-		np.planReplacement(n, offer, ReasonConfigChanged, np.world.changes(n.Hash, offer.Static))
-	case label != nil && label.MaxReadyAge > 0 && age >= label.MaxReadyAge:
-		np.planReplacement(n, offer, ReasonMaxReadyAge, nil, Fact{"age", age.Truncate(time.Second).String()},
-			Fact{"max_ready_age", label.MaxReadyAge.String()})
+	case reason != "" && !np.disruption.allows(n, at): // it waits, and serves requests until then
+		np.capacity.count(n)
+		np.capacity.readyCount[offer.Label]++
+		if n.Request != "" {
+			np.releaseFromRequest(n)
+		}
+	case reason == ReasonConfigChanged:
+		np.planReplacement(n, offer, reason, np.world.changes(n.Hash, offer.Static))
+	case reason == ReasonMaxReadyAge:
+		np.planReplacement(n, offer, reason, nil, Fact{"age", np.world.seen.Now.Sub(n.StateTime).Truncate(time.Second).String()},
+			Fact{"max_ready_age", np.world.label(offer.Label).MaxReadyAge.String()})
 	default:
 		np.capacity.count(n)
 		np.capacity.readyCount[offer.Label]++
@@ -385,13 +390,15 @@ func (np *nodePlanner) shrink(provider string) {
 			continue
 		}
 		use := np.capacity.pool(provider, pool.Name)
-		over := use.use.Instances - int64(len(use.frees)) - *pool.MaxServers
+		over := use.use.Instances - int64(len(use.frees)) - use.going.Instances - *pool.MaxServers
 		if over <= 0 {
 			continue
 		}
 		spare := np.spare(provider, pool.Name)
 		for _, n := range spare[:min(int(over), len(spare))] {
-			np.replanAsDeleted(n, ReasonAboveMaxServers)
+			if np.disruption.allowsSurplus(n) {
+				np.replanAsDeleted(n, ReasonAboveMaxServers)
+			}
 		}
 	}
 }

@@ -88,6 +88,7 @@ type Step struct {
 	External      string              `json:"external,omitempty"`      // ID of the object in the cloud
 	Type          string              `json:"type,omitempty"`          // of a leftover: server, image, port, floating_ip, volume
 	Replaces      bool                `json:"replaces,omitempty"`      // one half of a replacement
+	ReplacesNode  string              `json:"replaces_node,omitempty"` // of a launch: ID of the node that it replaces
 	Becomes       resources.State     `json:"becomes,omitempty"`       // of an import: the state of the node
 	Values        map[string]string   `json:"values,omitempty"`        // of a launch or an upload: the planned values, as JSON
 	NeedsConsent  bool                `json:"needs_consent,omitempty"` // does not run without consent

@@ -311,7 +311,7 @@ func drawDesired(t *rapid.T) resources.Desired {
 	}
 	for i := range rapid.IntRange(0, 4).Draw(t, "labels") {
 		d.Labels = append(d.Labels, resources.Label{Name: fmt.Sprintf("label%d", i), MinReady: rapid.Int64Range(0, 4).Draw(t, "min_ready"),
-			MaxReadyAge: time.Duration(rapid.IntRange(0, 1).Draw(t, "age")) * 90 * time.Minute})
+			MaxReadyAge: time.Duration(rapid.IntRange(0, 1).Draw(t, "age")) * 90 * time.Minute, Disruptions: drawBudgets(t)})
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "providers") {
 		d.Providers = append(d.Providers, drawProvider(t, fmt.Sprintf("cloud%d", i), d))
@@ -337,10 +337,19 @@ func drawHash(t *rapid.T) resources.Hash {
 	return rapid.SampledFrom([]resources.Hash{"v1:a", "v1:b"}).Draw(t, "hash")
 }
 
+// drawBudgets draws budgets of at least one node without windows, so that the world settles.
+func drawBudgets(t *rapid.T) (all []resources.Disruption) {
+	for range rapid.IntRange(-3, 2).Draw(t, "budgets") {
+		all = append(all, resources.Disruption{Max: rapid.SampledFrom([]string{"1", "2", "50%"}).Draw(t, "max"),
+			Reasons: rapid.SampledFrom([][]string{nil, {"configuration"}, {"age", "surplus"}}).Draw(t, "reasons")})
+	}
+	return all
+}
+
 func drawProvider(t *rapid.T, name string, d resources.Desired) resources.Provider {
-	p := resources.Provider{Name: name, Driver: "openstack"}
+	p := resources.Provider{Name: name, Driver: "openstack", Disruptions: drawBudgets(t)}
 	for j := range rapid.IntRange(0, 2).Draw(t, "pools") {
-		pool := resources.Pool{Name: fmt.Sprintf("pool%d", j), Priority: rapid.Int64Range(0, 1).Draw(t, "priority")}
+		pool := resources.Pool{Name: fmt.Sprintf("pool%d", j), Priority: rapid.Int64Range(0, 1).Draw(t, "priority"), Disruptions: drawBudgets(t)}
 		if rapid.Bool().Draw(t, "limited") {
 			pool.MaxServers = ptr(rapid.Int64Range(0, 5).Draw(t, "max_servers"))
 		}

@@ -217,7 +217,7 @@ func (l *nodeLaunch) intend(ctx context.Context) error {
 	amounts.Instances = 1
 	l.node = &resources.Node{State: resources.StateBuilding, StateTime: now, Created: now, Provider: l.provider.Name,
 		Pool: l.pool.Name, Labels: []string{l.offer.Label}, Hash: l.offer.Hashes.Current(), Image: l.offer.Image.String(),
-		Attributes: l.pool.NodeAttributes, Resources: amounts}
+		Attributes: l.pool.NodeAttributes, Resources: amounts, Replaces: l.step.ReplacesNode}
 	if l.step.Request != "" { // the node belongs to the request from the start
 		r, ok := get[resources.Request](l.x.cache, resources.Key{Kind: resources.KindRequest, ID: l.step.Request})
 		if !ok { // it was canceled

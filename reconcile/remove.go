@@ -44,6 +44,9 @@ func (x *execution) removeNode(ctx context.Context, s plan.Step, node *resources
 	if err != nil {
 		return err
 	}
+	if node.State == resources.StateReady && s.Reason.IsDisruption() {
+		node.DeletedFor = string(s.Reason) // the plans of all processes count it until it is gone
+	}
 	node.State, node.StateTime = resources.StateDeleting, x.Now()
 	node.ExternalID = cmp.Or(node.ExternalID, s.External)
 	if err := x.cache.claim(ctx, s.ID, node, at); err != nil {

@@ -104,6 +104,7 @@ func stepDifferences(saved, now *plan.Step) []string {
 	differs("event_id", saved.EventID, now.EventID)
 	differs("needs_consent", fmt.Sprint(saved.NeedsConsent), fmt.Sprint(now.NeedsConsent))
 	differs("replaces", fmt.Sprint(saved.Replaces), fmt.Sprint(now.Replaces))
+	differs("replaced node", saved.ReplacesNode, now.ReplacesNode)
 	differs("move", moveText(saved.Move), moveText(now.Move))
 	differs("changes", changesText(saved.Changes), changesText(now.Changes))
 	for _, id := range slices.Concat(now.Needs, now.After) {

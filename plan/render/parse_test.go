@@ -28,7 +28,7 @@ func (r *reportStep) step() plan.Step {
 	return plan.Step{
 		ID: r.ID, Address: r.Address, Kind: plan.Kind{Action: r.Action, Thing: r.Thing}, Reason: r.Reason, Evidence: r.Evidence,
 		Changes: r.Changes, Files: r.Files, Needs: r.Needs, After: r.After, Image: r.Image, ImageKind: r.ImageKind, Build: r.Build, Version: r.Version, Format: r.Format,
-		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot, Zone: r.Zone, Request: r.Request, EventID: r.EventID, Nodes: r.Nodes, Declined: r.Declined, Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, NeedsConsent: r.Held, Becomes: r.Becomes, Values: stepValues(r.Values), Move: r.Move, Preconditions: r.Touches,
+		Formats: r.Formats, Upload: r.Upload, Provider: r.Provider, Pool: r.Pool, Label: r.Label, Node: r.Node, Slot: r.Slot, Zone: r.Zone, Request: r.Request, EventID: r.EventID, Nodes: r.Nodes, Declined: r.Declined, Record: r.Record, External: r.External, Type: r.Type, Replaces: r.Replaces, ReplacesNode: r.Replaced, NeedsConsent: r.Held, Becomes: r.Becomes, Values: stepValues(r.Values), Move: r.Move, Preconditions: r.Touches,
 		Estimate: r.Estimate, Source: r.Source,
 	}
 }

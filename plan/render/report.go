@@ -98,6 +98,7 @@ type reportStep struct {
 	External   string                     `json:"external_id,omitempty"`
 	Type       string                     `json:"type,omitempty"`
 	Replaces   bool                       `json:"replaces,omitempty"`
+	Replaced   string                     `json:"replaces_node,omitempty"`
 	Held       bool                       `json:"needs_consent,omitempty"`
 	Becomes    resources.State            `json:"becomes,omitempty"`
 	Values     map[string]json.RawMessage `json:"planned_values,omitempty"`
@@ -177,7 +178,7 @@ func reportOf(s *plan.Step) reportStep {
 		Needs: s.Needs, After: s.After, Image: s.Image, ImageKind: s.ImageKind, Build: s.Build, Version: s.Version, Format: s.Format, Formats: s.Formats,
 		Upload: s.Upload, Provider: s.Provider, Pool: s.Pool, Label: s.Label, Node: s.Node, Slot: s.Slot,
 		Zone: s.Zone, Request: s.Request, EventID: s.EventID, Nodes: s.Nodes, Declined: s.Declined, Record: s.Record,
-		External: s.External, Type: s.Type, Replaces: s.Replaces, Held: s.NeedsConsent, Becomes: s.Becomes, Values: reportValues(s.Values), Move: s.Move, Touches: s.Preconditions, Estimate: s.Estimate,
+		External: s.External, Type: s.Type, Replaces: s.Replaces, Replaced: s.ReplacesNode, Held: s.NeedsConsent, Becomes: s.Becomes, Values: reportValues(s.Values), Move: s.Move, Touches: s.Preconditions, Estimate: s.Estimate,
 		Source: s.Source,
 	}
 }
