@@ -60,7 +60,7 @@ type wait struct {
 	now     int // that the plan replaces
 	kept    int // that would be replaced if a successor could be launched
 	waiting []*resources.Node
-	budget  *budget // the one that lets the first of them wait
+	budget  *budget // for which the first of them waits
 }
 
 // disruptionReasons are the reasons of plans that count against budgets. Budgets do not limit those without a value.
@@ -164,14 +164,16 @@ func (d *disruption) count() (candidates []candidate) {
 				s.launches = append(s.launches, launchAt{n, at})
 				successors[n.Replaces] = true
 			case n.State == resources.StateReady:
-				successors[n.Replaces] = true
 				sick, reason := d.isSick(n), w.outdated(n, at)
 				if sick {
 					s.gone++
 				} else {
 					s.ready++
+					successors[n.Replaces] = true
 				}
-				d.add(n, at, sick || w.busy(n.Key()) || w.isReplaceOrder(n)) // a running step is about to delete a busy node, or to assign it
+				if sick || d.counts(n) {
+					d.add(n, at, sick || w.busy(n.Key()) || w.isReplaceOrder(n)) // a running step is about to delete a busy node, or to assign it
+				}
 				if !sick && reason != "" && !w.isReplaceOrder(n) && d.takesPart(n, at) {
 					s.candidates = true
 					candidates = append(candidates, candidate{n, at, disruptionReasons[reason]})
@@ -202,6 +204,13 @@ func (d *disruption) add(n *resources.Node, at *poolOffer, gone bool) {
 			b.users = append(b.users, n.ID)
 		}
 	}
+}
+
+// counts reports whether a ready node is not the successor of a node that still exists. Both count once: a replacement must not raise
+// the share that a budget allows.
+func (d *disruption) counts(n *resources.Node) bool {
+	old := d.world.node[n.Replaces]
+	return old == nil || old.State != resources.StateReady && (old.State != resources.StateDeleting || old.DeletedFor == "")
 }
 
 // countMissing counts the nodes that labels lack for min_ready, beyond their failed and deleted nodes: in the budget of the label all of

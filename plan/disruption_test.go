@@ -198,6 +198,19 @@ func TestRunningReplacementKeepsItsNode(t *testing.T) {
 	}
 }
 
+// TestSuccessorsDoNotRaiseShare: 10 % of 10 nodes are 1, and of 11 they are 2.
+func TestSuccessorsDoNotRaiseShare(t *testing.T) {
+	d, o := outdatedFleet(10, 2, budgetOf("10%"))
+	o.addNode("0000000011", "cloud", "main", "large").Replaces = "0000000001"
+	if got := replacedIn(Compute(d, o, Options{}), o); !slices.Equal(got, []string{"0000000001"}) {
+		t.Errorf("replaces %v", got)
+	}
+	o.Records.Nodes[0].State, o.Records.Nodes[0].DeletedFor = resources.StateDeleting, string(ReasonConfigChanged)
+	if got := replacedIn(Compute(d, o, Options{}), o); len(got) != 0 {
+		t.Errorf("replaces %v while a node is being deleted", got)
+	}
+}
+
 // TestWindowOfBudget has the seams of a window on Monday from 01:00 for four hours.
 func TestWindowOfBudget(t *testing.T) {
 	for _, test := range []struct {

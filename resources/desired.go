@@ -206,7 +206,7 @@ type Label struct {
 	Name        string
 	MinReady    int64         `config:"min_ready" default:"0" min:"-1" doc:"Number of ready, unassigned nodes that npctl maintains. '-1' means the same as '0', as in Nodepool."`
 	MaxReadyAge time.Duration `config:"max_ready_age" default:"0s" doc:"Age at which npctl replaces a ready node that is not in use; '\"0s\"' means never."`
-	Disruptions []Disruption  `config:"disruption" doc:"How many ready nodes of the label npctl replaces at a time. There may be several; see rollouts.md."`
+	Disruptions []Disruption  `config:"disruption" doc:"How many ready nodes of the label npctl replaces at a time, see rollouts.md."`
 	Source      Source
 }
 
@@ -345,7 +345,7 @@ type Provider struct {
 	Prices           map[string]float64 `config:"prices" min:"0" doc:"Price of one hour by flavor or instance type, such as 'jsondecode(file(\"prices.json\"))'. Plans and 'npctl status' show the cost of the fleet. See reading-plans.md."`
 	Currency         string             `config:"currency" doc:"Currency of 'prices', such as 'EUR': at most 8 characters. Amounts in different currencies are not added."`
 	PreventDestroy   bool               `config:"prevent_destroy" default:"false" doc:"Whether npctl rejects a plan that would remove the provider with all its objects. This also applies after the block is removed."`
-	Disruptions      []Disruption       `config:"disruption" doc:"How many ready nodes of the provider npctl replaces at a time. There may be several; see rollouts.md."`
+	Disruptions      []Disruption       `config:"disruption" doc:"How many ready nodes of the provider npctl replaces at a time, see rollouts.md."`
 	Pools            []Pool
 	CloudImages      []CloudImageSpec
 	Images           []ProviderImage
@@ -417,7 +417,7 @@ type Pool struct {
 	IgnoreProviderQuota bool              `config:"ignore_provider_quota" default:"false" doc:"Whether npctl ignores the project's quota and uses only the limits of the pool."`
 	Priority            int64             `config:"priority" min:"0" doc:"Pools with a lower number go first, for 'min_ready' and for requests. The default is the provider's priority."`
 	NodeAttributes      map[string]string `config:"node_attributes" default:"" doc:"Attributes that jobs see on nodes of this pool."`
-	Disruptions         []Disruption      `config:"disruption" doc:"How many ready nodes of the pool npctl replaces at a time. There may be several; see rollouts.md."`
+	Disruptions         []Disruption      `config:"disruption" doc:"How many ready nodes of the pool npctl replaces at a time, see rollouts.md."`
 	Config              cty.Value
 	Offers              []Offer
 	Nodes               []StaticNode

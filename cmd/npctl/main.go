@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	_ "time/tzdata" // windows of disruption budgets must not depend on the time zones of the host
+
 	_ "github.com/npctl/npctl/internal/startup"
 	"github.com/npctl/npctl/internal/terminal"
 )

@@ -19,7 +19,7 @@ import (
 // MaxDuration is the longest duration of a window.
 const MaxDuration = 366 * 24 * time.Hour
 
-// horizon is the time after which an expression without a match counts as one that never matches. 29 February may be
+// horizon is the time after which an expression without a match is taken to match never. 29 February may be
 // eight years away.
 const horizon = 9 * 366 * 24 * time.Hour
 
