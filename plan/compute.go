@@ -219,13 +219,19 @@ func (d *draft) add(s Step) string {
 	return s.ID
 }
 
-// cancel removes a step that no other step needs.
-func (d *draft) cancel(id string) {
-	at := d.index[id]
-	delete(d.deletedBy, d.steps[at].Record)
-	d.steps = slices.Delete(d.steps, at, at+1)
-	delete(d.index, id)
-	for i := at; i < len(d.steps); i++ {
+// cancel removes steps that no other step needs.
+func (d *draft) cancel(ids map[string]bool) {
+	if len(ids) == 0 {
+		return
+	}
+	d.steps = slices.DeleteFunc(d.steps, func(s Step) bool {
+		if ids[s.ID] {
+			delete(d.deletedBy, s.Record)
+			delete(d.index, s.ID)
+		}
+		return ids[s.ID]
+	})
+	for i := range d.steps {
 		d.index[d.steps[i].ID] = i
 	}
 }

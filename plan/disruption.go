@@ -152,7 +152,7 @@ func (d *disruption) count() (candidates []candidate) {
 					supply(label).ready++
 				}
 				continue
-			case n.Static || removed != "" || n.Importing != "" || w.owns(n) || w.inTransit(n):
+			case n.Static || removed != "" || n.Importing != "" || n.Validates != "" || w.owns(n) || w.inTransit(n):
 				continue
 			}
 			s := supply(at.offer.Label)
@@ -417,15 +417,19 @@ func (d *disruption) text(key waitKey, w *wait) string {
 	}
 	b, l := w.budget, w.budget.limit(key.reason, d.world.seen.Now)
 	of := fmt.Sprintf("%s of label %s (%s)", text.Count(len(w.waiting), "node", "nodes"), key.label, key.reason)
+	waits, are := "wait", "are"
+	if len(w.waiting) == 1 {
+		waits, are = "waits", "is"
+	}
 	switch {
 	case l.timed && !l.window.Open:
-		add("%s wait: no window of %s is open", of, b.at)
+		add("%s %s: no window of %s is open", of, waits, b.at)
 	case l.most == 0:
-		add("%s are never replaced: %s has max = %q", of, b.at, l.max)
+		add("%s %s never replaced: %s has max = %q", of, are, b.at, l.max)
 	case strings.HasSuffix(l.max, "%"):
-		add("%s wait, and the plan replaces %d: %s allows %d at a time, %s of %d", of, w.now, b.at, l.most, l.max, b.nodes)
+		add("%s %s, and the plan replaces %d: %s allows %d at a time, %s of %d", of, waits, w.now, b.at, l.most, l.max, b.nodes)
 	default:
-		add("%s wait, and the plan replaces %d: %s allows %d at a time", of, w.now, b.at, l.most)
+		add("%s %s, and the plan replaces %d: %s allows %d at a time", of, waits, w.now, b.at, l.most)
 	}
 	if len(b.users) > 0 {
 		add("being replaced already: %s", listed(b.users))

@@ -51,16 +51,17 @@ func (mp *minReadyPlanner) awaitLaunches(label string) {
 // keepWithoutSuccessor keeps nodes under disruption budgets while their label lacks nodes that cannot be launched: otherwise each
 // plan would take further nodes from it.
 func (mp *minReadyPlanner) keepWithoutSuccessor(label string, missing int) {
-	for _, old := range slices.Clone(mp.replaceable(label)) {
-		if missing == 0 {
-			return
+	kept := map[string]bool{}
+	for _, old := range mp.replaceable(label) {
+		if len(kept) == missing {
+			break
 		}
 		if len(mp.draft.step(old.step).Needs) == 0 && mp.nodes.disruption.keep(old.node) {
-			mp.draft.cancel(old.step)
 			mp.capacity.pools[old.pool].claim(old.step)
-			missing--
+			kept[old.step] = true
 		}
 	}
+	mp.draft.cancel(kept)
 }
 
 // fill launches missing nodes one by one, each with the best offer at that point. It returns how many cannot be launched.

@@ -122,6 +122,7 @@ func (l *lab) someNode(random *rand.Rand) []plan.Address {
 type fleet struct {
 	built     int // changes with the content of the image
 	minReady  map[string]int
+	budgets   map[string]string // max of disruption blocks, by label
 	providers []*fleetProvider
 }
 
@@ -149,9 +150,10 @@ var fleetLabels = []string{"a", "b"}
 func pick(random *rand.Rand, from ...string) string { return from[random.IntN(len(from))] }
 
 func drawFleet(random *rand.Rand) *fleet {
-	f := &fleet{minReady: map[string]int{}}
+	f := &fleet{minReady: map[string]int{}, budgets: map[string]string{}}
 	for _, label := range fleetLabels {
 		f.minReady[label] = 1 + random.IntN(3)
+		f.budgets[label] = pick(random, "100%", "1", "50%")
 	}
 	for _, name := range []string{"one", "two", "three"}[:2+random.IntN(2)] {
 		p := &fleetProvider{name: name, priority: 50 * random.IntN(3), visibility: pick(random, "private", "shared")}
@@ -209,7 +211,7 @@ diskimage "debian" {
 }
 `, f.built, f.built)
 	for _, label := range fleetLabels {
-		fmt.Fprintf(&b, "label %q { min_ready = %d }\n", label, f.minReady[label])
+		fmt.Fprintf(&b, "label %q {\n  min_ready = %d\n  disruption {\n    max = %q\n  }\n}\n", label, f.minReady[label], f.budgets[label])
 	}
 	for _, p := range f.providers {
 		fmt.Fprintf(&b, "provider \"lab\" %q {\n  image_format = \"raw\"\n  priority = %d\n  image \"debian\" { visibility = %q }\n", p.name, p.priority, p.visibility)

@@ -64,12 +64,11 @@ func (f *field) parse(part string) (set uint64, err error) {
 	}
 	from, to, isRange := strings.Cut(values, "-")
 	first, last := f.first, f.last
-	switch {
-	case values == "*":
+	if values == "*" {
 		if f.circular {
 			last-- // 0 and 7 are the same day
 		}
-	default:
+	} else {
 		if first, err = f.value(from); err != nil {
 			return 0, err
 		}
