@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -220,8 +221,8 @@ func (d *disruption) countMissing(supplies map[string]*labelSupply, candidates [
 	for _, c := range candidates {
 		old[c.node.ID] = true
 	}
-	for name, s := range supplies {
-		label := d.world.label(name)
+	for _, name := range slices.Sorted(maps.Keys(supplies)) {
+		s, label := supplies[name], d.world.label(name)
 		if label == nil {
 			continue
 		}

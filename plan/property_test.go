@@ -553,9 +553,10 @@ func TestComputeIsDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, m := drawDesired(t), drawWorld(t)
 		seen := m.observe()
-		first := lines(Compute(d, seen, Options{}))
+		text := func(p Plan) string { return fmt.Sprintf("%s%+v", lines(p), p.Notes) }
+		first := text(Compute(d, seen, Options{}))
 		for range 3 {
-			if again := lines(Compute(d, seen, Options{})); again != first {
+			if again := text(Compute(d, seen, Options{})); again != first {
 				t.Fatalf("two plans of one world differ:\n%s\n---\n%s", first, again)
 			}
 		}
