@@ -17,7 +17,7 @@ func Node(i int) *resources.Node {
 		Provider: fmt.Sprintf("cloud-%02d", i%20), Pool: "main", Labels: []string{"debian-small", "debian"},
 		Hash:       resources.Hash(fmt.Sprintf("v1:4f1c2b7d9e0a4c6db1a2f3e4d5c6b7a8%08x", i%50)),
 		ExternalID: fmt.Sprintf("3f2b1c4d-5e6f-4a7b-8c9d-%012x", i), Image: "diskimage.debian-bookworm",
-		ImageID: "0d3f6c1e-9d1c-4f6f-a0d4-2f4ad8d2b0aa", Upload: fmt.Sprintf("%010d", i%40+1), Validates: fmt.Sprintf("%010d", i%40+1), Replaces: fmt.Sprintf("%010d", i), DeletedFor: "config-changed", Attempt: 2, UnansweredAttempts: 1,
+		ImageID: "0d3f6c1e-9d1c-4f6f-a0d4-2f4ad8d2b0aa", Upload: fmt.Sprintf("%010d", i%40+1), Validates: fmt.Sprintf("%010d", i%40+1), Replaces: fmt.Sprintf("%010d", i), DeletedFor: "config-changed", Attempt: 2, UnansweredAttempts: 1, ReturnedAttempts: 1,
 		Addresses: resources.Addresses{Interface: fmt.Sprintf("203.0.113.%d", i%250+1),
 			PublicIPv4: fmt.Sprintf("203.0.113.%d", i%250+1), PrivateIPv4: fmt.Sprintf("10.0.%d.%d", i/250%250, i%250+1),
 			PublicIPv6: fmt.Sprintf("2001:db8::%x", i+1)},

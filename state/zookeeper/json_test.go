@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -269,5 +270,17 @@ func BenchmarkDocument(b *testing.B) {
 		text, err := encode(p, &after, &after, old, someLauncher)
 		testutil.Must(b, err)
 		mustDecode(b, p, text)
+	}
+}
+
+// TestNodeDocumentHasEveryField compares the fields of a node with those that its document can express.
+func TestNodeDocumentHasEveryField(t *testing.T) {
+	// by the document itself, see nodeJSON.record
+	expressed := strings.Fields("ID State StateTime Created Provider Pool Labels ExternalID Addresses Zone Cloud Region HostID Hostname Access " +
+		"HostKeys Attributes Slot Comment Request Tenant Requestor HoldUntil Launcher HoldJob UserData DriverData")
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[resources.Node]()) {
+		if _, extra := reflect.TypeFor[nodeExtra]().FieldByName(f.Name); !extra && !slices.Contains(expressed, f.Name) {
+			t.Errorf("the field %s of a node is lost in ZooKeeper", f.Name)
+		}
 	}
 }

@@ -64,6 +64,7 @@ type nodeExtra struct {
 	Upload             *string                    `json:"upload,omitempty"`
 	Attempt            *int64                     `json:"attempt,omitempty"`
 	UnansweredAttempts *int64                     `json:"unanswered,omitempty"`
+	ReturnedAttempts   *int64                     `json:"returned,omitempty"`
 	Login              *resources.Login           `json:"login,omitempty"`
 	Resources          *resources.ResourceAmounts `json:"resources,omitempty"`
 	Static             *bool                      `json:"static,omitempty"`
