@@ -72,6 +72,61 @@ func BenchmarkCompute(b *testing.B) {
 	b.ReportMetric(float64(len(o.Records.Nodes)), "nodes")
 }
 
+// withRequests adds 1,000 requests to the large fleet.
+func withRequests(o *Observed) {
+	for i := range 1000 {
+		o.Records.Requests = append(o.Records.Requests, &resources.Request{ID: fmt.Sprintf("%010d", 1_000_000+i), State: resources.StateRequested, StateTime: now,
+			Created: now.Add(-time.Minute), Labels: []string{fmt.Sprintf("label-%02d", i%50)}, Priority: 200, Requestor: "zuul"})
+	}
+}
+
+// withRules adds a validation, a rollout, a disruption budget of all nodes and a window to each image and label of the large fleet. A second upload of
+// each image is in its rollout.
+func withRules(d *resources.Desired, o *Observed) {
+	for i := range d.Images {
+		d.Images[i].AutoRevert, d.Images[i].Validate = true, &resources.Validation{Nodes: 1, Attempts: 3}
+		d.Images[i].Rollout = &resources.Rollout{Stages: []resources.RolloutStage{{Share: 10, Successes: 5}}}
+		d.Labels[i].Disruptions = []resources.Disruption{{Max: "100%"}, {Max: "50%", Schedule: "0 1 * * *", Duration: 4 * time.Hour, TimeZone: "Europe/Berlin"}}
+	}
+	for _, u := range o.Records.Uploads {
+		u.Hash = "v1:image"
+		o.Records.Trials = append(o.Records.Trials, &resources.Trial{Upload: u.ID, Build: u.Build, Launched: now})
+	}
+	for i, u := range slices.Clone(o.Records.Uploads) {
+		next := *u
+		next.ID, next.ExternalID = fmt.Sprintf("%010d", 2_000_000+i), u.ExternalID+"-next"
+		next.Build = o.Records.Builds[i%50*20+1].ID
+		o.Records.Uploads = append(o.Records.Uploads, &next)
+		o.Records.Trials = append(o.Records.Trials, &resources.Trial{Upload: next.ID, Build: next.Build, Launched: now, StageSince: now, Validated: now})
+		view := o.Providers[u.Provider]
+		view.Images = append(view.Images, resources.RemoteImage{ID: next.ExternalID, Status: resources.StatusReady,
+			Marks: resources.OwnerTags{Installation: "here", Kind: resources.KindUpload, ID: next.ID}})
+		o.Providers[u.Provider] = view
+	}
+}
+
+// BenchmarkComputeRules compares a pass over 10,000 nodes and 1,000 requests with one of the same fleet with validation, rollout, budget
+// and window on each label.
+func BenchmarkComputeRules(b *testing.B) {
+	for _, rules := range []bool{false, true} {
+		d, o := large()
+		withRequests(&o)
+		name := "without"
+		if rules {
+			withRules(&d, &o)
+			name = "with"
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			var p Plan
+			for b.Loop() {
+				p = Compute(d, o, Options{HonorBackoff: true})
+			}
+			b.ReportMetric(float64(len(p.Steps)), "steps")
+		})
+	}
+}
+
 // BenchmarkCost adds the prices of the same fleet.
 func BenchmarkCost(b *testing.B) {
 	d, o := large()
