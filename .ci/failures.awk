@@ -49,6 +49,7 @@ END {
     report(failed[i], lines[failed[i]])
   }
   printf "%s", other
+  if (brief && other) printf "%s", other >brief
   if (!n) for (i = NR - 19; i <= NR; i++) if (i > 0) print last[i % 20]
   print part " failed" (part ~ / / ? "" : "; to repeat:")
   for (i = 1; i <= commands; i++) {

@@ -101,6 +101,7 @@ const (
 	ReasonUploaded        Reason = "uploaded"
 	ReasonMaxReadyAge     Reason = "max-ready-age"
 	ReasonAboveMaxServers Reason = "above-max-servers"
+	ReasonSurplus         Reason = "surplus"
 	ReasonUsed            Reason = "used"
 	ReasonLost            Reason = "lost"
 	ReasonFailed          Reason = "failed"
@@ -157,6 +158,7 @@ var reasonTexts = map[Reason]string{
 	ReasonUploaded:        "delete_after_upload, and every provider has it",
 	ReasonMaxReadyAge:     "it has been ready for longer than max_ready_age",
 	ReasonAboveMaxServers: "the pool has more nodes than max_servers allows",
+	ReasonSurplus:         "min_ready does not need it, and it has been idle for idle_timeout",
 	ReasonUsed:            "it has been used",
 	ReasonLost:            "the cloud no longer has it",
 	ReasonFailed:          "it has failed",

@@ -328,11 +328,14 @@ func idleNodesOf(w *world, d *draft) map[poolKey]*idleNodes {
 		}
 	}
 	for _, pool := range all {
-		slices.SortFunc(pool.nodes, func(a, b *resources.Node) int {
-			return cmp.Or(a.StateTime.Compare(b.StateTime), cmp.Compare(a.ID, b.ID))
-		})
+		slices.SortFunc(pool.nodes, compareAge)
 	}
 	return all
+}
+
+// compareAge orders nodes by the time of their state, the oldest first.
+func compareAge(a, b *resources.Node) int {
+	return cmp.Or(a.StateTime.Compare(b.StateTime), cmp.Compare(a.ID, b.ID))
 }
 
 func (s *idleNodes) remove(n *resources.Node) {

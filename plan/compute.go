@@ -41,6 +41,7 @@ func Compute(want resources.Desired, seen Observed, opt Options) Plan {
 	planUnneeded(w, d)
 	planValidation(w, d, use, place, images)
 	waiting := planRequests(w, d, use, place, nodes)
+	planIdle(w, d, nodes)
 	planMinReady(w, d, use, place, nodes)
 	nodes.disruption.note(d)
 	leaks := planLeaks(w, d, nodes.lost)

@@ -69,6 +69,7 @@ var disruptionReasons = map[Reason]resources.DisruptionReason{
 	ReasonConfigChanged:   resources.DisruptionConfiguration,
 	ReasonMaxReadyAge:     resources.DisruptionAge,
 	ReasonAboveMaxServers: resources.DisruptionSurplus,
+	ReasonSurplus:         resources.DisruptionSurplus,
 	ReasonRequested:       "",
 	ReasonFailed:          "",
 	ReasonLost:            "",

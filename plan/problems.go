@@ -104,7 +104,7 @@ func userOf(n *resources.Node) string {
 // configuration. A guard that forbade such deletions too would have to be switched off.
 func isAging(r Reason) bool {
 	switch r {
-	case ReasonSuperseded, ReasonRejected, ReasonUploaded, ReasonFailed, ReasonNotReady, ReasonAddressChanged, ReasonUnfinished, ReasonUsed, ReasonMaxReadyAge, ReasonLeaked, ReasonDuplicate, ReasonRequestGone:
+	case ReasonSuperseded, ReasonRejected, ReasonUploaded, ReasonFailed, ReasonNotReady, ReasonAddressChanged, ReasonUnfinished, ReasonUsed, ReasonSurplus, ReasonMaxReadyAge, ReasonLeaked, ReasonDuplicate, ReasonRequestGone:
 		return true
 	default:
 		return false

@@ -311,6 +311,7 @@ func drawDesired(t *rapid.T) resources.Desired {
 	}
 	for i := range rapid.IntRange(0, 4).Draw(t, "labels") {
 		d.Labels = append(d.Labels, resources.Label{Name: fmt.Sprintf("label%d", i), MinReady: rapid.Int64Range(0, 4).Draw(t, "min_ready"),
+			IdleTimeout: time.Duration(rapid.IntRange(0, 1).Draw(t, "idle")) * 80 * time.Minute,
 			MaxReadyAge: time.Duration(rapid.IntRange(0, 1).Draw(t, "age")) * 90 * time.Minute, Disruptions: drawBudgets(t)})
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "providers") {

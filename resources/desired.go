@@ -205,6 +205,7 @@ type TLS struct {
 type Label struct {
 	Name        string
 	MinReady    int64         `config:"min_ready" default:"0" min:"-1" doc:"Number of ready, unassigned nodes that npctl maintains. '-1' means the same as '0', as in Nodepool."`
+	IdleTimeout time.Duration `config:"idle_timeout" default:"0s" doc:"Time after which npctl deletes a ready node that is not in use and that 'min_ready' does not need; '\"0s\"' means never."`
 	MaxReadyAge time.Duration `config:"max_ready_age" default:"0s" doc:"Age at which npctl replaces a ready node that is not in use; '\"0s\"' means never."`
 	Disruptions []Disruption  `config:"disruption" doc:"How many ready nodes of the label npctl replaces at a time, see rollouts.md."`
 	Source      Source
@@ -330,6 +331,7 @@ type Provider struct {
 	Config           cty.Value          // the decoded attributes of the driver
 	LaunchTimeout    time.Duration      `config:"launch_timeout" default:"1h" doc:"Time limit of one attempt to launch a node."`
 	BootTimeout      time.Duration      `config:"boot_timeout" default:"5m" doc:"Time in which an active machine must become reachable."`
+	MinRetention     time.Duration      `config:"min_retention_time" default:"0s" doc:"Age below which npctl deletes no node because of 'idle_timeout', for clouds that bill by the hour."`
 	LaunchAttempts   int64              `config:"launch_attempts" default:"3" min:"1" doc:"Attempts to launch a node, including the first one. An attempt does not count if the cloud does not respond: npctl postpones the launch until it responds."`
 	APITimeout       time.Duration      `config:"api_timeout" default:"60s" doc:"Time limit of one API call."`
 	Rate             float64            `config:"rate" default:"10" min:"0" doc:"API calls per second; '0' means no limit."`

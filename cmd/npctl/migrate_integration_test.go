@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -455,12 +456,13 @@ func TestMigrationRefusesOpenRequestsAndServedProviders(t *testing.T) {
 	t.Parallel()
 	m := newMovable(t, "npctl.db")
 	all := fleet()
-	all[12].(*resources.Request).State = resources.StatePending
+	request := all[slices.IndexFunc(all, func(r resources.Record) bool { return r.Key().Kind == resources.KindRequest })].(*resources.Request)
+	request.State = resources.StatePending
 	m.fill(t, all)
 	if _, err := m.migrate(t, "zookeeper.hcl", never); err == nil || !strings.Contains(err.Error(), "1 request is still open") {
 		t.Errorf("with an open request: %v", err)
 	}
-	all[12].(*resources.Request).State = resources.StateFailed
+	request.State = resources.StateFailed
 	m.fill(t, all)
 	if _, err := m.migrate(t, "zookeeper.hcl", never); err != nil {
 		t.Fatal(err)
