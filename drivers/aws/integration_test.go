@@ -330,10 +330,15 @@ func leaveHost(t *testing.T, m resources.OwnerTags) resources.Leftover {
 
 func leaveTemplate(t *testing.T, m resources.OwnerTags) resources.Leftover {
 	t.Helper()
-	made, err := sdk(t).CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{LaunchTemplateName: aws.String(cmp.Or(m.ID, "theirs")),
+	name := cmp.Or(m.ID, "theirs")
+	_, err := sdk(t).CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{LaunchTemplateName: aws.String(name),
 		LaunchTemplateData: &types.RequestLaunchTemplateData{InstanceType: "t3.small"}, TagSpecifications: specifications(types.ResourceTypeLaunchTemplate, m)})
+	if codeOf(err) != "InvalidLaunchTemplateName.AlreadyExistsException" { // the SDK repeats a call whose response was lost
+		testutil.Must(t, err)
+	}
+	found, err := sdk(t).DescribeLaunchTemplates(t.Context(), &ec2.DescribeLaunchTemplatesInput{LaunchTemplateNames: []string{name}})
 	testutil.Must(t, err)
-	return resources.Leftover{Type: resources.LeftoverLaunchTemplate, ID: aws.ToString(made.LaunchTemplate.LaunchTemplateId), Marks: m}
+	return resources.Leftover{Type: resources.LeftoverLaunchTemplate, ID: aws.ToString(found.LaunchTemplates[0].LaunchTemplateId), Marks: m}
 }
 
 func templateStays(t *testing.T, id string) error {
