@@ -11,7 +11,7 @@ import (
 // it is active only while its window is open.
 type Disruption struct {
 	Max      string        `config:"max,required" doc:"The largest number of nodes that are replaced at a time, such as '3', or their share, such as '\"10%\"', of the nodes that are ready or being replaced. A share is rounded up. '0' means never."`
-	Reasons  []string      `config:"reasons,nonempty" default:"" oneof:"configuration age surplus" doc:"The reasons for which the limit applies: 'configuration' (changed attributes), 'age' ('max_ready_age') and 'surplus' (more nodes than 'max_servers'). The default is all of them."`
+	Reasons  []string      `config:"reasons,nonempty" default:"" oneof:"configuration age surplus" doc:"The reasons for which the limit applies: 'configuration' (changed attributes), 'age' ('max_ready_age') and 'surplus' (more nodes than 'max_servers', or idle for 'idle_timeout'). The default is all of them."`
 	Schedule string        `config:"schedule" doc:"Times at which a window opens, in the five fields of cron, such as '\"0 1 * * mon\"'. Outside of the windows npctl replaces no node for the reasons of the block. The default is no window: the limit always applies."`
 	Duration time.Duration `config:"duration" doc:"Duration of the window, from '\"1m\"' to '\"366d\"'."`
 	TimeZone string        `config:"time_zone" default:"UTC" doc:"IANA name of the time zone of 'schedule', such as '\"Europe/Berlin\"'."`

@@ -258,7 +258,7 @@ func TestMigrationThereAndBack(t *testing.T) {
 			made := m.fill(t, all)
 			out, err := m.migrate(t, "zookeeper.hcl", never)
 			testutil.Must(t, err)
-			if !strings.Contains(out, "Moved 115 nodes, 2 uploads and 1 build") || !strings.Contains(out, "All 118 were read back") {
+			if !strings.Contains(out, "Moved 115 nodes, 2 uploads and 1 build") || !strings.Contains(out, "All 119 were read back") {
 				t.Errorf("migrate says %s", out)
 			}
 			got, id := m.records(t, "zookeeper.hcl")
