@@ -4,26 +4,20 @@
 BEGIN { most = 60 }
 
 # report prints the lines of a test. Those with a place begin a message, which goes on until a line with less indentation.
-function report(name, text,   all, m, i, own, logged, indent, where) {
+function report(name, text,   all, m, i, own, logged, indent, where, first, final) {
   m = split(text, all, "\n")
   for (i = 2; i <= m; i++) {
     match(all[i], /^ */)
-    if (all[i] ~ /^ +[a-z0-9_]+\.go:[0-9]+: /) { own[i] = 1; where = i; indent = RLENGTH }
+    if (all[i] ~ /^ +[a-z0-9_]+\.go:[0-9]+: /) { own[i] = 1; where = final = i; indent = RLENGTH; if (!first) first = i }
     else if (where && i - where < 12 && RLENGTH > indent && all[i] !~ /(time=|level=)/) own[i] = 1
     else where = 0
     logged += own[i]
   }
-  if (brief) summarize(name, all, m)
+  if (brief && first) print name "\n" substr(all[first], 1, 300) (final > first ? "\n" substr(all[final], 1, 300) : "") >brief
   for (i = 2; i <= m; i++) {
     if (own[i] && logged-- > most) continue
     if (own[i] || i > m - 20) print all[i]
   }
-}
-# summarize writes the name of a test, and its first and its last line with a place.
-function summarize(name, all, m,   i, first, last) {
-  for (i = 2; i <= m; i++) if (all[i] ~ /^ +[a-z0-9_]+\.go:[0-9]+: /) { last = i; if (!first) first = i }
-  if (first) print name "\n" substr(all[first], 1, 300) >brief
-  if (last != first) print substr(all[last], 1, 300) >brief
 }
 /^=== (RUN|CONT|NAME|PAUSE) / { now = $3; next }
 /^ *--- (PASS|FAIL|SKIP): / {

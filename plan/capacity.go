@@ -182,6 +182,11 @@ func computeOnly(a resources.ResourceAmounts) resources.ResourceAmounts {
 	return resources.ResourceAmounts{Instances: a.Instances, Cores: a.Cores, RAM: a.RAM}
 }
 
+// willFree adds a step that will free resources in use.
+func (u *poolUse) willFree(step string, amounts resources.ResourceAmounts) {
+	u.frees, u.leaving, u.freed[step] = append(u.frees, step), u.leaving.Plus(amounts), amounts
+}
+
 // claim removes a delete step from the list of steps that a launch may wait for.
 func (u *poolUse) claim(step string) {
 	if i := slices.Index(u.frees, step); i >= 0 {
@@ -195,6 +200,22 @@ func (u *poolUse) release(step string, free *resources.ResourceAmounts) {
 	u.use = u.use.Minus(u.freed[step])
 	if free != nil {
 		*free = free.Plus(u.freed[step])
+	}
+}
+
+// take uses the capacity of one node of the offer for the launch in a step. The step waits for as many steps that free capacity as it
+// needs.
+func (c *capacity) take(s *Step, at *poolOffer) {
+	use, free := c.pool(at.at.provider, at.at.pool), c.free[at.at.provider]
+	for len(use.frees) > 0 && c.needsRelease(at, use) {
+		first := use.frees[0]
+		s.Needs = append(s.Needs, first)
+		use.claim(first)
+		use.release(first, free)
+	}
+	use.use = use.use.Plus(at.each)
+	if free != nil {
+		*free = free.Minus(at.each)
 	}
 }
 

@@ -185,7 +185,7 @@ func (d *disruption) count() (candidates []candidate) {
 	}
 	d.countMissing(supplies, candidates)
 	slices.SortFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(compareBool(successors[b.node.ID], successors[a.node.ID]), a.node.StateTime.Compare(b.node.StateTime), cmp.Compare(a.node.ID, b.node.ID))
+		return cmp.Or(compareBool(successors[b.node.ID], successors[a.node.ID]), compareAge(a.node, b.node))
 	})
 	for _, c := range candidates {
 		d.allowed[c.node.ID] = successors[c.node.ID]

@@ -123,16 +123,7 @@ func (mp *minReadyPlanner) launch(at *poolOffer, label *resources.Label, have in
 	if old != nil {
 		mp.replace(&s, old, at, use)
 	}
-	for len(use.frees) > 0 && mp.capacity.needsRelease(at, use) {
-		first := use.frees[0]
-		s.Needs = append(s.Needs, first)
-		use.claim(first)
-		use.release(first, mp.capacity.free[provider])
-	}
-	use.use = use.use.Plus(at.each)
-	if l := mp.capacity.free[provider]; l != nil {
-		*l = l.Minus(at.each)
-	}
+	mp.capacity.take(&s, at)
 	mp.draft.add(s)
 }
 

@@ -370,9 +370,7 @@ func (np *nodePlanner) endNode(n *resources.Node, reason Reason, evidence ...Fac
 	id := np.draft.add(s)
 	if reason != ReasonLost {
 		pool := np.capacity.pool(n.Provider, n.Pool)
-		pool.frees = append(pool.frees, id)
-		pool.leaving = pool.leaving.Plus(Amounts(n))
-		pool.freed[id] = Amounts(n)
+		pool.willFree(id, Amounts(n))
 		pool.use = pool.use.Plus(Amounts(n))
 	}
 	return id
@@ -411,7 +409,7 @@ func (np *nodePlanner) spare(provider, pool string) []*resources.Node {
 			spare = append(spare, n)
 		}
 	}
-	slices.SortStableFunc(spare, func(a, b *resources.Node) int { return a.StateTime.Compare(b.StateTime) })
+	slices.SortFunc(spare, compareAge)
 	return spare
 }
 

@@ -40,6 +40,14 @@ func (ts Trials) add(u *resources.Upload, r Records) {
 	}
 }
 
+// Of returns a copy of the trial of an upload, or an empty one.
+func (ts Trials) Of(u *resources.Upload) resources.Trial {
+	if t := ts[u.ID]; t != nil {
+		return *t
+	}
+	return resources.Trial{Upload: u.ID, Build: u.Build}
+}
+
 // RevertLimit returns the number of launches in a row that have to fail before launches in a provider return to an older
 // build of the image, or 0 if they never do.
 func RevertLimit(img *resources.Image, p *resources.Provider) int {
@@ -207,10 +215,7 @@ func (ts Trials) CountLaunch(img *resources.Image, p *resources.Provider, ready 
 	if result.Cause != nil || r == nil || r.Upload.ID != result.Upload.ID {
 		return changed
 	}
-	t := resources.Trial{Upload: result.Upload.ID, Build: result.Upload.Build}
-	if before := ts[t.Upload]; before != nil {
-		t = *before
-	}
+	t := ts.Of(result.Upload)
 	t.Launched = result.Now
 	t.ForgetFailures()
 	r.Advance(&t, img.Rollout)
@@ -221,11 +226,7 @@ func (ts Trials) CountLaunch(img *resources.Image, p *resources.Provider, ready 
 // Count returns the trials that change by the result of a launch from an upload: nil for a success, otherwise an error
 // that the image may have caused. It changes no trial of ts.
 func (ts Trials) Count(u *resources.Upload, now time.Time, cause error, limit int) (changed []*resources.Trial) {
-	t := resources.Trial{Upload: u.ID, Build: u.Build}
-	before := ts[u.ID]
-	if before != nil {
-		t = *before
-	}
+	t := ts.Of(u)
 	if cause != nil {
 		if t.Failures == 0 || ts.isOutage(&t, limit) { // failures of an outage say nothing
 			t.Failures, t.Since = 0, now

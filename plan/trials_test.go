@@ -82,7 +82,7 @@ func (l *launchHistory) untested() string {
 // TestLaunchesReturn reads a story as words: "2+" and "2-" are launches from upload 2, "2!" its rejection, "2*" its promotion, "2^" its pin, "2~" the end of that,
 // "10m" is a pause, "u3" another upload, "=2" the upload from which the next launch must boot, "=" that there is none.
 func TestLaunchesReturn(t *testing.T) {
-	for name, story := range map[string]string{
+	tellAll(t, map[string]string{
 		"the newest is used":                         "1+ 2+ =2",
 		"a new one is tried":                         "1+ =2 2- =2 2- =2",
 		"it fails as often as there are attempts":    "1+ 2- 2- 2- =1 1+ =1",
@@ -107,20 +107,13 @@ func TestLaunchesReturn(t *testing.T) {
 		"a pinned one is used":                       "1+ 2+ 1^ =1 1- 1- 1- =1 u3 =1 1~ =3",
 		"the rest fails":                             "2! 1- 1- 1- =1",
 		"a launch that began before ends well later": "1+ 2- 2- 2- =1 2+ =2",
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newLaunches(2)
-			for i, word := range strings.Fields(story) {
-				l.tell(t, word, strings.Join(strings.Fields(story)[:i+1], " "))
-			}
-		})
-	}
+	}, func(*resources.Image) {})
 }
 
 // TestValidationStories reads stories of an image that needs two successful test nodes and is rejected after two failed ones. In addition
 // to the words of TestLaunchesReturn, "t2+" and "t2-" are test nodes of upload 2, "?2" is the upload to test, "?" that there is none.
 func TestValidationStories(t *testing.T) {
-	for name, story := range map[string]string{
+	tellAll(t, map[string]string{
 		"nothing is validated":                      "= ?2 1+ =1 ?2",
 		"one node is not enough":                    "1+ ?2 t2+ =1 ?2 t2+ =2 ?",
 		"it is rejected":                            "1+ t2- =1 ?2 t2- =1 ? u3 ?3 =1 t3+ t3+ =3 ?",
@@ -133,21 +126,13 @@ func TestValidationStories(t *testing.T) {
 		"nothing to return to":                      "t2- t2- = ?1 t1- t1- = ?",
 		"an outage rejects nothing":                 "1+ 1- 1- t2- t2- =1 ?2 1+ =1 t2- ?2",
 		"a late success does not end the rejection": "1+ t2- t2- t2+ t2+ =1 ?",
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newLaunches(2)
-			l.image.Validate = &resources.Validation{Nodes: 2, Attempts: 2}
-			for i, word := range strings.Fields(story) {
-				l.tell(t, word, strings.Join(strings.Fields(story)[:i+1], " "))
-			}
-		})
-	}
+	}, func(img *resources.Image) { img.Validate = &resources.Validation{Nodes: 2, Attempts: 2} })
 }
 
 // TestRolloutStories reads stories of an image with a rollout: 10 % until two launches succeed, 50 % until one does, after an hour at least. In
 // addition to the other words, "%2@10" is a rollout of upload 2 at 10 %, "%" that there is none.
 func TestRolloutStories(t *testing.T) {
-	for name, story := range map[string]string{
+	tellAll(t, map[string]string{
 		"stage by stage":                             "1+ =1 %2@10 2+ %2@10 2+ =1 %2@50 2h 2+ =2 %",
 		"the pause has to pass":                      "1+ 2+ 2+ %2@50 2+ 2+ %2@50 1h 2+ =2 %",
 		"it returns and stays so":                    "1+ 2+ 2- 2- %2@10 2- =1 % 1+ =1 %",
@@ -161,15 +146,9 @@ func TestRolloutStories(t *testing.T) {
 		"late launches of an old build do not count": "1+ 2+ u3 2+ 2+ 2+ %3@10",
 		"a person promotes":                          "1+ 2+ %2@10 2c =2 %",
 		"a pin":                                      "1+ 2+ 2^ =2 % 2~ =1 %2@10",
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newLaunches(2)
-			l.image.Rollout = &resources.Rollout{Stages: []resources.RolloutStage{{Share: 10, Successes: 2}, {Share: 50, Successes: 1, Pause: time.Hour}}}
-			for i, word := range strings.Fields(story) {
-				l.tell(t, word, strings.Join(strings.Fields(story)[:i+1], " "))
-			}
-		})
-	}
+	}, func(img *resources.Image) {
+		img.Rollout = &resources.Rollout{Stages: []resources.RolloutStage{{Share: 10, Successes: 2}, {Share: 50, Successes: 1, Pause: time.Hour}}}
+	})
 }
 
 // A block that is added later changes nothing for the upload in use.
@@ -189,6 +168,19 @@ func TestBuildsOfOthersCountAsValidated(t *testing.T) {
 	l.ready[0].Hash = "" // Nodepool has built it
 	if got := l.next(); got != "2" || l.untested() != "" {
 		t.Errorf("nodes boot from %q, to be tested is %q", got, l.untested())
+	}
+}
+
+// tellAll tells each story about an image with two uploads.
+func tellAll(t *testing.T, stories map[string]string, change func(*resources.Image)) {
+	for name, story := range stories {
+		t.Run(name, func(t *testing.T) {
+			l := newLaunches(2)
+			change(&l.image)
+			for i, word := range strings.Fields(story) {
+				l.tell(t, word, strings.Join(strings.Fields(story)[:i+1], " "))
+			}
+		})
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // IsValidated reports whether nodes other than test nodes may boot from an upload of an image with a validate block. t is its
 // trial, or nil. Uploads that have launched nodes before the image had the block are validated, as are those of other builders.
 func IsValidated(u *resources.Upload, t *resources.Trial) bool {
-	return u.Hash == "" || t != nil && (!t.Validated.IsZero() || !t.Launched.IsZero())
+	return u.Hash == "" || isProven(t)
 }
 
 // BootChoice selects the upload from which nodes of an image boot in a provider. img and p are nil if they are not configured. ready
@@ -25,28 +25,21 @@ func (ts Trials) BootChoice(img *resources.Image, p *resources.Provider, ready [
 	}
 	var usable []*resources.Upload
 	var untested *resources.Upload
+	settled := false // a newer upload is in use or can be
 	for _, u := range ready {
-		t := ts[u.ID]
+		t := ts.Of(u)
 		switch {
-		case IsValidated(u, t), t != nil && (t.Rejected != nil || t.Pinned != nil):
-			usable = append(usable, u)
-		case untested == nil && len(usable) == ts.rejected(usable):
+		case t.Rejected != nil:
+			usable = append(usable, u) // so that the choice names it
+		case IsValidated(u, &t), t.Pinned != nil:
+			usable, settled = append(usable, u), true
+		case untested == nil && !settled:
 			untested = u
 		}
 	}
 	c := ts.withRollout(ts.Choose(usable, limit), img, usable, limit)
 	c.Untested = untested
 	return c
-}
-
-// rejected counts the rejected uploads.
-func (ts Trials) rejected(uploads []*resources.Upload) (n int) {
-	for _, u := range uploads {
-		if t := ts[u.ID]; t != nil && t.Rejected != nil {
-			n++
-		}
-	}
-	return n
 }
 
 // CountTest returns the trial of an upload after another test node: cause is nil if it has succeeded, otherwise an error that the
@@ -59,10 +52,7 @@ func (ts Trials) CountTest(u *resources.Upload, by Tester, cause error) *resourc
 		}
 		return t
 	}
-	t := resources.Trial{Upload: u.ID, Build: u.Build}
-	if before := ts[u.ID]; before != nil {
-		t = *before
-	}
+	t := ts.Of(u)
 	if t.Passed++; t.Passed >= by.Rule.Nodes && t.Rejected == nil {
 		t.Validated = by.Now
 		t.ForgetFailures()
@@ -171,19 +161,9 @@ func (vp *validationPlanner) place(step Step, number int, offer *poolOffer) {
 	step.Pool, step.Label, step.Needs = offer.pool.Name, offer.offer.Label, slices.Clone(step.Needs)
 	step.Estimate = vp.world.estimate("launch/" + step.Provider + "/" + step.Label)
 	planLaunch(vp.world, &step, offer, nil)
-	use := vp.capacity.pool(step.Provider, step.Pool)
-	for len(use.frees) > 0 && vp.capacity.needsRelease(offer, use) {
-		first := use.frees[0]
-		step.Needs = append(step.Needs, first)
-		use.claim(first)
-		use.release(first, vp.capacity.free[step.Provider])
-	}
-	id := vp.draft.add(step)
-	use.use = use.use.Plus(offer.each)
-	if l := vp.capacity.free[step.Provider]; l != nil {
-		*l = l.Minus(offer.each)
-	}
-	use.frees, use.leaving, use.freed[id] = append(use.frees, id), use.leaving.Plus(offer.each), offer.each // the step deletes its node
+	vp.capacity.take(&step, offer)
+	id, use := vp.draft.add(step), vp.capacity.pool(step.Provider, step.Pool)
+	use.willFree(id, offer.each) // the step deletes its node
 	at := imageAt{step.Image, step.Provider}
 	vp.placement.tests[at] = append(vp.placement.tests[at], id)
 }

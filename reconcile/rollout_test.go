@@ -93,18 +93,8 @@ func TestKilledDuringARollout(t *testing.T) {
 		struck := false
 		synctest.Test(t, func(t *testing.T) {
 			l, first, second := inRollout(t, 9)
-			options := l.replace(t, first)
-			l.kill.Revive(at)
-			_, _, _ = l.run(t.Context(), options)
-			where, died := l.kill.Died()
-			struck = died
-			l.kill.Revive(0)
-			for range 3 {
-				_, _, _ = l.run(t.Context(), plan.Options{})
-			}
-			if left := l.plan(plan.Options{}); !left.Summary().Empty() {
-				t.Errorf("killed at point %d %s: the plan after it:\n%s", at, where, text(left))
-			}
+			var where string
+			where, struck = l.killAndResume(t, at, l.replace(t, first))
 			newer := 0
 			for _, n := range l.nodes() {
 				if n.Upload == second {
@@ -112,7 +102,7 @@ func TestKilledDuringARollout(t *testing.T) {
 				}
 			}
 			if got := l.trial(t, second); got.StagePassed != newer || newer > 1 || len(l.nodes()) < 4 {
-				t.Errorf("killed at point %d %s: %d successes, %d of %d nodes", at, where, got.StagePassed, newer, len(l.nodes()))
+				t.Errorf("%s: %d successes, %d of %d nodes", where, got.StagePassed, newer, len(l.nodes()))
 			}
 		})
 		if !struck || t.Failed() {

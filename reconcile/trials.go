@@ -49,18 +49,17 @@ type trialCount struct {
 func (l *nodeLaunch) countLaunch(ctx context.Context, cause error) trialCount {
 	none := trialCount{release: func() {}}
 	u, ok := get[resources.Upload](l.x.cache, resources.Key{Kind: resources.KindUpload, ID: l.node.Upload})
-	if broken := (nodeError{}); !ok || cause != nil && !errors.As(cause, &broken) {
+	if !ok || saysNothing(cause) {
 		return none
 	}
 	img := l.x.Desired.Image(u.Image)
 	if t, _ := get[resources.Trial](l.x.cache, resources.Key{Kind: resources.KindTrial, ID: u.ID}); !plan.Counts(img, t, l.x.Now(), cause) {
 		return none
 	}
-	release, err := l.x.slots.acquire(ctx, trialsSlot(u), 1)
+	records, release, err := l.lockTrials(ctx, u)
 	if err != nil {
 		return none // the process ends: the launch counts next time
 	}
-	records, _ := l.x.cache.snapshot()
 	trials, ready := plan.TrialsOf(records, u.Image, u.Provider), plan.ReadyUploads(records, u.Image, u.Provider)
 	result := trialCount{release: release}
 	for _, t := range trials.CountLaunch(img, l.provider, ready, plan.LaunchResult{Upload: u, Now: l.x.Now(), Cause: cause}) {
@@ -71,8 +70,20 @@ func (l *nodeLaunch) countLaunch(ctx context.Context, cause error) trialCount {
 	return result
 }
 
-// trialsSlot names the limit that counts launches from the uploads of an image in a provider one after the other.
-func trialsSlot(u *resources.Upload) string { return "trials of " + u.Image + " in " + u.Provider }
+// saysNothing reports whether the image cannot have caused the error of a launch.
+func saysNothing(cause error) bool {
+	_, broken := errors.AsType[nodeError](cause)
+	return cause != nil && !broken
+}
+
+// lockTrials returns the records while no other launch from the uploads of the image in the provider counts, until release is called.
+func (l *nodeLaunch) lockTrials(ctx context.Context, u *resources.Upload) (records plan.Records, release func(), err error) {
+	release, err = l.x.slots.acquire(ctx, "trials of "+u.Image+" in "+u.Provider, 1)
+	if err == nil {
+		records, _ = l.x.cache.snapshot()
+	}
+	return records, release, err
+}
 
 // isPinned reports whether a person has pinned an upload.
 func (l *nodeLaunch) isPinned(upload string) bool {

@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -122,6 +123,23 @@ func TestOtherFailuresSayNothingAboutABuild(t *testing.T) {
 	}
 }
 
+// killAndResume kills an apply at one point, and applies until nothing is left to do. It reports whether the apply reached the point.
+func (l *lab) killAndResume(t *testing.T, at int, opt plan.Options) (where string, struck bool) {
+	t.Helper()
+	l.kill.Revive(at)
+	_, _, _ = l.run(t.Context(), opt)
+	where, struck = l.kill.Died()
+	l.kill.Revive(0)
+	where = fmt.Sprintf("killed at point %d %s", at, where)
+	for range 3 {
+		_, _, _ = l.run(t.Context(), plan.Options{})
+	}
+	if left := l.plan(plan.Options{}); !left.Summary().Empty() {
+		t.Errorf("%s: the plan after it:\n%s", where, text(left))
+	}
+	return where, struck
+}
+
 // TestKilledDuringAReturn kills an apply at every commit and every changing call while launches return. Each failure counts
 // at most once, and the end is the same.
 func TestKilledDuringAReturn(t *testing.T) {
@@ -129,24 +147,15 @@ func TestKilledDuringAReturn(t *testing.T) {
 		struck := false
 		synctest.Test(t, func(t *testing.T) {
 			l, good, bad := badBuild(t)
-			l.kill.Revive(at)
-			_, _, _ = l.run(t.Context(), l.again())
-			where, died := l.kill.Died()
-			struck = died
-			l.kill.Revive(0)
-			for range 3 {
-				_, _, _ = l.run(t.Context(), plan.Options{})
-			}
-			if left := l.plan(plan.Options{}); !left.Summary().Empty() {
-				t.Errorf("killed at point %d %s: the plan after it:\n%s", at, where, text(left))
-			}
+			var where string
+			where, struck = l.killAndResume(t, at, l.again())
 			nodes := l.nodes() // the old one stays if the kill came before its deletion
 			if len(nodes) == 0 || slices.ContainsFunc(nodes, func(n *resources.Node) bool { return n.State != resources.StateReady || n.Upload != good }) {
-				t.Errorf("killed at point %d %s: nodes %+v", at, where, nodes)
+				t.Errorf("%s: nodes %+v", where, nodes)
 			}
 			counted, refused := l.trial(t, bad).Failures, l.refusals(t)
 			if counted > refused || counted < refused-1 || counted > 3 {
-				t.Errorf("killed at point %d %s: %d of %d failures are counted", at, where, counted, refused)
+				t.Errorf("%s: %d of %d failures are counted", where, counted, refused)
 			}
 		})
 		if !struck || t.Failed() {

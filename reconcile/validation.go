@@ -36,14 +36,13 @@ func (l *nodeLaunch) countTest(ctx context.Context, cause error) (trial *resourc
 	if !ok || rule == nil {
 		return nil, func() {}, fmt.Errorf("upload %s: %w", l.node.Upload, errChanged)
 	}
-	if broken := (nodeError{}); cause != nil && !errors.As(cause, &broken) {
+	if saysNothing(cause) {
 		return nil, func() {}, nil
 	}
-	release, err = l.x.slots.acquire(ctx, trialsSlot(u), 1)
+	records, release, err := l.lockTrials(ctx, u)
 	if err != nil {
 		return nil, func() {}, ErrInterrupted
 	}
-	records, _ := l.x.cache.snapshot()
 	return plan.TrialsOf(records, u.Image, u.Provider).CountTest(u, plan.Tester{Rule: rule, Now: l.x.Now()}, cause), release, nil
 }
 

@@ -217,19 +217,8 @@ func TestKilledDuringAValidation(t *testing.T) {
 			if broken {
 				l.breakImage(t, true)
 			}
-			options := l.rebuild()
-			l.kill.Revive(at)
-			_, _, _ = l.run(t.Context(), options)
-			where, died := l.kill.Died()
-			struck = died
-			l.kill.Revive(0)
-			for range 4 {
-				_, _, _ = l.run(t.Context(), plan.Options{})
-			}
-			where = "killed at point " + where
-			if left := l.plan(plan.Options{}); !left.Summary().Empty() {
-				t.Errorf("%s: the plan after it:\n%s", where, text(left))
-			}
+			var where string
+			where, struck = l.killAndResume(t, at, l.rebuild())
 			l.oneNodeFrom(t, good, where)
 			newest, tests := l.trial(t, l.newest().ID), l.tests(t)-before
 			counted := newest.Passed + newest.Failures

@@ -180,12 +180,8 @@ func (c *imageDecisionCommand) uploads(world imageState, image string) ([]*resou
 	return found, nil
 }
 
-// trialOf returns the trial of an upload, or an empty one.
 func trialOf(r plan.Records, u *resources.Upload) resources.Trial {
-	if t := plan.TrialsOf(r, u.Image, u.Provider)[u.ID]; t != nil {
-		return *t
-	}
-	return resources.Trial{Upload: u.ID, Build: u.Build}
+	return plan.TrialsOf(r, u.Image, u.Provider).Of(u)
 }
 
 // in returns " in NAME", or "" for all providers.
@@ -199,7 +195,7 @@ func in(provider string) string {
 // write changes the trials of uploads, and returns from which build nodes boot after it. A pin replaces that of another build.
 func (c *imageDecisionCommand) write(ctx context.Context, store state.Store, world imageState, image string, uploads []*resources.Upload) ([]decisionFacts, error) {
 	told := []decisionFacts{}
-	records := world.Observed.Records
+	records, img := world.Observed.Records, world.Desired.Image(image)
 	now := c.auditNow(resources.Audit{})
 	decision := &resources.Decision{Time: now.Time, Actor: now.Actor, Reason: c.reason}
 	put := func(t resources.Trial) error {
@@ -215,10 +211,10 @@ func (c *imageDecisionCommand) write(ctx context.Context, store state.Store, wor
 		case decidePromote:
 			changed = t.Rejected != nil || t.Failures > 0
 			t.Rejected = nil
-			if img := world.Desired.Image(image); img != nil && img.Validate != nil && !plan.IsValidated(u, &t) {
+			if img != nil && img.Validate != nil && !plan.IsValidated(u, &t) {
 				changed, t.Validated = true, now.Time
 			}
-			if img := world.Desired.Image(image); img != nil && img.Rollout != nil && t.Completed.IsZero() {
+			if img != nil && img.Rollout != nil && t.Completed.IsZero() {
 				changed, t.Completed = true, now.Time
 			}
 			t.ForgetFailures()
